@@ -1,0 +1,22 @@
+"""AI Runway: one Kubernetes API, `ModelDeployment`, for LLM inference.
+
+Rooms, in the order in which imports may point (a room imports only from rooms named before it):
+
+``resource``    Kubernetes objects as plain dicts: keys, conditions, owners, quantities, digests
+``cel``         the one adapter to a CEL evaluator
+``api``         the custom resources: pydantic types, CRDs, defaults
+``validation``  the rules of admission, run in process
+``status``      reasons, phases, conditions: facts in, status out
+``engines``     command-line flags of the inference engines
+``plugins``     the provider contract (hookspecs), the registry, the host
+``selection``   engine and provider selection
+``kube``        client, reflector, work queue, controller, lease: Kubernetes without ModelDeployments
+``runtime``     the one loop that every provider runs in
+``controller``  the core's reconcilers
+``process``     the shell of a long-running process: signals, probes, logs
+``sandbox``     the whole thing on one machine
+``cli``         the `airunway` command
+``testing``     a control plane, simulated upstreams, conformance (imported by none of the above but sandbox and cli)
+"""
+
+__version__ = "0.1.0"

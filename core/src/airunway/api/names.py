@@ -1,0 +1,49 @@
+"""The names that AI Runway puts on Kubernetes objects: group, labels, annotations, finalizers, field managers."""
+
+from __future__ import annotations
+
+__all__ = [
+    "API_VERSION",
+    "CORE_MANAGER",
+    "DRY_RUN",
+    "GROUP",
+    "MANAGED_BY",
+    "MANAGED_BY_VALUE",
+    "MAX_NAME_LENGTH",
+    "MODEL_DEPLOYMENT",
+    "PAUSED",
+    "SPEC_HASH",
+    "VERSION",
+    "provider_finalizer",
+    "provider_manager",
+]
+
+GROUP = "airunway.ai"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+MANAGED_BY = f"{GROUP}/managed-by"
+MANAGED_BY_VALUE = "airunway"
+MODEL_DEPLOYMENT = f"{GROUP}/model-deployment"
+"""Label with the deployment's name, on every object made for it and on its pods where the upstream allows."""
+
+PAUSED = f"{GROUP}/reconcile-paused"
+"""Annotation: exactly ``"true"`` stops reconciliation (deletion goes on)."""
+DRY_RUN = f"{GROUP}/dry-run"
+SPEC_HASH = f"{GROUP}/spec-hash"
+"""Annotation on upstream objects: digest of what was applied last."""
+
+MAX_NAME_LENGTH = 52
+"""Longest name of a ModelDeployment: derived names (pods, revisions, routes) must stay within 63 characters."""
+
+CORE_MANAGER = "airunway-controller"
+
+
+def provider_manager(provider: str) -> str:
+    """The field manager of a provider's writes (spec ruling 14)."""
+    return f"airunway-provider-{provider}"
+
+
+def provider_finalizer(provider: str) -> str:
+    """The finalizer that a provider holds on its ModelDeployments while something upstream may exist."""
+    return f"{GROUP}/{provider}-provider"

@@ -1,0 +1,5 @@
+"""The `airunway` command."""
+
+
+def main() -> None:
+    raise SystemExit("not yet")

@@ -1,0 +1,45 @@
+"""Kubernetes quantities (``32Gi``, ``500m``, ``2``) as exact numbers."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+__all__ = ["QUANTITY_PATTERN", "parse_quantity", "same_quantity"]
+
+QUANTITY_PATTERN = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+"""The pattern of apimachinery's ``resource.Quantity``, as it stands in every generated CRD."""
+
+_SCALE = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "": Decimal(1),
+    **{suffix: Decimal(10) ** (3 * power) for power, suffix in enumerate("kMGTPE", start=1)},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
+}
+_QUANTITY = re.compile(r"^([+-]?(?:\d+(?:\.\d*)?|\.\d+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?$")
+
+
+def parse_quantity(value: object) -> Decimal:
+    """The exact value of a quantity, in its base unit (bytes, cores, pieces).
+
+    Raises ValueError, naming the value, if it is not a quantity.
+    """
+    match = _QUANTITY.match(str(value)) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
+    if match is None:
+        raise ValueError(f"{value!r} is not a Kubernetes quantity (examples: 8, 500m, 32Gi)")
+    number, suffix = match[1], match[2] or ""
+    if suffix in _SCALE:
+        return Decimal(number) * _SCALE[suffix]
+    return Decimal(number + suffix)
+
+
+def same_quantity(left: object, right: object) -> bool:
+    """Whether both are quantities of the same amount (``1Gi`` and ``1024Mi``)."""
+    try:
+        return parse_quantity(left) == parse_quantity(right)
+    except ValueError:
+        return False

@@ -1,0 +1,36 @@
+"""Facts in, status out: reasons, conditions, the roll-up to one phase (spec/status.md).
+
+Used by the core and by every provider, so that there is one meaning of each word. Knows nothing of Kubernetes clients.
+"""
+
+from airunway.status.conditions import MESSAGE_LIMIT, Condition, bounded, written
+from airunway.status.reasons import REASONS, Category, Reason, category_of
+from airunway.status.rollup import (
+    CAPACITY_PATIENCE,
+    DEPENDENCY_GRACE,
+    Fault,
+    Phase,
+    Verdict,
+    parent_conditions,
+    roll_up,
+    since,
+)
+
+__all__ = [
+    "CAPACITY_PATIENCE",
+    "DEPENDENCY_GRACE",
+    "MESSAGE_LIMIT",
+    "REASONS",
+    "Category",
+    "Condition",
+    "Fault",
+    "Phase",
+    "Reason",
+    "Verdict",
+    "bounded",
+    "category_of",
+    "parent_conditions",
+    "roll_up",
+    "since",
+    "written",
+]
