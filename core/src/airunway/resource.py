@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
 import orjson
@@ -22,8 +22,8 @@ __all__ = [
     "condition_of",
     "controller_owner",
     "copy_of",
-    "digest",
     "dig",
+    "digest",
     "format_time",
     "is_deleting",
     "is_true",
@@ -131,7 +131,7 @@ def digest(value: object, *, length: int = 64) -> str:
 
 def format_time(moment: datetime) -> str:
     """RFC 3339 in UTC with whole seconds, as ``metav1.Time`` is written."""
-    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_time(text: object) -> datetime | None:
@@ -142,7 +142,7 @@ def parse_time(text: object) -> datetime | None:
         moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def age_seconds(text: object, now: datetime) -> float | None:

@@ -13,6 +13,7 @@ __all__ = [
     "MODEL_DEPLOYMENT",
     "PAUSED",
     "SPEC_HASH",
+    "TRANSFORMER",
     "VERSION",
     "provider_finalizer",
     "provider_manager",
@@ -32,6 +33,9 @@ PAUSED = f"{GROUP}/reconcile-paused"
 DRY_RUN = f"{GROUP}/dry-run"
 SPEC_HASH = f"{GROUP}/spec-hash"
 """Annotation on upstream objects: digest of what was applied last."""
+
+TRANSFORMER = f"{GROUP}/transformer"
+"""Annotation on the primary upstream object: the transformer that wrote it."""
 
 MAX_NAME_LENGTH = 52
 """Longest name of a ModelDeployment: derived names (pods, revisions, routes) must stay within 63 characters."""

@@ -1,5 +1,5 @@
-"""The `airunway` command."""
+"""The `airunway` command. Commands import what they need when they run: `airunway --help` stays fast."""
 
+from airunway.cli.main import main
 
-def main() -> None:
-    raise SystemExit("not yet")
+__all__ = ["main"]

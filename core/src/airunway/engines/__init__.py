@@ -1,0 +1,19 @@
+"""Command-line flags of the inference engines, once for all providers (seed 004 §15; spec/providers.md).
+
+A provider asks `engine_arguments` for the argv that a deployment amounts to and adds what only it knows: the program,
+the model, host and port. Tables are data (`tables`); how a deployment and a table become argv is in `arguments`.
+Arguments are lists, never shell strings (spec ruling 19).
+"""
+
+from airunway.engines.arguments import EngineArguments, Remark, engine_arguments
+from airunway.engines.tables import FLAG_TABLES, FlagTable, UnknownEngineError, flag_table
+
+__all__ = [
+    "FLAG_TABLES",
+    "EngineArguments",
+    "FlagTable",
+    "Remark",
+    "UnknownEngineError",
+    "engine_arguments",
+    "flag_table",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from airunway.resource import Resource
@@ -40,7 +40,7 @@ CONTRACT_VERSIONS: tuple[str, ...] = ("v1",)
 """Versions of this contract that the core speaks, newest first; it keeps the last two."""
 
 
-class SelectionMode(str, Enum):
+class SelectionMode(StrEnum):
     """Whether a provider takes part in automatic selection (spec ruling 7)."""
 
     AUTO = "Auto"
@@ -202,7 +202,7 @@ class Compatibility:
         return not self.blockers
 
 
-class State(str, Enum):
+class State(StrEnum):
     """How a component is, worst first (seed 001 orders badness so)."""
 
     FAILED = "Failed"
@@ -216,7 +216,7 @@ class State(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """The state of one tracked thing. `reason` is CamelCase from the reason registry (or a new one: the list is open)."""
+    """The state of one tracked thing. `reason` is CamelCase, from the reason registry or new: the list is open."""
 
     name: str
     state: State

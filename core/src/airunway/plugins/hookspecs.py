@@ -1,4 +1,4 @@
-"""The hooks that a provider plugin implements: the documented contract (spec/providers.md; docs/providers/contract.md).
+"""The hooks that a provider plugin implements: the contract (docs/providers/contract.md).
 
 A provider distribution registers one plugin object under the entry-point group ``airunway.providers``; its functions are
 marked with `hookimpl`. All hooks are pure: no I/O, no environment, no clock but ``context.now``. A site can add hook
@@ -39,7 +39,7 @@ def provider_manifest() -> ProviderManifest:
 
 @hookspec(firstresult=True)
 def transformers() -> Sequence[Transformer]:
-    """The schema registry: each way of writing the upstream's primary kind with the schema hashes it fits, oldest first."""
+    """The schema registry: each way of writing the primary kind with the schema hashes that it fits, oldest first."""
     raise AssertionError("a hookspec is never called")
 
 

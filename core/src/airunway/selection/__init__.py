@@ -1,0 +1,36 @@
+"""Engine and provider selection: pure, deterministic, and able to say why (spec/core.md, "Selection")."""
+
+from airunway.selection.engine import PREFERENCE, EngineChoice, choose_engine
+from airunway.selection.facts import (
+    HEARTBEAT_INTERVAL,
+    STALE_AFTER,
+    EngineFacts,
+    ProviderFacts,
+    Request,
+    provider_facts,
+    request_of,
+)
+from airunway.selection.provider import Candidate, Check, ProviderChoice, choose_provider, weigh
+from airunway.selection.rules import RuleResult, check_rules, evaluate_rules, score_of
+
+__all__ = [
+    "HEARTBEAT_INTERVAL",
+    "PREFERENCE",
+    "STALE_AFTER",
+    "Candidate",
+    "Check",
+    "EngineChoice",
+    "EngineFacts",
+    "ProviderChoice",
+    "ProviderFacts",
+    "Request",
+    "RuleResult",
+    "check_rules",
+    "choose_engine",
+    "choose_provider",
+    "evaluate_rules",
+    "provider_facts",
+    "request_of",
+    "score_of",
+    "weigh",
+]

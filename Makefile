@@ -1,0 +1,61 @@
+# The two commands of the README are `make demo` and `make test`; both do all their own set-up.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+export UV_PYTHON_DOWNLOADS ?= never
+
+PYTHON ?= python3
+BOOTSTRAP := .airunway/bootstrap
+UV := $(shell command -v uv 2>/dev/null || echo $(BOOTSTRAP)/bin/uv)
+RUN := $(UV) run --frozen --no-sync
+
+.PHONY: help
+help:  ## What can be made.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: python
+python:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not on PATH: install Python 3.11 or newer" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "AI Runway needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Set PYTHON=... to another." >&2; exit 1; }
+
+$(BOOTSTRAP)/bin/uv: | python
+	@echo "uv is not on PATH: putting one into $(BOOTSTRAP)"
+	@$(PYTHON) -m venv $(BOOTSTRAP) || { echo "python3 -m venv failed: install your system's venv package (Debian: python3-venv)" >&2; exit 1; }
+	@$(BOOTSTRAP)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
+
+.PHONY: sync
+sync: | python
+	@test -x "$(UV)" || $(MAKE) --no-print-directory $(BOOTSTRAP)/bin/uv
+	@$(UV) sync --frozen --quiet --all-packages --python $(PYTHON)
+
+.PHONY: demo
+demo: sync  ## Start everything on this machine, apply the samples, show what becomes of them.
+	@$(RUN) airunway sandbox --demo
+
+.PHONY: sandbox
+sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.
+	@$(RUN) airunway sandbox
+
+.PHONY: test
+test: sync  ## Run all tests.
+	@$(RUN) pytest
+
+.PHONY: lint
+lint: sync  ## Formatting, linting, types, direction of imports.
+	@$(RUN) ruff format --check --quiet .
+	@$(RUN) ruff check --quiet .
+	@$(RUN) mypy
+	@$(RUN) lint-imports --no-cache
+
+.PHONY: format
+format: sync  ## Put all code into its format.
+	@$(RUN) ruff format --quiet .
+	@$(RUN) ruff check --quiet --fix .
+
+.PHONY: generate
+generate: sync  ## Write the generated files (CRDs) anew.
+	@$(RUN) airunway crds --write core/src/airunway/api/crds
+
+.PHONY: wheels
+wheels: sync  ## Build the wheels of all distributions into dist/.
+	@$(UV) build --quiet --all-packages --wheel

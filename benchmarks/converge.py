@@ -1,0 +1,376 @@
+"""How fast, with how many writes and how much memory do N ModelDeployments get to Running?
+
+Everything is measured within one run on one real API server, and compared with what that API server can do at best:
+the same minimal set of writes, sent by a plain client with nothing behind it. Prints JSON.
+
+    uv run python benchmarks/converge.py --deployments 1000
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from airunway import __version__
+from airunway.api import names
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import Client, Kind, Reflector, load_config
+from airunway.plugins.registry import load
+from airunway.resource import ObjectKey, Resource, dig
+from airunway.testing.controlplane import KUBERNETES_VERSION, ControlPlane
+from airunway.testing.controlplane.processes import Processes
+from airunway.testing.operator import install_definitions
+from airunway.testing.simulators import simulator_for
+
+PROVIDER = "kaito"
+WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
+WRITES = ("create", "update", "patch", "delete")
+CONCURRENCY = 32
+
+
+def deployment(name: str, namespace: str) -> Resource:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ModelDeployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},
+            "engine": {"type": "llamacpp"},
+            "resources": {"memory": "16Gi", "cpu": "8"},
+            "image": "ghcr.io/sozercan/llama-cpp-runner:latest",
+        },
+    }
+
+
+async def concurrently(items: Iterable[str], work: Callable[[str], Awaitable[None]]) -> None:
+    """`work` on every item, CONCURRENCY at a time."""
+    queue = list(items)[::-1]
+
+    async def worker() -> None:
+        while queue:
+            await work(queue.pop())
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CONCURRENCY):
+            group.create_task(worker())
+
+
+async def bound(client: Client, count: int, specimen: tuple[Resource, Resource, Resource]) -> float:
+    """Seconds for the least that N deployments need, done by a plain client: no caches, no decisions, no waiting.
+
+    Per deployment: create it, its status by the core, the provider's finalizer, the upstream object, that one's
+    status, the final status. `specimen` is a finished deployment, the core's part of its status, and its Workspace.
+    """
+    finished, core_status, workspace = specimen
+    namespace = "bound"
+    await client.create(Kind("", "v1", "Namespace", "namespaces", False), _namespace(namespace))
+
+    async def one(name: str) -> None:
+        created = await client.create(MODEL_DEPLOYMENT, deployment(name, namespace))
+        identity = {
+            "apiVersion": names.API_VERSION,
+            "kind": "ModelDeployment",
+            "metadata": {"name": name, "namespace": namespace, "uid": created["metadata"]["uid"]},
+        }
+        await client.apply(
+            MODEL_DEPLOYMENT, {**identity, "status": core_status}, manager=names.CORE_MANAGER, subresource="status"
+        )
+        manager = names.provider_manager(PROVIDER)
+        metadata = {**identity["metadata"], "finalizers": [f"{names.GROUP}/bound"]}
+        await client.apply(MODEL_DEPLOYMENT, {**identity, "metadata": metadata}, manager=manager)
+        child = {**workspace, "metadata": {**workspace["metadata"], "name": name, "namespace": namespace}}
+        await client.apply(WORKSPACE, child, manager=manager)
+        patch = {"status": workspace_status(finished=True)}
+        await client.merge_patch(
+            WORKSPACE, ObjectKey(namespace, name), patch, subresource="status", manager="simulated"
+        )
+        theirs = {key: value for key, value in finished["status"].items() if key not in ("engine", "selection")}
+        await client.apply(
+            MODEL_DEPLOYMENT, {**identity, "status": theirs}, manager=manager, subresource="status", force=True
+        )
+
+    started = time.perf_counter()
+    await concurrently([f"bound-{number}" for number in range(count)], one)
+    return time.perf_counter() - started
+
+
+def workspace_status(*, finished: bool) -> Resource:
+    word = "True" if finished else "False"
+    reason = "workspaceSucceeded" if finished else "workspacePending"
+    condition = {
+        "type": "WorkspaceSucceeded",
+        "status": word,
+        "reason": reason,
+        "message": reason,
+        "lastTransitionTime": "2026-11-21T00:00:00Z",
+    }
+    return {"state": "Ready" if finished else "NotReady", "conditions": [condition]}
+
+
+def _namespace(name: str) -> Resource:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def rss_mib(pid: int) -> dict[str, float]:
+    """Resident memory of a process now and at its peak, in MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    values = {line.split(":")[0]: int(line.split()[1]) / 1024 for line in lines if line.startswith(("VmRSS", "VmHWM"))}
+    return {"now": round(values["VmRSS"], 1), "peak": round(values["VmHWM"], 1)}
+
+
+def audit_events(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
+    """The finished requests in the audit log from a byte offset on, and the next offset."""
+    with path.open("rb") as log:
+        log.seek(offset)
+        data = log.read()
+    end = data.rfind(b"\n") + 1
+    events = [json.loads(line) for line in data[:end].splitlines()]
+    return [e for e in events if e.get("stage") == "ResponseComplete" and e["verb"] != "watch"], offset + end
+
+
+def by_component(events: list[dict[str, Any]]) -> dict[str, Counter[str]]:
+    """Requests of our own components: component → "verb resource/subresource" → number."""
+    found: dict[str, Counter[str]] = {}
+    for event in events:
+        agent = event.get("userAgent", "")
+        if not agent.startswith("airunway/"):
+            continue
+        where = event.get("objectRef", {})
+        resource = "/".join(part for part in (where.get("resource"), where.get("subresource")) if part)
+        found.setdefault(agent.partition("(")[2].rstrip(")"), Counter())[f"{event['verb']} {resource}"] += 1
+    return found
+
+
+def writes(counts: Counter[str]) -> int:
+    # Events and leases are not part of a deployment's state.
+    skipped = ("events", "inferenceproviderconfigs", "leases")
+    return sum(
+        n for what, n in counts.items() if what.split()[0] in WRITES and not what.split()[-1].startswith(skipped)
+    )
+
+
+def percentiles(samples: list[float]) -> dict[str, float]:
+    ordered = sorted(samples)
+    return {
+        "p50": round(statistics.median(ordered), 2),
+        "p99": round(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 2),
+        "max": round(ordered[-1], 2),
+        "samples": len(ordered),
+    }
+
+
+class Parts:
+    """The operator's processes."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="airunway-benchmark-"))
+        self._processes = Processes(self._folder, keep=False)
+        self._kubeconfig = kubeconfig
+
+    def start(self, name: str, *arguments: str, ready: bool = True) -> None:
+        command = [sys.executable, "-m", "airunway", *arguments, "--kubeconfig", str(self._kubeconfig)]
+        marker = self._folder / f"{name}.ready"
+        marker.unlink(missing_ok=True)
+        if ready:
+            command += ["--ready-file", str(marker)]
+        self._processes.start(name, command, environment=dict(os.environ))
+        deadline = time.monotonic() + 60
+        while ready and not marker.exists():
+            if time.monotonic() > deadline or name in self._processes.exited():
+                sys.exit(f"{name} did not start:\n{self._processes.log(name).read_text()}")
+            time.sleep(0.02)
+
+    def start_all(self) -> None:
+        self.start("core", "controller")
+        self.start("provider", "provider", "run", PROVIDER)
+
+    def stop(self, *parts: str) -> None:
+        for part in parts:
+            self._processes.stop(part, grace=10.0)
+
+    def rss(self) -> dict[str, dict[str, float]]:
+        return {name: rss_mib(pid) for name, pid in self._processes.pids.items() if name != "simulator"}
+
+    def close(self) -> None:
+        self._processes.close(grace=5.0)
+
+
+async def converge(client: Client, count: int) -> float:
+    """Seconds from the first create to the last Running."""
+    running: set[str] = set()
+    done = asyncio.Event()
+    deployments = Reflector(client, MODEL_DEPLOYMENT, namespace="load")
+
+    def on_change(key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
+        if new is not None and dig(new, "status", "phase") == "Running":
+            running.add(key.name)
+            if len(running) == count:
+                done.set()
+
+    deployments.add_handler(on_change)
+    following = asyncio.create_task(deployments.run())
+    await deployments.synced.wait()
+    await client.create(Kind("", "v1", "Namespace", "namespaces", False), _namespace("load"))
+
+    async def create(name: str) -> None:
+        await client.create(MODEL_DEPLOYMENT, deployment(name, "load"))
+
+    started = time.perf_counter()
+    await concurrently([f"load-{number}" for number in range(count)], create)
+    created = time.perf_counter() - started
+    try:
+        async with asyncio.timeout(900):
+            await done.wait()
+    except TimeoutError:
+        sys.exit(f"only {len(running)} of {count} are Running after 15 minutes")
+    print(f"  created in {created:.2f} s", file=sys.stderr)
+    following.cancel()
+    return time.perf_counter() - started
+
+
+async def latencies(client: Client, count: int, samples: int) -> list[float]:
+    """Milliseconds from an upstream status change (answered by the API server) to the deployment's own status."""
+    waiting: dict[str, tuple[str, asyncio.Future[float]]] = {}
+    deployments = Reflector(client, MODEL_DEPLOYMENT, namespace="load")
+
+    def on_change(key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
+        wanted, future = waiting.get(key.name, ("", None))
+        if future is not None and not future.done() and new is not None and dig(new, "status", "phase") == wanted:
+            future.set_result(time.perf_counter())
+
+    deployments.add_handler(on_change)
+    following = asyncio.create_task(deployments.run())
+    await deployments.synced.wait()
+    result = []
+    for number in range(samples):
+        name = f"load-{(number // 2 * 37) % count}"
+        finished = number % 2 == 1
+        future: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+        waiting[name] = ("Running" if finished else "Deploying", future)
+        await client.merge_patch(
+            WORKSPACE,
+            ObjectKey("load", name),
+            {"status": workspace_status(finished=finished)},
+            subresource="status",
+            manager="simulated",
+        )
+        started = time.perf_counter()
+        result.append((await asyncio.wait_for(future, 60) - started) * 1000)
+        waiting.clear()
+    following.cancel()
+    return result
+
+
+async def run(arguments: argparse.Namespace, plane: ControlPlane) -> dict[str, Any]:
+    host = load(PROVIDER)
+    simulator = simulator_for(host.primary_kind.group, host.primary_kind.kind)
+    assert simulator is not None
+    assert plane.audit_log is not None
+    count = arguments.deployments
+    parts = Parts(plane.kubeconfig)
+    async with Client(load_config(kubeconfig=plane.kubeconfig), user_agent="benchmark") as client:
+        await install_definitions(client, simulator.custom_resource_definitions())
+        try:
+            parts.start("simulator", "simulate", PROVIDER, "--level", "api", ready=False)
+            parts.start_all()
+            say("converging")
+            offset = plane.audit_log.stat().st_size
+            seconds = await converge(client, count)
+            events, offset = audit_events(plane.audit_log, offset)
+            convergence = by_component(events)
+            say(f"all Running after {seconds:.2f} s; at rest for {arguments.rest} s")
+            await asyncio.sleep(5)
+            _, offset = audit_events(plane.audit_log, offset)
+            await asyncio.sleep(arguments.rest)
+            events, offset = audit_events(plane.audit_log, offset)
+            rest = by_component(events)
+            memory = parts.rss()
+            say("restarting core and provider")
+            restart_started = time.perf_counter()
+            parts.stop("core", "provider")
+            parts.start_all()
+            await asyncio.sleep(10)
+            restart_seconds = time.perf_counter() - restart_started
+            events, offset = audit_events(plane.audit_log, offset)
+            restart = by_component(events)
+            say("latencies")
+            parts.stop("simulator")
+            delays = await latencies(client, count, arguments.samples)
+            specimen = await _specimen(client)
+            parts.stop("core", "provider")
+            say("the API server's own rate")
+            minimum = await bound(client, count, specimen)
+        finally:
+            parts.close()
+    ours = {name: counts for name, counts in convergence.items() if not name.startswith("simulated")}
+    return {
+        "benchmark": "converge",
+        "airunway": __version__,
+        "kubernetes": KUBERNETES_VERSION,
+        "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()},
+        "deployments": count,
+        "seconds_to_all_running": round(seconds, 2),
+        "seconds_of_the_api_bound_minimum": round(minimum, 2),
+        "ratio": round(seconds / minimum, 2),
+        "writes_per_deployment": {name: round(writes(counts) / count, 3) for name, counts in ours.items()},
+        "requests_while_converging": {name: dict(counts.most_common()) for name, counts in ours.items()},
+        "at_rest": {
+            "seconds": arguments.rest,
+            "writes": sum(writes(counts) for counts in rest.values()),
+            "requests_per_second": round(sum(sum(counts.values()) for counts in rest.values()) / arguments.rest, 3),
+            "requests": {name: dict(counts) for name, counts in rest.items()},
+        },
+        "restart": {
+            "seconds_observed": round(restart_seconds, 1),
+            "writes": sum(writes(counts) for name, counts in restart.items() if not name.startswith("simulated")),
+            "requests": {name: dict(counts) for name, counts in restart.items()},
+        },
+        "status_latency_ms": percentiles(delays),
+        "rss_mib": memory,
+    }
+
+
+async def _specimen(client: Client) -> tuple[Resource, Resource, Resource]:
+    finished = await client.get(MODEL_DEPLOYMENT, ObjectKey("load", "load-0"))
+    status = finished["status"]
+    core = {key: status[key] for key in ("engine", "selection") if key in status}
+    core["provider"] = {key: status["provider"][key] for key in ("name", "selectedReason")}
+    core["conditions"] = [
+        c for c in status["conditions"] if c["type"] in ("Validated", "EngineSelected", "ProviderSelected")
+    ]
+    theirs = {**status, "provider": {k: v for k, v in status["provider"].items() if k.startswith("resource")}}
+    theirs["conditions"] = [c for c in status["conditions"] if c not in core["conditions"]]
+    live = await client.get(WORKSPACE, ObjectKey("load", "load-0"))
+    workspace = {key: value for key, value in live.items() if key not in ("status", "metadata")}
+    metadata = live["metadata"]
+    workspace["metadata"] = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
+    return {**finished, "status": theirs}, core, workspace
+
+
+def say(text: str) -> None:
+    print(f"{text} …", file=sys.stderr)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--deployments", type=int, default=1000)
+    parser.add_argument("--samples", type=int, default=400, help="upstream status changes to time")
+    parser.add_argument("--rest", type=int, default=30, help="seconds to watch the operator doing nothing")
+    arguments = parser.parse_args()
+    with ControlPlane("api", audit="Metadata", report=say) as plane:
+        print(json.dumps(asyncio.run(run(arguments, plane)), indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""``python -m airunway``."""
+
+from airunway.cli import main
+
+main()

@@ -1,0 +1,155 @@
+"""What all types of the API share: the base model, the scalar types, and the markers that the CRD generator reads."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic.alias_generators import to_camel
+
+from airunway.resource import Resource
+
+__all__ = [
+    "EMPTY_MEANS_ABSENT",
+    "SERVER_DEFAULT",
+    "ApiModel",
+    "Count",
+    "FreeForm",
+    "FreeFormList",
+    "Int32",
+    "Int64",
+    "ObjectMeta",
+    "ParseError",
+    "Quantity",
+    "Text",
+    "Timestamp",
+    "list_map",
+    "parse_model",
+]
+
+
+class ParseError(ValueError):
+    """The object does not fit the type: `path` is the JSON path of the first misfit, `problem` says what is wrong."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}" if path else problem)
+        self.path = path
+        self.problem = problem
+
+
+class ApiModel(BaseModel):
+    """Base of every type: camelCase in JSON, snake_case in Python.
+
+    Reading ignores fields that the type does not know (the API server prunes or refuses them; an older reader of a
+    newer object must not fail) and takes an explicit null for an absent field, as the API server does.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="ignore", strict=True, validate_default=False
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, data: Any) -> Any:
+        if isinstance(data, dict) and None in data.values():
+            return {key: value for key, value in data.items() if value is not None}
+        return data
+
+    def to_resource(self) -> Resource:
+        """The JSON form with only those fields that were given (or set since)."""
+        return self.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
+
+    def to_defaulted_resource(self) -> Resource:
+        """The JSON form with every default filled in; fields without value or default are left out."""
+        return self.model_dump(by_alias=True, exclude_none=True)
+
+
+def _integral(value: object) -> object:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _quantity_text(value: object) -> object:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(_integral(value))
+    return value
+
+
+def _absent_if_empty(value: object) -> object:
+    return None if value == "" else value
+
+
+SERVER_DEFAULT: dict[str, Any] = {"x-airunway-server-default": True}
+"""Marks a default that the API server writes into the object (`default:` in the CRD).
+
+Only defaults that are not the type's zero value, and only inside objects that the user wrote: absent then always means
+the zero value, and an applied manifest does not come back full of fields that nobody asked for.
+"""
+
+EMPTY_MEANS_ABSENT = BeforeValidator(_absent_if_empty)
+
+# Constraints stand before the validator: pydantic turns them into JSON schema only where they meet a plain type.
+Int32 = Annotated[
+    int, Field(ge=-(2**31), le=2**31 - 1, json_schema_extra={"format": "int32"}), BeforeValidator(_integral)
+]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"}), BeforeValidator(_integral)]
+"""A number of things, never negative."""
+Int64 = Annotated[
+    int, Field(ge=-(2**63), le=2**63 - 1, json_schema_extra={"format": "int64"}), BeforeValidator(_integral)
+]
+Text = Annotated[str | None, EMPTY_MEANS_ABSENT]
+"""Optional text in which the empty string means the same as no text."""
+Quantity = Annotated[
+    str | None,
+    BeforeValidator(_quantity_text),
+    EMPTY_MEANS_ABSENT,
+    WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": 64}),
+]
+"""Optional Kubernetes quantity as text; numbers are accepted. Whether it is one is a CEL rule, for the message's
+sake."""
+Timestamp = Annotated[str | None, WithJsonSchema({"type": "string", "format": "date-time"})]
+"""Optional RFC 3339 moment, kept as text (`airunway.resource.parse_time` reads it)."""
+FreeForm = Annotated[dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})]
+FreeFormList = Annotated[
+    list[dict[str, Any]],
+    WithJsonSchema({"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}),
+]
+
+
+def list_map(*keys: str) -> dict[str, Any]:
+    """Schema markers of a list whose items are identified by `keys` (server-side apply merges item by item)."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
+class ObjectMeta(ApiModel):
+    """The parts of Kubernetes' own object metadata that AI Runway reads."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    generation: Int64 = 0
+    resource_version: str = ""
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    finalizers: list[str] = Field(default_factory=list)
+    owner_references: list[dict[str, Any]] = Field(default_factory=list)
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+
+
+_Model = TypeVar("_Model", bound=ApiModel)
+
+
+def parse_model(model: type[_Model], value: object) -> _Model:
+    """`value` as `model`. Raises ParseError, naming the first field that does not fit."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        raise ParseError(_json_path(first["loc"]), first["msg"]) from None
+
+
+def _json_path(location: tuple[int | str, ...]) -> str:
+    path = ""
+    for step in location:
+        path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step
+    return path

@@ -1,0 +1,351 @@
+"""``ModelDeployment.spec``: what a user asks for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from airunway.api._base import (
+    SERVER_DEFAULT,
+    ApiModel,
+    Count,
+    FreeForm,
+    FreeFormList,
+    Int32,
+    Quantity,
+    Text,
+    list_map,
+)
+from airunway.api._deployment_storage import Cache, Storage, Volume
+from airunway.api._pods import EnvVar, LocalObjectReference, Toleration
+
+__all__ = [
+    "DEFAULT_GPU_TYPE",
+    "Cache",
+    "Engine",
+    "Gateway",
+    "GatewayReference",
+    "Gpu",
+    "Model",
+    "ModelDeploymentSpec",
+    "PodTemplate",
+    "PodTemplateMetadata",
+    "Provider",
+    "Resources",
+    "Role",
+    "Scaling",
+    "Secrets",
+    "Serving",
+    "Storage",
+    "Volume",
+]
+
+DEFAULT_GPU_TYPE = "nvidia.com/gpu"
+
+
+class Model(ApiModel):
+    """The model to serve."""
+
+    id: Text = Field(
+        default=None,
+        max_length=2048,
+        description="Model to serve: a Hugging Face id such as meta-llama/Llama-3.1-8B-Instruct. Required when source "
+        "is huggingface.",
+    )
+    served_name: Text = Field(
+        default=None,
+        max_length=2048,
+        description="Name under which clients ask for the model. Default: the last segment of id.",
+    )
+    source: Literal["huggingface", "custom"] = Field(
+        default="huggingface",
+        json_schema_extra=SERVER_DEFAULT,
+        description="Where the model comes from: huggingface, or custom (it is in the container image or a volume). "
+        "Default: huggingface.",
+    )
+    storage: Storage = Field(default_factory=Storage, description="Volumes of the model server. Default: none.")
+    cache: Cache = Field(default_factory=Cache, description="Caching of the weights in the cluster. Default: no cache.")
+
+
+class Provider(ApiModel):
+    """The provider that runs the model."""
+
+    name: Text = Field(
+        default=None,
+        max_length=253,
+        description="Provider to use: the name of an InferenceProviderConfig. Default: selected from the providers "
+        "that can run the deployment.",
+    )
+    overrides: FreeForm = Field(
+        default_factory=dict,
+        description="Settings of the provider itself, free-form; its documentation lists the keys. Default: none.",
+    )
+
+
+class Engine(ApiModel):
+    """The inference engine and its settings."""
+
+    type: Annotated[str | None, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] = Field(
+        default=None,
+        description="Inference engine: vllm, sglang, trtllm, llamacpp or another that a provider offers. Default: "
+        "selected from what the providers offer, see status.engine.type.",
+    )
+    image: Text = Field(
+        default=None,
+        max_length=1024,
+        description="Container image of the engine, preferred to spec.image. Default: the provider's image.",
+    )
+    context_length: Int32 | None = Field(
+        default=None,
+        description="Longest context of a request, in tokens. Default: the model's own maximum.",
+    )
+    trust_remote_code: bool = Field(
+        default=False,
+        description="Whether code from the model repository may be executed. Default: false.",
+    )
+    enable_prefix_caching: bool | None = Field(
+        default=None,
+        description="Whether common prompt prefixes are cached: true or false. Default: the engine's own default.",
+    )
+    enforce_eager: bool = Field(
+        default=False,
+        description="Whether CUDA graphs are switched off (starts faster, serves slower). Default: false.",
+    )
+    args: dict[str, str] = Field(
+        default_factory=dict,
+        max_length=256,
+        description="Flags of the engine by name without dashes, values as text, for example "
+        'gpu-memory-utilization: "0.9". Default: none.',
+    )
+    extra_args: list[Annotated[str, Field(max_length=4096)]] = Field(
+        default_factory=list,
+        max_length=512,
+        description="Arguments appended to the engine's command line as they are, one token each. Default: none.",
+    )
+
+
+class Serving(ApiModel):
+    """How requests are served."""
+
+    mode: Literal["aggregated", "disaggregated"] = Field(
+        default="aggregated",
+        json_schema_extra=SERVER_DEFAULT,
+        description="Serving mode: aggregated (one worker does all) or disaggregated (prefill and decode are separate "
+        "workers, see scaling.prefill and scaling.decode). Default: aggregated.",
+    )
+
+
+def _gpu_type(value: object) -> object:
+    return DEFAULT_GPU_TYPE if value == "" else value
+
+
+class Gpu(ApiModel):
+    """GPUs of one replica."""
+
+    count: Count = Field(default=0, description="GPUs per replica, a number from 0 to 64. Default: 0.")
+    type: Annotated[str, BeforeValidator(_gpu_type)] = Field(
+        default=DEFAULT_GPU_TYPE,
+        max_length=317,
+        json_schema_extra=SERVER_DEFAULT,
+        description="Resource name of the GPUs, for example amd.com/gpu. Default: nvidia.com/gpu.",
+    )
+
+
+class Role(ApiModel):
+    """The workers of one role in disaggregated mode."""
+
+    replicas: Count = Field(
+        default=1,
+        json_schema_extra=SERVER_DEFAULT,
+        description="Workers of this role, a number from 0 to 32. Default: 1.",
+    )
+    gpu: Gpu = Field(
+        default_factory=Gpu, description="GPUs of each worker. A count of at least 1 is required in disaggregated mode."
+    )
+    memory: Quantity = Field(
+        default=None,
+        description="Memory of each worker, in bytes (a quantity such as 64Gi), at most 4Ti. Required in disaggregated "
+        "mode.",
+    )
+    cpu: Quantity = Field(
+        default=None,
+        description="CPU of each worker, in cores (a quantity such as 8 or 500m), at most 512. Default: by provider.",
+    )
+
+
+class Scaling(ApiModel):
+    """How many replicas run."""
+
+    replicas: Count = Field(
+        default=1,
+        json_schema_extra=SERVER_DEFAULT,
+        description="Replicas in aggregated mode, a number from 0 (scaled to zero) to 32. Default: 1.",
+    )
+    prefill: Role | None = Field(
+        default=None, description="Prefill workers. Required in disaggregated mode, ignored otherwise."
+    )
+    decode: Role | None = Field(
+        default=None, description="Decode workers. Required in disaggregated mode, ignored otherwise."
+    )
+
+
+class Resources(ApiModel):
+    """Resources of one replica in aggregated mode."""
+
+    gpu: Gpu = Field(default_factory=Gpu, description="GPUs of each replica. Default: none, the model runs on CPU.")
+    memory: Quantity = Field(
+        default=None,
+        description="Memory of each replica, in bytes (a quantity such as 32Gi), at most 4Ti. Default: the provider's.",
+    )
+    cpu: Quantity = Field(
+        default=None,
+        description="CPU of each replica, in cores (a quantity such as 8 or 500m), at most 512. Default: by provider.",
+    )
+
+
+class PodTemplateMetadata(ApiModel):
+    """Metadata of the created pods."""
+
+    labels: dict[str, str] = Field(default_factory=dict, description="Labels of the created pods. Default: none.")
+    annotations: dict[str, str] = Field(
+        default_factory=dict, description="Annotations of the created pods. Default: none."
+    )
+
+
+class PodTemplate(ApiModel):
+    """What is added to the created pods."""
+
+    metadata: PodTemplateMetadata = Field(
+        default_factory=PodTemplateMetadata, description="Labels and annotations of the created pods. Default: none."
+    )
+
+
+class Secrets(ApiModel):
+    """Secrets that the model server uses."""
+
+    hugging_face_token: Text = Field(
+        default=None,
+        max_length=253,
+        description="Name of the Secret with the Hugging Face token under the key HF_TOKEN, in the same namespace. "
+        "Default: none (public models).",
+    )
+
+
+class GatewayReference(ApiModel):
+    """The Gateway to attach to."""
+
+    name: str = Field(max_length=253, description="Name of the Gateway. Required.")
+    namespace: Text = Field(
+        default=None, max_length=63, description="Namespace of the Gateway. Default: that of the deployment."
+    )
+    section_name: Text = Field(
+        default=None,
+        max_length=253,
+        description="Listener of the Gateway. Default: every listener that admits the route.",
+    )
+
+
+class Gateway(ApiModel):
+    """How the model is reached from outside."""
+
+    enabled: bool | None = Field(
+        default=None, description="Whether the model is routed: true or false. Default: true where a gateway is found."
+    )
+    model_name: Text = Field(
+        default=None,
+        max_length=2048,
+        description="Model name that requests are routed by. Default: the served name, else the id.",
+    )
+    http_route_ref: Text = Field(
+        default=None,
+        max_length=253,
+        description="Name of an HTTPRoute of your own, in the same namespace. Default: one is created.",
+    )
+    gateway_ref: GatewayReference | None = Field(
+        default=None, description="Gateway to attach to. Default: that of the runtime config, else the detected one."
+    )
+    path_template: Text = Field(
+        default=None,
+        max_length=1024,
+        description="Template of the URL path under which the model is served. Default: that of the runtime config.",
+    )
+    request_timeout: Text = Field(
+        default=None,
+        max_length=32,
+        description="Longest time for one request, a duration such as 30s or 5m. Default: the gateway's.",
+    )
+    annotations: dict[str, str] = Field(
+        default_factory=dict, description="Annotations of the created route. Default: none."
+    )
+
+
+class ModelDeploymentSpec(ApiModel):
+    """What is to run."""
+
+    model: Model = Field(description="Model to serve. Required.")
+    provider: Provider = Field(
+        default_factory=Provider, description="Provider that runs the model. Default: selected automatically."
+    )
+    engine: Engine = Field(
+        default_factory=Engine, description="Inference engine and its settings. Default: selected automatically."
+    )
+    serving: Serving = Field(default_factory=Serving, description="How requests are served. Default: aggregated.")
+    scaling: Scaling = Field(
+        default_factory=Scaling,
+        json_schema_extra={**SERVER_DEFAULT, "default": {}},
+        description="How many replicas run. Default: 1.",
+    )
+    resources: Resources = Field(
+        default_factory=Resources,
+        description="Resources of each replica in aggregated mode. Default: no GPU; memory and CPU of the provider.",
+    )
+    image: Text = Field(
+        default=None,
+        max_length=1024,
+        description="Container image of the model server; engine.image is preferred. Default: the provider's image.",
+    )
+    env: list[EnvVar] = Field(
+        default_factory=list, description="Environment variables of the model server. Default: none."
+    )
+    pod_template: PodTemplate = Field(
+        default_factory=PodTemplate, description="Labels and annotations for the created pods. Default: none."
+    )
+    secrets: Secrets = Field(
+        default_factory=Secrets, description="Names of Secrets that the model server uses. Default: none."
+    )
+    gateway: Gateway = Field(
+        default_factory=Gateway, description="How the model is reached through a gateway. Default: as detected."
+    )
+    node_selector: dict[str, str] = Field(
+        default_factory=dict, description="Node labels that the pods require. Default: none."
+    )
+    tolerations: list[Toleration] = Field(
+        default_factory=list, description="Taints that the pods accept. Default: none."
+    )
+    affinity: FreeForm = Field(
+        default_factory=dict, description="Affinity of the pods, as in a Pod (core/v1 Affinity). Default: none."
+    )
+    topology_spread_constraints: FreeFormList = Field(
+        default_factory=list,
+        description="How pods are spread, as in a Pod (core/v1 TopologySpreadConstraint). Default: none.",
+    )
+    service_account_name: Text = Field(
+        default=None, max_length=253, description="ServiceAccount of the pods. Default: the provider's choice."
+    )
+    image_pull_secrets: list[LocalObjectReference] = Field(
+        default_factory=list,
+        json_schema_extra=list_map("name"),
+        description="Secrets for pulling images, in the same namespace. Default: those of the ServiceAccount.",
+    )
+    priority_class_name: Text = Field(
+        default=None, max_length=253, description="PriorityClass of the pods. Default: the cluster's default."
+    )
+    runtime_config_name: Text = Field(
+        default=None,
+        max_length=253,
+        description="Name of the RuntimeConfig or ClusterRuntimeConfig to use. Default: default.",
+    )
+    suspend: bool = Field(
+        default=False, description="Whether the model is stopped while the deployment is kept. Default: false."
+    )

@@ -1,0 +1,211 @@
+"""``ModelDeployment.status``: what the controllers report. Owners of each field: spec/core.md."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from airunway.api._base import ApiModel, Int32, Int64, Timestamp, list_map
+
+__all__ = [
+    "PHASES",
+    "Condition",
+    "ModelDeploymentStatus",
+]
+
+PHASES = ("Pending", "Deploying", "Running", "Degraded", "Failed", "Terminating")
+_Short = Annotated[str, Field(max_length=1024)]
+
+
+class Condition(ApiModel):
+    """One aspect of the state, as in every Kubernetes API."""
+
+    type: str = Field(
+        max_length=316,
+        pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+        description="Aspect that the condition is about, in CamelCase. Required.",
+    )
+    status: str = Field(
+        json_schema_extra={"enum": ["True", "False", "Unknown"]},
+        description="Whether it holds: True, False or Unknown. Required.",
+    )
+    reason: str = Field(
+        default="",
+        min_length=1,
+        max_length=1024,
+        pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        description="Why, as one CamelCase word. Required.",
+    )
+    message: str = Field(default="", max_length=32768, description="Why, as a sentence. Required, may be empty.")
+    last_transition_time: Timestamp = Field(
+        default=None, description="Moment when status changed last (RFC 3339). Required."
+    )
+    observed_generation: Int64 | None = Field(
+        default=None, description="Generation of the object that the condition speaks of. Default: unknown."
+    )
+
+
+class EngineStatus(ApiModel):
+    """The engine in use."""
+
+    type: str | None = Field(default=None, description="Engine in use: the one asked for, or the selected one.")
+    selected_reason: str | None = Field(default=None, max_length=1024, description="Why this engine, as a sentence.")
+
+
+class ProviderStatus(ApiModel):
+    """The provider in use and the object that it made."""
+
+    name: str | None = Field(default=None, description="Provider in use: the one asked for, or the selected one.")
+    selected_reason: str | None = Field(default=None, max_length=1024, description="Why this provider, as a sentence.")
+    resource_name: str | None = Field(default=None, description="Name of the provider's own object.")
+    resource_kind: str | None = Field(default=None, description="Kind of the provider's own object, such as Workspace.")
+    resource_api_version: str | None = Field(
+        default=None,
+        alias="resourceAPIVersion",
+        description="API version of the provider's own object, such as kaito.sh/v1beta1.",
+    )
+    schema_hash: str | None = Field(
+        default=None, description="Digest of the upstream schema that the object was written for (sha256)."
+    )
+
+
+class ReplicaStatus(ApiModel):
+    """How many replicas there are."""
+
+    desired: Int32 = Field(default=0, description="Replicas wanted, a number.")
+    ready: Int32 = Field(default=0, description="Replicas that serve, a number.")
+    available: Int32 = Field(default=0, description="Replicas that have been ready for long enough, a number.")
+    summary: str | None = Field(
+        default=None, max_length=64, description="Ready and wanted replicas as one text, such as 2/2, for tables."
+    )
+
+
+class EndpointStatus(ApiModel):
+    """Where the model is served in the cluster."""
+
+    service: str | None = Field(default=None, description="Service that answers requests, in the same namespace.")
+    port: Int32 | None = Field(default=None, description="Port of the Service, a number.")
+    scheme: str | None = Field(default=None, description="Scheme of the URL: http or https. Default: http.")
+    url: str | None = Field(
+        default=None,
+        max_length=1024,
+        description="Address inside the cluster, such as http://llama.default.svc:8000.",
+    )
+
+
+class GatewayStatus(ApiModel):
+    """Where the model is served through the gateway."""
+
+    endpoint: str | None = Field(default=None, max_length=1024, description="Address of the gateway.")
+    path: str | None = Field(default=None, max_length=1024, description="URL path of the model.")
+    model_name: str | None = Field(default=None, max_length=2048, description="Model name to send in requests.")
+    gateway_namespace: str | None = Field(default=None, description="Namespace of the Gateway.")
+
+
+class ConfigReference(ApiModel):
+    """A runtime config."""
+
+    name: str | None = Field(default=None, description="Name of the runtime config.")
+
+
+class EffectiveRuntimeConfig(ApiModel):
+    """The runtime config in use; exactly one of the two references is set."""
+
+    namespace_ref: ConfigReference | None = Field(
+        default=None, description="RuntimeConfig of the same namespace in use."
+    )
+    cluster_ref: ConfigReference | None = Field(default=None, description="ClusterRuntimeConfig in use.")
+    scope: str | None = Field(default=None, description="Where the config comes from: Namespace, Cluster or Merged.")
+    hash: str | None = Field(default=None, description="Digest of the effective settings (sha256).")
+
+
+class ModelCacheStatus(ApiModel):
+    """The cached weights in use."""
+
+    artifact_name: str | None = Field(default=None, description="ModelArtifact in use.")
+    claim_name: str | None = Field(default=None, description="PersistentVolumeClaim with the weights.")
+    mount_path: str | None = Field(default=None, description="Path of the weights in the container.")
+    ready: bool = Field(default=False, description="Whether the weights are complete. Default: false.")
+
+
+class Candidate(ApiModel):
+    """One provider as seen by the selection."""
+
+    name: str = Field(max_length=253, description="Provider that was considered. Required.")
+    eligible: bool = Field(default=False, description="Whether the provider can run the deployment. Default: false.")
+    score: Int32 = Field(default=0, description="Score: the highest priority of its rules that are true. Default: 0.")
+    reasons: list[_Short] = Field(
+        default_factory=list, max_length=16, description="Why, as sentences: failed checks, true rules, rule errors."
+    )
+
+
+class SelectionStatus(ApiModel):
+    """How the provider was selected; at most 8 KiB."""
+
+    candidates: list[Candidate] = Field(
+        default_factory=list,
+        max_length=32,
+        json_schema_extra=list_map("name"),
+        description="Providers that were considered, with the verdict on each.",
+    )
+    evaluated_at: Timestamp = Field(default=None, description="Moment of the selection (RFC 3339).")
+
+
+class RootCause(ApiModel):
+    """The one fault behind all that is wrong."""
+
+    code: str | None = Field(default=None, max_length=256, description="Kind of fault, such as ImagePull.NotFound.")
+    object: str | None = Field(
+        default=None, max_length=1024, description="Object that shows the fault, such as Pod/llama-0."
+    )
+    field: str | None = Field(default=None, max_length=1024, description="Field of the deployment to look at, if any.")
+    message: str | None = Field(default=None, max_length=1024, description="Evidence and remedy, as sentences.")
+    since: Timestamp = Field(default=None, description="Moment when the fault was first seen (RFC 3339).")
+
+
+class ImageStatus(ApiModel):
+    """The container image in use."""
+
+    requested: str | None = Field(default=None, max_length=1024, description="Image as asked for.")
+    resolved: str | None = Field(default=None, max_length=1024, description="Image that runs, with digest where known.")
+
+
+class ModelDeploymentStatus(ApiModel):
+    """What is running."""
+
+    phase: str | None = Field(
+        default=None,
+        json_schema_extra={"enum": list(PHASES)},
+        description="State as one word: Pending, Deploying, Running, Degraded, Failed or Terminating.",
+    )
+    reason: str | None = Field(default=None, max_length=256, description="Why, as one CamelCase word.")
+    message: str | None = Field(
+        default=None, max_length=1024, description="Why, as a sentence, at most 1024 characters."
+    )
+    observed_generation: Int64 | None = Field(
+        default=None, description="Generation of the spec that the provider has applied, a number."
+    )
+    conditions: list[Condition] = Field(
+        default_factory=list, json_schema_extra=list_map("type"), description="State aspect by aspect."
+    )
+    engine: EngineStatus = Field(default_factory=EngineStatus, description="Engine in use.")
+    provider: ProviderStatus = Field(default_factory=ProviderStatus, description="Provider in use and its object.")
+    replicas: ReplicaStatus = Field(default_factory=ReplicaStatus, description="How many replicas there are.")
+    endpoint: EndpointStatus = Field(default_factory=EndpointStatus, description="Where the model is served.")
+    gateway: GatewayStatus = Field(default_factory=GatewayStatus, description="Where the gateway serves the model.")
+    effective_runtime_config: EffectiveRuntimeConfig = Field(
+        default_factory=EffectiveRuntimeConfig, description="Runtime config in use."
+    )
+    model_cache: ModelCacheStatus = Field(default_factory=ModelCacheStatus, description="Cached weights in use.")
+    selection: SelectionStatus = Field(default_factory=SelectionStatus, description="How the provider was selected.")
+    root_cause: RootCause | None = Field(default=None, description="Fault behind all that is wrong, if any.")
+    warnings: list[_Short] = Field(
+        default_factory=list, max_length=32, description="Things to know that stop nothing, as sentences."
+    )
+    selector: str | None = Field(
+        default=None,
+        max_length=1024,
+        description="Label selector of the pods, as text, for kubectl scale and autoscalers.",
+    )
+    image: ImageStatus = Field(default_factory=ImageStatus, description="Container image in use.")

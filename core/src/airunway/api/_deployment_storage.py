@@ -1,0 +1,101 @@
+"""Volumes and the model cache: the parts of ``ModelDeployment.spec.model`` that are about storage."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from airunway.api._base import EMPTY_MEANS_ABSENT, SERVER_DEFAULT, ApiModel, Quantity, Text, list_map
+
+__all__ = ["Cache", "Storage", "Volume"]
+
+_MOUNT_PATHS = {"modelCache": "/model-cache", "compilationCache": "/compilation-cache", "custom": None}
+
+
+class Volume(ApiModel):
+    """A volume for weights, compiled kernels or anything else."""
+
+    name: str = Field(
+        max_length=63,
+        pattern=r"^[a-z0-9]([a-z0-9\-]*[a-z0-9])?$",
+        description="Name of the volume, unique within the deployment: lower-case letters, digits and '-'. Required.",
+    )
+    claim_name: Text = Field(
+        default=None,
+        max_length=253,
+        description="PersistentVolumeClaim to mount, in the same namespace. Required unless size is set; with size the "
+        "claim is created, as <deployment>-<volume>.",
+    )
+    mount_path: Text = Field(
+        default=None,
+        max_length=1024,
+        description="Path in the container, absolute. Default: /model-cache for modelCache, /compilation-cache for "
+        "compilationCache; required for custom.",
+    )
+    purpose: Literal["modelCache", "compilationCache", "custom"] = Field(
+        default="custom",
+        json_schema_extra=SERVER_DEFAULT,
+        description="What the volume is for: modelCache (weights), compilationCache (compiled kernels) or custom. "
+        "Default: custom.",
+    )
+    read_only: bool = Field(default=False, description="Whether the volume is mounted read-only. Default: false.")
+    size: Quantity = Field(
+        default=None,
+        description="Size of the claim to create, in bytes (a quantity such as 100Gi). Default: no claim is created.",
+    )
+    storage_class_name: str | None = Field(
+        default=None,
+        max_length=253,
+        description="StorageClass of the claim to create; an empty text means no class. Only with size. "
+        "Default: the cluster's default class.",
+    )
+    access_mode: Annotated[
+        Literal["ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"] | None, EMPTY_MEANS_ABSENT
+    ] = Field(
+        default=None,
+        description="Access mode of the claim to create. Only with size. Default: ReadWriteMany.",
+    )
+
+    @model_validator(mode="after")
+    def _defaults(self) -> Volume:
+        if self.mount_path is None and (path := _MOUNT_PATHS[self.purpose]) is not None:
+            self.mount_path = path
+        if self.size is not None and self.access_mode is None:
+            self.access_mode = "ReadWriteMany"
+        return self
+
+
+class Storage(ApiModel):
+    """Volumes of the model server."""
+
+    volumes: list[Volume] = Field(
+        default_factory=list,
+        max_length=8,
+        json_schema_extra=list_map("name"),
+        description="Volumes to mount into the model server, at most 8. Default: none.",
+    )
+
+
+class Cache(ApiModel):
+    """How the weights are cached in the cluster."""
+
+    mode: Literal["None", "Shared", "Dedicated"] = Field(
+        default="None",
+        description="How weights are kept between starts: None (no cache), Shared (one copy per namespace, used by all "
+        "deployments of the same model) or Dedicated (a copy of this deployment's own). Default: None.",
+    )
+    artifact_name: Text = Field(
+        default=None,
+        max_length=253,
+        description="Name of an existing ModelArtifact to use, in the same namespace. Default: chosen or created.",
+    )
+    size: Quantity = Field(
+        default=None,
+        description="Size of the cache volume, in bytes (a quantity such as 100Gi). Default: measured from the model.",
+    )
+    storage_class_name: Text = Field(
+        default=None,
+        max_length=253,
+        description="StorageClass of the cache volume. Default: that of the runtime config, else the cluster's.",
+    )

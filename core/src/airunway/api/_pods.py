@@ -1,0 +1,88 @@
+"""Kubernetes' own types that stand inside a ModelDeployment: environment variables, tolerations, references."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from airunway.api._base import ApiModel, Int64, Quantity
+
+__all__ = ["EnvVar", "LocalObjectReference", "Toleration"]
+
+
+class LocalObjectReference(ApiModel):
+    """A reference to an object in the same namespace."""
+
+    name: str = Field(max_length=253, description="Name of the object, in the namespace of the deployment. Required.")
+
+
+class KeySelector(ApiModel):
+    """One key of a ConfigMap or Secret."""
+
+    name: str = Field(default="", description="Name of the object, in the namespace of the deployment.")
+    key: str = Field(description="Key within the object. Required.")
+    optional: bool = Field(
+        default=False, description="Whether the pod may start without the object or key. Default: false."
+    )
+
+
+class FieldSelector(ApiModel):
+    """A field of the pod."""
+
+    api_version: str | None = Field(default=None, description="Version of the schema of fieldPath. Default: v1.")
+    field_path: str = Field(description="Path of the pod's field, for example status.podIP. Required.")
+
+
+class ResourceFieldSelector(ApiModel):
+    """A resource limit or request of a container."""
+
+    container_name: str | None = Field(default=None, description="Container to read from. Default: the same container.")
+    resource: str = Field(description="Resource to read, for example limits.memory. Required.")
+    divisor: Quantity = Field(default=None, description="Unit in which the value is expressed, a quantity. Default: 1.")
+
+
+class FileKeySelector(ApiModel):
+    """One key of an environment file in a volume."""
+
+    volume_name: str = Field(description="Name of the volume with the file. Required.")
+    path: str = Field(description="Path of the file within the volume, relative. Required.")
+    key: str = Field(description="Key within the file. Required.")
+    optional: bool = Field(
+        default=False, description="Whether the pod may start without the file or key. Default: false."
+    )
+
+
+class EnvVarSource(ApiModel):
+    """Where the value of a variable comes from; exactly one field is set."""
+
+    config_map_key_ref: KeySelector | None = Field(default=None, description="A key of a ConfigMap.")
+    secret_key_ref: KeySelector | None = Field(default=None, description="A key of a Secret.")
+    field_ref: FieldSelector | None = Field(default=None, description="A field of the pod itself.")
+    resource_field_ref: ResourceFieldSelector | None = Field(
+        default=None, description="A resource limit or request of a container."
+    )
+    file_key_ref: FileKeySelector | None = Field(default=None, description="A key of an environment file in a volume.")
+
+
+class EnvVar(ApiModel):
+    """An environment variable."""
+
+    name: str = Field(description="Name of the variable. Required.")
+    value: str | None = Field(default=None, description="Value of the variable. Default: the empty text.")
+    value_from: EnvVarSource | None = Field(
+        default=None, description="Source of the value, instead of value: a ConfigMap, a Secret or the pod itself."
+    )
+
+
+class Toleration(ApiModel):
+    """A taint that the pods accept."""
+
+    key: str | None = Field(default=None, description="Key of the taint. Default: every key (with operator Exists).")
+    operator: str | None = Field(default=None, description="How value is compared: Equal or Exists. Default: Equal.")
+    value: str | None = Field(default=None, description="Value of the taint, for the operator Equal.")
+    effect: str | None = Field(
+        default=None,
+        description="Effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. Default: every effect.",
+    )
+    toleration_seconds: Int64 | None = Field(
+        default=None, description="Seconds that a pod stays on a node with a NoExecute taint. Default: forever."
+    )

@@ -1,0 +1,225 @@
+"""The CustomResourceDefinitions, made from the types and the rules.
+
+``python -m airunway.api.crds`` writes them into the package (``api/crds/*.yaml``), where charts and users find them; a
+test fails when the files are stale.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from airunway.api import inferenceproviderconfig, modeldeployment
+from airunway.api._base import ApiModel
+from airunway.api._schema import SchemaError, structural_schema
+from airunway.api.names import GROUP, VERSION
+from airunway.api.rules import MODEL_DEPLOYMENT_RULES, Rule
+from airunway.resource import Resource
+
+__all__ = ["custom_resource_definitions", "schema_of", "to_yaml", "write"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Column:
+    name: str
+    path: str
+    description: str
+    type: str = "string"
+    wide: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Definition:
+    kind: str
+    plural: str
+    short_name: str
+    namespaced: bool
+    categories: tuple[str, ...]
+    model: type[ApiModel]
+    required: tuple[str, ...]
+    columns: tuple[_Column, ...]
+    rules: tuple[Rule, ...] = ()
+    scale: Resource | None = None
+    selectable: tuple[str, ...] = ()
+
+
+_AGE = _Column(
+    name="Age", path=".metadata.creationTimestamp", type="date", description="Time since the object was created."
+)
+
+_DEFINITIONS = (
+    _Definition(
+        kind=modeldeployment.KIND,
+        plural=modeldeployment.PLURAL,
+        short_name="md",
+        namespaced=True,
+        categories=("airunway", "all"),
+        model=modeldeployment.ModelDeployment,
+        required=("spec",),
+        columns=(
+            _Column(name="Phase", path=".status.phase", description="State as one word."),
+            _Column(name="Model", path=".spec.model.id", description="Model that is served."),
+            _Column(name="Engine", path=".status.engine.type", description="Engine in use."),
+            _Column(name="Provider", path=".status.provider.name", description="Provider in use."),
+            _Column(name="Ready", path=".status.replicas.summary", description="Ready and wanted replicas."),
+            _Column(name="Reason", path=".status.reason", description="Why the state is what it is, as one word."),
+            _AGE,
+            _Column(name="Endpoint", path=".status.endpoint.url", description="Address in the cluster.", wide=True),
+            _Column(name="Message", path=".status.message", description="Why the state is what it is.", wide=True),
+        ),
+        rules=MODEL_DEPLOYMENT_RULES,
+        scale={
+            "specReplicasPath": ".spec.scaling.replicas",
+            "statusReplicasPath": ".status.replicas.desired",
+            "labelSelectorPath": ".status.selector",
+        },
+        selectable=(".status.phase", ".status.provider.name"),
+    ),
+    _Definition(
+        kind=inferenceproviderconfig.KIND,
+        plural=inferenceproviderconfig.PLURAL,
+        short_name="ipc",
+        namespaced=False,
+        categories=("airunway",),
+        model=inferenceproviderconfig.InferenceProviderConfig,
+        required=(),
+        columns=(
+            _Column(name="Ready", path=".status.ready", type="boolean", description="Whether it takes deployments."),
+            _Column(name="Version", path=".status.version", description="Version of the provider."),
+            _Column(name="Upstream", path=".status.upstreamCRDVersion", description="API version of the upstream."),
+            _Column(
+                name="Heartbeat",
+                path=".status.lastHeartbeat",
+                type="date",
+                description="Time since the provider was last known to run.",
+            ),
+            _AGE,
+        ),
+    ),
+)
+
+
+def custom_resource_definitions() -> list[Resource]:
+    """All CRDs of the group, as ``apiextensions.k8s.io/v1`` objects; a fresh copy each time."""
+    return [_definition(definition) for definition in _DEFINITIONS]
+
+
+def schema_of(kind: str) -> Resource:
+    """The structural schema of a kind, without its CEL rules. Raises KeyError for a kind that is not ours."""
+    definition = next((d for d in _DEFINITIONS if d.kind == kind), None)
+    if definition is None:
+        raise KeyError(kind)
+    return _schema(definition)
+
+
+def to_yaml(objects: Sequence[Resource]) -> str:
+    """The objects as one YAML stream."""
+    return yaml.safe_dump_all(objects, sort_keys=True, explicit_start=True, width=120, allow_unicode=True)
+
+
+def write(folder: Path) -> list[Path]:
+    """Write each CRD into `folder` as ``<group>_<plural>.yaml``; the paths written."""
+    paths = []
+    for crd in custom_resource_definitions():
+        path = folder / f"{GROUP}_{crd['spec']['names']['plural']}.yaml"
+        path.write_text(to_yaml([crd]), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def _definition(definition: _Definition) -> Resource:
+    schema = _schema(definition)
+    for rule in definition.rules:
+        _node(schema, rule.path).setdefault("x-kubernetes-validations", []).append(_validation(rule))
+    version: Resource = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        "subresources": {"status": {}, **({"scale": definition.scale} if definition.scale else {})},
+        "additionalPrinterColumns": [_column(column) for column in definition.columns],
+    }
+    if definition.selectable:
+        version["selectableFields"] = [{"jsonPath": path} for path in definition.selectable]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{definition.plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "names": {
+                "kind": definition.kind,
+                "listKind": f"{definition.kind}List",
+                "plural": definition.plural,
+                "singular": definition.kind.lower(),
+                "shortNames": [definition.short_name],
+                "categories": list(definition.categories),
+            },
+            "scope": "Namespaced" if definition.namespaced else "Cluster",
+            "versions": [version],
+        },
+    }
+
+
+def _schema(definition: _Definition) -> Resource:
+    parts = {name: structural_schema(_part(definition.model, name)) for name in ("spec", "status")}
+    schema: Resource = {
+        "type": "object",
+        "description": definition.model.__doc__ or "",
+        "properties": {
+            "apiVersion": {
+                "type": "string",
+                "description": f"Version of the schema of this object: {GROUP}/{VERSION}.",
+            },
+            "kind": {"type": "string", "description": f"Kind of this object: {definition.kind}."},
+            "metadata": {"type": "object", "properties": {"name": {"type": "string"}}},
+            "spec": parts["spec"],
+            "status": parts["status"],
+        },
+    }
+    if definition.required:
+        schema["required"] = list(definition.required)
+    return schema
+
+
+def _part(model: type[ApiModel], field: str) -> type[ApiModel]:
+    part = model.model_fields[field].annotation
+    if not (isinstance(part, type) and issubclass(part, ApiModel)):
+        raise SchemaError(f"{model.__name__}.{field} is not a type of the API")
+    return part
+
+
+def _node(schema: Resource, path: str) -> Resource:
+    for step in path.split(".") if path else ():
+        schema = schema["properties"][step.removesuffix("[*]")]
+        if step.endswith("[*]"):
+            schema = schema["items"]
+    return schema
+
+
+def _validation(rule: Rule) -> Resource:
+    validation = {"rule": rule.expression, "message": rule.message, "reason": rule.reason}
+    if rule.message_expression:
+        validation["messageExpression"] = rule.message_expression
+    if rule.field:
+        validation["fieldPath"] = rule.field
+    return validation
+
+
+def _column(column: _Column) -> Resource:
+    printed: Resource = {
+        "name": column.name,
+        "type": column.type,
+        "jsonPath": column.path,
+        "description": column.description,
+    }
+    if column.wide:
+        printed["priority"] = 1
+    return printed
+
+
+if __name__ == "__main__":
+    write(Path(__file__).parent / "crds")

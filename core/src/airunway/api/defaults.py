@@ -1,0 +1,23 @@
+"""The fully defaulted spec as plain JSON: what selection rules see (spec ruling 5)."""
+
+from __future__ import annotations
+
+from airunway.api._base import parse_model
+from airunway.api._deployment_spec import ModelDeploymentSpec
+from airunway.resource import Resource
+
+__all__ = ["defaulted_spec"]
+
+
+def defaulted_spec(spec: Resource, *, engine: str | None) -> Resource:
+    """`spec` with every default filled in, and `engine` (the resolved one, if any) as ``engine.type``.
+
+    Objects that a rule may look into are always there (``resources.gpu``, ``serving``, ``scaling``, ``engine``,
+    ``provider``, …) and so are counts, modes, lists and maps; ``scaling.prefill``/``decode`` and texts without a
+    default (``image``, ``resources.memory``) are there only when given. Quantities are texts, so
+    ``quantity(spec.resources.memory)`` works. Raises ParseError where the spec does not fit the schema.
+    """
+    defaulted = parse_model(ModelDeploymentSpec, spec).to_defaulted_resource()
+    if engine is not None:
+        defaulted["engine"]["type"] = engine
+    return defaulted

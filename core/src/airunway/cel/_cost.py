@@ -1,0 +1,127 @@
+"""A bound on what an evaluation may cost, computed before it runs.
+
+Both evaluators bound the number of loop steps, but not the size of the texts that are built in a loop: three chained
+`map` calls with a few ``+`` can fill the memory. Selection rules come from third parties, so an upper estimate is made
+from the tokens of the expression and the size of the data, and an evaluation whose estimate is too high is refused
+instead of started. Being made from tokens alone, it is the same for every evaluator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from airunway.cel._errors import CelCompileError, CelEvaluationError
+
+__all__ = ["CostModel", "cost_model"]
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+|//[^\n]*)
+      | (?P<string>[rRbB]{0,2}(?:'{3}(?:\\.|[^\\])*?'{3}|"{3}(?:\\.|[^\\])*?"{3}
+                             |'(?:\\.|[^\\'\n])*'|"(?:\\.|[^\\"\n])*"))
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<number>[0-9][0-9A-Za-z_.]*)
+      | (?P<other>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_LOOPS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter", "transformList", "transformMap"})
+_MULTIPLIERS = frozenset({"replace", "join"})
+_PRECISION = re.compile(r"%\.(\d{3,})")
+
+_MAX_LOOPS = 8
+_MAX_LEVELS = 16
+"""Loops and binds together."""
+_MAX_PRODUCTS = 4
+_MAX_STEPS = 10_000
+"""Loop steps of one evaluation; both evaluators stop there by themselves."""
+_MAX_WORK = 100_000_000
+"""Characters that one evaluation may touch: about a tenth of a second."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostModel:
+    """What matters of an expression: how many `loops` and `binds` it has, how often it can copy a value (`copies`) and
+    how many calls multiply one text by another (`products`)."""
+
+    loops: int
+    binds: int
+    copies: int
+    products: int
+
+    def check(self, bindings: Mapping[str, object]) -> None:
+        """Raise CelEvaluationError if evaluating with these bindings might cost too much."""
+        if not self.loops and not self.binds and not self.products:
+            return
+        characters, widest = _size(bindings)
+        levels = self.loops + self.binds
+        steps = min(widest**self.loops, _MAX_STEPS)
+        growth = (1 + self.copies / levels) ** levels if levels else 1
+        work = steps * growth * characters ** (1 + self.products)
+        if work > _MAX_WORK:
+            raise CelEvaluationError(
+                f"too expensive for an object of this size: it could touch {work:.0e} characters, "
+                f"the limit is {_MAX_WORK:.0e}"
+            )
+
+
+def cost_model(expression: str) -> CostModel:
+    """The cost model of a compiled expression. Raises CelCompileError if it can never be cheap enough."""
+    tokens = [(m.lastgroup or "", m.group()) for m in _TOKEN.finditer(expression) if m.lastgroup != "space"]
+    texts = [text for _, text in tokens]
+    calls = [
+        text for (kind, text), after in zip(tokens, [*texts[1:], ""], strict=True) if kind == "name" and after == "("
+    ]
+    loops = sum(call in _LOOPS for call in calls)
+    if loops > _MAX_LOOPS:
+        raise CelCompileError(f"{loops} loops (all, exists, map, filter) in one expression, the limit is {_MAX_LOOPS}")
+    for kind, text in tokens:
+        if kind == "string" and (match := _PRECISION.search(text)):
+            raise CelCompileError(f"format precision {match[1]} is too large, the limit is 99")
+    binds = calls.count("bind")
+    if loops + binds > _MAX_LEVELS:
+        raise CelCompileError(f"{loops + binds} loops and binds in one expression, the limit is {_MAX_LEVELS}")
+    products = sum(_multiplies(tokens, i) for i in range(len(tokens)))
+    if products > _MAX_PRODUCTS:
+        raise CelCompileError(f"{products} calls of replace and join with computed texts, the limit is {_MAX_PRODUCTS}")
+    return CostModel(
+        loops=loops, binds=binds, copies=sum(text in {"+", ","} for text in texts), products=products
+    )
+
+
+def _multiplies(tokens: list[tuple[str, str]], index: int) -> bool:
+    """Whether the token calls `replace` or `join` with anything but short literals, which could square a string."""
+    kind, text = tokens[index]
+    if kind != "name" or text not in _MULTIPLIERS or index + 1 >= len(tokens) or tokens[index + 1][1] != "(":
+        return False
+    for kind, text in tokens[index + 2 :]:
+        if text == ")":
+            return False
+        if text != "," and not (kind == "string" and len(text) <= 8) and kind != "number":
+            return True
+    return True
+
+
+def _size(value: object) -> tuple[int, int]:
+    """Characters in all texts (one for each other value), and the length of the longest list or map.
+
+    Lists that an expression makes itself (literals, `split`) are not counted: only the evaluators' own limit on loop
+    steps bounds loops over those.
+    """
+    characters, widest = 0, 1
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            characters += len(item) + 1
+        elif isinstance(item, Mapping):
+            widest = max(widest, len(item))
+            stack.extend(item.values())
+            characters += sum(len(key) if isinstance(key, str) else 1 for key in item) + 1
+        elif isinstance(item, list | tuple):
+            widest = max(widest, len(item))
+            stack.extend(item)
+            characters += 1
+        else:
+            characters += 1
+    return characters, widest

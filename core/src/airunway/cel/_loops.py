@@ -1,0 +1,122 @@
+"""Logic and loops of CEL: what they absorb, what they refuse, and the limit on loop steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from airunway.cel._errors import CelEvaluationError
+
+__all__ = ["LOOPS", "Frame", "Run", "bound", "either", "iterate", "truth", "variable"]
+
+_MAX_STEPS = 10_000
+
+
+class BudgetExceededError(CelEvaluationError):
+    """All loop steps are used up. Unlike other errors, no ``||`` or ``exists`` makes up for it."""
+
+
+class Frame:
+    """The state of one evaluation: variable values, and the steps taken by all of its loops together."""
+
+    __slots__ = ("taken", "values")
+
+    def __init__(self, values: Mapping[str, object], taken: list[int] | None = None) -> None:
+        self.values = dict(values)
+        self.taken = [0] if taken is None else taken
+
+    def step(self) -> None:
+        self.taken[0] += 1
+        if self.taken[0] > _MAX_STEPS:
+            raise BudgetExceededError(f"too expensive: more than {_MAX_STEPS} loop steps")
+
+
+Run: TypeAlias = Callable[[Frame], Any]
+
+
+def truth(value: Any, name: str) -> bool:
+    """`value` as a condition. Raises CelEvaluationError if it is not a bool."""
+    if not isinstance(value, bool):
+        raise CelEvaluationError(f"no matching overload for {name}: the condition is not a bool")
+    return value
+
+
+def either(left: Callable[[], Any], right: Callable[[], Any], decisive: bool) -> bool:
+    """``||`` (decisive True) or ``&&`` (decisive False): one side that decides wins over an error on the other."""
+    problem: CelEvaluationError | None = None
+    for side in (left, right):
+        try:
+            if truth(side(), "logic") is decisive:
+                return decisive
+        except BudgetExceededError:
+            raise
+        except CelEvaluationError as error:
+            problem = problem or error
+    if problem is not None:
+        raise problem
+    return not decisive
+
+
+def variable(frame: Frame, name: str) -> Any:
+    """The value of a variable. Raises CelEvaluationError if it has none."""
+    if name not in frame.values:
+        raise CelEvaluationError(f"no value for {name}")
+    value = frame.values[name]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise CelEvaluationError("integer out of range")
+    return value
+
+
+def bound(frame: Frame, name: str, value: Any) -> Frame:
+    """`frame` with one more variable."""
+    return Frame({**frame.values, name: value}, frame.taken)
+
+
+def iterate(frame: Frame, items: Any, name: str) -> Iterator[tuple[Frame, Any]]:
+    """For each item of a list (key of a map): the frame with it as variable `name`, and the item itself."""
+    if not isinstance(items, list | dict):
+        raise CelEvaluationError("a loop needs a list or a map")
+    for item in items:
+        frame.step()
+        yield bound(frame, name, item), item
+
+
+def _fold(decisive: bool) -> Callable[..., bool]:
+    def run(steps: Iterator[tuple[Frame, Any]], bodies: list[Run]) -> bool:
+        problem: CelEvaluationError | None = None
+        for frame, _ in steps:
+            try:
+                if truth(bodies[0](frame), "logic") is decisive:
+                    return decisive
+            except BudgetExceededError:
+                raise
+            except CelEvaluationError as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
+        return not decisive
+
+    return run
+
+
+def _exists_one(steps: Iterator[tuple[Frame, Any]], bodies: list[Run]) -> bool:
+    return sum(truth(bodies[0](frame), "exists_one") for frame, _ in steps) == 1
+
+
+def _filter(steps: Iterator[tuple[Frame, Any]], bodies: list[Run]) -> list[Any]:
+    return [item for frame, item in steps if truth(bodies[0](frame), "filter")]
+
+
+def _map(steps: Iterator[tuple[Frame, Any]], bodies: list[Run]) -> list[Any]:
+    if len(bodies) == 1:
+        return [bodies[0](frame) for frame, _ in steps]
+    return [bodies[1](frame) for frame, _ in steps if truth(bodies[0](frame), "map")]
+
+
+LOOPS: dict[str, Callable[..., Any]] = {
+    "all": _fold(False),
+    "exists": _fold(True),
+    "exists_one": _exists_one,
+    "filter": _filter,
+    "map": _map,
+}

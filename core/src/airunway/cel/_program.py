@@ -1,0 +1,131 @@
+"""Choosing an evaluator, compiling, and evaluating within limits."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from airunway.cel._cost import CostModel, cost_model
+from airunway.cel._errors import CelCompileError, CelError, CelEvaluationError
+
+__all__ = [
+    "MAX_EXPRESSION_LENGTH",
+    "CelCompileError",
+    "CelError",
+    "CelEvaluationError",
+    "Evaluator",
+    "Program",
+    "available_evaluators",
+    "compile_expression",
+    "evaluator_name",
+]
+
+MAX_EXPRESSION_LENGTH = 2048
+"""Characters of one expression. Longer ones are refused: no rule needs them, and parsing cost grows with length."""
+
+
+class Evaluator(StrEnum):
+    """The libraries behind the adapter, preferred first."""
+
+    CEL_CPP = "cel-cpp"
+    CEL_PYTHON = "cel-python"
+
+
+_MODULES = {Evaluator.CEL_CPP: "cel_expr_python", Evaluator.CEL_PYTHON: "celpy"}
+
+
+class Backend(Protocol):
+    """One compiled expression of one library."""
+
+    @property
+    def result_type(self) -> str:
+        """The static type of the result, lower case (``bool``, ``string``, …); ``dyn`` where it is not known."""
+
+    def evaluate(self, bindings: Mapping[str, object]) -> object:
+        """The value as plain Python. Raises CelEvaluationError."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A compiled expression. Safe to keep, to share between threads and to evaluate any number of times."""
+
+    expression: str
+    variables: tuple[str, ...]
+    evaluator: Evaluator
+    cost: CostModel | None
+    backend: Backend
+
+    @property
+    def result_type(self) -> str:
+        """The static type of the result (``bool``, ``string``, …), or ``dyn`` where only evaluation can tell."""
+        return self.backend.result_type
+
+    def evaluate(self, bindings: Mapping[str, object]) -> object:
+        """The value for these bindings (JSON-like values by variable name), as plain Python.
+
+        The cost is bounded: where the expression could run long on values of this size, it is not run at all.
+        Raises CelEvaluationError when there is no value.
+        """
+        if self.cost is not None:
+            self.cost.check(bindings)
+        return self.backend.evaluate(bindings)
+
+
+def available_evaluators() -> tuple[Evaluator, ...]:
+    """The evaluators whose library is installed, preferred first."""
+    return tuple(e for e, module in _MODULES.items() if importlib.util.find_spec(module) is not None)
+
+
+def evaluator_name() -> str:
+    """The evaluator that `compile_expression` uses: ``cel-cpp`` or ``cel-python``."""
+    return _preferred().value
+
+
+def compile_expression(
+    expression: str,
+    *,
+    variables: Sequence[str] = ("spec",),
+    evaluator: Evaluator | None = None,
+    trusted: bool = False,
+) -> Program:
+    """Compile Kubernetes CEL over dynamically typed `variables`.
+
+    `evaluator` forces one library (for tests that compare them); by default the preferred one that is installed.
+    `trusted` is for expressions of our own: their cost is known to be small and is not estimated at each evaluation.
+    Raises CelCompileError, with line and column where the library gives them.
+    """
+    if len(expression) > MAX_EXPRESSION_LENGTH:
+        raise CelCompileError(f"the expression has {len(expression)} characters, the limit is {MAX_EXPRESSION_LENGTH}")
+    if not expression.strip():
+        raise CelCompileError("the expression is empty")
+    chosen = evaluator or _preferred()
+    names = tuple(variables)
+    backend = _compile(chosen, expression, names)
+    return Program(
+        expression=expression,
+        variables=names,
+        evaluator=chosen,
+        cost=None if trusted else cost_model(expression),
+        backend=backend,
+    )
+
+
+def _preferred() -> Evaluator:
+    installed = available_evaluators()
+    if not installed:
+        raise CelError("no CEL evaluator is installed: install cel-expr-python or cel-python")
+    return installed[0]
+
+
+def _compile(evaluator: Evaluator, expression: str, variables: tuple[str, ...]) -> Backend:
+    # Imported here: each library is large and only one of them is needed (and perhaps installed).
+    if evaluator is Evaluator.CEL_CPP:
+        from airunway.cel import _cel_cpp
+
+        return _cel_cpp.compile_program(expression, variables)
+    from airunway.cel import _cel_python
+
+    return _cel_python.compile_program(expression, variables)

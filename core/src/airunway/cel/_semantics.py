@@ -1,0 +1,315 @@
+"""CEL's operators and functions on plain Python values, for the evaluator that runs on cel-python's parser.
+
+Values are JSON: None, bool, int (64 bit), float, str, list, dict. Every function raises CelEvaluationError where CEL
+has an error; none depends on Python's own coercions (a bool is not a number here, and 1 == 1.0 is true as in CEL).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import re2  # type: ignore[import-untyped]  # google-re2, which cel-python requires
+
+from airunway.cel import _quantity
+from airunway.cel._errors import CelEvaluationError
+
+__all__ = ["FUNCTIONS", "Overload", "add", "arithmetic", "compare", "contains", "equal", "index", "negate", "select"]
+
+_INT64 = range(-(2**63), 2**63)
+_SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "bool"
+    for kind, type_ in (("int", int), ("double", float), ("string", str), ("list", list), ("map", dict)):
+        if isinstance(value, type_):
+            return kind
+    raise CelEvaluationError(f"a value of type {type(value).__name__} is not JSON")
+
+
+def _no_overload(name: str, *values: object) -> NoReturn:
+    raise CelEvaluationError(f"no matching overload for {name} on ({', '.join(map(_kind, values))})")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _in_range(value: int) -> int:
+    if value not in _INT64:
+        raise CelEvaluationError("integer overflow")
+    return value
+
+
+def equal(left: Any, right: Any) -> bool:
+    """``==``: numbers compare across types, everything else only within its type; lists and maps by content."""
+    if _is_number(left) and _is_number(right):
+        return bool(left == right)
+    if _kind(left) != _kind(right):
+        return False
+    if isinstance(left, list):
+        return len(left) == len(right) and all(equal(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(equal(value, right[key]) for key, value in left.items())
+    return bool(left == right)
+
+
+def compare(name: str, left: Any, right: Any) -> bool:
+    """``<``, ``<=``, ``>``, ``>=`` on numbers, texts and bools."""
+    numbers = _is_number(left) and _is_number(right)
+    if not numbers and (_kind(left) != _kind(right) or not isinstance(left, str | bool)):
+        _no_overload(name, left, right)
+    return _ORDER[name](left, right)
+
+
+def contains(item: Any, container: Any) -> bool:
+    """``item in container``."""
+    if isinstance(container, list):
+        return any(equal(item, element) for element in container)
+    if isinstance(container, dict):
+        return isinstance(item, str) and item in container
+    _no_overload("in", item, container)
+
+
+def add(left: Any, right: Any) -> Any:
+    """``+`` on numbers, texts and lists."""
+    if isinstance(left, str) and isinstance(right, str):
+        return left + right
+    if isinstance(left, list) and isinstance(right, list):
+        return left + right
+    return arithmetic("+", left, right)
+
+
+def arithmetic(name: str, left: Any, right: Any) -> Any:
+    """``+ - * / %`` on two integers or two doubles; integers overflow into an error and divide towards zero."""
+    if _kind(left) == _kind(right) == "int":
+        if name in "/%" and right == 0:
+            raise CelEvaluationError("divide by zero" if name == "/" else "modulus by zero")
+        if name in "/%":
+            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+            return _in_range(quotient if name == "/" else left - quotient * right)
+        return _in_range({"+": operator.add, "-": operator.sub, "*": operator.mul}[name](left, right))
+    if _kind(left) == _kind(right) == "double" and name != "%":
+        if name == "/" and right == 0:
+            return (
+                math.nan if left == 0 or math.isnan(left) else math.copysign(math.inf, left) * math.copysign(1, right)
+            )
+        return {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}[name](left, right)
+    _no_overload(name, left, right)
+
+
+def negate(value: Any) -> Any:
+    """Unary ``-``."""
+    if not _is_number(value):
+        _no_overload("-", value)
+    return _in_range(-value) if isinstance(value, int) else -value
+
+
+def select(value: Any, name: str) -> Any:
+    """``value.name``: an entry of a map."""
+    if not isinstance(value, dict):
+        raise CelEvaluationError(f"a {_kind(value)} has no field {name}")
+    if name not in value:
+        raise CelEvaluationError(f"no such key: {name}")
+    return value[name]
+
+
+def index(value: Any, key: Any) -> Any:
+    """``value[key]``."""
+    if isinstance(value, dict):
+        if isinstance(key, str) and key in value:
+            return value[key]
+        raise CelEvaluationError(f"no such key: {key}")
+    if not isinstance(value, list) or not _is_number(key) or key != int(key):
+        _no_overload("[]", value, key)
+    if not 0 <= key < len(value):
+        raise CelEvaluationError(f"index {key} out of range, the list has {len(value)} items")
+    return value[int(key)]
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, str | list | dict):
+        return len(value)
+    _no_overload("size", value)
+
+
+def _string(value: Any) -> str:
+    match _kind(value):
+        case "string":
+            return str(value)
+        case "bool":
+            return "true" if value else "false"
+        case "int":
+            return str(value)
+        case "double" if value.is_integer() and abs(value) < 1e6:
+            return str(int(value))
+        case "double" if 1e-4 <= abs(value) < 1e6:
+            return repr(value)
+        case _:
+            _no_overload("string", value)
+
+
+def _int(value: Any) -> int:
+    match _kind(value):
+        case "int" | "bool":
+            return int(value)
+        case "double" if math.isfinite(value) and abs(value) < 2**63:
+            return int(value)
+        case "string" if re2.fullmatch(r"-?[0-9]+", value):
+            return _in_range(int(value)) if len(value) <= 20 else _in_range(2**63)
+        case "string" | "double":
+            raise CelEvaluationError("cannot convert to int")
+        case _:
+            _no_overload("int", value)
+
+
+def _double(value: Any) -> float:
+    match _kind(value):
+        case "int" | "double":
+            return float(value)
+        case "string" if re2.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", value):
+            return float(value)
+        case "string":
+            raise CelEvaluationError("cannot convert to double")
+        case _:
+            _no_overload("double", value)
+
+
+def _matches(text: str, pattern: str) -> bool:
+    try:
+        return re2.search(pattern, text, options=_RE2) is not None
+    except re2.error:
+        raise CelEvaluationError("invalid regular expression") from None
+
+
+_RE2 = re2.Options()
+_RE2.log_errors = False
+
+
+def _index_of(text: str, part: str, start: int = 0) -> int:
+    if not 0 <= start <= len(text):
+        raise CelEvaluationError("offset out of range")
+    return text.find(part, start)
+
+
+def _last_index_of(text: str, part: str) -> int:
+    return text.rfind(part)
+
+
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    stop = len(text) if end is None else end
+    if not 0 <= start <= stop <= len(text):
+        raise CelEvaluationError("substring out of range")
+    return text[start:stop]
+
+
+def _char_at(text: str, position: int) -> str:
+    if not 0 <= position <= len(text):
+        raise CelEvaluationError("offset out of range")
+    return text[position : position + 1]
+
+
+def _replace(text: str, part: str, other: str, limit: int = -1) -> str:
+    return text.replace(part, other, limit)
+
+
+def _split(text: str, separator: str, limit: int = -1) -> list[str]:
+    if limit == 0:
+        return []
+    if not separator:
+        return list(text) if limit < 0 or limit >= len(text) else [*text[: limit - 1], text[limit - 1 :]]
+    return text.split(separator, -1 if limit < 0 else limit - 1)
+
+
+def _join(parts: list[Any], separator: str = "") -> str:
+    if not all(isinstance(part, str) for part in parts):
+        raise CelEvaluationError("join needs a list of strings")
+    return separator.join(parts)
+
+
+def _ascii(change: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda text: "".join(change(letter) if letter.isascii() else letter for letter in text)
+
+
+class Overload:
+    """A function of CEL: what it takes, what it gives and whether it is called as ``f(x)`` or ``x.f()``."""
+
+    def __init__(
+        self, parameters: str, result: str, call: Callable[..., Any], *, member: bool, optional: int = 0
+    ) -> None:
+        self.parameters = tuple(parameters.split())
+        self.result = result
+        self.call = call
+        self.member = member
+        self.fewest = len(self.parameters) - optional
+
+    def accepts(self, count: int) -> bool:
+        return self.fewest <= count <= len(self.parameters)
+
+    def __call__(self, name: str, values: list[Any]) -> Any:
+        for wanted, value in zip(self.parameters, values, strict=False):
+            if wanted not in ("dyn", _kind(value)) and not (wanted == "quantity" and isinstance(value, dict)):
+                _no_overload(name, *values)
+        try:
+            return self.call(*values)
+        except CelEvaluationError:
+            raise
+        except ValueError as error:
+            raise CelEvaluationError(str(error)) from error
+
+
+def _function(parameters: str, result: str, call: Callable[..., Any]) -> Overload:
+    return Overload(parameters, result, call, member=False)
+
+
+def _method(parameters: str, result: str, call: Callable[..., Any], optional: int = 0) -> Overload:
+    return Overload(parameters, result, call, member=True, optional=optional)
+
+
+FUNCTIONS: dict[tuple[str, bool], Overload] = {
+    ("size", False): _function("dyn", "int", _size),
+    ("size", True): _method("dyn", "int", _size),
+    ("string", False): _function("dyn", "string", _string),
+    ("int", False): _function("dyn", "int", _int),
+    ("double", False): _function("dyn", "double", _double),
+    ("dyn", False): _function("dyn", "dyn", lambda value: value),
+    ("matches", False): _function("string string", "bool", _matches),
+    ("matches", True): _method("string string", "bool", _matches),
+    ("contains", True): _method("string string", "bool", lambda text, part: part in text),
+    ("startsWith", True): _method("string string", "bool", str.startswith),
+    ("endsWith", True): _method("string string", "bool", str.endswith),
+    ("lowerAscii", True): _method("string", "string", _ascii(str.lower)),
+    ("upperAscii", True): _method("string", "string", _ascii(str.upper)),
+    ("trim", True): _method("string", "string", lambda text: text.strip(_SPACE)),
+    ("charAt", True): _method("string int", "string", _char_at),
+    ("indexOf", True): _method("string string int", "int", _index_of, optional=1),
+    ("lastIndexOf", True): _method("string string", "int", _last_index_of),
+    ("substring", True): _method("string int int", "string", _substring, optional=1),
+    ("replace", True): _method("string string string int", "string", _replace, optional=1),
+    ("split", True): _method("string string int", "list", _split, optional=1),
+    ("join", True): _method("list string", "string", _join, optional=1),
+    ("quantity", False): _function("string", "quantity", _quantity.quantity),
+    ("isQuantity", False): _function("string", "bool", _quantity.is_quantity),
+    ("sign", False): _function("quantity", "int", _quantity.sign),
+    ("compareTo", True): _method("quantity quantity", "int", _quantity.compare),
+    ("isLessThan", True): _method("quantity quantity", "bool", lambda a, b: _quantity.compare(a, b) < 0),
+    ("isGreaterThan", True): _method("quantity quantity", "bool", lambda a, b: _quantity.compare(a, b) > 0),
+    ("isInteger", True): _method("quantity", "bool", _quantity.is_integer),
+    ("asInteger", True): _method("quantity", "int", _quantity.as_integer),
+    ("asApproximateFloat", True): _method("quantity", "double", _quantity.as_approximate_float),
+    ("add", True): _method("quantity dyn", "quantity", _quantity.add),
+    ("sub", True): _method("quantity dyn", "quantity", _quantity.subtract),
+}
+"""By name and whether it is called on a value."""

@@ -1,0 +1,169 @@
+"""The command tree."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from airunway.cli import processes
+from airunway.cli.controlplane import app as controlplane
+from airunway.cli.simulate import simulate
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="airunway",
+    help="One Kubernetes API for LLM inference: ModelDeployments, and the providers that run them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+provider = typer.Typer(help="Run and inspect provider plugins.", no_args_is_help=True)
+app.add_typer(provider, name="provider")
+app.add_typer(controlplane, name="controlplane")
+app.command()(simulate)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    from airunway import __version__
+
+    typer.echo(f"airunway {__version__}")
+
+
+@app.command()
+def controller(
+    *,
+    kubeconfig: processes.Kubeconfig = None,
+    context: processes.Context = None,
+    enable_provider_selector: Annotated[
+        bool, typer.Option(help="Select providers; off: a selector of your own writes status.provider.")
+    ] = True,
+    leader_elect: processes.LeaderElect = False,
+    health_probe_bind_address: processes.HealthAddress = "0",
+    log_level: processes.LogLevel = "info",
+    log_format: processes.LogFormat = None,
+    ready_file: processes.ReadyFile = None,
+) -> None:
+    """Run the core controller: validation, engine and provider selection."""
+    processes.run_controller(
+        processes.Common(
+            kubeconfig=kubeconfig,
+            context=context,
+            leader_elect=leader_elect,
+            health_address=health_probe_bind_address,
+            log_level=log_level,
+            log_format=log_format,
+            ready_file=ready_file,
+        ),
+        selector=enable_provider_selector,
+    )
+
+
+@provider.command("run")
+def provider_run(
+    name: Annotated[str, typer.Argument(help="The provider's name (its entry point).")],
+    *,
+    kubeconfig: processes.Kubeconfig = None,
+    context: processes.Context = None,
+    leader_elect: processes.LeaderElect = False,
+    health_probe_bind_address: processes.HealthAddress = "0",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of the provider, KEY=VALUE (a JSON value or text); may be repeated."),
+    ] = None,
+    unknown_schema: Annotated[
+        str, typer.Option(help="What to do about an upstream schema that is not known: Verify or Fail.")
+    ] = "Verify",
+    log_level: processes.LogLevel = "info",
+    log_format: processes.LogFormat = None,
+    ready_file: processes.ReadyFile = None,
+) -> None:
+    """Run one provider: register it, translate its deployments, bring their status back."""
+    processes.run_provider(
+        processes.Common(
+            kubeconfig=kubeconfig,
+            context=context,
+            leader_elect=leader_elect,
+            health_address=health_probe_bind_address,
+            log_level=log_level,
+            log_format=log_format,
+            ready_file=ready_file,
+        ),
+        name=name,
+        settings=settings or [],
+        unknown_schema=unknown_schema,
+    )
+
+
+@provider.command("list")
+def provider_list() -> None:
+    """The provider plugins that are installed."""
+    from airunway.plugins.registry import discover
+
+    found = discover()
+    if not found:
+        typer.echo("no provider plugins are installed", err=True)
+        raise typer.Exit(1)
+    width = max(len(distribution.name) for distribution in found)
+    for distribution in found:
+        typer.echo(f"{distribution.name:<{width}}  {distribution.distribution} {distribution.version}")
+
+
+@app.command()
+def crds(
+    *,
+    write: Annotated[Path | None, typer.Option(help="Write one file for each CRD into this directory instead.")] = None,
+) -> None:
+    """Print the CRDs as YAML, for `kubectl apply --server-side -f -`."""
+    from airunway.cli.crds import print_crds, write_crds
+
+    if write is not None:
+        write_crds(write)
+    else:
+        print_crds()
+
+
+@app.command()
+def validate(
+    files: Annotated[list[Path], typer.Argument(help="Manifest files; - for standard input.")],
+) -> None:
+    """Check ModelDeployments as admission would, without a cluster."""
+    from airunway.cli.validate import validate_files
+
+    raise typer.Exit(validate_files(files))
+
+
+@app.command()
+def sandbox(
+    *,
+    demo: Annotated[bool, typer.Option(help="Apply the samples, show what becomes of them, and end.")] = False,
+    level: Annotated[
+        str, typer.Option(help="cluster: scheduler, workloads and nodes too; api: no pods, upstreams answer at once.")
+    ] = "cluster",
+    upstream_crds: Annotated[
+        Path | None, typer.Option(help="Install the upstreams' own CRDs from this directory instead of minimal ones.")
+    ] = None,
+    kubeconfig: Annotated[Path | None, typer.Option(help="Use this cluster instead of starting one.")] = None,
+    context: processes.Context = None,
+    keep: Annotated[bool, typer.Option(help="Keep the logs afterwards.")] = False,
+) -> None:
+    """Run all of AI Runway on this machine: a real control plane, the core, the providers, simulated upstreams."""
+    from airunway.cli.sandbox import run_sandbox
+
+    raise typer.Exit(
+        run_sandbox(
+            demo=demo, level=level, upstream_crds=upstream_crds, kubeconfig=kubeconfig, context=context, keep=keep
+        )
+    )
+
+
+def main() -> None:
+    """The entry point of the `airunway` and `kubectl airunway` commands."""
+    name = Path(sys.argv[0]).name
+    app(prog_name="kubectl airunway" if name.startswith("kubectl-") else "airunway")

@@ -1,0 +1,137 @@
+"""The long-running commands: options that they share, and starting them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from airunway.kube import Client
+    from airunway.process.shell import Application
+
+__all__ = [
+    "Common",
+    "Context",
+    "HealthAddress",
+    "Kubeconfig",
+    "LeaderElect",
+    "LogFormat",
+    "LogLevel",
+    "ReadyFile",
+    "parse_settings",
+    "run_controller",
+    "run_provider",
+]
+
+Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig file (default: as kubectl; in a pod its account).")]
+Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
+LeaderElect = Annotated[
+    bool, typer.Option("--leader-elect", help="Only one replica works at a time (a Lease decides).")
+]
+HealthAddress = Annotated[str, typer.Option(help="Address of /livez and /readyz, e.g. :8081; 0: none.")]
+ReadyFile = Annotated[Path | None, typer.Option(hidden=True, help="Create this file once ready.")]
+LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+LogFormat = Annotated[str | None, typer.Option(help="text or json (default: text on a terminal).")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """What every long-running command is given."""
+
+    kubeconfig: Path | None
+    context: str | None
+    leader_elect: bool
+    health_address: str
+    log_level: str
+    log_format: str | None
+    ready_file: Path | None = None
+
+
+def run_controller(common: Common, *, selector: bool) -> None:
+    """Run the core controller until it is told to stop."""
+    from airunway.api import names
+    from airunway.controller.application import CoreApplication, CoreSettings
+
+    instance = _instance()
+
+    def make(client: Client) -> Application:
+        return CoreApplication(client=client, instance=instance, settings=CoreSettings(selector=selector))
+
+    _run(common, component=names.CORE_MANAGER, instance=instance, make=make)
+
+
+def run_provider(common: Common, *, name: str, settings: Sequence[str], unknown_schema: str) -> None:
+    """Run one provider until it is told to stop."""
+    from airunway.api import names
+    from airunway.plugins.errors import PluginError
+    from airunway.plugins.registry import load
+    from airunway.runtime.application import ProviderApplication
+    from airunway.runtime.surroundings import ProviderSettings
+
+    if unknown_schema not in ("Verify", "Fail"):
+        raise typer.BadParameter(f"--unknown-schema must be Verify or Fail, not {unknown_schema!r}")
+    try:
+        host = load(name)
+    except PluginError as error:
+        typer.echo(f"airunway: {error}", err=True)
+        raise typer.Exit(1) from error
+    values = ProviderSettings(values=parse_settings(settings), verify_unknown_schemas=unknown_schema == "Verify")
+    instance = _instance()
+
+    def make(client: Client) -> Application:
+        return ProviderApplication(client=client, host=host, instance=instance, settings=values)
+
+    _run(common, component=names.provider_manager(name), instance=instance, make=make)
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` texts as a map; a value that is JSON is read as such. Raises typer.BadParameter."""
+    import orjson
+
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE")
+        try:
+            values[key] = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            values[key] = value
+    return values
+
+
+def _run(common: Common, *, component: str, instance: str, make: Callable[[Client], Application]) -> None:
+    from airunway.kube import ConfigError, load_config
+    from airunway.process.logs import configure_logging
+    from airunway.process.shell import ShellSettings, serve
+
+    try:
+        configure_logging(
+            level=common.log_level, json=None if common.log_format is None else common.log_format == "json"
+        )
+        config = load_config(kubeconfig=common.kubeconfig, context=common.context)
+    except (ConfigError, ValueError) as error:
+        typer.echo(f"airunway: {error}", err=True)
+        raise typer.Exit(1) from error
+    settings = ShellSettings(
+        component=component,
+        health_address=common.health_address,
+        leader_election=common.leader_elect,
+        namespace=os.environ.get("POD_NAMESPACE", "airunway-system"),
+        identity=instance,
+        ready_file=common.ready_file,
+    )
+    asyncio.run(serve(config, make, settings))
+
+
+def _instance() -> str:
+    """This process among its replicas: the pod's name where there is one."""
+    return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"

@@ -1,0 +1,64 @@
+"""``airunway simulate``: play an upstream operator against a cluster until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from airunway.testing.simulators import Simulator
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    name: Annotated[str, typer.Argument(help="Which operator, for example kaito.")],
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Kubeconfig of the cluster [default: $KUBECONFIG, ~/.kube/config, in-cluster].")
+    ] = None,
+    level: Annotated[
+        Literal["api", "cluster"],
+        typer.Option(help="cluster: make the workload and follow its pods. api: no pods, answer by scenario."),
+    ] = "cluster",
+    scenario: Annotated[
+        str,
+        typer.Option(
+            help="On level api, the answer to resources without their own: instant, never-ready, fails:REASON, …"
+        ),
+    ] = "",
+) -> None:
+    """Play an upstream operator against a cluster, for development and tests, until Ctrl-C or SIGTERM.
+
+    Its custom resource definitions must be installed; an operator that runs already must be stopped first.
+    """
+    from airunway.kube import KubeError
+    from airunway.testing.simulators import SIMULATORS
+    from airunway.testing.simulators.kaito import ScenarioError
+
+    simulator = SIMULATORS.get(name)
+    if simulator is None:
+        raise typer.BadParameter(f"{name!r} is not simulated; choose from: {', '.join(sorted(SIMULATORS))}")
+    try:
+        asyncio.run(_simulate(simulator, kubeconfig, level, scenario))
+    except ScenarioError as error:
+        raise typer.BadParameter(str(error)) from error
+    except KubeError as error:
+        typer.echo(f"airunway simulate {name}: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+async def _simulate(
+    simulator: Simulator, kubeconfig: Path | None, level: Literal["api", "cluster"], scenario: str
+) -> None:
+    from airunway.kube import Client, load_config, user_agent_of
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    agent = user_agent_of(f"simulated-{simulator.name}")
+    async with Client(load_config(kubeconfig=kubeconfig), user_agent=agent) as client:
+        await simulator.run(client, level=level, scenario=scenario, stop=stop)

@@ -1,0 +1,106 @@
+"""``airunway validate``: what the API server would refuse, without an API server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+import yaml
+
+from airunway.resource import Resource
+
+__all__ = ["ManifestError", "read_manifests", "validate"]
+
+
+class ManifestError(ValueError):
+    """A file is not what Kubernetes takes as a manifest; the message says where."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as Kubernetes reads it: what looks like a date is text, and no key may be there twice."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        twice = next((key for index, key in enumerate(keys) if key in keys[:index]), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice} is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_manifests(stream: TextIO) -> Iterator[Resource]:
+    """The objects of a YAML or JSON stream, those inside a List one by one. Raises ManifestError."""
+    try:
+        for document in yaml.load_all(stream, Loader=_Loader):
+            if document is None:
+                continue
+            obj = json.loads(json.dumps(document))  # keys become text, as in Kubernetes
+            if not isinstance(obj, dict):
+                raise ManifestError("a document is not an object")
+            items = obj.get("items") if obj.get("kind") == "List" else None
+            yield from (items if isinstance(items, list) else [obj])
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise ManifestError(f"{where}{getattr(error, 'problem', None) or error}") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ManifestError(f"not a manifest: {error}") from error
+
+
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Manifests to check; - reads standard input.")],
+) -> None:
+    """Check manifests as the API server would, without one. Each problem is a line FILE: OBJECT: PATH: MESSAGE.
+
+    Objects of other kinds are passed over. Ends with 1 if there is a problem, with 2 if a file cannot be read.
+    """
+    checked = problems = unreadable = 0
+    for path in files:
+        try:
+            with _opened(path) as stream:
+                objects = list(read_manifests(stream))
+        except (OSError, UnicodeDecodeError, ManifestError) as error:
+            typer.echo(f"{path}: {error}", err=True)
+            unreadable += 1
+            continue
+        for obj in objects:
+            found = _report(str(path), obj)
+            checked += found is not None
+            problems += found or 0
+    if unreadable:
+        raise typer.Exit(2)
+    if problems:
+        raise typer.Exit(1)
+    typer.echo(f"{checked} valid")
+
+
+def _opened(path: Path) -> TextIO:
+    return sys.stdin if str(path) == "-" else path.open(encoding="utf-8")
+
+
+def _report(path: str, obj: object) -> int | None:
+    """Print what is wrong with `obj`; the number of problems, or None if it is not of our kinds."""
+    from airunway.api.names import GROUP
+    from airunway.resource import dig
+    from airunway.validation import validate as violations_of
+    from airunway.validation import warnings
+
+    api_version = dig(obj, "apiVersion", default="")
+    if not isinstance(obj, dict) or str(api_version).split("/")[0] != GROUP:
+        return None
+    label = f"{obj.get('kind')}/{dig(obj, 'metadata', 'name') or dig(obj, 'metadata', 'generateName') or '(no name)'}"
+    for warning in warnings(obj):
+        typer.echo(f"{path}: {label}: warning: {warning}", err=True)
+    found = violations_of(obj)
+    for violation in found:
+        typer.echo(f"{path}: {label}: {violation}")
+    return len(found)

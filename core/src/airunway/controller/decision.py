@@ -1,0 +1,278 @@
+"""What the core says about one ModelDeployment: state in, status out (spec/core.md, "Order of a pass").
+
+Pure. The reconciler reads the facts out of its caches, calls `decide`, and writes what comes back if it differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airunway.api import names
+from airunway.api.defaults import defaulted_spec
+from airunway.resource import Resource, annotations_of, condition_of, dig, format_time
+from airunway.selection import (
+    EngineChoice,
+    ProviderChoice,
+    ProviderFacts,
+    choose_engine,
+    choose_provider,
+    request_of,
+)
+from airunway.status import Condition, Fault, parent_conditions, roll_up, written
+from airunway.validation import Violation
+
+__all__ = ["CORE_CONDITIONS", "Decision", "Happening", "decide", "handed_over"]
+
+CORE_CONDITIONS = frozenset(
+    {
+        "Validated",
+        "EngineSelected",
+        "ProviderSelected",
+        "RuntimeConfigReady",
+        "ModelCacheReady",
+        "GatewayReady",
+        "ConfigValid",
+        "AuthValid",
+        "DependenciesReachable",
+        "Paused",
+    }
+)
+"""Condition types that the core writes; every other one is the provider's."""
+
+NO_SELECTOR = "No provider specified and provider-selector not installed"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Happening:
+    """An event to be recorded: only for a change, never for a state."""
+
+    reason: str
+    message: str
+    warning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The complete status that the core wants to own, and what there is to tell."""
+
+    status: Resource
+    events: tuple[Happening, ...] = ()
+
+
+def handed_over(deployment: Resource) -> bool:
+    """Whether a provider speaks for the deployment: then phase, message, reason and ``Ready`` are its own.
+
+    A provider says so by `status.observedGeneration`, which nobody else writes, and stops by dropping its status.
+    """
+    return dig(deployment, "status", "observedGeneration") is not None
+
+
+def decide(
+    deployment: Resource,
+    *,
+    violations: Sequence[Violation],
+    providers: Sequence[ProviderFacts],
+    selector: bool,
+    now: datetime,
+) -> Decision:
+    """The core's part of the status.
+
+    `violations` are those of the spec as it is; `selector` is whether the built-in provider selection is on.
+    """
+    if annotations_of(deployment).get(names.PAUSED) == "true":
+        return _paused(deployment, now=now)
+    live = deployment.get("status") or {}
+    status: Resource = {}
+    if violations:
+        # Whatever was chosen for the last valid spec stays: something may be running because of it.
+        for kept in ("engine", "provider", "selection"):
+            _keep(status, live, kept)
+        text = "Validation failed: " + "; ".join(f"{v.path}: {v.message}" if v.path else v.message for v in violations)
+        own = [Condition(type="Validated", status=False, reason="ValidationFailed", message=text)]
+        fault = Fault(component="Validated", reason="ValidationFailed", message=text)
+        return _decision(deployment, status, own, fault, events=(), now=now)
+
+    own = [Condition(type="Validated", status=True, reason="ValidationPassed", message="Schema validation passed")]
+    engine = _engine(deployment, providers, now=now)
+    if engine.engine is None:
+        text = f"Engine selection failed: {engine.message}"
+        own.append(Condition(type="EngineSelected", status=False, reason="NoEngineSelected", message=text))
+        fault = Fault(component="EngineSelected", reason="NoEngineSelected", message=text, waits=True)
+        return _decision(deployment, status, own, fault, events=(), now=now)
+    status["engine"] = {"type": engine.engine, "selectedReason": engine.reason}
+    explicit = bool(dig(deployment, "spec", "engine", "type"))
+    own.append(
+        Condition(
+            type="EngineSelected",
+            status=True,
+            reason="ExplicitSelection" if explicit else "AutoSelected",
+            message=engine.message,
+        )
+    )
+    fault_or_none, events = _provider(
+        deployment, status, own, providers, engine=engine.engine, selector=selector, now=now
+    )
+    if fault_or_none is None:
+        name = status["provider"]["name"] if "provider" in status else dig(live, "provider", "name")
+        fault_or_none = Fault(
+            component="ProviderSelected",
+            reason="WaitingForProvider",
+            message=f"Waiting for provider '{name}' to take over",
+            waits=True,
+        )
+    if dig(live, "engine", "type") != engine.engine:
+        events = (
+            Happening(reason="EngineSelected", message=f"Selected engine '{engine.engine}': {engine.reason}"),
+            *events,
+        )
+    return _decision(deployment, status, own, fault_or_none, events=events, now=now)
+
+
+def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime) -> EngineChoice:
+    explicit = dig(deployment, "spec", "engine", "type")
+    chosen = dig(deployment, "status", "engine", default={})
+    if not explicit and chosen.get("type") and dig(deployment, "status", "provider", "resourceName"):
+        # Something upstream was made for this engine: it stays (spec/core.md, step 6).
+        return EngineChoice(
+            engine=chosen["type"],
+            reason=chosen.get("selectedReason", ""),
+            message=f"Engine {chosen['type']} auto-selected from provider capabilities",
+        )
+    pinned = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
+    request = request_of(defaulted_spec(deployment["spec"], engine=explicit))
+    return choose_engine(request, providers, explicit=explicit, pinned=pinned, now=now)
+
+
+def _provider(
+    deployment: Resource,
+    status: Resource,
+    own: list[Condition],
+    providers: Sequence[ProviderFacts],
+    *,
+    engine: str,
+    selector: bool,
+    now: datetime,
+) -> tuple[Fault | None, tuple[Happening, ...]]:
+    """Add the provider's part to `status` and `own`; returns what is missing, or None, and the events."""
+    explicit = dig(deployment, "spec", "provider", "name")
+    live = deployment.get("status") or {}
+    before = dig(live, "provider", "name")
+    if explicit:
+        if all(provider.name != explicit for provider in providers):
+            registered = ", ".join(sorted(provider.name for provider in providers)) or "none"
+            return _unselected(
+                own, "ProviderNotFound", f"provider '{explicit}' is not registered (registered: {registered})"
+            ), ()
+        own.append(_selected("ExplicitSelection", "Provider explicitly specified in spec"))
+        return None, _select(status, explicit, "explicit provider selection", before)
+    if before and not selector:
+        # A custom selector chose it and owns the field and its condition: respected, never written by us.
+        return None, ()
+    if before:
+        own.append(_selected("AutoSelected", f"Provider {before} auto-selected"))
+        _keep(status, live, "selection")
+        return None, _select(status, before, dig(live, "provider", "selectedReason", default=""), before)
+    if not selector:
+        if condition_of(deployment, "ProviderSelected") is None:
+            return _unselected(own, "NoProviderSelected", NO_SELECTOR), ()
+        return _waiting_for_selector(deployment, own), ()
+    request = request_of(defaulted_spec(deployment["spec"], engine=engine))
+    choice = choose_provider(request, providers, engine=engine, now=now)
+    status["selection"] = _selection(choice, live, now)
+    if choice.provider is None:
+        return _unselected(own, "NoProviderSelected", choice.message), ()
+    own.append(_selected("AutoSelected", choice.message))
+    return None, _select(status, choice.provider, choice.reason, before)
+
+
+def _waiting_for_selector(deployment: Resource, own: list[Condition]) -> Fault:
+    condition = condition_of(deployment, "ProviderSelected") or {}
+    if condition.get("message") == NO_SELECTOR:  # our own word: it stays until a selector speaks
+        return _unselected(own, "NoProviderSelected", NO_SELECTOR)
+    return Fault(component="ProviderSelected", reason="NoProviderSelected", message=NO_SELECTOR, waits=True)
+
+
+def _selected(reason: str, message: str) -> Condition:
+    return Condition(type="ProviderSelected", status=True, reason=reason, message=message)
+
+
+def _unselected(own: list[Condition], reason: str, message: str) -> Fault:
+    own.append(Condition(type="ProviderSelected", status=False, reason=reason, message=message))
+    return Fault(component="ProviderSelected", reason=reason, message=message, waits=True)
+
+
+def _select(status: Resource, provider: str, reason: str, before: str | None) -> tuple[Happening, ...]:
+    status["provider"] = {"name": provider, "selectedReason": reason}
+    if provider == before:
+        return ()
+    return (Happening(reason="ProviderSelected", message=f"Selected provider '{provider}': {reason}"),)
+
+
+def _selection(choice: ProviderChoice, live: Resource, now: datetime) -> Resource:
+    """``status.selection``; the time moves only with the verdicts, so that looking again is no change."""
+    candidates = [candidate.as_status() for candidate in choice.candidates[:16]]
+    if dig(live, "selection", "candidates") == candidates:
+        return dict(live["selection"])
+    return {"candidates": candidates, "evaluatedAt": format_time(now)}
+
+
+def _decision(
+    deployment: Resource,
+    status: Resource,
+    own: list[Condition],
+    fault: Fault,
+    *,
+    events: tuple[Happening, ...],
+    now: datetime,
+) -> Decision:
+    """Close the status: parents from all conditions, and the phase as long as no provider speaks."""
+    live = deployment.get("status") or {}
+    before = [c for c in live.get("conditions") or [] if isinstance(c, dict)]
+    generation = deployment["metadata"].get("generation", 0)
+    theirs = [c for c in before if c.get("type") not in CORE_CONDITIONS]
+    ours = written(own, previous=before, generation=generation, now=now)
+    own = [*own, *parent_conditions([*theirs, *ours])]
+    if not handed_over(deployment):
+        verdict = roll_up([fault], previous=live.get("phase"), created=False, now=now)
+        status |= {"phase": verdict.phase.value, "reason": verdict.reason, "message": verdict.message}
+        own.append(Condition(type="Ready", status=verdict.ready, reason=verdict.reason, message=verdict.message))
+    status["conditions"] = written(own, previous=before, generation=generation, now=now)
+    return Decision(status=status, events=events)
+
+
+def _paused(deployment: Resource, *, now: datetime) -> Decision:
+    """All that the core owns as it stands, and ``Paused=True``."""
+    live = deployment.get("status") or {}
+    status: Resource = {}
+    for kept in ("engine", "provider", "selection"):
+        _keep(status, live, kept)
+    spoken = handed_over(deployment)
+    if not spoken:
+        status |= {field: live[field] for field in ("phase", "reason", "message") if field in live}
+    conditions = [c for c in live.get("conditions") or [] if isinstance(c, dict)]
+    kept_types = CORE_CONDITIONS - {"Paused"} | (set() if spoken else {"Ready"})
+    generation = deployment["metadata"].get("generation", 0)
+    message = f"Reconciliation is paused by the annotation {names.PAUSED}"
+    paused = written(
+        [Condition(type="Paused", status=True, reason="Paused", message=message)],
+        previous=conditions,
+        generation=generation,
+        now=now,
+    )
+    status["conditions"] = sorted(
+        [*(c for c in conditions if c.get("type") in kept_types), *paused], key=lambda c: str(c["type"])
+    )
+    return Decision(status=status)
+
+
+def _keep(status: Resource, live: Resource, field: str) -> None:
+    """Copy what the core wrote earlier; of ``provider`` only the two fields that are the core's."""
+    value = live.get(field)
+    if not isinstance(value, dict):
+        return
+    if field == "provider":
+        value = {key: value[key] for key in ("name", "selectedReason") if key in value}
+    if value:
+        status[field] = dict(value)

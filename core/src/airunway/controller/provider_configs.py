@@ -1,0 +1,70 @@
+"""The core's pass over one InferenceProviderConfig: do its selection rules hold up? (spec ruling 6)"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from airunway.api import names
+from airunway.api.defaults import defaulted_spec
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG
+from airunway.kube import Client, NotFound, Overlay, needs_apply
+from airunway.resource import ObjectKey, Resource, dig
+from airunway.selection import evaluate_rules, provider_facts
+from airunway.status import Condition, written
+
+__all__ = ["ProviderConfigReconciler"]
+
+_SPECIMEN: Resource = {"model": {"id": "organisation/model"}}
+"""A minimal spec: a rule that cannot be evaluated on it cannot be evaluated on anybody's."""
+
+
+class ProviderConfigReconciler:
+    """Writes the condition ``SelectionRulesValid``, and nothing else, on every config."""
+
+    def __init__(self, *, client: Client, configs: Overlay, clock: Callable[[], datetime]) -> None:
+        self._client = client
+        self._configs = configs
+        self._clock = clock
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        config = self._configs.get(key)
+        if config is None:
+            return None
+        condition = rules_condition(config)
+        generation = config["metadata"].get("generation", 0)
+        previous = [c for c in dig(config, "status", "conditions", default=[]) if isinstance(c, dict)]
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "InferenceProviderConfig",
+            "metadata": {"name": key.name, "uid": config["metadata"]["uid"]},
+            "status": {"conditions": written([condition], previous=previous, generation=generation, now=self._clock())},
+        }
+        if not needs_apply(body, config, manager=names.CORE_MANAGER, subresource="status"):
+            return None
+        try:
+            answer = await self._client.apply(
+                INFERENCE_PROVIDER_CONFIG, body, manager=names.CORE_MANAGER, subresource="status", force=True
+            )
+        except NotFound:
+            return None
+        self._configs.note(answer)
+        return None
+
+
+def rules_condition(config: Resource) -> Condition:
+    """``SelectionRulesValid`` for a config: False names the first rule that is wrong, and counts the others."""
+    facts = provider_facts(config)
+    engine = facts.engines[0].name if facts.engines else "vllm"
+    results = evaluate_rules(facts.rules, defaulted_spec(_SPECIMEN, engine=engine))
+    wrong = [result for result in results if result.value is None]
+    if not wrong:
+        return Condition(
+            type="SelectionRulesValid",
+            status=True,
+            reason="RulesValid",
+            message=f"{len(results)} rules can be evaluated",
+        )
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    message = f"rule '{wrong[0].condition}' is never true: {wrong[0].error}{more}"
+    return Condition(type="SelectionRulesValid", status=False, reason="RuleError", message=message)

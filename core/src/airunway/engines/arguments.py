@@ -1,0 +1,153 @@
+"""A deployment's engine settings as argv."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.engines.tables import FlagTable, flag_table
+
+__all__ = ["EngineArguments", "Remark", "engine_arguments"]
+
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_SHORTEST_PREFIX = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remark:
+    """Something to say about one field of the deployment; providers turn it into a finding of their own."""
+
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineArguments:
+    """The argv of an engine, without program and model.
+
+    `errors` name arguments that must not be passed on: `argv` is of no use then. `warnings` name settings that have no
+    effect with this engine.
+    """
+
+    argv: tuple[str, ...] = ()
+    errors: tuple[Remark, ...] = ()
+    warnings: tuple[Remark, ...] = ()
+
+
+def engine_arguments(
+    deployment: ModelDeployment,
+    *,
+    engine: str,
+    dialect: str = "",
+    served_name: str = "",
+    gpus: int = 0,
+    consumed: Collection[str] = (),
+) -> EngineArguments:
+    """The flags that ``spec.engine`` amounts to: derived ones in fixed order, ``args`` by key, then ``extraArgs``.
+
+    A key of ``args``, or a flag in ``extraArgs``, wins over the flag derived from a field. An ``args`` entry with an
+    empty value is a bare flag. `served_name` is the name to serve under (empty: leave it to the engine), `gpus` the
+    number of GPUs of one replica, `consumed` the keys of ``args`` that the provider uses up itself.
+
+    Raises UnknownEngineError if no flag table exists for engine and dialect.
+    """
+    table = flag_table(engine, dialect)
+    settings = deployment.spec.engine
+    argv: list[str] = []
+    errors: list[Remark] = []
+    warnings: list[Remark] = []
+
+    args = {key: value for key, value in sorted(settings.args.items()) if key not in consumed}
+    given = {_plain(key): f"spec.engine.args[{key}]" for key in args}
+    given.update((_plain(flag), f"spec.engine.extraArgs[{i}]") for i, flag in _flags(settings.extra_args))
+
+    for path, flag, value, wish in _derived(deployment, table, served_name=served_name, gpus=gpus):
+        if not flag:
+            if path and wish in table.notes:
+                field = path.rpartition(".")[2]
+                warnings.append(
+                    Remark(path=path, message=f"{field} is ignored for {table.title} ({table.notes[wish]})")
+                )
+            continue
+        winner = next((given[name] for name in _spellings(table, flag, wish) if name in given), "")
+        if not winner:
+            argv += _words(flag, value, joined=table.joined)
+        elif path:
+            warnings.append(Remark(path=path, message=f"{path} gives way to {winner}, which sets the same flag"))
+
+    for key, value in args.items():
+        path = f"spec.engine.args[{key}]"
+        if not _KEY.fullmatch(key):
+            rule = "it must start with a letter or digit and contain only those, '.', '-' and '_'"
+            errors.append(Remark(path=path, message=f"invalid engine arg key {key!r}: {rule}"))
+        elif error := _refusal(table, key):
+            errors.append(Remark(path=path, message=error))
+        argv += _words(f"--{key}", value, joined=table.joined)
+    for i, flag in _flags(settings.extra_args):
+        if error := _refusal(table, flag):
+            errors.append(Remark(path=f"spec.engine.extraArgs[{i}]", message=error))
+    argv += settings.extra_args
+    return EngineArguments(argv=tuple(argv), errors=tuple(errors), warnings=tuple(warnings))
+
+
+def _derived(
+    deployment: ModelDeployment, table: FlagTable, *, served_name: str, gpus: int
+) -> Iterator[tuple[str, str, str, str]]:
+    """Path of the field, flag (empty: the engine has none), value (empty: a bare flag), and the wish's name.
+
+    An empty path stands for something that nobody asked for in so many words.
+    """
+    settings = deployment.spec.engine
+    if served_name:
+        asked = "spec.model.servedName" if deployment.spec.model.served_name else ""
+        yield asked, table.served_name, served_name, "served_name"
+    if settings.context_length is not None:
+        yield "spec.engine.contextLength", table.context_length, str(settings.context_length), "context_length"
+    if settings.trust_remote_code:
+        yield "spec.engine.trustRemoteCode", table.trust_remote_code, "", "trust_remote_code"
+    if settings.enable_prefix_caching is not None:
+        flag = table.prefix_caching if settings.enable_prefix_caching else table.no_prefix_caching
+        yield "spec.engine.enablePrefixCaching", flag, "", "prefix_caching"
+    if settings.enforce_eager:
+        yield "spec.engine.enforceEager", table.enforce_eager, "", "enforce_eager"
+    if gpus > 1:
+        yield "", table.tensor_parallel, str(gpus), "tensor_parallel"
+
+
+def _spellings(table: FlagTable, flag: str, wish: str) -> list[str]:
+    """Every spelling, without dashes, that sets the same thing as `flag`."""
+    pair = (table.prefix_caching, table.no_prefix_caching) if wish == "prefix_caching" else ()
+    return [_plain(spelling) for spelling in (flag, *table.synonyms.get(flag, ()), *pair) if spelling]
+
+
+def _refusal(table: FlagTable, flag: str) -> str:
+    """Why the provider cannot let that flag through, or the empty string."""
+    name = _plain(flag)
+    for reserved in sorted(table.reserved):
+        shortened = table.prefixes and len(name) >= _SHORTEST_PREFIX and reserved.startswith(name)
+        if name == reserved or shortened:
+            return (
+                f"engine arg {name!r} sets {reserved!r}, which AI Runway sets itself so that Service, probes and model "
+                f"fit together; remove it"
+            )
+    return ""
+
+
+def _flags(words: Collection[str]) -> Iterator[tuple[int, str]]:
+    """Position and name of every word that is a flag; negative numbers and values are not."""
+    for i, word in enumerate(words):
+        if word.startswith("-") and not word.lstrip("-")[:1].isdigit():
+            yield i, word.partition("=")[0]
+
+
+def _plain(flag: str) -> str:
+    """A flag without dashes in front, with ``-`` for ``_``: how argparse-like programs compare them."""
+    return flag.lstrip("-").replace("_", "-")
+
+
+def _words(flag: str, value: str, *, joined: bool) -> list[str]:
+    if not value:
+        return [flag]
+    return [f"{flag}={value}"] if joined else [flag, value]

@@ -1,0 +1,138 @@
+"""Which flag says what, per engine and per program that runs the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["FLAG_TABLES", "FlagTable", "UnknownEngineError", "flag_table"]
+
+
+class UnknownEngineError(LookupError):
+    """No flag table exists for an engine, or not in that dialect."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagTable:
+    """The flags of one engine as one program spells them.
+
+    A flag that is empty does not exist there: where `notes` has the reason, asking for it is remarked on; where it has
+    none, nothing needs to be said (SGLang's prefix cache is on by itself).
+    `reserved` belong to the provider (the Service, the probes and the model depend on them). `synonyms` are further
+    spellings that stand for a derived flag, so that a user's own spelling wins over ours too.
+    """
+
+    engine: str
+    dialect: str = ""
+    title: str
+    served_name: str = ""
+    context_length: str = ""
+    trust_remote_code: str = ""
+    prefix_caching: str = ""
+    no_prefix_caching: str = ""
+    enforce_eager: str = ""
+    tensor_parallel: str = ""
+    reserved: frozenset[str] = frozenset()
+    synonyms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    joined: bool = True
+    """Whether ``--flag=value`` in one word is understood; llama-server wants two words."""
+    prefixes: bool = True
+    """Whether the program takes any unambiguous beginning of a flag for the flag (Python's argparse does)."""
+
+
+_TABLES = (
+    FlagTable(
+        engine="vllm",
+        title="vLLM",
+        served_name="--served-model-name",
+        context_length="--max-model-len",
+        trust_remote_code="--trust-remote-code",
+        prefix_caching="--enable-prefix-caching",
+        no_prefix_caching="--no-enable-prefix-caching",
+        enforce_eager="--enforce-eager",
+        tensor_parallel="--tensor-parallel-size",
+        reserved=frozenset({"host", "port", "uds", "model", "model-tag", "headless"}),
+        synonyms={
+            "--tensor-parallel-size": ("-tp",),
+            "--trust-remote-code": ("--no-trust-remote-code",),
+            "--enforce-eager": ("--no-enforce-eager",),
+        },
+    ),
+    FlagTable(
+        engine="sglang",
+        title="SGLang",
+        served_name="--served-model-name",
+        context_length="--context-length",
+        trust_remote_code="--trust-remote-code",
+        # The radix cache is on unless it is switched off.
+        no_prefix_caching="--disable-radix-cache",
+        enforce_eager="--disable-cuda-graph",
+        tensor_parallel="--tp-size",
+        reserved=frozenset({"host", "port", "model", "model-path"}),
+        synonyms={"--tp-size": ("--tp", "--tensor-parallel-size")},
+    ),
+    FlagTable(
+        engine="trtllm",
+        title="TensorRT-LLM",
+        served_name="--served_model_name",
+        trust_remote_code="--trust_remote_code",
+        tensor_parallel="--tp_size",
+        reserved=frozenset({"host", "port"}),
+        notes={
+            "context_length": "must be configured at engine build time",
+            "prefix_caching": "block reuse is set in its kv_cache_config, not by a flag",
+            "enforce_eager": "CUDA graphs are set in its configuration file, not by a flag",
+        },
+        prefixes=False,
+    ),
+    FlagTable(
+        engine="llamacpp",
+        title="llama.cpp",
+        served_name="--alias",
+        context_length="--ctx-size",
+        reserved=frozenset(
+            {"host", "port", "api-prefix", "model", "model-url", "hf-repo", "hf-file", "m", "mu", "hf", "hff"}
+        ),
+        synonyms={"--ctx-size": ("-c",), "--alias": ("-a",)},
+        notes={
+            "trust_remote_code": "a GGUF file carries no code",
+            "prefix_caching": "each slot keeps its prompt cache; no switch fits",
+            "enforce_eager": "it has no compiled graphs to switch off",
+        },
+        joined=False,
+        prefixes=False,
+    ),
+    # Neither has a tensor parallel flag: llama.cpp spreads a model over all visible GPUs by itself.
+    # The runner images of the seeds' example 2 are built on LocalAI, whose command line is another one.
+    FlagTable(
+        engine="llamacpp",
+        dialect="localai",
+        title="the LocalAI runner of llama.cpp",
+        context_length="--context-size",
+        reserved=frozenset({"address"}),
+        synonyms={"--context-size": ("--ctx-size",)},
+        notes={
+            "served_name": "it names the model after its file",
+            "trust_remote_code": "a GGUF file carries no code",
+            "prefix_caching": "it has no switch for the prompt cache",
+            "enforce_eager": "it has no compiled graphs to switch off",
+        },
+        prefixes=False,
+    ),
+)
+
+FLAG_TABLES: Mapping[tuple[str, str], FlagTable] = {(table.engine, table.dialect): table for table in _TABLES}
+"""Every table by engine and dialect; the empty dialect is the engine's own program."""
+
+
+def flag_table(engine: str, dialect: str = "") -> FlagTable:
+    """The table of `engine` in `dialect`.
+
+    Raises UnknownEngineError, naming what is known, where there is none.
+    """
+    table = FLAG_TABLES.get((engine, dialect))
+    if table is None:
+        known = ", ".join(sorted(" ".join(filter(None, key)) for key in FLAG_TABLES))
+        raise UnknownEngineError(f"no flags are known for engine {f'{engine} {dialect}'.strip()!r} (known: {known})")
+    return table

@@ -1,0 +1,19 @@
+"""Our own kinds, as the client addresses them."""
+
+from __future__ import annotations
+
+from airunway.api import names
+from airunway.kube import Kind
+
+__all__ = ["INFERENCE_PROVIDER_CONFIG", "MODEL_DEPLOYMENT"]
+
+MODEL_DEPLOYMENT = Kind(
+    group=names.GROUP, version=names.VERSION, kind="ModelDeployment", plural="modeldeployments", namespaced=True
+)
+INFERENCE_PROVIDER_CONFIG = Kind(
+    group=names.GROUP,
+    version=names.VERSION,
+    kind="InferenceProviderConfig",
+    plural="inferenceproviderconfigs",
+    namespaced=False,
+)

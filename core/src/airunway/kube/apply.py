@@ -1,0 +1,309 @@
+"""Is a server-side apply needed? Compares what we want with the live object and with what the server says we own.
+
+Pure functions over `metadata.managedFields` (fieldsV1): no request is made to find out that nothing would change.
+
+The schema is not consulted, which leaves one thing undecidable: inside the elements of an atomic list, a key that the
+live object has and we do not want may be the server's default or something that we once applied. It is taken for a
+default. A caller to whom that matters puts a digest of what it applies into an annotation, as this project does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import orjson
+
+from airunway.quantity import same_quantity
+from airunway.resource import Resource, dig
+
+__all__ = ["FieldChange", "changed_fields", "needs_apply", "owned_by"]
+
+_QUANTITY_FIELDS = frozenset(
+    ("allocatable", "capacity", "divisor", "hard", "limits", "overhead", "requests", "size", "sizeLimit", "storage")
+)
+"""Field names below which text is compared by amount: the server writes ``1000m`` back as ``1``."""
+
+_KEY_DEFAULTS = {"protocol": "TCP"}
+"""Defaults of fields that are part of a list key (ports); the server fills them in before it matches."""
+
+_ATOMIC_DEFAULTS = {"fieldRef": {"apiVersion": "v1"}, "resourceFieldRef": {"divisor": "0"}}
+"""What the server adds inside atomic objects of a pod spec."""
+
+_IDENTITY = frozenset(
+    ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
+)
+
+_Fields: TypeAlias = Mapping[str, Any]
+"""One node of a fieldsV1 tree; an empty one is a leaf: everything below it belongs to the manager as a whole."""
+
+_Step: TypeAlias = str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldChange:
+    """A field whose live value is not the wanted one, and who owns it now (None: nobody, so it was removed)."""
+
+    path: str
+    manager: str | None
+
+
+def needs_apply(desired: Resource, live: Resource | None, *, manager: str, subresource: str = "") -> bool:
+    """Whether applying `desired` as `manager` would change the live object or what we own of it.
+
+    True when a wanted value is absent or different, when a wanted field is not ours, and when we own a field that is no
+    longer wanted. Fields of others do not matter. `metadata.uid` and `resourceVersion` in `desired` are preconditions.
+    `live` must still carry the managedFields entry of `manager` (a cache may drop the others').
+    """
+    if live is None:
+        return True
+    mine = [fields for _, fields in _entries(live, manager=manager, subresource=subresource)]
+    walk = _Walk(mine=True)
+    for name, value in _content(desired, subresource):
+        if next(
+            walk.differences(value, live.get(name), _descend(mine, f"f:{name}"), covered=False, path=(name,)), None
+        ):
+            return True
+    return any(next(_removed(fields, desired, path=()), None) for fields in mine)
+
+
+def changed_fields(desired: Resource, live: Resource, *, manager: str, subresource: str = "") -> list[FieldChange]:
+    """The fields where the live object departs from `desired`, with the manager that owns each one now.
+
+    Needs the complete managedFields. Where several others own a field, the one that wrote last is named.
+    """
+    everyone = [fields for _, fields in _entries(live)]
+    walk = _Walk(mine=False)
+    paths = [
+        path
+        for name, value in _content(desired, subresource)
+        for path in walk.differences(value, live.get(name), _descend(everyone, f"f:{name}"), covered=True, path=(name,))
+    ]
+    return [FieldChange(path=_text(path), manager=_last_writer(live, path, but=manager)) for path in paths]
+
+
+def owned_by(live: Resource, manager: str, *, subresource: str = "") -> bool:
+    """Whether `manager` has applied anything to the object that still counts."""
+    return bool(_entries(live, manager=manager, subresource=subresource))
+
+
+# ------------------------------------------------------------------------------------------------------ managedFields
+
+
+def _entries(live: Resource, *, manager: str | None = None, subresource: str = "") -> list[tuple[Resource, _Fields]]:
+    entries = dig(live, "metadata", "managedFields")
+    found: list[tuple[Resource, _Fields]] = []
+    for entry in entries if isinstance(entries, list) else ():
+        fields = dig(entry, "fieldsV1")
+        if not isinstance(fields, dict):
+            continue
+        if manager is not None and (
+            entry.get("manager") != manager
+            or entry.get("operation") != "Apply"
+            or (entry.get("subresource") or "") != subresource
+        ):
+            continue
+        found.append((entry, fields))
+    return found
+
+
+def _descend(nodes: Sequence[_Fields], step: str) -> list[_Fields]:
+    return [child for node in nodes if isinstance(child := node.get(step), dict)]
+
+
+@lru_cache(maxsize=4096)
+def _list_key(step: str) -> tuple[tuple[str, Any], ...]:
+    """``k:{"name":"a"}`` as ``(("name", "a"),)``; empty for any other step."""
+    if not step.startswith("k:"):
+        return ()
+    key = orjson.loads(step[2:])
+    return tuple(key.items()) if isinstance(key, dict) else ()
+
+
+def _has_key(item: object, key: tuple[tuple[str, Any], ...]) -> bool:
+    return isinstance(item, dict) and all(
+        _same_scalar(item.get(name, _KEY_DEFAULTS.get(name)), value) for name, value in key
+    )
+
+
+def _content(desired: Resource, subresource: str) -> Iterator[tuple[str, Any]]:
+    """The top-level parts of `desired` that an apply sets."""
+    for name, value in desired.items():
+        if name in ("apiVersion", "kind"):
+            continue
+        if name == "metadata":
+            value = {k: v for k, v in value.items() if k not in _IDENTITY}
+            if not value:
+                continue
+        yield name, value
+
+
+# ------------------------------------------------------------------------------------------------------- comparison
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Walk:
+    """Compares wanted with live; `nodes` are fieldsV1 nodes at the same place.
+
+    With `mine`, the nodes are our own and a wanted leaf that they do not cover is a difference too.
+    """
+
+    mine: bool
+
+    def differences(
+        self, want: Any, have: Any, nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]
+    ) -> Iterator[tuple[_Step, ...]]:
+        """The paths below `path` at which an apply would change something."""
+        if want is None:
+            if have is not None:
+                yield path
+            return
+        if isinstance(want, dict):
+            if want and have is None:
+                have = {}  # so that what is missing is named leaf by leaf
+            if not isinstance(have, dict):
+                # The server may drop an empty object; if we own it although it is not there, that is what happened.
+                if want or have is not None or not nodes:
+                    yield path
+                return
+            yield from self._dict_differences(want, have, nodes, covered=covered, path=path)
+        elif isinstance(want, list):
+            if not isinstance(have, list):
+                if want or have is not None:
+                    yield path
+                return
+            yield from self._list_differences(want, have, nodes, covered=covered, path=path)
+        elif not _same_value(want, have, path) or self._is_unowned(nodes, covered):
+            yield path
+
+    def _is_unowned(self, nodes: list[_Fields], covered: bool) -> bool:
+        return self.mine and not covered and not nodes
+
+    def _dict_differences(
+        self, want: Resource, have: Resource, nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]
+    ) -> Iterator[tuple[_Step, ...]]:
+        whole = bool(nodes) and not any(nodes)
+        if whole and want:  # an atomic object: what the server has beyond it is not wanted
+            defaults = _ATOMIC_DEFAULTS.get(path[-1], {})
+            extra = [name for name in have if name not in want and defaults.get(name) != have[name]]
+            yield from ((*path, name) for name in extra)
+        for name, value in want.items():
+            yield from self.differences(
+                value, have.get(name), _descend(nodes, f"f:{name}"), covered=covered or whole, path=(*path, name)
+            )
+
+    def _list_differences(
+        self, want: list[Any], have: list[Any], nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]
+    ) -> Iterator[tuple[_Step, ...]]:
+        steps = [step for node in nodes for step in node]
+        if any(step.startswith("v:") for step in steps):
+            for value in want:
+                owned = covered or any(_has_value(node, value) for node in nodes)
+                if not any(_same_scalar(value, other) for other in have) or (self.mine and not owned):
+                    yield (*path, f"[{value}]")
+            return
+        keys = [key for step in steps if (key := _list_key(step))]
+        if keys:
+            names = [name for name, _ in keys[0]]
+            for item in want:
+                key = tuple((name, dig(item, name, default=_KEY_DEFAULTS.get(name))) for name in names)
+                label = ",".join(f"{name}={value}" for name, value in key)
+                match = next((other for other in have if _has_key(other, key)), None)
+                if match is None:
+                    yield (*path, f"[{label}]")
+                    continue
+                below: list[_Fields] = [
+                    child
+                    for node in nodes
+                    for step, child in node.items()
+                    if isinstance(child, dict) and (k := _list_key(step)) and _has_key(item, k)
+                ]
+                if self._is_unowned(below, covered):
+                    yield (*path, f"[{label}]")
+                    continue
+                yield from self.differences(item, match, below, covered=covered, path=(*path, f"[{label}]"))
+            return
+        # Atomic, or nobody has said: the same elements in the same order.
+        whole = bool(nodes) and not any(nodes)
+        if self._is_unowned(nodes, covered) and want:
+            yield path
+            return
+        if len(want) != len(have):
+            yield path
+            return
+        for index, (item, other) in enumerate(zip(want, have, strict=True)):
+            yield from self.differences(item, other, [], covered=covered or whole, path=(*path, f"[{index}]"))
+
+
+def _has_value(node: _Fields, value: object) -> bool:
+    return any(step.startswith("v:") and _same_scalar(orjson.loads(step[2:]), value) for step in node)
+
+
+def _same_scalar(left: object, right: object) -> bool:
+    return isinstance(left, bool) == isinstance(right, bool) and left == right
+
+
+def _same_value(want: object, have: object, path: tuple[_Step, ...]) -> bool:
+    if _same_scalar(want, have):
+        return True
+    return not _QUANTITY_FIELDS.isdisjoint(path) and same_quantity(want, have)
+
+
+def _removed(fields: _Fields, desired: Any, *, path: tuple[_Step, ...]) -> Iterator[tuple[_Step, ...]]:
+    """The paths that we own and no longer want."""
+    for step, below in fields.items():
+        kind, _, name = step.partition(":")
+        if kind == "f":
+            if not isinstance(desired, dict) or name not in desired:
+                yield (*path, name)
+            elif below and isinstance(desired[name], (dict, list)):
+                yield from _removed(below, desired[name], path=(*path, name))
+        elif kind == "k":
+            key = _list_key(step)
+            item = next((i for i in desired if _has_key(i, key)), None) if isinstance(desired, list) else None
+            if item is None:
+                yield (*path, f"[{name}]")
+            else:
+                inner = {k: v for k, v in below.items() if k.removeprefix("f:") not in dict(key)}
+                yield from _removed(inner, item, path=(*path, f"[{name}]"))
+        elif kind == "v":
+            value = orjson.loads(name)
+            if not isinstance(desired, list) or not any(_same_scalar(value, other) for other in desired):
+                yield (*path, f"[{name}]")
+
+
+# ------------------------------------------------------------------------------------------------------- who did it
+
+
+def _last_writer(live: Resource, path: tuple[_Step, ...], *, but: str) -> str | None:
+    owners = [
+        (str(entry.get("time") or ""), str(entry.get("manager") or ""))
+        for entry, fields in _entries(live)
+        if entry.get("manager") != but and _owns(fields, path)
+    ]
+    return max(owners)[1] if owners else None
+
+
+def _owns(fields: _Fields, path: tuple[_Step, ...]) -> bool:
+    """Whether a fieldsV1 tree has the path, or a leaf above it."""
+    if not path or not fields:
+        return True
+    step, rest = path[0], path[1:]
+    if not step.startswith("["):
+        child = fields.get(f"f:{step}")
+        return isinstance(child, dict) and _owns(child, rest)
+    label = step[1:-1]
+    for name, child in fields.items():
+        key = _list_key(name)
+        if key and ",".join(f"{k}={v}" for k, v in key) == label:
+            return _owns(child, rest)
+        if name.startswith("v:") and str(orjson.loads(name[2:])) == label:
+            return True
+    return False
+
+
+def _text(path: tuple[_Step, ...]) -> str:
+    """``spec.containers[name=a].image``."""
+    return "".join(step if step.startswith("[") or index == 0 else f".{step}" for index, step in enumerate(path))

@@ -1,0 +1,399 @@
+"""The API client: the verbs of Kubernetes on plain dicts."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import orjson
+
+from airunway.kube.config import ClusterConfig
+from airunway.kube.errors import MalformedAnswer, NotFound
+from airunway.kube.kinds import SUBJECT_ACCESS_REVIEW, Kind
+from airunway.kube.session import JSON, Session, user_agent_of
+from airunway.kube.watch import WatchEvent, decoded_events
+from airunway.resource import ObjectKey, Resource, dig, key_of
+
+__all__ = ["AccessDecision", "Client", "Page"]
+
+_APPLY = "application/apply-patch+yaml"  # JSON is YAML
+_MERGE = "application/merge-patch+json"
+_JSON_PATCH = "application/json-patch+json"
+
+
+class Page(NamedTuple):
+    """One page of a list. `remaining` is the server's estimate of what is still to come (None: unknown)."""
+
+    items: list[Resource]
+    resource_version: str
+    continue_token: str
+    remaining: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessDecision:
+    """The answer to a SubjectAccessReview. Neither allowed nor denied means: no rule allows it."""
+
+    allowed: bool
+    denied: bool
+    reason: str
+
+
+class Client:
+    """A connection pool to one API server under one identity; use as an async context manager.
+
+    Every method raises `ApiError` for an error answer and `TransportError` when no usable answer came. `timeout` bounds
+    each request in seconds; `watch_inactivity` is how long a watch may be silent before it counts as dead (a server
+    sends a bookmark about once a minute).
+
+    `on_request(verb, resource, status, seconds)` is called after each request (status 0: no answer; a watch is counted
+    when it opens); `on_warning(text)` for every ``Warning`` header, by default logged once per text.
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        user_agent: str = "",
+        timeout: float = 30.0,
+        watch_inactivity: float = 90.0,
+        on_request: Callable[[str, str, int, float], None] | None = None,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> None:
+        self._session = Session(
+            config,
+            user_agent=user_agent or user_agent_of("library"),
+            timeout=timeout,
+            watch_inactivity=watch_inactivity,
+        )
+        self._session.on_request = on_request
+        if on_warning is not None:
+            self._session.on_warning = on_warning
+
+    @property
+    def config(self) -> ClusterConfig:
+        return self._session.config
+
+    @property
+    def on_request(self) -> Callable[[str, str, int, float], None] | None:
+        return self._session.on_request
+
+    @on_request.setter
+    def on_request(self, hook: Callable[[str, str, int, float], None] | None) -> None:
+        self._session.on_request = hook
+
+    async def __aenter__(self) -> Client:
+        await self._session.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    async def get(self, kind: Kind, key: ObjectKey, *, subresource: str = "") -> Resource:
+        """One object. Raises NotFound."""
+        path = kind.path(namespace=key.namespace, name=key.name, subresource=subresource)
+        return await self._json("get", "GET", path, resource=kind.plural)
+
+    async def get_path(self, path: str, params: Mapping[str, str] | None = None) -> Resource:
+        """The JSON document at an API path (discovery, ``/version``, OpenAPI)."""
+        return await self._json("get", "GET", path, resource="nonresource", params=params)
+
+    async def pages(
+        self,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[Page, None]:
+        """All objects, in consistent pages of `limit`; the next page is fetched while the caller works on this one.
+
+        Items carry `apiVersion` and `kind` even where the server omits them. Raises Gone when the list was compacted
+        under us: start again.
+        """
+        path = kind.path(namespace=namespace)
+        params = _params(labelSelector=label_selector, fieldSelector=field_selector, limit=str(limit) if limit else "")
+
+        def fetch(token: str) -> asyncio.Task[bytes]:
+            with_token = {**params, "continue": token} if token else params
+            return asyncio.create_task(
+                self._session.read("list", "GET", path, resource=kind.plural, params=with_token, timeout=timeout)
+            )
+
+        pending: asyncio.Task[bytes] | None = fetch("")
+        try:
+            while pending is not None:
+                page = _decode_page(await pending, kind)
+                pending = fetch(page.continue_token) if page.continue_token else None
+                yield page
+        finally:
+            if pending is not None:
+                pending.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await pending  # its outcome concerns nobody any more
+
+    async def list_all(
+        self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> list[Resource]:
+        """All objects at once. Raises Gone when the list was compacted while it was read."""
+        items: list[Resource] = []
+        pages = self.pages(kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector)
+        async with aclosing(pages) as stream:
+            async for page in stream:
+                items += page.items
+        return items
+
+    async def watch(
+        self,
+        kind: Kind,
+        *,
+        resource_version: str,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int | None = None,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Changes after `resource_version`, bookmarks included, until the server ends the stream.
+
+        Ends normally when the server closes cleanly. An in-stream ``ERROR`` is raised as the ApiError it carries; a cut
+        or garbled stream as TransportError; silence for longer than `watch_inactivity` as RequestTimedOut.
+        `timeout_seconds` (default: 290–350, so that watches do not end together) is the server's limit.
+        """
+        params = _params(
+            watch="1",
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            timeoutSeconds=str(timeout_seconds or random.randint(290, 350)),
+        )
+        chunks = self._session.stream("watch", kind.path(namespace=namespace), resource=kind.plural, params=params)
+        async with aclosing(chunks), aclosing(decoded_events(chunks)) as events:
+            async for event in events:
+                yield event
+
+    async def is_served(self, kind: Kind) -> bool:
+        """Whether the server has this kind in this version."""
+        try:
+            listing = await self.get_path(kind.base_path)
+        except NotFound:
+            return False
+        return any(dig(r, "name") == kind.plural for r in listing.get("resources") or ())
+
+    # ------------------------------------------------------------------------------------------------ writing
+
+    async def create(
+        self, kind: Kind, obj: Resource, *, manager: str = "", dry_run: bool = False, field_validation: str = ""
+    ) -> Resource:
+        """Raises AlreadyExists. The name may be left to `metadata.generateName`."""
+        params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
+        path = kind.path(namespace=key_of(obj).namespace)
+        return await self._json("create", "POST", path, resource=kind.plural, params=params, body=obj)
+
+    async def apply(
+        self,
+        kind: Kind,
+        obj: Resource,
+        *,
+        manager: str,
+        force: bool = False,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_validation: str = "Strict",
+    ) -> Resource:
+        """Server-side apply: `obj` becomes the full statement of what `manager` wants.
+
+        Returns the whole live object. Raises Conflict when another manager owns a field and not `force`; BadRequest or
+        Invalid when the server does not know a field or refuses a value.
+        """
+        params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
+        if force:
+            params["force"] = "true"
+        key = key_of(obj)
+        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
+        resource = _with_subresource(kind, subresource)
+        return await self._json("apply", "PATCH", path, resource=resource, params=params, body=obj, media_type=_APPLY)
+
+    async def merge_patch(
+        self,
+        kind: Kind,
+        key: ObjectKey,
+        patch: Resource,
+        *,
+        subresource: str = "",
+        manager: str = "",
+        dry_run: bool = False,
+    ) -> Resource:
+        """JSON merge patch (RFC 7386). A `metadata.resourceVersion` or `uid` in it is a precondition."""
+        params = _write_params(manager=manager, dry_run=dry_run)
+        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
+        resource = _with_subresource(kind, subresource)
+        return await self._json("patch", "PATCH", path, resource=resource, params=params, body=patch, media_type=_MERGE)
+
+    async def json_patch(
+        self,
+        kind: Kind,
+        key: ObjectKey,
+        operations: Sequence[Resource],
+        *,
+        subresource: str = "",
+        manager: str = "",
+        dry_run: bool = False,
+    ) -> Resource:
+        """JSON patch (RFC 6902); a failing `test` operation raises Invalid."""
+        params = _write_params(manager=manager, dry_run=dry_run)
+        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
+        resource = _with_subresource(kind, subresource)
+        return await self._json(
+            "patch", "PATCH", path, resource=resource, params=params, body=list(operations), media_type=_JSON_PATCH
+        )
+
+    async def replace(
+        self, kind: Kind, obj: Resource, *, subresource: str = "", manager: str = "", dry_run: bool = False
+    ) -> Resource:
+        """Full update with optimistic locking: Conflict if `metadata.resourceVersion` is not the current one."""
+        params = _write_params(manager=manager, dry_run=dry_run)
+        key = key_of(obj)
+        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
+        resource = _with_subresource(kind, subresource)
+        return await self._json("update", "PUT", path, resource=resource, params=params, body=obj)
+
+    async def delete(
+        self,
+        kind: Kind,
+        key: ObjectKey,
+        *,
+        uid: str = "",
+        propagation: str = "Background",
+        grace_seconds: int | None = None,
+        dry_run: bool = False,
+    ) -> None:
+        """Asks for deletion. Raises NotFound, and Conflict if the object of that name has another `uid`."""
+        options: Resource = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if dry_run:
+            options["dryRun"] = ["All"]
+        path = kind.path(namespace=key.namespace, name=_required(key))
+        await self._json("delete", "DELETE", path, resource=kind.plural, body=options)
+
+    async def subject_access_review(
+        self,
+        *,
+        user: str,
+        verb: str,
+        kind: Kind,
+        groups: Sequence[str] = (),
+        uid: str = "",
+        extra: Mapping[str, Sequence[str]] | None = None,
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+    ) -> AccessDecision:
+        """Whether `user` may do `verb` on that kind (in `namespace`; empty: in all of them)."""
+        attributes = _params(
+            group=kind.group,
+            version=kind.version,
+            resource=kind.plural,
+            subresource=subresource,
+            namespace=namespace,
+            name=name,
+            verb=verb,
+        )
+        review: Resource = {
+            "apiVersion": SUBJECT_ACCESS_REVIEW.api_version,
+            "kind": SUBJECT_ACCESS_REVIEW.kind,
+            "spec": {"user": user, "groups": list(groups), "resourceAttributes": attributes},
+        }
+        if uid:
+            review["spec"]["uid"] = uid
+        if extra:
+            review["spec"]["extra"] = {k: list(v) for k, v in extra.items()}
+        status = (await self.create(SUBJECT_ACCESS_REVIEW, review)).get("status") or {}
+        return AccessDecision(
+            allowed=bool(status.get("allowed")),
+            denied=bool(status.get("denied")),
+            reason=str(status.get("reason") or status.get("evaluationError") or ""),
+        )
+
+    async def _json(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        *,
+        resource: str,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        media_type: str = JSON,
+    ) -> Resource:
+        answer = await self._session.read(
+            verb, method, path, resource=resource, params=params, body=body, media_type=media_type
+        )
+        return _decode_object(answer, f"{method} {path}")
+
+
+def _params(**values: str) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value}
+
+
+def _write_params(*, manager: str = "", dry_run: bool = False, field_validation: str = "") -> dict[str, str]:
+    return _params(fieldManager=manager, dryRun="All" if dry_run else "", fieldValidation=field_validation)
+
+
+def _required(key: ObjectKey) -> str:
+    if not key.name:
+        raise ValueError("an object without metadata.name cannot be addressed")
+    return key.name
+
+
+def _with_subresource(kind: Kind, subresource: str) -> str:
+    return f"{kind.plural}/{subresource}" if subresource else kind.plural
+
+
+def _decode_object(text: bytes, what: str) -> Resource:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise MalformedAnswer(f"{what}: the answer is not JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise MalformedAnswer(f"{what}: the answer is not a JSON object")
+    return value
+
+
+def _decode_page(text: bytes, kind: Kind) -> Page:
+    # Decoding makes tens of thousands of containers and no cycle: the collector would only walk them, over and over.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        body = _decode_object(text, f"list of {kind}")
+    finally:
+        if collecting:
+            gc.enable()
+    items, metadata = body.get("items"), body.get("metadata")
+    if items is None and "metadata" in body:
+        items = []
+    if not isinstance(items, list) or not isinstance(metadata, dict) or not all(isinstance(i, dict) for i in items):
+        raise MalformedAnswer(f"list of {kind}: the answer is not a list")
+    for item in items:
+        if "kind" not in item:  # typed lists name the kind once
+            item["apiVersion"] = kind.api_version
+            item["kind"] = kind.kind
+    remaining = metadata.get("remainingItemCount")
+    return Page(
+        items=items,
+        resource_version=str(metadata.get("resourceVersion") or ""),
+        continue_token=str(metadata.get("continue") or ""),
+        remaining=remaining if isinstance(remaining, int) else None,
+    )

@@ -1,0 +1,194 @@
+"""The exception tree of this package.
+
+::
+
+    KubeError
+    ├── ConfigError            a kubeconfig or the pod's service account cannot be used
+    ├── ApiError               the API server answered with an error (`status` is the HTTP code)
+    │   ├── BadRequest         400
+    │   ├── Unauthorized       401
+    │   ├── Forbidden          403
+    │   ├── NotFound           404
+    │   ├── Conflict           409: stale resourceVersion, or a field that another manager owns
+    │   ├── AlreadyExists      409 with reason AlreadyExists
+    │   ├── Gone               410: resourceVersion or continue token is too old
+    │   ├── Invalid            422
+    │   ├── TooManyRequests    429
+    │   └── ServerError        5xx
+    └── TransportError         no usable answer arrived
+        ├── ConnectionFailed   refused, reset, closed early, TLS failure
+        ├── RequestTimedOut    no answer, or silence on a stream, for too long
+        └── MalformedAnswer    what arrived is not what an API server sends
+
+A caller that wants "try again later" asks `is_retryable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airunway.resource import Resource, dig
+
+__all__ = [
+    "AlreadyExists",
+    "ApiError",
+    "BadRequest",
+    "ConfigError",
+    "Conflict",
+    "ConnectionFailed",
+    "Forbidden",
+    "Gone",
+    "Invalid",
+    "KubeError",
+    "MalformedAnswer",
+    "NotFound",
+    "RequestTimedOut",
+    "ServerError",
+    "TooManyRequests",
+    "TransportError",
+    "Unauthorized",
+    "api_error",
+    "is_retryable",
+    "retry_after_of",
+]
+
+
+class KubeError(Exception):
+    """Anything that can go wrong between us and an API server."""
+
+
+class ConfigError(KubeError):
+    """The connection cannot be configured; the message says which file and field, and what to do."""
+
+
+class TransportError(KubeError):
+    """No usable answer arrived. Whether the server acted on the request is unknown."""
+
+
+class ConnectionFailed(TransportError):
+    """The connection was refused, reset or closed early, or TLS failed."""
+
+
+class RequestTimedOut(TransportError):
+    """The answer, or the next bytes of a stream, did not arrive in time."""
+
+
+class MalformedAnswer(TransportError):
+    """The bytes that arrived are not JSON, or not what was asked for."""
+
+
+class ApiError(KubeError):
+    """An error answer of the API server: the fields of ``metav1.Status``.
+
+    `retry_after` is in seconds, None where the server gave no hint.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        reason: str = "",
+        message: str = "",
+        details: Resource | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(status, reason, message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.details = details or {}
+        self.retry_after = retry_after
+
+    @property
+    def causes(self) -> list[Resource]:
+        """The entries of `details.causes` (``reason``, ``message``, ``field``); empty if there are none."""
+        causes = self.details.get("causes")
+        return [c for c in causes if isinstance(c, dict)] if isinstance(causes, list) else []
+
+    def __str__(self) -> str:
+        return f"{self.message or 'no message'} ({self.status}{f' {self.reason}' if self.reason else ''})"
+
+
+class BadRequest(ApiError):
+    """400: the request itself is wrong; with strict field validation also an unknown field."""
+
+
+class Unauthorized(ApiError):
+    """401: the credential is missing, expired or unknown."""
+
+
+class Forbidden(ApiError):
+    """403: not allowed by RBAC, quota or admission."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such kind."""
+
+
+class Conflict(ApiError):
+    """409: somebody else wrote in between, or owns a field that was applied without force."""
+
+
+class AlreadyExists(ApiError):
+    """409 on create: there is an object of that name."""
+
+
+class Gone(ApiError):
+    """410: the history that was asked for is compacted; list again."""
+
+
+class Invalid(ApiError):
+    """422: the object does not pass validation (`causes` name the fields), or an apply does not fit the schema."""
+
+
+class TooManyRequests(ApiError):
+    """429: overloaded, or a disruption budget refuses; see `retry_after`."""
+
+
+class ServerError(ApiError):
+    """5xx: the server's own trouble."""
+
+
+_BY_STATUS: Mapping[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    409: Conflict,
+    410: Gone,
+    422: Invalid,
+    429: TooManyRequests,
+}
+
+
+_UNTYPED = "failed to create typed patch object"
+"""How the API server words, as a 500, that an applied object does not fit the schema: no retry will help."""
+
+
+def api_error(status: int, body: Any, *, retry_after: float | None = None) -> ApiError:
+    """The exception for an error answer. `body` is the decoded ``metav1.Status``, or whatever a middle box sent."""
+    reason = str(dig(body, "reason", default=""))
+    message = str(dig(body, "message", default="")) or (body[:500] if isinstance(body, str) else "")
+    details = dig(body, "details")
+    details = details if isinstance(details, dict) else {}
+    hint = details.get("retryAfterSeconds")
+    if retry_after is None and isinstance(hint, (int, float)) and hint > 0:
+        retry_after = float(hint)
+    type_ = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
+    if status == 409 and reason == "AlreadyExists":
+        type_ = AlreadyExists
+    elif status == 500 and message.startswith(_UNTYPED):
+        type_ = Invalid
+    return type_(status, reason, message, details, retry_after)
+
+
+def is_retryable(error: BaseException) -> bool:
+    """Whether the same request can succeed later with nobody changing anything: 409, 429, 5xx, transport trouble."""
+    if isinstance(error, TransportError):
+        return True
+    return isinstance(error, Conflict | AlreadyExists | TooManyRequests | ServerError)
+
+
+def retry_after_of(error: BaseException) -> float:
+    """The server's hint in seconds, 0 where there is none."""
+    return (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0

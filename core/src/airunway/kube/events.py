@@ -1,0 +1,215 @@
+"""Events (``events.k8s.io/v1``) about objects: one per thing that happened, a count where it happens again.
+
+Recording never waits and never fails: a bounded table takes what is recorded, one task writes it. Whether a state is
+worth an event is the caller's matter; that the same one repeated does not flood the API server is ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from airunway.kube.client import Client
+from airunway.kube.errors import AlreadyExists, KubeError, NotFound, is_retryable, retry_after_of
+from airunway.kube.kinds import EVENT
+from airunway.kube.lease import format_micro_time, steady_clock
+from airunway.kube.queue import QueueClosed, Timers, WorkQueue
+from airunway.resource import ObjectKey, Resource, key_of, uid_of
+
+__all__ = ["MAX_NOTE_BYTES", "EventRecorder", "cut"]
+
+log = logging.getLogger(__name__)
+
+MAX_NOTE_BYTES = 1024
+_MAX_REASON = 128
+
+_WINDOW = 300.0
+"""Seconds within which a repetition counts up the event instead of making a new one."""
+
+_FIRST_INTERVAL, _LAST_INTERVAL = 10.0, 300.0
+"""Seconds between two writes of the same event's count: doubling from the first to the last."""
+
+_MAX_ATTEMPTS = 6
+
+
+class _Key(NamedTuple):
+    regarding: tuple[str, str, str, str, str]  # apiVersion, kind, namespace, name, uid
+    type: str
+    reason: str
+    action: str
+    note: str
+
+
+@dataclass(slots=True)
+class _Series:
+    name: str
+    count: int
+    first_at: datetime
+    last_at: datetime
+    last_seen: float
+    written: int = 0
+    interval: float = _FIRST_INTERVAL
+    next_write: float = 0.0
+
+
+def cut(text: str, limit: int) -> str:
+    """`text` within `limit` bytes of UTF-8; an ellipsis shows where it was cut."""
+    data = text.encode()
+    if len(data) <= limit:
+        return text
+    return data[: limit - 3].decode(errors="ignore") + "…"
+
+
+class EventRecorder:
+    """Writes events as `component` from `instance` (this process; by default the host's, that is the pod's, name).
+
+    `dropped` counts events that found the table full (`capacity` different ones at a time), `failed` those that the
+    API server did not take. `now` is the wall clock written into events, `clock` the one that measures intervals.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        component: str,
+        instance: str = "",
+        capacity: int = 4096,
+        timers: Timers | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], float] = steady_clock,
+    ) -> None:
+        self.dropped = 0
+        self.failed = 0
+        self._client = client
+        self._component, self._instance = component, cut(instance or socket.gethostname(), _MAX_REASON)
+        self._capacity = capacity
+        self._now, self._clock = now, clock
+        self._series: dict[_Key, _Series] = {}
+        self._queue: WorkQueue[_Key] = WorkQueue(base=1.0, cap=60.0, timers=timers)
+
+    def emit(
+        self, regarding: Resource, *, reason: str, note: str, warning: bool = False, action: str = "Reconcile"
+    ) -> None:
+        """Notes that something happened to the object `regarding`. Returns at once.
+
+        `reason` is a CamelCase word for machines, `note` a sentence for people (cut to 1 KiB), `action` what was being
+        done.
+        """
+        object_key = key_of(regarding)
+        key = _Key(
+            regarding=(
+                str(regarding.get("apiVersion", "")),
+                str(regarding.get("kind", "")),
+                object_key.namespace,
+                object_key.name,
+                uid_of(regarding),
+            ),
+            type="Warning" if warning else "Normal",
+            reason=cut(reason, _MAX_REASON),
+            action=cut(action, _MAX_REASON),
+            note=cut(note, MAX_NOTE_BYTES),
+        )
+        now, seen = self._now(), self._clock()
+        series = self._series.get(key)
+        if series is not None and seen - series.last_seen <= _WINDOW:
+            series.count += 1
+            series.last_at, series.last_seen = now, seen
+            self._queue.add_after(key, series.next_write - seen)
+            return
+        if series is None and len(self._series) >= self._capacity:
+            self.dropped += 1
+            return
+        # An object's name may be as long as an event's own may get.
+        name = f"{object_key.name[:236].rstrip('-.')}.{secrets.token_hex(8)}"
+        self._series[key] = _Series(name=name, count=1, first_at=now, last_at=now, last_seen=seen)
+        self._queue.add(key)
+
+    async def run(self) -> None:
+        """Writes until cancelled; after `stop`, until what was recorded is written."""
+        while True:
+            try:
+                key = await self._queue.get()
+            except QueueClosed:
+                return
+            try:
+                await self._write(key)
+            finally:
+                self._queue.done(key)
+
+    def stop(self) -> None:
+        """Let `run` end once what waits to be written now is written."""
+        self._queue.shut_down(drain=True)
+
+    async def _write(self, key: _Key) -> None:
+        series = self._series.get(key)
+        if series is None:
+            return
+        if series.count == series.written and self._clock() - series.last_seen > _WINDOW:
+            del self._series[key]
+            return
+        if series.count > series.written:
+            count, early = series.count, series.next_write - self._clock()
+            if early > 0:
+                self._queue.add_after(key, early)
+                return
+            try:
+                await self._send(key, series)
+            except KubeError as error:
+                self._on_failure(key, series, error)
+                return
+            self._queue.forget(key)
+            series.next_write = self._clock() + series.interval
+            series.interval = min(series.interval * 2, _LAST_INTERVAL)
+            series.written = count
+            if series.count > count:
+                self._queue.add_after(key, series.next_write - self._clock())
+        self._queue.add_after(key, _WINDOW + 1)  # to forget it when nothing more comes
+
+    async def _send(self, key: _Key, series: _Series) -> None:
+        namespace = key.regarding[2] or "default"
+        if series.written:
+            patch = {"series": {"count": series.count, "lastObservedTime": format_micro_time(series.last_at)}}
+            try:
+                await self._client.merge_patch(EVENT, ObjectKey(namespace, series.name), patch)
+            except NotFound:  # expired on the server; it goes on as a new one
+                series.name = f"{series.name.rpartition('.')[0]}.{secrets.token_hex(8)}"
+            else:
+                return
+        try:
+            await self._client.create(EVENT, self._event(key, series, namespace))
+        except AlreadyExists:
+            log.debug("event %s is there already: an earlier attempt had arrived", series.name)
+
+    def _event(self, key: _Key, series: _Series, namespace: str) -> Resource:
+        api_version, kind, object_namespace, name, uid = key.regarding
+        regarding = {"apiVersion": api_version, "kind": kind, "namespace": object_namespace, "name": name, "uid": uid}
+        event: Resource = {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.kind,
+            "metadata": {"namespace": namespace, "name": series.name},
+            "eventTime": format_micro_time(series.first_at),
+            "reportingController": self._component,
+            "reportingInstance": self._instance,
+            "action": key.action,
+            "reason": key.reason,
+            "regarding": {k: v for k, v in regarding.items() if v},
+            "note": key.note,
+            "type": key.type,
+        }
+        if series.count > 1:
+            event["series"] = {"count": series.count, "lastObservedTime": format_micro_time(series.last_at)}
+        return event
+
+    def _on_failure(self, key: _Key, series: _Series, error: KubeError) -> None:
+        if is_retryable(error) and self._queue.attempts(key) < _MAX_ATTEMPTS:
+            self._queue.retry(key, retry_after_of(error))
+            return
+        self.failed += 1
+        self._queue.forget(key)
+        del self._series[key]
+        log.warning("event %s about %s %s was not written: %s", key.reason, key.regarding[1], key.regarding[3], error)

@@ -1,0 +1,235 @@
+"""Leader election by a ``coordination.k8s.io`` Lease.
+
+Coordination, not fencing: a leader that is stopped in its tracks and resumed may still finish the request it was
+sending. Every write of this project is idempotent, so that does no harm.
+
+Clocks of other machines are never compared with ours. A lease has expired when *we* have seen no change in it for its
+duration, measured by a clock that only runs forward; the times inside are for people who look.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from airunway.kube.client import Client
+from airunway.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from airunway.kube.kinds import LEASE
+from airunway.resource import ObjectKey, Resource, dig
+
+__all__ = ["LeaderElector", "format_micro_time", "steady_clock"]
+
+log = logging.getLogger(__name__)
+
+
+def steady_clock() -> float:
+    """Seconds on a clock that only runs forward and, where the system can tell, also through a suspend."""
+    boot_time = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
+
+
+def format_micro_time(moment: datetime) -> str:
+    """RFC 3339 in UTC with microseconds, as ``metav1.MicroTime`` is written."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class LeaderElector:
+    """Holds, or waits for, the lease `namespace`/`name` as `identity` (which must differ between processes).
+
+    A holder renews every `retry_period` seconds and stops leading when it could not for `renew_deadline`; others take
+    over when they have seen no renewal for `lease_duration`. `on_change(leading)` is called at every change.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        namespace: str,
+        name: str,
+        identity: str,
+        lease_duration: float = 15.0,
+        renew_deadline: float = 10.0,
+        retry_period: float = 2.0,
+        on_change: Callable[[bool], None] | None = None,
+        clock: Callable[[], float] = steady_clock,
+        rng: random.Random | None = None,
+    ) -> None:
+        if not identity:
+            raise ValueError("a leader needs an identity")
+        if not 0 < retry_period < renew_deadline < lease_duration:
+            raise ValueError(
+                f"need retry_period < renew_deadline < lease_duration, "
+                f"got {retry_period}, {renew_deadline}, {lease_duration}"
+            )
+        self.identity = identity
+        self.on_change = on_change
+        self.leading = False
+        self._client = client
+        self._key = ObjectKey(namespace, name)
+        self._duration, self._deadline, self._period = lease_duration, renew_deadline, retry_period
+        self._clock = clock
+        self._rng = rng or random.Random()
+        self._lease: Resource | None = None  # as last seen
+        self._seen_at = 0.0  # when it last changed, by our clock
+        self._renewed_at = 0.0
+
+    @property
+    def holder(self) -> str:
+        """The identity in the lease as last seen; empty if nobody holds it."""
+        return str(dig(self._lease, "spec", "holderIdentity", default=""))
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Waits for the lease, runs `lead` while holding it, and starts over when the lease is lost.
+
+        When the lease is lost `lead` is cancelled at once. When `run` itself is cancelled, or `lead` returns or raises,
+        the lease is kept until `lead` has ended and is then released, so that another takes over without delay.
+        """
+        while True:
+            await self._acquire()
+            if await self._reign(lead):
+                return
+
+    async def _reign(self, lead: Callable[[], Awaitable[None]]) -> bool:
+        """One term of office; whether it ended because `lead` did."""
+        self._set_leading(True)
+        work = asyncio.ensure_future(_started(lead))
+        renewing = asyncio.create_task(self._renew(), name=f"renew lease {self._key}")
+        try:
+            await asyncio.wait({work, renewing}, return_when=asyncio.FIRST_COMPLETED)
+            lost = renewing.done() and not work.done()
+            if lost:
+                self._set_leading(False)
+                log.error("lost the lease %s to %s", self._key, self.holder or "nobody: it could not be renewed")
+        finally:
+            work.cancel()
+            try:
+                await asyncio.wait({work})
+            finally:
+                renewing.cancel()
+                await asyncio.wait({renewing})
+                if self.leading:
+                    self._set_leading(False)
+                    await self._release()
+        if lost:
+            if not work.cancelled() and work.exception() is not None:
+                log.error("%s: stopping raised", self._key, exc_info=work.exception())
+            return False
+        await work
+        return True
+
+    async def _acquire(self) -> None:
+        log.info("%s waits for the lease %s", self.identity, self._key)
+        while True:
+            if await self._attempt():
+                break
+            await asyncio.sleep(self._period * self._rng.uniform(0.8, 1.1))
+        log.info("%s holds the lease %s", self.identity, self._key)
+
+    async def _renew(self) -> None:
+        """Renews until that is no longer possible, and returns then."""
+        while True:
+            left = self._renewed_at + self._deadline - self._clock()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(self._period, left))
+            if not await self._attempt() and self.holder != self.identity:
+                return
+
+    async def _attempt(self) -> bool:
+        """One try to acquire or renew; whether the lease is ours for now. Never raises, never hangs."""
+        started = self._clock()
+        limit = self._deadline / 2
+        if self.leading:
+            limit = min(limit, self._renewed_at + self._deadline - started)
+        try:
+            async with asyncio.timeout(limit):
+                ours = await self._take()
+        except (KubeError, TimeoutError) as error:
+            log.warning("lease %s: %s", self._key, str(error) or "the API server did not answer in time")
+            return False
+        if ours:
+            self._renewed_at = started  # when we asked, not when the answer came: never later than the server's view
+        return ours
+
+    async def _take(self) -> bool:
+        if not (self.leading and self._lease is not None):
+            try:
+                self._observe(await self._client.get(LEASE, self._key))
+            except NotFound:
+                return await self._create()
+        lease = self._lease
+        assert lease is not None
+        if self.holder not in ("", self.identity) and not self._has_expired():
+            return False
+        try:
+            self._observe(await self._client.replace(LEASE, self._claimed(lease)))
+        except (Conflict, NotFound):  # somebody wrote in between: see who
+            try:
+                self._observe(await self._client.get(LEASE, self._key))
+            except NotFound:
+                self._lease = None
+            return False
+        return True
+
+    async def _create(self) -> bool:
+        lease: Resource = {
+            "apiVersion": LEASE.api_version,
+            "kind": LEASE.kind,
+            "metadata": {"namespace": self._key.namespace, "name": self._key.name},
+        }
+        try:
+            self._observe(await self._client.create(LEASE, self._claimed(lease)))
+        except AlreadyExists:
+            return False
+        return True
+
+    def _claimed(self, lease: Resource) -> Resource:
+        spec = dict(lease.get("spec") or {})
+        now = format_micro_time(datetime.now(UTC))
+        if spec.get("holderIdentity") != self.identity:
+            # A new holder counts as a transition; the very first one does not.
+            spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if spec else 0)
+            spec["acquireTime"] = now
+        spec |= {"holderIdentity": self.identity, "leaseDurationSeconds": round(self._duration) or 1, "renewTime": now}
+        return {**lease, "spec": spec}
+
+    def _observe(self, lease: Resource) -> None:
+        if self._lease is None or self._lease.get("spec") != lease.get("spec"):
+            self._seen_at = self._clock()
+        self._lease = lease
+
+    def _has_expired(self) -> bool:
+        duration = dig(self._lease, "spec", "leaseDurationSeconds")
+        seconds = float(duration) if isinstance(duration, int) and duration > 0 else self._duration
+        return self._clock() - self._seen_at >= seconds
+
+    async def _release(self) -> None:
+        """Best effort: whoever waits would otherwise wait for the lease to expire."""
+        if self._lease is None or self.holder != self.identity:
+            return
+        spec = {
+            **self._lease["spec"],
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "renewTime": format_micro_time(datetime.now(UTC)),
+        }
+        try:
+            async with asyncio.timeout(self._period):
+                self._observe(await self._client.replace(LEASE, {**self._lease, "spec": spec}))
+        except (KubeError, TimeoutError) as error:
+            log.warning("lease %s could not be released: %s", self._key, str(error) or "no answer in time")
+        else:
+            log.info("%s released the lease %s", self.identity, self._key)
+
+    def _set_leading(self, leading: bool) -> None:
+        self.leading = leading
+        if self.on_change is not None:
+            self.on_change(leading)
+
+
+async def _started(lead: Callable[[], Awaitable[None]]) -> None:
+    await lead()

@@ -1,0 +1,218 @@
+"""A work queue of keys: each key once, never with two holders, failures backed off per key.
+
+What holds at any time:
+
+- a key that was added is delivered at least once after that (nothing added is lost),
+- a key waits at most once, however often it was added,
+- a key that is being worked on is not handed out again before `done`; if it was added meanwhile, it is handed out then,
+- `add_after` keeps one deadline per key: the earliest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+from airunway.kube.backoff import backoff_delay
+
+__all__ = ["QueueClosed", "Timers", "WorkQueue"]
+
+K = TypeVar("K", bound=Hashable)
+
+
+class QueueClosed(Exception):
+    """The queue was shut down and has nothing left to hand out."""
+
+
+class Handle(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    """The part of an event loop that the queue tells time by; tests bring their own."""
+
+    def time(self) -> float: ...
+
+    def call_at(self, when: float, callback: Callable[[], object], /) -> Handle: ...
+
+
+class WorkQueue(Generic[K]):
+    """The queue between event handlers (synchronous, fast) and workers (one `get` … `done` per key).
+
+    `base` and `cap` bound the backoff of `retry`, in seconds. `timers` defaults to the running loop, so a queue without
+    one must be made inside a coroutine.
+    """
+
+    def __init__(
+        self,
+        *,
+        base: float = 0.2,
+        cap: float = 300.0,
+        timers: Timers | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._base, self._cap = base, cap
+        self._timers: Timers = timers or asyncio.get_running_loop()
+        self._rng = rng or random.Random()
+        self._ready: dict[K, float] = {}  # key → since when it waits; a dict keeps the order of arrival
+        self._held: set[K] = set()
+        self._again: dict[K, float] = {}  # added while held
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._sequence = 0
+        self._alarm: tuple[float, Handle] | None = None
+        self._attempts: dict[K, int] = {}
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+
+    def add(self, key: K) -> None:
+        """Have `key` worked on as soon as somebody is free. No effect after `shut_down`."""
+        if self._closed or key in self._ready or key in self._again:
+            return
+        if key in self._held:
+            self._again[key] = self._timers.time()
+            return
+        self._ready[key] = self._timers.time()
+        self._wake_one()
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Have `key` worked on in `seconds`, or earlier if an earlier deadline stands."""
+        if seconds <= 0:
+            self.add(key)
+            return
+        if self._closed:
+            return
+        deadline = self._timers.time() + seconds
+        if deadline >= self._due.get(key, float("inf")):
+            return
+        self._due[key] = deadline
+        self._sequence += 1
+        heapq.heappush(self._heap, (deadline, self._sequence, key))
+        self._set_alarm()
+
+    def retry(self, key: K, at_least: float = 0.0) -> float:
+        """Have a failed `key` worked on again after its backoff, at least `at_least` seconds; returns the delay."""
+        attempt = self._attempts.get(key, 0) + 1
+        self._attempts[key] = attempt
+        delay = max(at_least, backoff_delay(attempt, base=self._base, cap=self._cap, rng=self._rng))
+        self.add_after(key, delay)
+        return delay
+
+    def forget(self, key: K) -> None:
+        """`key` succeeded: its next failure starts at the shortest delay again."""
+        self._attempts.pop(key, None)
+
+    def attempts(self, key: K) -> int:
+        """How often `key` was retried since it last succeeded."""
+        return self._attempts.get(key, 0)
+
+    async def get(self) -> K:
+        """The key that waits longest; the caller holds it until `done`. Raises QueueClosed after `shut_down`."""
+        key, _ = await self.get_timed()
+        return key
+
+    async def get_timed(self) -> tuple[K, float]:
+        """As `get`, with the seconds that the key waited after it was due."""
+        while not self._ready:
+            if self._closed:
+                raise QueueClosed
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+                elif self._ready:
+                    self._wake_one()  # we were woken for a key and go away without it
+                raise
+        key = next(iter(self._ready))
+        since = self._ready.pop(key)
+        self._held.add(key)
+        return key, max(0.0, self._timers.time() - since)
+
+    def done(self, key: K) -> None:
+        """The holder of `key` gives it back. Raises ValueError if nobody holds it."""
+        if key not in self._held:
+            raise ValueError(f"{key!r} is not being worked on")
+        self._held.remove(key)
+        since = self._again.pop(key, None)
+        if since is not None and not self._closed:
+            self._ready[key] = since
+            self._wake_one()
+
+    def shut_down(self, *, drain: bool = False) -> None:
+        """Accept nothing more. With `drain`, what waits now is still handed out; deadlines are dropped either way."""
+        self._closed = True
+        self._due.clear()
+        self._heap.clear()
+        self._again.clear()
+        if self._alarm is not None:
+            self._alarm[1].cancel()
+            self._alarm = None
+        if not drain:
+            self._ready.clear()
+        while self._waiters:
+            self._wake_one()
+
+    @property
+    def depth(self) -> int:
+        """Keys that wait to be worked on now."""
+        return len(self._ready) + len(self._again)
+
+    @property
+    def scheduled(self) -> int:
+        """Keys with a deadline in the future."""
+        return len(self._due)
+
+    @property
+    def held(self) -> int:
+        """Keys being worked on."""
+        return len(self._held)
+
+    def oldest_wait(self) -> float:
+        """Seconds that the key which is next has waited; 0 when none waits."""
+        for since in self._ready.values():
+            return max(0.0, self._timers.time() - since)
+        return 0.0
+
+    def waiting(self) -> list[K]:
+        """The keys that wait for a worker, in the order in which they will be handed out."""
+        return list(self._ready)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._ready or key in self._again or key in self._due
+
+    def _wake_one(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _set_alarm(self) -> None:
+        """One timer for the whole queue, at the earliest deadline."""
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)  # superseded by an earlier deadline of the same key
+        if not self._heap:
+            return
+        when = self._heap[0][0]
+        if self._alarm is not None:
+            if self._alarm[0] <= when:
+                return
+            self._alarm[1].cancel()
+        self._alarm = (when, self._timers.call_at(when, self._on_alarm))
+
+    def _on_alarm(self) -> None:
+        self._alarm = None
+        now = self._timers.time()
+        while self._heap and self._heap[0][0] <= now:
+            deadline, _, key = heapq.heappop(self._heap)
+            if self._due.get(key) == deadline:
+                del self._due[key]
+                self.add(key)
+        self._set_alarm()

@@ -1,0 +1,331 @@
+"""A cache of all objects of one kind that follows the API server, whatever happens on the way.
+
+One loop: list in pages, then watch from there; on trouble wait, and resume the watch where that is sound or list again
+where it is not. A list after trouble is compared with the cache, so that deletions nobody told us about are seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import aclosing
+
+from airunway.kube.backoff import Backoff
+from airunway.kube.client import Client
+from airunway.kube.errors import ApiError, Forbidden, Gone, KubeError, NotFound, TooManyRequests, Unauthorized
+from airunway.kube.kinds import Kind
+from airunway.kube.watch import WatchEvent
+from airunway.resource import ObjectKey, Resource, uid_of
+
+__all__ = ["Handler", "Index", "Reflector"]
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[ObjectKey, Resource | None, Resource | None], None]
+"""``handler(key, old, new)``: `old` is None for a new object, `new` is None for one that is gone."""
+
+_TOMBSTONE_AGE = 300.0
+"""Seconds for which a late event must not bring a deleted object back."""
+
+_SHORT_STREAM = 1.0
+"""A stream that ends sooner than this (seconds) was no healthy one, even if the server closed it politely."""
+
+
+class Index:
+    """The cached objects by a value that a function computes from each (owner, label, reference...)."""
+
+    def __init__(self, values: Callable[[Resource], Iterable[Hashable]]) -> None:
+        self._values = values
+        self._keys: dict[Hashable, dict[ObjectKey, Resource]] = {}
+
+    def get(self, value: Hashable) -> list[Resource]:
+        """The objects that have `value`; empty if none has."""
+        return list(self._keys.get(value, {}).values())
+
+    def keys(self) -> list[Hashable]:
+        """The values that occur."""
+        return list(self._keys)
+
+    def _update(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        for value in self._values(old) if old is not None else ():
+            bucket = self._keys.get(value)
+            if bucket is not None:
+                bucket.pop(key, None)
+                if not bucket:
+                    del self._keys[value]
+        if new is not None:
+            for value in self._values(new):
+                self._keys.setdefault(value, {})[key] = new
+
+
+class Reflector:
+    """The cache; `run` keeps it up to date. Objects in it are shared: never change one.
+
+    - `synced` is set once the whole kind was seen, and stays set; what is read later may lag behind during faults.
+    - `missing` is true while the server says 404 for the kind (its CRD is not there). What was cached stays until a
+      list says otherwise; `retry_now` makes the reflector look at once instead of after its backoff (0.2–30 s).
+    - `project` trims an object before it is cached and before handlers see it; it may change it in place.
+    - handlers run inside the loop that reads: they must be quick and not wait. One that raises is logged.
+    - `on_restart(cause)` is called whenever a list or watch has to start again because of a fault.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        project: Callable[[Resource], Resource] | None = None,
+        page_size: int = 500,
+        backoff: Backoff | None = None,
+        on_restart: Callable[[str], None] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.namespace = namespace
+        self.synced = asyncio.Event()
+        self.missing = False
+        self.restarts = 0
+        self.on_restart = on_restart
+        self._client = client
+        self._label_selector, self._field_selector = label_selector, field_selector
+        self._project = project
+        self._page_size = page_size
+        self._backoff = backoff or Backoff(rng=random.Random())
+        self._objects: dict[ObjectKey, Resource] = {}
+        self._tombstones: dict[ObjectKey, tuple[float, str]] = {}
+        self._handlers: list[Handler] = []
+        self._resource_version: str | None = None
+        self._poke = asyncio.Event()
+
+    # ------------------------------------------------------------------------------------------------ reading
+
+    def get(self, key: ObjectKey) -> Resource | None:
+        return self._objects.get(key)
+
+    def items(self) -> list[tuple[ObjectKey, Resource]]:
+        """All objects with their keys; a copy of the list, so that waiting while going through it is safe."""
+        return list(self._objects.items())
+
+    def values(self) -> list[Resource]:
+        return list(self._objects.values())
+
+    def keys(self) -> list[ObjectKey]:
+        return list(self._objects)
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._objects
+
+    def __iter__(self) -> Iterator[ObjectKey]:
+        return iter(self.keys())
+
+    def add_handler(self, handler: Handler) -> None:
+        """Calls `handler` for every change from now on, and at once for every object that is already here."""
+        self._handlers.append(handler)
+        for key, obj in self.items():
+            self._call(handler, key, None, obj)
+
+    def add_index(self, values: Callable[[Resource], Iterable[Hashable]]) -> Index:
+        """An index that is up to date before any handler added after it is called."""
+        index = Index(values)
+        self.add_handler(index._update)
+        return index
+
+    def retry_now(self) -> None:
+        """End a wait for the backoff: something says that the next attempt will go better."""
+        self._poke.set()
+
+    # ------------------------------------------------------------------------------------------------ following
+
+    async def run(self) -> None:
+        """Follows the server until cancelled; no fault of server or network ends it."""
+        while True:
+            try:
+                if self._resource_version is None:
+                    await self._list()
+                clean = await self._watch()
+            except KubeError as error:
+                await self._recover(error)
+            except Exception:  # a cache that stops silently is worse than any bug that stops it
+                log.exception("%s: reading failed in an unforeseen way; listing again", self.kind)
+                self._resource_version = None
+                await self._pause("bug", 0.0)
+            else:
+                if not clean:
+                    await self._pause("short stream", 0.0)
+
+    async def _recover(self, error: KubeError) -> None:
+        """Decides from what went wrong whether the watch may resume or the list must be read again, and waits."""
+        cause = type(error).__name__
+        first = self._backoff.failures == 0
+        missing = isinstance(error, NotFound)
+        if missing and not self.missing:
+            log.warning("%s is not served (%s); waiting for it", self.kind, error)
+        self.missing = missing
+        if isinstance(error, ApiError) and (
+            error.status == 504
+            or not (isinstance(error, Forbidden | Unauthorized | TooManyRequests) or error.status >= 500)
+        ):
+            # The server does not accept the place we want to resume from (410, 400, 404 of a replaced CRD, 504 for a
+            # version from the future after a restore): only a list is sound.
+            self._resource_version = None
+        if isinstance(error, Gone) and first:
+            log.info("%s: history was compacted; listing again", self.kind)
+            self._backoff.failures += 1
+            self._restarted(cause)
+            return
+        if not missing:
+            log.info("%s: %s", self.kind, error)
+        await self._pause(cause, error.retry_after or 0.0 if isinstance(error, ApiError) else 0.0)
+
+    async def _pause(self, cause: str, at_least: float) -> None:
+        self._restarted(cause)
+        self._poke.clear()
+        try:
+            async with asyncio.timeout(max(self._backoff.next(), at_least)):
+                await self._poke.wait()
+        except TimeoutError:
+            pass
+
+    def _restarted(self, cause: str) -> None:
+        self.restarts += 1
+        if self.on_restart is not None:
+            self.on_restart(cause)
+
+    async def _list(self) -> None:
+        """Brings the cache to the state of a consistent list."""
+        seen: set[ObjectKey] = set()
+        version = ""
+        pages = self._client.pages(
+            self.kind,
+            namespace=self.namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            limit=self._page_size,
+        )
+        async with aclosing(pages) as stream:
+            async for page in stream:
+                version = page.resource_version
+                for item in page.items:
+                    key = _key_of(item)
+                    if key is None:
+                        continue
+                    seen.add(key)
+                    old = self._objects.get(key)
+                    if old is None or _version_of(old) != _version_of(item) or uid_of(old) != uid_of(item):
+                        self._store(key, old, item)
+        for key in [key for key in self._objects if key not in seen]:
+            self._remove(key, version)
+        self._tombstones.clear()
+        self._resource_version = version
+        self.missing = False
+        if not self.synced.is_set():
+            log.info("%s: %d objects", self.kind, len(self._objects))
+            self.synced.set()
+
+    async def _watch(self) -> bool:
+        """Follows one watch to its end; whether it was a healthy one."""
+        assert self._resource_version is not None
+        clock = asyncio.get_running_loop().time
+        started = clock()
+        events = self._client.watch(
+            self.kind,
+            resource_version=self._resource_version,
+            namespace=self.namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+        )
+        async with aclosing(events) as stream:
+            async for event in stream:
+                self._backoff.reset()
+                self._on_event(event)
+        return clock() - started >= _SHORT_STREAM
+
+    def _on_event(self, event: WatchEvent) -> None:
+        version = event.resource_version
+        if event.type == "BOOKMARK":
+            if _is_older(version, self._resource_version):
+                # The server's history ends before what we have seen: it was restored from a backup.
+                raise Gone(410, "Expired", "the server's version went backwards")
+            self._advance(version)
+            return
+        key = _key_of(event.object)
+        if key is None:
+            return
+        old = self._objects.get(key)
+        if old is None:
+            buried = self._tombstones.get(key)
+            stale = buried is not None and not _is_older(buried[1], version)
+        else:
+            known = _version_of(old)
+            stale = version == known or _is_older(version, known)
+        if not stale:
+            if event.type == "DELETED":
+                self._remove(key, version)
+            else:
+                self._store(key, old, event.object)
+        self._advance(version)
+
+    def _advance(self, version: str) -> None:
+        """The watch resumes after the newest event seen, also when they came out of order."""
+        if version and not _is_older(version, self._resource_version):
+            self._resource_version = version
+
+    def _store(self, key: ObjectKey, old: Resource | None, new: Resource) -> None:
+        if self._project is not None:
+            try:
+                new = self._project(new)
+            except Exception:
+                log.exception("%s: projecting %s failed; keeping it whole", self.kind, key)
+        self._objects[key] = new
+        self._tombstones.pop(key, None)
+        self._notify(key, old, new)
+
+    def _remove(self, key: ObjectKey, version: str) -> None:
+        now = asyncio.get_running_loop().time()
+        while self._tombstones:
+            oldest = next(iter(self._tombstones))
+            if now - self._tombstones[oldest][0] < _TOMBSTONE_AGE:
+                break
+            del self._tombstones[oldest]
+        self._tombstones[key] = (now, version)
+        old = self._objects.pop(key, None)
+        if old is not None:
+            self._notify(key, old, None)
+
+    def _notify(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        for handler in self._handlers:
+            self._call(handler, key, old, new)
+
+    def _call(self, handler: Handler, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        try:
+            handler(key, old, new)
+        except Exception:
+            log.exception("%s: a handler failed for %s", self.kind, key)
+
+
+def _key_of(obj: Resource) -> ObjectKey | None:
+    """The key, or None for something without a name (which no API server sends, but a middle box might)."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(name := metadata.get("name"), str):
+        log.warning("an object without a name was ignored")
+        return None
+    return ObjectKey(metadata.get("namespace") or "", name)
+
+
+def _version_of(obj: Resource) -> str:
+    version = obj["metadata"].get("resourceVersion")
+    return version if isinstance(version, str) else ""
+
+
+def _is_older(left: str | None, right: str | None) -> bool:
+    """Whether version `left` is before `right`. False where the two cannot be compared."""
+    if not left or not right or not left.isdecimal() or not right.isdecimal():
+        return False
+    return int(left) < int(right)

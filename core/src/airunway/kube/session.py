@@ -1,0 +1,204 @@
+"""One HTTP session with one API server under one identity: credentials, TLS, time limits, and whose fault a failure is.
+
+Retries nothing: that belongs to whoever knows what a failure means.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+import orjson
+from multidict import CIMultiDictProxy
+from yarl import URL
+
+from airunway.kube.config import ClusterConfig, proxy_of, tls_context
+from airunway.kube.credentials import ClientCertificate
+from airunway.kube.errors import ConnectionFailed, RequestTimedOut, api_error
+
+__all__ = ["JSON", "Session", "user_agent_of"]
+
+log = logging.getLogger(__name__)
+
+JSON = "application/json"
+
+_NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
+
+_MAX_REMEMBERED_WARNINGS = 256
+
+
+def user_agent_of(component: str) -> str:
+    """``airunway/<version> (<component>)``."""
+    from airunway import __version__
+
+    return f"airunway/{__version__} ({component})"
+
+
+class Session:
+    """The connections; an async context manager. The parameters are those of `Client`."""
+
+    def __init__(self, config: ClusterConfig, *, user_agent: str, timeout: float, watch_inactivity: float) -> None:
+        self.config = config
+        self.timeout = timeout
+        self.watch_inactivity = watch_inactivity
+        self.on_request: Callable[[str, str, int, float], None] | None = None
+        self.on_warning: Callable[[str], None] = self._log_warning
+        self._user_agent = user_agent
+        self._warned: set[str] = set()
+        self._http: aiohttp.ClientSession | None = None
+        self._tls: tuple[ClientCertificate | None, ssl.SSLContext] | None = None
+        self._proxy = config.proxy_url or proxy_of(config.server) or None
+
+    async def open(self) -> None:
+        self._http = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=[
+                ("Accept", JSON),
+                # Inside a cluster the network is cheaper than inflating: see benchmarks/reflector.py.
+                ("Accept-Encoding", "identity"),
+                ("User-Agent", self._user_agent),
+                *self.config.headers,
+            ],
+            read_bufsize=2**20,
+        )
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    async def read(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        *,
+        resource: str,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        media_type: str = JSON,
+        timeout: float | None = None,
+    ) -> bytes:
+        """The whole body of a successful answer. `verb` and `resource` name the request in `on_request`."""
+        limits = aiohttp.ClientTimeout(total=timeout or self.timeout)
+        response = await self._send(
+            verb, method, path, resource=resource, params=params, body=body, media_type=media_type, limits=limits
+        )
+        with _as_ours(f"{method} {path}"):
+            async with response:
+                return await response.read()
+
+    async def stream(
+        self, verb: str, path: str, *, resource: str, params: Mapping[str, str]
+    ) -> AsyncGenerator[bytes, None]:
+        """The body of a successful GET, as it comes, with a limit on silence instead of one on its whole time."""
+        limits = aiohttp.ClientTimeout(
+            total=None, sock_connect=min(self.timeout, self.watch_inactivity), sock_read=self.watch_inactivity
+        )
+        response = await self._send(verb, "GET", path, resource=resource, params=params, limits=limits)
+        try:
+            with _as_ours(f"watch of {path}"):
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        finally:
+            response.close()  # in the middle of a body: the connection cannot be used again
+
+    async def _send(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        *,
+        resource: str,
+        limits: aiohttp.ClientTimeout,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        media_type: str = JSON,
+    ) -> aiohttp.ClientResponse:
+        """The response once its head is here and is a success; every failure leaves here as one of our exceptions."""
+        if self._http is None:
+            raise RuntimeError("the client is not open: use `async with Client(...)`")
+        credential = await self.config.credentials.credential()
+        headers = credential.headers()
+        data: bytes | None = None
+        if body is not None:
+            data = orjson.dumps(body)
+            headers["Content-Type"] = media_type
+        url = self.config.server + path + (f"?{urlencode(params)}" if params else "")
+        started = monotonic()
+        status = 0
+        try:
+            with _as_ours(f"{method} {path}"):
+                response = await self._http.request(
+                    method,
+                    URL(url, encoded=True),
+                    data=data,
+                    headers=headers,
+                    timeout=limits,
+                    allow_redirects=False,
+                    proxy=self._proxy,
+                    ssl=self._tls_for(credential.certificate),
+                    server_hostname=self.config.tls_server_name or None,
+                )
+                status = response.status
+                if "Warning" in response.headers:
+                    self._report_warnings(response.headers)
+                if status < 300:
+                    return response
+                async with response:
+                    text = await response.read()
+        finally:
+            if self.on_request is not None:
+                self.on_request(verb, resource, status, monotonic() - started)
+        if status == 401:
+            self.config.credentials.invalidate()
+        raise api_error(status, _decode_lenient(text), retry_after=_retry_after(response.headers))
+
+    def _tls_for(self, certificate: ClientCertificate | None) -> ssl.SSLContext | bool:
+        if not self.config.server.startswith("https:"):
+            return True
+        if self._tls is None or self._tls[0] != certificate:
+            self._tls = (certificate, tls_context(self.config, certificate))
+        return self._tls[1]
+
+    def _report_warnings(self, headers: CIMultiDictProxy[str]) -> None:
+        for value in headers.getall("Warning"):
+            # RFC 9111: code, agent, quoted text
+            self.on_warning(value.split(" ", 2)[-1].strip('"').replace('\\"', '"'))
+
+    def _log_warning(self, text: str) -> None:
+        if text not in self._warned and len(self._warned) < _MAX_REMEMBERED_WARNINGS:
+            self._warned.add(text)
+            log.warning("the API server warns: %s", text)
+
+
+@contextmanager
+def _as_ours(what: str) -> Iterator[None]:
+    """The one place where what aiohttp and the operating system raise becomes ours."""
+    try:
+        yield
+    except _NETWORK_ERRORS as error:
+        text = str(error) or type(error).__name__
+        if isinstance(error, TimeoutError):
+            raise RequestTimedOut(f"{what}: no answer in time ({text})") from error
+        raise ConnectionFailed(f"{what}: {text}") from error
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else None
+
+
+def _decode_lenient(text: bytes) -> Any:
+    """An error body: a Status, or the words of whatever stands between us and the server."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text.decode(errors="replace")

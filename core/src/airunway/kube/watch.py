@@ -1,0 +1,67 @@
+"""The watch protocol on the wire: a stream of JSON documents, one per line, of any length."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Literal, NamedTuple, TypeAlias
+
+import orjson
+
+from airunway.kube.errors import ConnectionFailed, MalformedAnswer, api_error
+from airunway.resource import Resource, dig
+
+__all__ = ["EventType", "WatchEvent", "decoded_events"]
+
+EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+
+_TYPES = frozenset(("ADDED", "MODIFIED", "DELETED", "BOOKMARK"))
+
+
+class WatchEvent(NamedTuple):
+    """One event. Of a bookmark only `resource_version` means anything."""
+
+    type: EventType
+    object: Resource
+    resource_version: str
+
+
+async def decoded_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent, None]:
+    """The events in a stream of byte chunks that are cut anywhere.
+
+    Lines are put together here and not by aiohttp's `readline`, whose limit a large object would exceed. Raises the
+    ApiError that an ``ERROR`` event carries, MalformedAnswer for a line that is no event, ConnectionFailed when the
+    stream ends in the middle of a line (it is not an event yet, whatever it looks like: resuming will bring it again).
+    """
+    parts: list[bytes] = []  # of a line that has no end yet; joined once, so that long lines cost no more than linear
+    async for chunk in chunks:
+        head, newline, rest = chunk.partition(b"\n")
+        if not newline:
+            if chunk:
+                parts.append(chunk)
+            continue
+        parts.append(head)
+        *lines, tail = rest.split(b"\n")
+        for line in (b"".join(parts), *lines):
+            if line:
+                yield _decoded(line)
+        parts.clear()
+        if tail:
+            parts.append(tail)
+    if parts:
+        raise ConnectionFailed("the watch ended in the middle of an event")
+
+
+def _decoded(line: bytes) -> WatchEvent:
+    try:
+        event = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise MalformedAnswer(f"a line of the watch is not JSON ({error})") from error
+    type_, obj = dig(event, "type"), dig(event, "object")
+    if type_ == "ERROR":
+        code = dig(obj, "code")
+        raise api_error(code if isinstance(code, int) else 500, obj)
+    metadata = dig(obj, "metadata")
+    if type_ not in _TYPES or not isinstance(metadata, dict):
+        raise MalformedAnswer(f"a line of the watch is not an event (type {type_!r})")
+    version = metadata.get("resourceVersion")
+    return WatchEvent(type_, obj, version if isinstance(version, str) else "")

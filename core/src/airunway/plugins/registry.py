@@ -1,0 +1,103 @@
+"""Finding provider plugins by entry point, and loading one without being broken by its neighbours.
+
+A provider process loads exactly the plugin that it runs; `discover` only reads metadata and imports nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+
+import pluggy
+
+from airunway.plugins import hookspecs
+from airunway.plugins.contract import CONTRACT_VERSIONS
+from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginNotFound
+from airunway.plugins.host import ProviderHost
+
+__all__ = ["Distribution", "discover", "host_of", "load"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distribution:
+    """An installed provider: its name (the entry point's), and the distribution and version that bring it."""
+
+    name: str
+    distribution: str
+    version: str
+    entry_point: EntryPoint
+
+
+def discover() -> list[Distribution]:
+    """Every provider that installed distributions register, by name. Nothing is imported."""
+    found = [
+        Distribution(
+            name=point.name,
+            distribution=point.dist.name if point.dist else "",
+            version=point.dist.version if point.dist else "",
+            entry_point=point,
+        )
+        for point in entry_points(group=hookspecs.ENTRY_POINT_GROUP)
+    ]
+    return sorted(found, key=lambda d: (d.name, d.distribution))
+
+
+def load(name: str) -> ProviderHost:
+    """The host of the provider with that name.
+
+    Raises PluginNotFound (naming what is installed), PluginBroken, or ContractMismatch (naming both versions).
+    """
+    candidates = [found for found in discover() if found.name == name]
+    if not candidates:
+        installed = ", ".join(sorted({found.name for found in discover()})) or "none"
+        raise PluginNotFound(
+            f"no installed distribution provides {name!r} (installed providers: {installed}); "
+            f"install one that registers it under the entry-point group {hookspecs.ENTRY_POINT_GROUP!r}"
+        )
+    if len(candidates) > 1:
+        brought_by = ", ".join(f"{found.distribution} {found.version}" for found in candidates)
+        raise PluginBroken(
+            f"provider {name!r} is registered by more than one distribution: {brought_by}; uninstall one"
+        )
+    found = candidates[0]
+    try:
+        plugin = found.entry_point.load()
+    except Exception as error:  # anything can happen in the import of foreign code
+        raise PluginBroken(
+            f"provider {name!r} ({found.distribution} {found.version}) cannot be imported: {error!r}"
+        ) from error
+    return host_of(name, plugin, origin=f"{found.distribution} {found.version}")
+
+
+def host_of(name: str, plugin: object, *, origin: str = "", wrappers: tuple[object, ...] = ()) -> ProviderHost:
+    """The host of a plugin object that is already at hand, checked against the contract.
+
+    `wrappers` are further plugins whose hook wrappers change what the provider returns.
+    Raises PluginBroken or ContractMismatch.
+    """
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    try:
+        manager.register(plugin, name=name)
+        for wrapper in wrappers:
+            manager.register(wrapper)
+        manager.check_pending()
+    except (pluggy.PluginValidationError, ValueError) as error:
+        raise PluginBroken(f"provider {name!r} ({origin}) does not fit the contract: {error}") from error
+    wanted = [name for name in vars(hookspecs) if hasattr(getattr(hookspecs, name), f"{hookspecs.PROJECT}_spec")]
+    implemented = {caller.name for caller in manager.get_hookcallers(plugin) or ()}
+    missing = sorted(set(wanted) - implemented)
+    if missing:
+        raise PluginBroken(
+            f"provider {name!r} ({origin}) lacks the hooks {', '.join(missing)}; see docs/providers/contract.md"
+        )
+    host = ProviderHost(manager, name=name, origin=origin)
+    manifest = host.manifest
+    if manifest.name != name:
+        raise PluginBroken(f"the entry point {name!r} ({origin}) gives a provider that calls itself {manifest.name!r}")
+    if not set(manifest.contract_versions) & set(CONTRACT_VERSIONS):
+        raise ContractMismatch(
+            f"provider {name!r} ({origin}) speaks contract {', '.join(manifest.contract_versions)}, "
+            f"this core speaks {', '.join(CONTRACT_VERSIONS)}; install versions of both that share one"
+        )
+    return host

@@ -1,0 +1,149 @@
+"""The shell of a long-running process: kopf brings start-up, signals, login and clean-up; we bring what runs inside.
+
+kopf watches nothing here and keeps no state (docs/decisions/0001-kopf-is-the-process-shell.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+import kopf
+
+from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
+from airunway.process.probes import probe_server
+
+__all__ = ["Application", "Lead", "ShellSettings", "Work", "serve"]
+
+log = logging.getLogger(__name__)
+
+STOP_GRACE = 10.0
+"""Seconds that an application gets to say goodbye."""
+
+
+Work: TypeAlias = Callable[[], Awaitable[None]]
+Lead: TypeAlias = Callable[[Work], Awaitable[None]]
+"""Runs the work it is given for as long as this process leads: at once and for ever where there is no election."""
+
+
+class Application(Protocol):
+    """Something that runs until it is cancelled, and does what only one process may do through `lead`."""
+
+    async def run(self, lead: Lead) -> None: ...
+
+    def unready(self) -> str | None:
+        """Why the process cannot work yet, or None. A standby that follows the API server is ready."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShellSettings:
+    """What every process of ours has: `component` names it in requests, leases and logs."""
+
+    component: str
+    health_address: str = "0"
+    leader_election: bool = False
+    namespace: str = "airunway-system"
+    identity: str = ""
+    ready_file: Path | None = None
+    """Created once the application is ready: for whoever started the process and has no probe to ask."""
+
+
+async def serve(config: ClusterConfig, make: Callable[[Client], Application], settings: ShellSettings) -> None:
+    """Run an application until SIGTERM, SIGINT or its own end; an end that nobody asked for is raised.
+
+    The process ends with its application: a dead application behind a living probe would be the worst of both.
+    """
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client(config, user_agent=user_agent_of(settings.component)))
+        application = make(client)
+        work = asyncio.create_task(application.run(_leader(client, settings)), name=settings.component)
+        stop = asyncio.Event()
+        work.add_done_callback(lambda _: stop.set())
+        await stack.enter_async_context(
+            probe_server(
+                settings.health_address,
+                live=lambda: "the application has ended" if work.done() else None,
+                ready=application.unready,
+            )
+        )
+        settling = asyncio.create_task(_when_ready(application, settings.ready_file), name="settling")
+        try:
+            await _kopf(config, work, stop)
+        finally:
+            settling.cancel()
+            await _finish(work)
+    if not work.cancelled() and (error := work.exception()) is not None:
+        raise error
+
+
+async def _kopf(config: ClusterConfig, work: asyncio.Task[None], stop: asyncio.Event) -> None:
+    registry = kopf.OperatorRegistry()
+    settings = kopf.OperatorSettings()
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.peering.standalone = True
+    settings.process.ultimate_exiting_timeout = 2 * STOP_GRACE
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        return await _connection_info(config)
+
+    @kopf.on.cleanup(registry=registry)
+    async def cleanup(**_: Any) -> None:
+        await _finish(work)
+
+    await kopf.operator(registry=registry, settings=settings, clusterwide=True, stop_flag=stop)
+
+
+async def _finish(work: asyncio.Task[None]) -> None:
+    """Cancel the application and give it time for its farewell; what it raises is looked at by the caller."""
+    work.cancel()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(STOP_GRACE):
+            await asyncio.wait([work])
+
+
+def _leader(client: Client, settings: ShellSettings) -> Lead:
+    if not settings.leader_election:
+        return _at_once
+    elector = LeaderElector(client, name=settings.component, namespace=settings.namespace, identity=settings.identity)
+    return elector.run
+
+
+async def _at_once(work: Work) -> None:
+    await work()
+
+
+async def _when_ready(application: Application, ready_file: Path | None) -> None:
+    while application.unready() is not None:
+        await asyncio.sleep(0.05)
+    # Out of the garbage collector's sight with the first fill of the caches: it would go through them for ever.
+    gc.collect()
+    gc.freeze()
+    if ready_file is not None:
+        ready_file.touch()
+
+
+async def _connection_info(config: ClusterConfig) -> kopf.ConnectionInfo:
+    """Our connection in kopf's terms; kopf reads the lists of API groups with it and nothing else."""
+    credential = await config.credentials.credential()
+    certificate = credential.certificate
+    return kopf.ConnectionInfo(
+        server=config.server,
+        ca_data=b64encode(config.ca_data) if config.ca_data else None,
+        insecure=config.insecure_skip_tls_verify or None,
+        token=credential.token or None,
+        username=credential.username or None,
+        password=credential.password or None,
+        certificate_data=b64encode(certificate.certificate) if certificate else None,
+        private_key_data=b64encode(certificate.key) if certificate else None,
+        proxy_url=config.proxy_url or None,
+    )

@@ -1,0 +1,266 @@
+"""One pass over one ModelDeployment, as its provider (spec/providers.md, "The provider runtime").
+
+fetch → deletion → pause → finalizer → can_handle → translate_spec → ownership → recreate or apply → translate_status →
+one status apply. Reads come from caches; every write is preceded by a comparison.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import datetime
+
+from airunway.api import names
+from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import Client, EventRecorder
+from airunway.plugins.contract import Context, Finding, Observed, State, Upstream
+from airunway.plugins.errors import PluginFault
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, labels_of
+from airunway.runtime.apply import Applied, Applier
+from airunway.runtime.overrides import check_overrides, merged
+from airunway.runtime.plan import complete, identity_of, propagated_labels
+from airunway.runtime.release import Releaser
+from airunway.runtime.report import Done, Report, fault_of, provider_status
+from airunway.runtime.status_writer import StatusWriter
+from airunway.runtime.surroundings import Surroundings
+from airunway.status import Fault, Phase
+
+__all__ = ["ProviderReconciler"]
+
+log = logging.getLogger(__name__)
+
+
+class ProviderReconciler:
+    """The loop body that every provider shares; the provider itself is only asked pure questions."""
+
+    def __init__(self, *, client: Client, host: ProviderHost, around: Surroundings, events: EventRecorder) -> None:
+        self._client = client
+        self._host = host
+        self._around = around
+        self._events = events
+        self._manager = names.provider_manager(host.name)
+        self._finalizer = names.provider_finalizer(host.name)
+        self._applier = Applier(client=client, around=around, events=events, manager=self._manager)
+        self._status = StatusWriter(client=client, deployments=around.deployments, manager=self._manager)
+        self._releaser = Releaser(
+            client=client,
+            around=around,
+            events=events,
+            status=self._status,
+            manager=self._manager,
+            finalizer=self._finalizer,
+        )
+        self._since: dict[ObjectKey, dict[tuple[str, str], datetime]] = {}
+
+    def concerns(self, deployment: Resource) -> bool:
+        """Whether this deployment is, or was, the provider's."""
+        return self._is_mine(deployment) or self._finalizer in _finalizers(deployment)
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """Bring one deployment to where it should be; returns the seconds after which to look again, or None."""
+        deployment = self._around.deployments.get(key)
+        if deployment is None:
+            self._since.pop(key, None)
+            return None
+        if not self.concerns(deployment):
+            return None
+        if is_deleting(deployment) or not self._is_mine(deployment):
+            self._since.pop(key, None)
+            return await self._releaser.release(deployment)
+        if annotations_of(deployment).get(names.PAUSED) == "true":
+            return None
+        if self._is_held_by_another(deployment):
+            return None  # the provider before us still cleans up; its finalizer's removal brings us back
+        validated = condition_of(deployment, "Validated")
+        if validated is None or validated.get("observedGeneration") != deployment["metadata"].get("generation"):
+            return None  # the core has not judged this generation yet; its verdict brings us back
+        report, again = await self._work(deployment, validated)
+        if report is None:
+            return again
+        wake = await self._publish(key, report)
+        return min((seconds for seconds in (again, wake) if seconds is not None), default=None)
+
+    # ----------------------------------------------------------------------------------------------- finding out
+
+    async def _work(self, deployment: Resource, validated: Resource) -> tuple[Report | None, float | None]:
+        """Do what this generation needs. No report means: say nothing yet, look again after the given seconds."""
+        installed = self._around.installed
+        if validated.get("status") != "True":
+            fault = Fault(component="Validated", reason="ValidationFailed", message=str(validated.get("message")))
+            return self._watched(deployment, Report(faults=(fault,))), None
+        if installed.upstream is None:
+            reason = installed.reason
+            text = f"Provider '{self._host.name}' CRD not installed in cluster"
+            message = text if reason == "UpstreamNotInstalled" else installed.message
+            fault = Fault(component="Upstream", reason=reason, message=message, waits=True)
+            compatible = Done(ok=False, reason=reason, message=message) if reason == "UnsupportedSchema" else None
+            return self._watched(deployment, Report(faults=(fault,), compatible=compatible)), None
+        if not all(view.synced() for view in self._around.views.values()):
+            return None, None  # the caches' first sight of the upstream brings every deployment back
+        try:
+            return await self._act(deployment, installed.upstream)
+        except (PluginFault, ParseError) as error:
+            log.exception("%s: the provider's plugin is at fault", dig(deployment, "metadata", "name"))
+            fault = Fault(component="Provider", reason="ProviderError", message=str(error))
+            return Report(faults=(fault,), created=self._primary_exists(deployment)), None
+
+    async def _act(self, deployment: Resource, upstream: Upstream) -> tuple[Report | None, float | None]:
+        engine = dig(deployment, "status", "engine", "type", default="")
+        typed = parse_deployment(deployment)
+        upstream = self._as_written(deployment, upstream)
+        context = self._context(engine, upstream)
+        overrides = check_overrides(typed.spec.provider.overrides or {}, self._host.manifest.override_schema)
+        compatibility = self._host.can_handle(typed, context)
+        blockers = [*overrides.errors, *compatibility.blockers]
+        warnings = (*overrides.unknown, *compatibility.warnings)
+        if blockers:
+            return self._refused(deployment, blockers, warnings), None
+        compatible = Done(
+            ok=True,
+            reason="CompatibilityVerified" if upstream.verified else "UnverifiedSchema",
+            message=f"Configuration compatible with {self._host.manifest.display_name or self._host.name}"
+            if upstream.verified
+            else self._around.installed.message,
+        )
+        report = Report(compatible=compatible, warnings=warnings, upstream=upstream)
+        if typed.spec.suspend:
+            gone = await self._releaser.remove_objects(deployment)
+            text = "Suspended" if gone else "Suspending: the upstream resources are being removed"
+            return replace(
+                report, faults=(Fault(component="Suspend", reason="Suspended", message=text, waits=True),)
+            ), None
+
+        objects = self._host.translate_spec(typed, context)
+        if overrides.merge:
+            objects = [merged(objects[0], overrides.merge), *objects[1:]]
+        desired = complete(
+            objects,
+            deployment,
+            identity=identity_of(typed, engine),
+            immutable_paths=self._host.manifest.immutable_paths,
+            labels=propagated_labels(labels_of(deployment)),
+            transformer=upstream.transformer.name,
+        )
+        await self._hold(deployment)
+        applied = await self._applier.bring(deployment, desired, upstream)
+        return self._observed(typed, context, report, desired, applied), applied.again
+
+    def _refused(self, deployment: Resource, blockers: list[Finding], warnings: tuple[Finding, ...]) -> Report:
+        """The provider cannot do it: nothing is created, what runs is left alone."""
+        reason = blockers[0].reason
+        message = "; ".join(finding.message for finding in blockers)
+        fault = Fault(component="ProviderCompatible", reason=reason, message=message)
+        report = Report(compatible=Done(ok=False, reason=reason, message=message), faults=(fault,), warnings=warnings)
+        return self._watched(deployment, report)
+
+    def _watched(self, deployment: Resource, report: Report) -> Report:
+        """Add what is seen of an upstream object that exists while nothing may be done about it."""
+        return replace(report, created=self._primary_exists(deployment))
+
+    def _observed(
+        self, typed: ModelDeployment, context: Context, report: Report, desired: list[Resource], applied: Applied
+    ) -> Report | None:
+        if applied.silent:
+            return None
+        primary = applied.primary
+        name, kind = desired[0]["metadata"]["name"], desired[0]["kind"]
+        report = replace(
+            report,
+            compatible=applied.incompatible or report.compatible,
+            resource_created=applied.done,
+            created=primary is not None,
+            resource=(name, kind) if primary is not None else None,
+            faults=(*report.faults, *applied.faults),
+            running_message=f"{kind} {name} is ready",
+        )
+        if primary is None:
+            return report
+        observed = Observed(primary=primary, objects=(primary, *applied.others))
+        return replace(report, observation=self._host.translate_status(typed, observed, context))
+
+    def _context(self, engine: str, upstream: Upstream) -> Context:
+        return Context(
+            contract_version=self._host.contract_version,
+            engine=engine,
+            upstream=upstream,
+            settings=self._around.settings.values,
+            now=self._around.clock(),
+        )
+
+    # --------------------------------------------------------------------------------------------------- writing
+
+    async def _hold(self, deployment: Resource) -> None:
+        """Put our finalizer on, by an apply that states nothing else: no field of the spec can be lost by it."""
+        if self._finalizer in _finalizers(deployment):
+            return
+        metadata = deployment["metadata"]
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "ModelDeployment",
+            "metadata": {
+                "name": metadata["name"],
+                "namespace": metadata["namespace"],
+                "uid": metadata["uid"],
+                "finalizers": [self._finalizer],
+            },
+        }
+        answer = await self._client.apply(MODEL_DEPLOYMENT, body, manager=self._manager)
+        self._around.deployments.note(answer)
+
+    async def _publish(self, key: ObjectKey, report: Report) -> float | None:
+        """Write the status if it differs from what stands there; returns when time alone will change it."""
+        deployment = self._around.deployments.get(key)
+        if deployment is None or is_deleting(deployment):
+            return None
+        now = self._around.clock()
+        components = report.observation.components if report.observation else ()
+        known = self._since.setdefault(key, {})
+        faulty = [component for component in components if component.state is not State.READY]
+        self._since[key] = {(c.name, c.reason): known.get((c.name, c.reason), now) for c in faulty}
+        faults = [fault_of(component, self._since[key][component.name, component.reason]) for component in faulty]
+        status, verdict = provider_status(deployment, report, component_faults=faults, now=now)
+        if await self._status.write(deployment, status):
+            self._tell(deployment, verdict.phase, verdict.message)
+        return verdict.wake_after
+
+    def _tell(self, deployment: Resource, phase: Phase, message: str) -> None:
+        if phase in (Phase.FAILED, Phase.DEGRADED) and dig(deployment, "status", "phase") != phase.value:
+            self._events.emit(deployment, reason="ProviderError", note=message, warning=True)
+
+    # --------------------------------------------------------------------------------------------------- reading
+
+    def _is_mine(self, deployment: Resource) -> bool:
+        return bool(dig(deployment, "status", "provider", "name") == self._host.name)
+
+    def _is_held_by_another(self, deployment: Resource) -> bool:
+        return any(
+            finalizer.startswith(f"{names.GROUP}/") and finalizer.endswith("-provider") and finalizer != self._finalizer
+            for finalizer in _finalizers(deployment)
+        )
+
+    def _as_written(self, deployment: Resource, upstream: Upstream) -> Upstream:
+        """The upstream with the transformer that wrote the object which exists.
+
+        An upgrade of the upstream brings a newer transformer, which may write the same deployment in another way. That
+        alone must not touch what runs: the newer one is used for objects that are made from then on.
+        """
+        primary = self._primary_of(deployment)
+        written_by = annotations_of(primary).get(names.TRANSFORMER) if primary is not None else None
+        for transformer in self._host.transformers:
+            if transformer.name == written_by and transformer.api_version == upstream.api_version:
+                return replace(upstream, transformer=transformer)
+        return upstream
+
+    def _primary_exists(self, deployment: Resource) -> bool:
+        return self._primary_of(deployment) is not None
+
+    def _primary_of(self, deployment: Resource) -> Resource | None:
+        wanted = self._host.primary_kind.kind
+        children = self._around.children.of(key_of(deployment))
+        return next((obj for (kind, _), obj in children.items() if kind.kind == wanted), None)
+
+
+def _finalizers(deployment: Resource) -> list[str]:
+    return dig(deployment, "metadata", "finalizers") or []

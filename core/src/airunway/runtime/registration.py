@@ -1,0 +1,209 @@
+"""The provider's own registration: its InferenceProviderConfig, heartbeat, and what it says about the upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import datetime
+
+import orjson
+
+from airunway.api import names
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG
+from airunway.kube import Client, KubeError, needs_apply
+from airunway.plugins.contract import ProviderManifest
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource, format_time
+from airunway.runtime.upstream import Installed
+from airunway.selection import HEARTBEAT_INTERVAL
+from airunway.status import Condition, written
+
+__all__ = ["Registration", "config_object"]
+
+log = logging.getLogger(__name__)
+
+RETRY = 5.0
+"""Seconds until a registration that failed is tried again."""
+
+
+def config_object(manifest: ProviderManifest, *, contract_version: str) -> Resource:
+    """The InferenceProviderConfig (spec and annotations) that the manifest amounts to."""
+    engines = []
+    for engine in manifest.engines:
+        entry: Resource = {
+            "name": engine.name,
+            "servingModes": list(engine.serving_modes),
+            "gpuSupport": engine.gpu_support,
+            "cpuSupport": engine.cpu_support,
+        }
+        if engine.api_formats:
+            entry["apiFormats"] = list(engine.api_formats)
+        if engine.requires_crd is not None:
+            entry["requiresCRD"] = engine.requires_crd
+        for flag, value in (
+            ("modelCache", engine.model_cache),
+            ("pathRouting", engine.path_routing),
+            ("scaleToZero", engine.scale_to_zero),
+            ("multiNode", engine.multi_node),
+        ):
+            if value:
+                entry[flag] = True
+        if engine.gateway is not None:
+            entry["gateway"] = dict(engine.gateway)
+        engines.append(entry)
+    help_ = manifest.installation
+    installation: Resource = {
+        "description": help_.description,
+        "defaultNamespace": help_.default_namespace,
+        "helmRepos": [dict(repo) for repo in help_.helm_repos],
+        "helmCharts": [dict(chart) for chart in help_.helm_charts],
+        "steps": [dict(step) for step in help_.steps],
+    }
+    installation = {key: value for key, value in installation.items() if value}
+    spec: Resource = {
+        "capabilities": {"engines": engines},
+        "selection": manifest.selection.value,
+        "contractVersions": list(manifest.contract_versions),
+        "upstream": [
+            {"group": kind.group, "kind": kind.kind, "versions": list(kind.versions), "requiresCRD": kind.requires_crd}
+            for kind in manifest.upstream
+        ],
+    }
+    if manifest.selection_rules:
+        spec["selectionRules"] = [
+            {"condition": rule.condition, "priority": rule.priority} for rule in manifest.selection_rules
+        ]
+    if installation:
+        spec["installation"] = installation
+    if manifest.documentation:
+        spec["documentation"] = manifest.documentation
+    # The Go project's dashboards read these annotations (spec/api.md, "InferenceProviderConfig").
+    annotations = {
+        f"{names.GROUP}/display-name": manifest.display_name or manifest.name,
+        f"{names.GROUP}/description": manifest.description,
+        f"{names.GROUP}/default-namespace": help_.default_namespace,
+        f"{names.GROUP}/documentation-url": manifest.documentation,
+        f"{names.GROUP}/documentation": manifest.documentation,
+        f"{names.GROUP}/capabilities": orjson.dumps({"engines": engines}).decode(),
+        f"{names.GROUP}/installation": orjson.dumps(installation).decode() if installation else "",
+    }
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "InferenceProviderConfig",
+        "metadata": {"name": manifest.name, "annotations": {key: text for key, text in annotations.items() if text}},
+        "spec": spec,
+    }
+
+
+class Registration:
+    """Keeps the provider registered: applies its config, beats, reports the upstream, says goodbye."""
+
+    def __init__(
+        self, *, client: Client, host: ProviderHost, installed: Callable[[], Installed], clock: Callable[[], datetime]
+    ) -> None:
+        self._client = client
+        self._host = host
+        self._installed = installed
+        self._clock = clock
+        self._manager = names.provider_manager(host.name)
+        self._changed = asyncio.Event()
+        self._status: Resource = {}
+
+    def changed(self) -> None:
+        """Have the status written now rather than with the next heartbeat."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Register, then beat until cancelled. API trouble is logged and tried again."""
+        registered = False
+        while True:
+            self._changed.clear()
+            wait = HEARTBEAT_INTERVAL.total_seconds()
+            try:
+                if not registered:
+                    await self._register()
+                    registered = True
+                await self._beat()
+            except KubeError as error:
+                log.warning("registration of provider %s: %s; again in %.0f s", self._host.name, error, RETRY)
+                registered, wait = False, RETRY
+            try:
+                await asyncio.wait_for(self._changed.wait(), wait)
+            except TimeoutError:
+                continue
+
+    async def farewell(self) -> None:
+        """``ready: false``, on graceful stop. Failing at it is no reason to hang: the heartbeat runs out anyway."""
+        try:
+            await self._beat(leaving=True)
+        except KubeError as error:
+            log.warning("provider %s could not say that it leaves: %s", self._host.name, error)
+
+    async def _register(self) -> None:
+        wanted = config_object(self._host.manifest, contract_version=self._host.contract_version)
+        answer = (
+            await self._client.apply(
+                INFERENCE_PROVIDER_CONFIG, wanted, manager=self._manager, force=True, dry_run=False
+            )
+            if await self._is_outdated(wanted)
+            else None
+        )
+        if answer is not None:
+            log.info("registered provider %s", self._host.name)
+
+    async def _is_outdated(self, wanted: Resource) -> bool:
+        try:
+            live = await self._client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", self._host.name))
+        except KubeError as error:
+            if getattr(error, "status", 0) == 404:
+                return True
+            raise
+        self._status = live.get("status") or {}
+        return needs_apply(wanted, live, manager=self._manager)
+
+    async def _beat(self, *, leaving: bool = False) -> None:
+        """One heartbeat: the whole status, conditions included."""
+        now = self._clock()
+        installed = self._installed()
+        ready = installed.upstream is not None and not leaving
+        conditions = [
+            Condition(
+                type="UpstreamInstalled",
+                status=installed.reason != "UpstreamNotInstalled",
+                reason=installed.reason,
+                message=installed.message,
+            ),
+            Condition(
+                type="SchemaSupported",
+                status=installed.upstream is not None,
+                reason=installed.reason,
+                message=installed.message,
+            ),
+            Condition(type="Healthy", status=not leaving, reason="Leaving" if leaving else "Heartbeat", message=""),
+            Condition(
+                type="Ready",
+                status=ready,
+                reason="Leaving" if leaving else "Ready" if ready else installed.reason,
+                message="The provider was stopped" if leaving else installed.message,
+            ),
+        ]
+        status: Resource = {
+            "ready": ready,
+            "version": f"{self._host.name}-provider:{self._host.manifest.version}",
+            "lastHeartbeat": format_time(now),
+            "conditions": written(conditions, previous=self._status.get("conditions") or [], generation=0, now=now),
+        }
+        if installed.upstream is not None:
+            status["upstreamCRDVersion"] = installed.upstream.api_version
+            status["upstreamSchemaHash"] = installed.upstream.schema_hash
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "InferenceProviderConfig",
+            "metadata": {"name": self._host.name},
+            "status": status,
+        }
+        await self._client.apply(
+            INFERENCE_PROVIDER_CONFIG, body, manager=self._manager, force=True, subresource="status"
+        )
+        self._status = status

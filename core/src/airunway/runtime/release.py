@@ -1,0 +1,130 @@
+"""Letting a deployment go: it is deleted, or another provider takes it over (spec rulings 11 and 21; 004 §4.7).
+
+The upstream objects are deleted and waited for; then the finalizer goes. Five minutes are the limit for every cause:
+then the finalizer goes anyway, with a warning event that names what may be left.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import Client, Conflict, EventRecorder, Invalid, KubeError, NotFound
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, parse_time, uid_of
+from airunway.runtime.plan import is_ours
+from airunway.runtime.report import terminating_status
+from airunway.runtime.status_writer import StatusWriter
+from airunway.runtime.surroundings import Surroundings
+
+__all__ = ["FINALIZER_TIMEOUT", "Releaser"]
+
+log = logging.getLogger(__name__)
+
+FINALIZER_TIMEOUT = timedelta(minutes=5)
+
+RETRY = 5.0
+"""Seconds between attempts while a deletion is refused or the API server cannot do it."""
+
+
+class Releaser:
+    """Deletes and waits; remembers when it began with deployments that carry no deletion time of their own."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        around: Surroundings,
+        events: EventRecorder,
+        status: StatusWriter,
+        manager: str,
+        finalizer: str,
+    ) -> None:
+        self._client = client
+        self._around = around
+        self._events = events
+        self._status = status
+        self._manager = manager
+        self._finalizer = finalizer
+        self._begun: dict[ObjectKey, datetime] = {}
+
+    async def release(self, deployment: Resource) -> float | None:
+        """One pass over a deployment that is deleted or no longer ours; returns when to look again."""
+        key = key_of(deployment)
+        finalizers = dig(deployment, "metadata", "finalizers") or []
+        if self._finalizer not in finalizers:
+            self._begun.pop(key, None)
+            return None
+        now = self._around.clock()
+        begun = parse_time(dig(deployment, "metadata", "deletionTimestamp")) or self._begun.setdefault(key, now)
+        left = (begun + FINALIZER_TIMEOUT - now).total_seconds()
+        problem = ""
+        try:
+            gone = await self.remove_objects(deployment)
+        except KubeError as error:
+            gone, problem = False, str(error)
+            log.warning("%s: the upstream objects cannot be deleted: %s", key, error)
+        if not gone and left > 0:
+            await self._say_terminating(deployment, problem)
+            return min(left, RETRY) if problem else left
+        if not gone:
+            self._warn(deployment, problem)
+        if not is_deleting(deployment):
+            # Another provider goes on: nothing of what we said about our upstream object holds any longer.
+            await self._status.write(deployment, {})
+        await self._drop_finalizer(deployment, finalizers.index(self._finalizer))
+        self._begun.pop(key, None)
+        return None
+
+    async def remove_objects(self, deployment: Resource) -> bool:
+        """Delete everything upstream that is ours for this deployment; True when nothing is left.
+
+        Raises KubeError when a deletion is refused or cannot be done now.
+        """
+        left = False
+        for (kind, key), obj in self._around.children.of(key_of(deployment)).items():
+            if not is_ours(obj, deployment):
+                continue
+            left = True
+            if is_deleting(obj):
+                continue
+            try:
+                await self._client.delete(kind, key, uid=uid_of(obj))
+            except NotFound:
+                continue
+        # A cache that never saw its kind cannot say that nothing is left.
+        return not left and all(view.synced() for view in self._around.views.values())
+
+    async def _say_terminating(self, deployment: Resource, problem: str) -> None:
+        if not is_deleting(deployment):
+            return
+        message = "Waiting until the upstream resources are gone"
+        if problem:
+            message = f"{message}; {problem}"
+        status = terminating_status(deployment, message, now=self._around.clock())
+        await self._status.write(deployment, status)
+
+    async def _drop_finalizer(self, deployment: Resource, position: int) -> None:
+        path = f"/metadata/finalizers/{position}"
+        operations = [
+            {"op": "test", "path": path, "value": self._finalizer},
+            {"op": "remove", "path": path},
+        ]
+        try:
+            answer = await self._client.json_patch(
+                MODEL_DEPLOYMENT, key_of(deployment), operations, manager=self._manager
+            )
+        except NotFound:
+            return
+        except Invalid as error:
+            # Somebody changed the list meanwhile: not a failure, the newer state brings the next pass.
+            raise Conflict(409, "Conflict", f"the finalizers changed meanwhile: {error.message}") from error
+        self._around.deployments.note(answer)
+
+    def _warn(self, deployment: Resource, problem: str) -> None:
+        objects = ", ".join(f"{kind.kind} {key}" for kind, key in self._around.children.of(key_of(deployment)))
+        what = objects or "the upstream resource"
+        why = f" ({problem})" if problem else ""
+        note = f"Finalizer removed after timeout, {what} may be orphaned{why}"
+        self._events.emit(deployment, reason="FinalizerTimeout", note=note, warning=True)
+        log.warning("%s: %s", key_of(deployment), note)

@@ -1,0 +1,163 @@
+"""The provider's part of a ModelDeployment's status: what was done and seen in, status out. Pure.
+
+Every field here has one writer, the provider (spec/core.md, "Who owns which status field").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airunway.plugins.contract import Component, Finding, Observation, State, Upstream
+from airunway.resource import Resource, dig
+from airunway.status import REASONS, Category, Condition, Fault, Phase, Verdict, bounded, roll_up, written
+
+__all__ = ["Done", "Report", "fault_of", "provider_status"]
+
+MAX_WARNINGS = 16
+WARNING_LIMIT = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What became of one step: a condition's status, reason and message."""
+
+    ok: bool
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything that one pass found out.
+
+    `created` is whether the primary object exists; `resource` is its name and kind once it was applied. `faults` are
+    those that the runtime itself sees (upstream missing, recreation under way, …), before the components' own.
+    """
+
+    compatible: Done | None = None
+    resource_created: Done | None = None
+    created: bool = False
+    resource: tuple[str, str] | None = None
+    upstream: Upstream | None = None
+    observation: Observation | None = None
+    faults: tuple[Fault, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+    running_message: str = "All replicas are ready"
+
+
+_CATEGORY_OF_STATE = {
+    State.FAILED: Category.WORKLOAD,
+    State.DEGRADED: Category.WORKLOAD,
+    State.NOT_AVAILABLE: Category.CAPACITY,
+    State.PENDING: Category.PROGRESS,
+    State.PROGRESSING: Category.PROGRESS,
+    State.UNKNOWN: Category.UNKNOWN,
+}
+
+
+def fault_of(component: Component, since: datetime | None) -> Fault:
+    """The fault that a component which is not ready stands for.
+
+    A registered reason brings its category; for any other the component's state decides.
+    """
+    return Fault(
+        component=component.name,
+        reason=component.reason,
+        message=component.message,
+        since=since,
+        waits=component.state is State.PENDING,
+        category=None if component.reason in REASONS else _CATEGORY_OF_STATE.get(component.state, Category.UNKNOWN),
+    )
+
+
+def provider_status(
+    deployment: Resource, report: Report, *, component_faults: Sequence[Fault], now: datetime
+) -> tuple[Resource, Verdict]:
+    """The complete status that the provider wants to own, and the verdict that it rests on."""
+    live = deployment.get("status") or {}
+    before = [c for c in live.get("conditions") or [] if isinstance(c, dict)]
+    generation = deployment["metadata"].get("generation", 0)
+    faults = [*report.faults, *component_faults]
+    observation = report.observation
+    if observation is not None and not observation.current and not faults:
+        faults.append(
+            Fault(component="Revision", reason="Progressing", message="The newest revision is not serving yet")
+        )
+    verdict = roll_up(
+        faults, previous=live.get("phase"), created=report.created, now=now, running_message=report.running_message
+    )
+    status: Resource = {
+        "phase": verdict.phase.value,
+        "reason": verdict.reason,
+        "message": bounded(verdict.message),
+        "observedGeneration": generation,
+        "conditions": written(_conditions(report, verdict), previous=before, generation=generation, now=now),
+    }
+    provider: Resource = {}
+    if report.resource is not None and report.upstream is not None:
+        name, kind = report.resource
+        provider = {"resourceName": name, "resourceKind": kind, "resourceAPIVersion": report.upstream.api_version}
+        if report.upstream.schema_hash:
+            provider["schemaHash"] = report.upstream.schema_hash[:12]
+        status["provider"] = provider
+    if observation is not None:
+        if observation.replicas is not None:
+            counts = observation.replicas
+            status["replicas"] = {
+                "desired": counts.desired,
+                "ready": counts.ready,
+                "available": counts.available,
+                "summary": f"{counts.ready}/{counts.desired}",
+            }
+        if observation.endpoint is not None:
+            where = observation.endpoint
+            namespace = deployment["metadata"].get("namespace", "")
+            status["endpoint"] = {
+                "service": where.service,
+                "port": where.port,
+                "scheme": where.scheme,
+                "url": f"{where.scheme}://{where.service}.{namespace}.svc:{where.port}",
+            }
+    warnings = [*report.warnings, *(observation.warnings if observation else ())]
+    if warnings:
+        texts = [bounded(f"{w.path}: {w.message}" if w.path else w.message, WARNING_LIMIT) for w in warnings]
+        status["warnings"] = list(dict.fromkeys(texts))[:MAX_WARNINGS]
+    return status, verdict
+
+
+def _conditions(report: Report, verdict: Verdict) -> list[Condition]:
+    conditions = [Condition(type="Ready", status=verdict.ready, reason=verdict.reason, message=verdict.message)]
+    for type_, done in (("ProviderCompatible", report.compatible), ("ResourceCreated", report.resource_created)):
+        if done is not None:
+            conditions.append(Condition(type=type_, status=done.ok, reason=done.reason, message=done.message))
+    for component in report.observation.components if report.observation else ():
+        known = None if component.state is State.UNKNOWN else component.state is State.READY
+        conditions.append(
+            Condition(type=f"{component.name}Ready", status=known, reason=component.reason, message=component.message)
+        )
+    return conditions
+
+
+def terminating_status(deployment: Resource, message: str, *, now: datetime) -> Resource:
+    """The status while the upstream objects of a deleted deployment go away; what was known of them stays."""
+    live = deployment.get("status") or {}
+    before = [c for c in live.get("conditions") or [] if isinstance(c, dict)]
+    generation = deployment["metadata"].get("generation", 0)
+    ready = Condition(type="Ready", status=False, reason="Terminating", message=message)
+    status: Resource = {
+        "phase": Phase.TERMINATING.value,
+        "reason": "Terminating",
+        "message": message,
+        "observedGeneration": generation,
+        "conditions": written([ready], previous=before, generation=generation, now=now),
+    }
+    resource = {
+        key: value
+        for key, value in (dig(live, "provider", default={})).items()
+        if key in ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash")
+    }
+    if resource:
+        status["provider"] = resource
+    return status

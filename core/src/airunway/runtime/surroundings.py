@@ -1,0 +1,53 @@
+"""What a pass of the provider runtime needs from around it: caches, the upstream as found, configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from airunway.kube import Kind, Overlay
+from airunway.plugins.contract import UpstreamKind
+from airunway.runtime.children import Children
+from airunway.runtime.upstream import Installed
+
+__all__ = ["ProviderSettings", "Surroundings", "UpstreamView", "kind_in"]
+
+
+def kind_in(upstream: UpstreamKind, version: str) -> Kind:
+    """The kind as the client addresses it, in one version."""
+    return Kind(group=upstream.group, version=version, kind=upstream.kind, plural=upstream.plural, namespaced=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderSettings:
+    """The provider's own configuration: `values` goes to the plugin as it is."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    verify_unknown_schemas: bool = True
+    namespaces: tuple[str, ...] = ()
+
+
+@dataclass(kw_only=True)
+class UpstreamView:
+    """One upstream kind while its CRD is there: how it is addressed, and what is known of its objects."""
+
+    kind: Kind
+    objects: Overlay
+    synced: Callable[[], bool]
+
+
+@dataclass(kw_only=True)
+class Surroundings:
+    """Shared by all passes; the application keeps it current.
+
+    `views` has an entry for each upstream kind that is served now, by its CamelCase name.
+    """
+
+    deployments: Overlay
+    children: Children
+    views: dict[str, UpstreamView]
+    installed: Installed
+    settings: ProviderSettings
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -1,0 +1,48 @@
+"""Deployments as rows: what the sandbox shows while it runs, and what its demo ends with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
+
+from airunway.resource import Resource, dig, key_of
+
+__all__ = ["Row", "as_text", "row_of"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One deployment, in the columns of ``kubectl get md``, with its message."""
+
+    name: str
+    model: str
+    engine: str
+    provider: str
+    phase: str
+    ready: str
+    reason: str
+    message: str
+
+
+def row_of(deployment: Resource) -> Row:
+    status = deployment.get("status") or {}
+    return Row(
+        name=key_of(deployment).name,
+        model=dig(deployment, "spec", "model", "id", default=""),
+        engine=dig(status, "engine", "type", default="-"),
+        provider=dig(status, "provider", "name", default="-"),
+        phase=status.get("phase", "-"),
+        ready=dig(status, "replicas", "summary", default="-"),
+        reason=status.get("reason", "-"),
+        message=status.get("message", ""),
+    )
+
+
+def as_text(rows: Iterable[Row]) -> str:
+    """The rows as kubectl would print them: aligned, two spaces between columns, nothing cut."""
+    lines: list[Sequence[str]] = [[field.name.upper() for field in fields(Row)]]
+    lines += [astuple(row) for row in rows]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
+    )

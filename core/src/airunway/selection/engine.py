@@ -1,0 +1,88 @@
+"""Choosing the engine from what the providers say they can run (spec/core.md, "Order of a pass", step 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airunway.selection.facts import STALE_AFTER, EngineFacts, ProviderFacts, Request
+
+__all__ = ["PREFERENCE", "EngineChoice", "choose_engine"]
+
+PREFERENCE = ("vllm", "sglang", "trtllm", "llamacpp")
+"""Engines in the order in which they are preferred; any other comes after these, by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineChoice:
+    """The engine and why; `engine` is None where none fits, and `message` then says what was looked at."""
+
+    engine: str | None
+    reason: str
+    message: str
+
+
+def choose_engine(
+    request: Request, providers: Sequence[ProviderFacts], *, explicit: str | None, pinned: str | None, now: datetime
+) -> EngineChoice:
+    """The engine that the spec names, else the preferred one of those that fit.
+
+    With a pinned provider only that provider's engines count, whether it is ready or not: its capabilities hold all the
+    same, and the deployment waits for it. Without one, providers that are ready, fresh and open to automatic selection
+    count.
+    """
+    if explicit:
+        return EngineChoice(
+            engine=explicit, reason="explicit engine selection", message="Engine explicitly specified in spec"
+        )
+    if pinned:
+        considered = [provider for provider in providers if provider.name == pinned]
+        if not considered:
+            return _none(f"provider '{pinned}' is not registered, so its engines are not known")
+    else:
+        considered = [provider for provider in providers if _open(provider, now)]
+        if not providers:
+            return _none("no providers registered (InferenceProviderConfig resources not found)")
+        if not considered:
+            return _none("No healthy providers available")
+    fitting: dict[str, str] = {}
+    for provider in sorted(considered, key=lambda p: p.name):
+        for engine in provider.engines:
+            if fits(engine, request):
+                fitting.setdefault(engine.name, provider.name)
+    if not fitting:
+        return _none(
+            f"no engines available from registered providers (hasGPU={str(request.gpu).lower()}, "
+            f"servingMode={request.mode}, advertised={_advertised(considered)}); "
+            "set resources.gpu.count, change serving.mode, or name engine.type and an image for it"
+        )
+    best = min(fitting, key=lambda name: (PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE), name))
+    return EngineChoice(
+        engine=best,
+        reason=f"auto-selected from provider {fitting[best]} capabilities",
+        message=f"Engine {best} auto-selected from provider capabilities",
+    )
+
+
+def fits(engine: EngineFacts, request: Request) -> bool:
+    """Whether the engine, as this provider runs it, has the device and the serving mode that are asked for."""
+    return (engine.gpu if request.gpu else engine.cpu) and request.mode in engine.modes
+
+
+def _open(provider: ProviderFacts, now: datetime) -> bool:
+    silence = provider.silence(now)
+    return provider.ready and not provider.explicit_only and (silence is None or silence <= STALE_AFTER)
+
+
+def _advertised(providers: Sequence[ProviderFacts]) -> str:
+    parts = []
+    for provider in sorted(providers, key=lambda p: p.name):
+        for engine in sorted(provider.engines, key=lambda e: e.name):
+            devices = [word for word, has in (("gpu", engine.gpu), ("cpu", engine.cpu)) if has]
+            parts.append(f"{provider.name}/{engine.name}({', '.join([*devices, *sorted(engine.modes)])})")
+    return "; ".join(parts) or "nothing"
+
+
+def _none(message: str) -> EngineChoice:
+    return EngineChoice(engine=None, reason="", message=message)

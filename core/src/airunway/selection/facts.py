@@ -1,0 +1,108 @@
+"""What selection knows of a provider, read once out of an InferenceProviderConfig."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from airunway.resource import Resource, dig, key_of, parse_time
+
+__all__ = [
+    "HEARTBEAT_INTERVAL",
+    "STALE_AFTER",
+    "EngineFacts",
+    "ProviderFacts",
+    "Request",
+    "provider_facts",
+    "request_of",
+]
+
+HEARTBEAT_INTERVAL = timedelta(seconds=60)
+"""How often a provider says that it lives (spec/providers.md)."""
+
+STALE_AFTER = 3 * HEARTBEAT_INTERVAL
+"""A provider that has been silent for longer takes no new deployments (spec/core.md, "Selection")."""
+
+DISAGGREGATED = "disaggregated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFacts:
+    """One entry of ``spec.capabilities.engines``; `flags` are the names of its boolean capabilities that are true."""
+
+    name: str
+    modes: frozenset[str]
+    gpu: bool
+    cpu: bool
+    flags: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderFacts:
+    """A provider as selection sees it."""
+
+    name: str
+    ready: bool
+    heartbeat: datetime | None
+    explicit_only: bool
+    engines: tuple[EngineFacts, ...]
+    rules: tuple[tuple[str, int], ...]
+
+    def engine(self, name: str) -> EngineFacts | None:
+        return next((engine for engine in self.engines if engine.name == name), None)
+
+    def silence(self, now: datetime) -> timedelta | None:
+        """How long nothing was heard of it; None if it never sent a heartbeat (then `ready` alone counts)."""
+        return None if self.heartbeat is None else now - self.heartbeat
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a deployment asks for: `spec` is fully defaulted (spec ruling 5), `needs` are capability flags."""
+
+    spec: Resource
+    gpu: bool
+    mode: str
+    needs: frozenset[str] = frozenset()
+
+
+def provider_facts(config: Resource) -> ProviderFacts:
+    """Read a config; entries of a wrong shape are passed over (the CRD's schema refuses them anyway)."""
+    engines = []
+    for entry in dig(config, "spec", "capabilities", "engines", default=[]):
+        if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+            continue
+        engines.append(
+            EngineFacts(
+                name=entry["name"],
+                modes=frozenset(mode for mode in entry.get("servingModes") or () if isinstance(mode, str)),
+                gpu=entry.get("gpuSupport") is True,
+                cpu=entry.get("cpuSupport") is True,
+                flags=frozenset(key for key, value in entry.items() if value is True),
+            )
+        )
+    rules = [
+        (rule["condition"], int(rule.get("priority") or 0))
+        for rule in dig(config, "spec", "selectionRules", default=[])
+        if isinstance(rule, dict) and isinstance(rule.get("condition"), str)
+    ]
+    return ProviderFacts(
+        name=key_of(config).name,
+        ready=dig(config, "status", "ready") is True,
+        heartbeat=parse_time(dig(config, "status", "lastHeartbeat")),
+        explicit_only=dig(config, "spec", "selection") == "Explicit",
+        engines=tuple(engines),
+        rules=tuple(rules),
+    )
+
+
+def request_of(spec: Resource) -> Request:
+    """What a fully defaulted spec asks for."""
+    mode = dig(spec, "serving", "mode", default="aggregated")
+    count = dig(spec, "resources", "gpu", "count", default=0)
+    needs = set()
+    if mode != DISAGGREGATED and dig(spec, "scaling", "replicas") == 0:
+        needs.add("scaleToZero")
+    if dig(spec, "model", "cache", "mode", default="None") != "None":
+        needs.add("modelCache")
+    return Request(spec=spec, gpu=mode == DISAGGREGATED or count > 0, mode=mode, needs=frozenset(needs))

@@ -1,0 +1,120 @@
+"""Choosing the provider, and saying of every candidate why or why not (spec/core.md, "Selection")."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from airunway.resource import Resource
+from airunway.selection.facts import STALE_AFTER, ProviderFacts, Request
+from airunway.selection.rules import RuleResult, evaluate_rules, score_of
+
+__all__ = ["Candidate", "Check", "ProviderChoice", "choose_provider", "weigh"]
+
+NO_HEALTHY = "No healthy providers available"
+NO_COMPATIBLE = "no compatible provider found for this configuration"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One thing that speaks against a candidate. `name` is stable, `path` the field of the spec that it concerns."""
+
+    name: str
+    path: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """The verdict on one provider: eligible if nothing failed, and then its score."""
+
+    name: str
+    failed: tuple[Check, ...]
+    rules: tuple[RuleResult, ...]
+    score: int
+
+    @property
+    def eligible(self) -> bool:
+        return not self.failed
+
+    def as_status(self) -> Resource:
+        """The entry of ``status.selection.candidates``."""
+        reasons = [f"{check.path}: {check.message}" if check.path else check.message for check in self.failed]
+        reasons += [f"rule '{rule.condition}' ({rule.priority})" for rule in self.rules if rule.value]
+        reasons += [f"rule '{rule.condition}' failed: {rule.error}" for rule in self.rules if rule.value is None]
+        return {
+            "name": self.name,
+            "eligible": self.eligible,
+            "score": self.score,
+            "reasons": [r[:256] for r in reasons[:8]],
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderChoice:
+    """The provider and why; `provider` is None where none is eligible, and `message` then says so."""
+
+    provider: str | None
+    reason: str
+    message: str
+    candidates: tuple[Candidate, ...]
+
+
+def choose_provider(
+    request: Request, providers: Sequence[ProviderFacts], *, engine: str, now: datetime
+) -> ProviderChoice:
+    """The eligible candidate with the highest score, of equal ones the first by name."""
+    candidates = tuple(
+        weigh(request, provider, engine=engine, now=now) for provider in sorted(providers, key=lambda p: p.name)
+    )
+    eligible = [candidate for candidate in candidates if candidate.eligible]
+    if not eligible:
+        healthy = any(not any(check.name in ("ready", "heartbeat") for check in c.failed) for c in candidates)
+        message = NO_COMPATIBLE if healthy else NO_HEALTHY
+        return ProviderChoice(provider=None, reason="", message=message, candidates=candidates)
+    best = min(eligible, key=lambda candidate: (-candidate.score, candidate.name))
+    reason = f"matched capabilities: engine={engine}, gpu={str(request.gpu).lower()}, mode={request.mode}"
+    return ProviderChoice(
+        provider=best.name, reason=reason, message=f"Provider {best.name} auto-selected", candidates=candidates
+    )
+
+
+def weigh(request: Request, provider: ProviderFacts, *, engine: str, now: datetime) -> Candidate:
+    """Every check that this provider fails, and what its rules say."""
+    failed = []
+    if not provider.ready:
+        failed.append(Check(name="ready", path="", message="the provider is not ready (status.ready is not true)"))
+    silence = provider.silence(now)
+    if silence is not None and silence > STALE_AFTER:
+        text = (
+            f"its last heartbeat is {int(silence.total_seconds())} s old (limit {int(STALE_AFTER.total_seconds())} s)"
+        )
+        failed.append(Check(name="heartbeat", path="", message=text))
+    if provider.explicit_only:
+        text = f"it is only used when spec.provider.name is {provider.name}"
+        failed.append(Check(name="selection", path="spec.provider.name", message=text))
+    facts = provider.engine(engine)
+    if facts is None:
+        has = ", ".join(sorted(e.name for e in provider.engines)) or "none"
+        failed.append(
+            Check(name="engine", path="spec.engine.type", message=f"engine {engine} is not among its engines ({has})")
+        )
+    else:
+        if request.gpu and not facts.gpu:
+            failed.append(
+                Check(name="gpu", path="spec.resources.gpu.count", message=f"it runs {engine} without GPUs only")
+            )
+        if not request.gpu and not facts.cpu:
+            failed.append(Check(name="cpu", path="spec.resources.gpu.count", message=f"it needs a GPU to run {engine}"))
+        if request.mode not in facts.modes:
+            modes = ", ".join(sorted(facts.modes)) or "none"
+            failed.append(
+                Check(name="mode", path="spec.serving.mode", message=f"it serves {engine} in these modes: {modes}")
+            )
+        failed += [
+            Check(name="capability", path="spec", message=f"it does not have the capability {need} for {engine}")
+            for need in sorted(request.needs - facts.flags)
+        ]
+    results = tuple(evaluate_rules(provider.rules, request.spec))
+    return Candidate(name=provider.name, failed=tuple(failed), rules=results, score=score_of(results))

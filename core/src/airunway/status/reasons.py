@@ -1,0 +1,116 @@
+"""The registry of reasons: the contract between provider plugins and the core (spec/status.md, "Reason → category").
+
+A component says what is wrong with one reason; the category of that reason decides what it does to the phase and to the
+parent conditions. The list is open: a reason that nobody registered counts as a workload fault, so that a third party's
+own word is shown as it is and never lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["REASONS", "Category", "Reason", "category_of"]
+
+
+class Category(StrEnum):
+    """What kind of trouble (or progress) a reason stands for."""
+
+    CONFIG = "Config"
+    SCOPED_CONFIG = "ScopedConfig"
+    AUTH = "Auth"
+    CONNECTIVITY = "Connectivity"
+    CAPACITY = "Capacity"
+    EXHAUSTION = "Exhaustion"
+    PROGRESS = "Progress"
+    WORKLOAD = "Workload"
+    STALE = "Stale"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason as it stands in conditions and events, its category, and what it tells the reader."""
+
+    name: str
+    category: Category
+    meaning: str
+
+
+_REGISTERED = (
+    Reason("InvalidSpec", Category.CONFIG, "the upstream or the API server refused what the spec asks for"),
+    Reason("ValidationFailed", Category.CONFIG, "the spec breaks a rule of the ModelDeployment itself"),
+    Reason("ConfigNotFound", Category.CONFIG, "the named RuntimeConfig does not exist"),
+    Reason("ReferenceNotFound", Category.CONFIG, "an object that the spec names does not exist"),
+    Reason("IncompatibleConfiguration", Category.CONFIG, "the chosen provider cannot honour a field of the spec"),
+    Reason("InvalidOverride", Category.CONFIG, "a key of spec.provider.overrides has the wrong type or is not allowed"),
+    Reason("ImageNotFound", Category.CONFIG, "the registry has no such image"),
+    Reason("InvalidImageReference", Category.CONFIG, "the image reference cannot be parsed"),
+    Reason("SourceNotFound", Category.CONFIG, "the model does not exist at its source"),
+    Reason("NameTooLong", Category.CONFIG, "a derived name would not fit the limits of Kubernetes or of the upstream"),
+    Reason("BadArguments", Category.CONFIG, "the engine refused its arguments"),
+    Reason("UnsupportedSchema", Category.CONFIG, "no transformer fits the upstream's installed schema"),
+    Reason("ResourceConflict", Category.CONFIG, "an object of the needed name exists and belongs to somebody else"),
+    Reason("PathTemplateInvalid", Category.SCOPED_CONFIG, "the route's path template cannot be rendered"),
+    Reason(
+        "GatewayNotConfigured", Category.SCOPED_CONFIG, "the deployment asks for a route and no gateway is configured"
+    ),
+    Reason("NoGateway", Category.SCOPED_CONFIG, "no usable Gateway was found"),
+    Reason("AuthFailed", Category.AUTH, "credentials were refused"),
+    Reason("ImagePullAuthFailure", Category.AUTH, "the registry refused the pull credentials"),
+    Reason("Unauthorized", Category.AUTH, "a server answered 401"),
+    Reason("Forbidden", Category.AUTH, "a server answered 403: a permission is missing"),
+    Reason("SecretNotFound", Category.AUTH, "a Secret that the spec names does not exist"),
+    Reason("GatedModel", Category.AUTH, "the model is gated and the token has no access to it"),
+    Reason(
+        "DependenciesUnreachable", Category.CONNECTIVITY, "something that the deployment depends on does not answer"
+    ),
+    Reason("ConnectionRefused", Category.CONNECTIVITY, "a connection was refused"),
+    Reason("Timeout", Category.CONNECTIVITY, "a server did not answer in time"),
+    Reason("DNSFailure", Category.CONNECTIVITY, "a name could not be resolved"),
+    Reason("RateLimited", Category.CONNECTIVITY, "a server answered 429"),
+    Reason("ServerError", Category.CONNECTIVITY, "a server answered 5xx"),
+    Reason("ImagePullBackOff", Category.CONNECTIVITY, "the image cannot be pulled just now"),
+    Reason("PodEvicted", Category.CONNECTIVITY, "the node evicted the pod"),
+    Reason("InsufficientCapacity", Category.CAPACITY, "no node has what the pod asks for"),
+    Reason("PendingResources", Category.CAPACITY, "nodes or devices are not there yet"),
+    Reason("FailedScheduling", Category.CAPACITY, "the scheduler finds no node for the pod"),
+    Reason("QuotaExceeded", Category.CAPACITY, "a ResourceQuota forbids more pods or devices"),
+    Reason("PodOOMKilled", Category.EXHAUSTION, "the container used more memory than its limit"),
+    Reason("StorageFull", Category.EXHAUSTION, "a volume is full"),
+    Reason("Starting", Category.PROGRESS, "work begins"),
+    Reason("Progressing", Category.PROGRESS, "the upstream works on it"),
+    Reason("Pulling", Category.PROGRESS, "images are being pulled"),
+    Reason("PvcPending", Category.PROGRESS, "a volume claim waits for its volume"),
+    Reason("JobRunning", Category.PROGRESS, "a job runs"),
+    Reason("Downloading", Category.PROGRESS, "the model is being downloaded"),
+    Reason("Verifying", Category.PROGRESS, "the download is being verified"),
+    Reason(
+        "Recreating", Category.PROGRESS, "the upstream object is deleted and made again, because the change needs it"
+    ),
+    Reason("WaitingForProvider", Category.PROGRESS, "a provider was selected and has not reported yet"),
+    Reason("WaitingForValidation", Category.PROGRESS, "the newest generation of the spec has not been validated yet"),
+    Reason("UpstreamNotInstalled", Category.PROGRESS, "the upstream's CRD is not installed in the cluster"),
+    Reason("NoProviderSelected", Category.PROGRESS, "no provider could be selected yet"),
+    Reason("NoEngineSelected", Category.PROGRESS, "no engine could be selected yet"),
+    Reason("ProviderNotFound", Category.PROGRESS, "the named provider is not registered"),
+    Reason("Suspended", Category.PROGRESS, "spec.suspend is true"),
+    Reason("CrashLoopBackOff", Category.WORKLOAD, "a container keeps crashing"),
+    Reason("PodFailed", Category.WORKLOAD, "a pod failed"),
+    Reason("JobFailed", Category.WORKLOAD, "a job failed"),
+    Reason("PvcLost", Category.WORKLOAD, "a volume claim lost its volume"),
+    Reason("CacheLost", Category.WORKLOAD, "the model cache is gone"),
+    Reason("UpstreamFailed", Category.WORKLOAD, "the upstream reports a failure"),
+    Reason("ProviderStale", Category.STALE, "no word from the provider for five minutes"),
+    Reason("StaleStatus", Category.STALE, "no word from the upstream for five minutes"),
+    Reason("Unknown", Category.UNKNOWN, "the state is not known"),
+)
+
+REASONS: dict[str, Reason] = {reason.name: reason for reason in _REGISTERED}
+"""Every registered reason by name."""
+
+
+def category_of(reason: str) -> Category:
+    """The category of a reason; one that is not registered counts as a workload fault."""
+    registered = REASONS.get(reason)
+    return registered.category if registered else Category.WORKLOAD

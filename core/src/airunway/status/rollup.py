@@ -1,0 +1,186 @@
+"""From components to one phase: the roll-up that the core and every provider share (spec/status.md).
+
+Pure and total: facts, the previous phase and now go in; a verdict comes out, for any input. Nobody sets a phase by
+hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from airunway.resource import Resource, parse_time
+from airunway.status.conditions import Condition
+from airunway.status.reasons import Category, category_of
+
+__all__ = [
+    "CAPACITY_PATIENCE",
+    "DEPENDENCY_GRACE",
+    "PARENTS",
+    "Fault",
+    "Phase",
+    "Verdict",
+    "parent_conditions",
+    "roll_up",
+]
+
+DEPENDENCY_GRACE = timedelta(seconds=10)
+"""How long a dependency may be unreachable before the phase says so (seed 003; RuntimeConfig can change it)."""
+
+CAPACITY_PATIENCE = timedelta(minutes=15)
+"""How long missing capacity counts as normal waiting."""
+
+PARENTS = ("ConfigValid", "AuthValid", "DependenciesReachable")
+
+
+class Phase(StrEnum):
+    """``status.phase`` (spec ruling 16)."""
+
+    FAILED = "Failed"
+    DEGRADED = "Degraded"
+    PENDING = "Pending"
+    DEPLOYING = "Deploying"
+    RUNNING = "Running"
+    TERMINATING = "Terminating"
+
+
+_BADNESS = [Phase.FAILED, Phase.DEGRADED, Phase.PENDING, Phase.DEPLOYING, Phase.RUNNING]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """One thing that is not ready: the component, its reason, its own message, and since when (None: just now)."""
+
+    component: str
+    reason: str
+    message: str = ""
+    since: datetime | None = None
+    waits: bool = False
+    """True for a component that waits for something else first (Pending rather than Deploying)."""
+    category: Category | None = None
+    """The category where the reason alone does not tell: a reason that nobody registered."""
+
+    @property
+    def kind(self) -> Category:
+        return self.category or category_of(self.reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the facts amount to. `wake_after` is the number of seconds after which time alone changes the verdict."""
+
+    phase: Phase
+    reason: str
+    message: str
+    ready: bool | None
+    wake_after: float | None = None
+
+
+def roll_up(
+    faults: Sequence[Fault],
+    *,
+    previous: str | None,
+    created: bool,
+    now: datetime,
+    running_message: str = "All replicas are ready",
+    grace: timedelta = DEPENDENCY_GRACE,
+) -> Verdict:
+    """The phase, its reason and message, and whether the deployment is ready.
+
+    `previous` is the phase before this pass, `created` whether anything exists upstream. The worst phase wins; of equal
+    ones the fault that comes first.
+    """
+    if not faults:
+        return Verdict(phase=Phase.RUNNING, reason="Ready", message=running_message, ready=True)
+    served = previous in (Phase.RUNNING.value, Phase.DEGRADED.value)
+    judged = [
+        _judge(fault, previous=previous, served=served, created=created, now=now, grace=grace) for fault in faults
+    ]
+    wake = min((seconds for _, seconds in judged if seconds is not None), default=None)
+    position = min(range(len(judged)), key=lambda i: (_BADNESS.index(judged[i][0]), i))
+    fault, phase = faults[position], judged[position][0]
+    stale = fault.kind is Category.STALE
+    return Verdict(
+        phase=phase,
+        reason="AuthFailed" if fault.kind is Category.AUTH else fault.reason,
+        message=fault.message or f"{fault.component} is not ready: {fault.reason}",
+        ready=None if stale else phase is Phase.RUNNING,
+        wake_after=wake,
+    )
+
+
+def _judge(
+    fault: Fault, *, previous: str | None, served: bool, created: bool, now: datetime, grace: timedelta
+) -> tuple[Phase, float | None]:
+    """The phase that one fault alone would give, and after how many seconds time alone would change that."""
+    resting = Phase.PENDING if fault.waits or not created else Phase.DEPLOYING
+    match fault.kind:
+        case Category.CONFIG:
+            return (Phase.FAILED if created else Phase.PENDING), None
+        case Category.SCOPED_CONFIG | Category.AUTH:
+            return Phase.DEGRADED, None
+        case Category.CONNECTIVITY if resting is Phase.PENDING:
+            return Phase.PENDING, None
+        case Category.CONNECTIVITY:
+            return _after(fault, grace, before=Phase.RUNNING if served else resting, now=now)
+        case Category.CAPACITY:
+            return _after(fault, CAPACITY_PATIENCE, before=resting, now=now)
+        case Category.EXHAUSTION | Category.WORKLOAD:
+            return (Phase.DEGRADED if served else Phase.FAILED), None
+        case Category.PROGRESS:
+            return resting, None
+        case _:  # stale or unknown: nothing is known that would justify another phase than the one before
+            known = {phase.value: phase for phase in _BADNESS}
+            return known.get(previous or "", resting), None
+
+
+def _after(fault: Fault, patience: timedelta, *, before: Phase, now: datetime) -> tuple[Phase, float | None]:
+    """`before` until the fault is as old as `patience`, Degraded from then on."""
+    left = ((fault.since or now) + patience - now).total_seconds()
+    return (before, left) if left > 0 else (Phase.DEGRADED, None)
+
+
+def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
+    """``ConfigValid``, ``AuthValid`` and ``DependenciesReachable``, derived from every other condition that is False.
+
+    Always all three; each carries the reason and message of the first child (by type) that speaks against it.
+    """
+    against: dict[str, Resource] = {}
+    parent_of = {
+        Category.CONFIG: "ConfigValid",
+        Category.AUTH: "AuthValid",
+        Category.CONNECTIVITY: "DependenciesReachable",
+    }
+    for child in sorted(conditions, key=lambda c: str(c.get("type"))):
+        # `Ready` repeats what a child already says; parents must not feed on themselves.
+        if child.get("type") in (*PARENTS, "Ready") or child.get("status") != "False":
+            continue
+        parent = parent_of.get(category_of(str(child.get("reason"))))
+        if parent is not None:
+            against.setdefault(parent, child)
+    fine = {
+        "ConfigValid": "ConfigurationValid",
+        "AuthValid": "AuthenticationValid",
+        "DependenciesReachable": "Reachable",
+    }
+    return [
+        Condition(type=parent, status=True, reason=fine[parent])
+        if parent not in against
+        else Condition(
+            type=parent,
+            status=False,
+            reason=str(against[parent]["reason"]),
+            message=str(against[parent].get("message", "")),
+        )
+        for parent in PARENTS
+    ]
+
+
+def since(conditions: Iterable[Resource], type_: str, reason: str) -> datetime | None:
+    """Since when the condition has been not True with that reason, or None if it was not before."""
+    for condition in conditions:
+        if condition.get("type") == type_ and condition.get("status") != "True" and condition.get("reason") == reason:
+            return parse_time(condition.get("lastTransitionTime"))
+    return None

@@ -1,0 +1,23 @@
+"""JSON merge patches (RFC 7386)."""
+
+from __future__ import annotations
+
+from airunway.resource import Resource
+
+__all__ = ["merged", "status_patch"]
+
+
+def status_patch(before: Resource, after: Resource) -> Resource:
+    """The patch that turns one status into the other: what is no longer there becomes null."""
+    return {**{field: None for field in before if field not in after}, **after}
+
+
+def merged(target: Resource, patch: Resource) -> Resource:
+    """What the patch makes of `target`."""
+    outcome = {key: value for key, value in target.items() if key not in patch or patch[key] is not None}
+    for key, value in patch.items():
+        if isinstance(value, dict):
+            outcome[key] = merged(target[key] if isinstance(target.get(key), dict) else {}, value)
+        elif value is not None:
+            outcome[key] = value
+    return outcome

@@ -1,0 +1,198 @@
+"""Schema, rules between fields, and the rules that only code can express."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from airunway.api import inferenceproviderconfig, modeldeployment
+from airunway.api.crds import schema_of
+from airunway.api.names import API_VERSION
+from airunway.api.rules import FORBIDDEN_OVERRIDES, MODEL_DEPLOYMENT_RULES, Rule
+from airunway.cel import CelError, Evaluator, Program, compile_expression
+from airunway.resource import Resource, dig
+from airunway.validation._structural import BLOCKING, Check, Violation, compile_schema
+
+__all__ = ["validate", "warnings"]
+
+_RULES = {modeldeployment.KIND: MODEL_DEPLOYMENT_RULES, inferenceproviderconfig.KIND: ()}
+_TEXTS: Resource = {"type": "object", "additionalProperties": {"type": "string"}}
+_FREE: Resource = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_METADATA: Resource = {
+    "type": "object",
+    "properties": {
+        "annotations": _TEXTS,
+        "creationTimestamp": {"type": "string"},
+        "deletionGracePeriodSeconds": {"type": "integer"},
+        "deletionTimestamp": {"type": "string"},
+        "finalizers": {"type": "array", "items": {"type": "string"}},
+        "generateName": {"type": "string"},
+        "generation": {"type": "integer"},
+        "labels": _TEXTS,
+        "managedFields": {"type": "array", "items": _FREE},
+        "name": {"type": "string"},
+        "namespace": {"type": "string"},
+        "ownerReferences": {"type": "array", "items": _FREE},
+        "resourceVersion": {"type": "string"},
+        "selfLink": {"type": "string"},
+        "uid": {"type": "string"},
+    },
+}
+_GENERATED_SUFFIX = "xxxxx"
+
+
+def validate(obj: Resource, *, old: Resource | None = None, evaluator: Evaluator | None = None) -> list[Violation]:
+    """Everything that is wrong with an object of one of our kinds, in the order of the schema; empty if nothing is.
+
+    `old` is the stored object that `obj` is to replace: with it, the rules about changes are checked too. Whatever
+    `obj` contains, violations are returned and nothing is raised. `status` is not looked at: users cannot write it.
+    """
+    if not isinstance(obj, dict):
+        return [Violation(path="", message="must be an object", reason="FieldValueTypeInvalid")]
+    kind = obj.get("kind")
+    if obj.get("apiVersion") != API_VERSION or not isinstance(kind, str) or kind not in _RULES:
+        kinds = " or ".join(_RULES)
+        message = f"must be {kinds} of {API_VERSION}, not {obj.get('kind')!s:.100} of {obj.get('apiVersion')!s:.100}"
+        return [Violation(path="kind", message=message, reason="FieldValueNotSupported")]
+    found: list[Violation] = []
+    defaulted = _check(kind)({k: v for k, v in obj.items() if k != "status"}, "", found)
+    if not isinstance(defaulted, dict):
+        return found
+    found.extend(_check_name(defaulted))
+    if kind == modeldeployment.KIND:
+        found.extend(_forbidden_overrides(dig(defaulted, "spec", "provider", "overrides")))
+    if not any(violation.reason in BLOCKING for violation in found):
+        found.extend(_broken_rules(kind, defaulted, old, evaluator))
+    return found
+
+
+def warnings(obj: Resource) -> list[str]:
+    """What admission tells the user about a ModelDeployment without refusing it (spec/api.md). Never raises."""
+    told = []
+    if dig(obj, "spec", "model", "source") == "custom" and dig(obj, "spec", "model", "servedName"):
+        told.append("servedName is ignored for custom source")
+    if dig(obj, "spec", "engine", "trustRemoteCode") is True:
+        told.append("trustRemoteCode executes remote code")
+    if dig(obj, "spec", "engine", "type") == "trtllm" and dig(obj, "spec", "engine", "contextLength") is not None:
+        told.append("contextLength is ignored for TensorRT-LLM")
+    return told
+
+
+@cache
+def _check(kind: str) -> Check:
+    schema = schema_of(kind)
+    properties = {**schema["properties"], "metadata": _METADATA}
+    del properties["status"]
+    return compile_schema({**schema, "properties": properties, "required": [*schema.get("required", []), "metadata"]})
+
+
+def _check_name(obj: Resource) -> list[Violation]:
+    """That there is a name; one that the API server would generate is put in its place."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or metadata.get("name"):
+        return []
+    prefix = metadata.get("generateName")
+    if isinstance(prefix, str) and prefix:
+        metadata["name"] = prefix[: 63 - len(_GENERATED_SUFFIX)] + _GENERATED_SUFFIX
+        return []
+    return [
+        Violation(path="metadata.name", message="name or generateName is required", reason="FieldValueRequired"),
+    ]
+
+
+def _broken_rules(kind: str, obj: Resource, old: Resource | None, evaluator: Evaluator | None) -> Iterator[Violation]:
+    before = _check(kind)({k: v for k, v in old.items() if k != "status"}, "", []) if old is not None else None
+    nodes: dict[str, list[tuple[str, Any, Any]]] = {}
+    for rule, holds, message in _programs(kind, evaluator):
+        if rule.path not in nodes:
+            nodes[rule.path] = list(_nodes(obj, before, rule.path))
+        for path, value, previous in nodes[rule.path]:
+            bindings = {"self": value}
+            if rule.is_transition:
+                if previous is None:
+                    continue
+                bindings["oldSelf"] = previous
+            if not _holds(holds, bindings):
+                yield Violation(
+                    path=f"{path}{rule.field}".removeprefix("."),
+                    message=_text(message, bindings) or rule.message,
+                    reason=rule.reason,
+                )
+
+
+@cache
+def _programs(kind: str, evaluator: Evaluator | None) -> list[tuple[Rule, Program, Program | None]]:
+    def program(rule: Rule, expression: str) -> Program:
+        variables = ("self", "oldSelf") if rule.is_transition else ("self",)
+        return compile_expression(expression, variables=variables, evaluator=evaluator, trusted=True)
+
+    return [
+        (
+            rule,
+            program(rule, rule.expression),
+            program(rule, rule.message_expression) if rule.message_expression else None,
+        )
+        for rule in _RULES[kind]
+    ]
+
+
+def _holds(program: Program, bindings: dict[str, Any]) -> bool:
+    try:
+        return program.evaluate(bindings) is True
+    except CelError:
+        return False  # as in the API server: a rule that cannot be evaluated is broken
+
+
+def _text(program: Program | None, bindings: dict[str, Any]) -> str:
+    if program is None:
+        return ""
+    try:
+        return str(program.evaluate(bindings))
+    except CelError:
+        return ""  # as in the API server: the fixed message is used instead
+
+
+def _nodes(obj: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Each node at `path` that is there: its own path, its value, and the old value that it replaces (None if new)."""
+    found: list[tuple[str, Any, Any]] = [("", obj, old)]
+    for step in path.split(".") if path else ():
+        name = step.removesuffix("[*]")
+        found = [
+            (f"{at}.{name}" if at else name, value[name], previous.get(name) if isinstance(previous, dict) else None)
+            for at, value, previous in found
+            if name in value
+        ]
+        if step.endswith("[*]"):
+            found = [
+                (f"{at}[{index}]", item, _same_name(previous, item))
+                for at, value, previous in found
+                for index, item in enumerate(value)
+            ]
+    yield from found
+
+
+def _same_name(items: Any, item: Any) -> Any:
+    """The old item with the same name. All lists that rules look into are maps by name."""
+    if not isinstance(items, list):
+        return None
+    return next((old for old in items if isinstance(old, dict) and old.get("name") == item.get("name")), None)
+
+
+def _forbidden_overrides(overrides: object) -> Iterator[Violation]:
+    """Keys that no provider accepts, at any depth; below such a key nothing more is reported."""
+    pending: list[tuple[str, object]] = [("spec.provider.overrides", overrides)]
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, list):
+            pending.extend((f"{path}[{index}]", item) for index, item in enumerate(value))
+        elif isinstance(value, dict):
+            for key, child in value.items():
+                if key in FORBIDDEN_OVERRIDES:
+                    yield Violation(
+                        path=f"{path}.{key}",
+                        message=f"{key} cannot be overridden, no provider may let it through: remove it",
+                        reason="FieldValueForbidden",
+                    )
+                else:
+                    pending.append((f"{path}.{key}", child))

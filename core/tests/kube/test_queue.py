@@ -1,0 +1,239 @@
+"""The work queue: its promises as a state machine, and what waiting means."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from airunway.kube import QueueClosed, WorkQueue, backoff_delay
+
+
+class FakeHandle:
+    def __init__(self, callback: Callable[[], object]) -> None:
+        self.callback: Callable[[], object] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class FakeTimers:
+    """A clock that moves when told to, and calls what is due on the way."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.heap: list[tuple[float, int, FakeHandle]] = []
+        self.made = 0
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> FakeHandle:
+        handle = FakeHandle(callback)
+        self.made += 1
+        heapq.heappush(self.heap, (when, self.made, handle))
+        return handle
+
+    @property
+    def set(self) -> int:
+        return sum(handle.callback is not None for _, _, handle in self.heap)
+
+    def advance(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.heap and self.heap[0][0] <= end:
+            when, _, handle = heapq.heappop(self.heap)
+            self.now = max(self.now, when)
+            if handle.callback is not None:
+                handle.callback()
+        self.now = end
+
+
+KEYS = st.sampled_from("abcde")
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """The queue beside a plain model of it: who waits, who is held, who is owed a delivery, who is due when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timers = FakeTimers()
+        self.queue: WorkQueue[str] = WorkQueue(timers=self.timers, rng=random.Random(7), base=0.2, cap=300)
+        self.runner = asyncio.Runner()
+        self.ready: list[str] = []
+        self.held: set[str] = set()
+        self.again: set[str] = set()
+        self.due: dict[str, float] = {}
+        self.attempts: dict[str, int] = {}
+
+    def teardown(self) -> None:
+        self.runner.close()
+
+    def model_add(self, key: str) -> None:
+        if key in self.held:
+            self.again.add(key)
+        elif key not in self.ready:
+            self.ready.append(key)
+
+    @rule(key=KEYS)
+    def add(self, key: str) -> None:
+        self.queue.add(key)
+        self.model_add(key)
+
+    @rule(key=KEYS, seconds=st.floats(-1, 100))
+    def add_after(self, key: str, seconds: float) -> None:
+        self.queue.add_after(key, seconds)
+        if seconds <= 0:
+            self.model_add(key)
+        else:
+            self.due[key] = min(self.due.get(key, float("inf")), self.timers.now + seconds)
+
+    @precondition(lambda self: self.ready)
+    @rule()
+    def get(self) -> None:
+        key = self.runner.run(self.queue.get())
+        assert key == self.ready.pop(0), "first come, first served"
+        assert key not in self.held, "two holders"
+        self.held.add(key)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), failed=st.booleans(), at_least=st.floats(0, 500))
+    def finish(self, data: st.DataObject, failed: bool, at_least: float) -> None:
+        key = data.draw(st.sampled_from(sorted(self.held)))
+        if failed:
+            self.attempts[key] = self.attempts.get(key, 0) + 1
+            delay = self.queue.retry(key, at_least)
+            assert max(0.2, at_least) <= delay <= max(300, at_least)
+            assert delay >= min(300, 0.2 * 0.8 * 2 ** (self.attempts[key] - 1))
+            self.due[key] = min(self.due.get(key, float("inf")), self.timers.now + delay)
+        else:
+            self.attempts.pop(key, None)
+            self.queue.forget(key)
+        self.queue.done(key)
+        self.held.remove(key)
+        if key in self.again:
+            self.again.remove(key)
+            self.ready.append(key)
+
+    @rule(seconds=st.floats(0.01, 200))
+    def time_passes(self, seconds: float) -> None:
+        self.timers.advance(seconds)
+        passed = sorted((when, key) for key, when in self.due.items() if when <= self.timers.now)
+        for _, key in passed:
+            del self.due[key]
+            self.model_add(key)
+        # Deadlines at the very same instant may come in either order.
+        self.ready.sort(key=list(self.queue_order()).index)
+
+    def queue_order(self) -> list[str]:
+        return list(self.queue.waiting())
+
+    @invariant()
+    def same_as_the_model(self) -> None:
+        assert self.queue_order() == self.ready
+        assert self.queue.depth == len(self.ready) + len(self.again)
+        assert self.queue.held == len(self.held)
+        assert self.queue.scheduled == len(self.due)
+        assert self.timers.set == (1 if self.due else 0), "one timer for the whole queue"
+        assert all(self.queue.attempts(key) == self.attempts.get(key, 0) for key in "abcde")
+        assert all((key in self.queue) == (key in self.ready or key in self.again or key in self.due) for key in "abcde")
+        assert self.queue.oldest_wait() >= 0
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+@given(st.integers(1, 5000), st.integers())
+def test_backoff_stays_within_its_bounds(attempt: int, seed: int) -> None:
+    delay = backoff_delay(attempt, base=0.2, cap=300.0, rng=random.Random(seed))
+    assert 0.2 <= delay <= 300
+    if attempt >= 12:
+        assert delay >= 240
+
+
+def test_backoff_has_jitter() -> None:
+    assert len({backoff_delay(5, base=0.2, cap=300, rng=random.Random(seed)) for seed in range(20)}) == 20
+
+
+async def test_a_waiting_worker_is_woken_at_the_deadline() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add_after("late", 0.05)
+    queue.add_after("early", 0.02)
+    assert [await queue.get(), await queue.get()] == ["early", "late"]
+
+
+async def test_the_earliest_deadline_wins() -> None:
+    timers = FakeTimers()
+    queue: WorkQueue[str] = WorkQueue(timers=timers)
+    queue.add_after("a", 100)
+    queue.add_after("a", 10)
+    queue.add_after("a", 50)
+    timers.advance(10)
+    assert await queue.get() == "a"
+    queue.done("a")
+    timers.advance(1000)
+    assert queue.depth == 0, "one delivery, not three"
+
+
+async def test_a_cancelled_waiter_takes_no_key_with_it() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+    await asyncio.sleep(0)
+    queue.add("a")  # wakes the first, which is cancelled before it runs
+    first.cancel()
+    assert await second == "a"
+    assert first.cancelled() or await asyncio.gather(first, return_exceptions=True)
+
+
+async def test_how_long_a_key_waited() -> None:
+    timers = FakeTimers()
+    queue: WorkQueue[str] = WorkQueue(timers=timers)
+    queue.add("a")
+    timers.advance(3)
+    queue.add("a")
+    queue.add("b")
+    timers.advance(2)
+    assert queue.oldest_wait() == 5
+    assert await queue.get_timed() == ("a", 5)
+    assert queue.oldest_wait() == 2
+    queue.add("a")  # while it is held
+    timers.advance(4)
+    queue.done("a")
+    assert [await queue.get_timed(), await queue.get_timed()] == [("b", 6), ("a", 4)]
+    assert queue.oldest_wait() == 0
+
+
+async def test_done_without_holding_is_a_mistake() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    with pytest.raises(ValueError, match="'a' is not being worked on"):
+        queue.done("a")
+
+
+@pytest.mark.parametrize("drain", [True, False])
+async def test_shutting_down(drain: bool) -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    idle = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("taken")
+    assert await idle == "taken"
+    queue.add("waiting")
+    queue.add("taken")
+    queue.add_after("later", 0.01)
+    waiter = [asyncio.create_task(queue.get()) for _ in range(3)] if not drain else []
+    queue.shut_down(drain=drain)
+    queue.add("too late")
+    queue.add_after("too late", 0.01)
+    queue.done("taken")
+    if drain:
+        assert await queue.get() == "waiting"
+    with pytest.raises(QueueClosed):
+        await queue.get()
+    for task in waiter:
+        with pytest.raises(QueueClosed):
+            await task

@@ -1,0 +1,160 @@
+"""Loading plugins: what is wrong with one is said with its name, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airunway.api.modeldeployment import ModelDeployment, parse_deployment
+from airunway.plugins.contract import (
+    Compatibility,
+    Context,
+    EngineCapability,
+    Finding,
+    Observation,
+    Observed,
+    ProviderManifest,
+    Transformer,
+    UpstreamKind,
+)
+from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginFault, PluginNotFound
+from airunway.plugins.hookspecs import hookimpl
+from airunway.plugins.registry import host_of, load
+
+
+class Plugin:
+    """A provider that does as little as the contract allows."""
+
+    name = "tiny"
+    contract_versions: tuple[str, ...] = ("v1",)
+
+    @hookimpl
+    def provider_manifest(self) -> ProviderManifest:
+        return ProviderManifest(
+            name=self.name,
+            version="1.0",
+            contract_versions=self.contract_versions,
+            engines=(EngineCapability(name="vllm", gpu_support=True),),
+            upstream=(UpstreamKind(group="example.org", kind="Thing", plural="things", versions=("v1",)),),
+        )
+
+    @hookimpl
+    def transformers(self) -> Sequence[Transformer]:
+        return (Transformer(name="only", api_version="example.org/v1", schema_hashes=()),)
+
+    @hookimpl
+    def can_handle(self, deployment: ModelDeployment, context: Context) -> Compatibility:
+        return Compatibility()
+
+    @hookimpl
+    def translate_spec(self, deployment: ModelDeployment, context: Context) -> Sequence[dict[str, Any]]:
+        return [{"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": deployment.metadata.name}}]
+
+    @hookimpl
+    def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context) -> Observation:
+        return Observation()
+
+
+DEPLOYMENT = parse_deployment(
+    {
+        "apiVersion": "airunway.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": "llama", "namespace": "default"},
+        "spec": {"model": {"id": "org/model"}},
+    }
+)
+CONTEXT = Context(engine="vllm", upstream=None, now=datetime(2026, 11, 21, tzinfo=UTC))
+
+
+def test_a_provider_that_nobody_installed_names_those_that_are() -> None:
+    with pytest.raises(PluginNotFound, match=r"no installed distribution provides 'nosuch'.*kaito"):
+        load("nosuch")
+
+
+def test_a_host_speaks_the_newest_common_contract_and_asks_the_plugin() -> None:
+    host = host_of("tiny", Plugin(), origin="tiny 1.0")
+    assert host.contract_version == "v1"
+    assert host.primary_kind.kind == "Thing"
+    assert host.translate_spec(DEPLOYMENT, CONTEXT)[0]["metadata"]["name"] == "llama"
+    assert host.can_handle(DEPLOYMENT, CONTEXT).ok
+
+
+def test_a_missing_hook_is_named() -> None:
+    class Incomplete(Plugin):
+        translate_status = None  # type: ignore[assignment]
+
+    with pytest.raises(PluginBroken, match="lacks the hooks translate_status"):
+        host_of("tiny", Incomplete(), origin="tiny 1.0")
+
+
+def test_a_misspelt_hook_is_named() -> None:
+    class Misspelt(Plugin):
+        @hookimpl
+        def translate_sepc(self) -> None:
+            """Nobody calls it."""
+
+    with pytest.raises(PluginBroken, match="translate_sepc"):
+        host_of("tiny", Misspelt(), origin="tiny 1.0")
+
+
+def test_an_argument_that_the_contract_does_not_have_is_refused() -> None:
+    class Greedy(Plugin):
+        @hookimpl
+        def can_handle(  # type: ignore[override]
+            self, deployment: ModelDeployment, context: Context, client: object
+        ) -> Compatibility:
+            return Compatibility()
+
+    with pytest.raises(PluginBroken, match="client"):
+        host_of("tiny", Greedy(), origin="tiny 1.0")
+
+
+def test_a_contract_of_another_age_is_refused_with_both_versions() -> None:
+    class Future(Plugin):
+        contract_versions = ("v9",)
+
+    with pytest.raises(ContractMismatch, match=r"speaks contract v9, this core speaks v1"):
+        host_of("tiny", Future(), origin="tiny 9.0")
+
+
+def test_an_entry_point_must_carry_the_plugins_own_name() -> None:
+    with pytest.raises(PluginBroken, match="calls itself 'tiny'"):
+        host_of("huge", Plugin(), origin="tiny 1.0")
+
+
+def test_what_a_hook_raises_or_returns_wrongly_is_the_plugins_fault() -> None:
+    class Faulty(Plugin):
+        @hookimpl
+        def can_handle(self, deployment: ModelDeployment, context: Context) -> Compatibility:
+            raise ZeroDivisionError("oops")
+
+        @hookimpl
+        def translate_spec(self, deployment: ModelDeployment, context: Context) -> Sequence[dict[str, Any]]:
+            return [{"kind": "Thing"}]
+
+        @hookimpl
+        def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context) -> Observation:
+            return "fine"  # type: ignore[return-value]
+
+    host = host_of("tiny", Faulty(), origin="tiny 1.0")
+    with pytest.raises(PluginFault, match=r"can_handle raised ZeroDivisionError\('oops'\)"):
+        host.can_handle(DEPLOYMENT, CONTEXT)
+    with pytest.raises(PluginFault, match="object 0 without apiVersion"):
+        host.translate_spec(DEPLOYMENT, CONTEXT)
+    with pytest.raises(PluginFault, match="returned str, not Observation"):
+        host.translate_status(DEPLOYMENT, Observed(primary=None), CONTEXT)
+
+
+def test_a_site_can_wrap_a_hook_without_forking_the_provider() -> None:
+    class Policy:
+        @hookimpl(wrapper=True)
+        def can_handle(self, deployment: ModelDeployment, context: Context) -> Any:
+            result: Compatibility = yield
+            finding = Finding(path="spec.model.id", reason="NotHere", message="not on this site")
+            return Compatibility(blockers=(*result.blockers, finding))
+
+    host = host_of("tiny", Plugin(), origin="tiny 1.0", wrappers=(Policy(),))
+    assert [finding.reason for finding in host.can_handle(DEPLOYMENT, CONTEXT).blockers] == ["NotHere"]

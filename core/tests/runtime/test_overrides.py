@@ -1,0 +1,82 @@
+"""``spec.provider.overrides``: cases 40 to 42 of the Go project's edge list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airunway.runtime.overrides import FORBIDDEN_KEYS, check_overrides, merged
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "routerMode": {"type": "string", "enum": ["kv", "round-robin", "none"], "x-airunway-typed": True},
+        "frontend": {
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {"replicas": {"type": "integer", "minimum": 0}},
+            "x-airunway-typed": True,
+        },
+        "spec": {"type": "object", "additionalProperties": True},
+    },
+}
+
+
+def test_known_keys_pass_and_typed_ones_are_not_merged() -> None:
+    result = check_overrides({"routerMode": "kv", "spec": {"a": {"b": 1}}}, SCHEMA)
+    assert (result.errors, result.unknown) == ((), ())
+    assert result.merge == {"spec": {"a": {"b": 1}}}
+
+
+def test_a_typo_at_any_depth_is_named_with_the_nearest_key_and_passed_over() -> None:
+    result = check_overrides({"frontend": {"replicsa": 2}, "routermode": "kv"}, SCHEMA)
+    texts = {finding.path: finding.message for finding in result.unknown}
+    assert set(texts) == {"spec.provider.overrides.frontend.replicsa", "spec.provider.overrides.routermode"}
+    assert "did you mean 'replicas'?" in texts["spec.provider.overrides.frontend.replicsa"]
+    assert "did you mean 'routerMode'?" in texts["spec.provider.overrides.routermode"]
+    assert result.errors == ()
+
+
+def test_a_wrong_type_names_the_key() -> None:
+    result = check_overrides({"frontend": {"replicas": "two"}}, SCHEMA)
+    assert [finding.path for finding in result.errors] == ["spec.provider.overrides.frontend.replicas"]
+    assert result.errors[0].reason == "InvalidOverride"
+
+
+@pytest.mark.parametrize("key", sorted(FORBIDDEN_KEYS))
+def test_forbidden_keys_are_found_inside_lists_too(key: str) -> None:
+    result = check_overrides({"spec": {"containers": [{"name": "x", key: True}]}}, SCHEMA)
+    assert [finding.path for finding in result.errors] == [f"spec.provider.overrides.spec.containers[0].{key}"]
+
+
+def test_a_provider_without_overrides_reports_every_key() -> None:
+    empty: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+    result = check_overrides({"anything": 1}, empty)
+    assert [finding.path for finding in result.unknown] == ["spec.provider.overrides.anything"]
+    assert "known keys: none" in result.unknown[0].message
+
+
+def test_merging_maps_merge_null_removes_and_lists_replace() -> None:
+    base = {"a": {"b": 1, "c": 2}, "list": [1, 2], "gone": True}
+    assert merged(base, {"a": {"c": 3, "d": 4}, "list": [9], "gone": None}) == {
+        "a": {"b": 1, "c": 3, "d": 4},
+        "list": [9],
+    }
+    assert base == {"a": {"b": 1, "c": 2}, "list": [1, 2], "gone": True}
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["routerMode", "frontend", "spec", "x"]), json))
+def test_any_json_gets_a_verdict(overrides: dict[str, Any]) -> None:
+    result = check_overrides(overrides, SCHEMA)
+    assert set(result.merge) <= {"spec"}

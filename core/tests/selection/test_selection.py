@@ -1,0 +1,227 @@
+"""Engine and provider selection, with the cases of the Go project's edge list that concern them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airunway.api.defaults import defaulted_spec
+from airunway.selection import (
+    STALE_AFTER,
+    Candidate,
+    ProviderFacts,
+    choose_engine,
+    choose_provider,
+    provider_facts,
+    request_of,
+)
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+
+def config(
+    name: str,
+    *engines: tuple[str, str, str],
+    rules: list[tuple[str, int]] | None = None,
+    ready: bool = True,
+    heartbeat: datetime | None = NOW,
+    selection: str = "Auto",
+    **flags: bool,
+) -> ProviderFacts:
+    """Facts of a config whose engines are (name, devices, modes) triples of space-separated words."""
+    resource: dict[str, Any] = {
+        "metadata": {"name": name},
+        "spec": {
+            "selection": selection,
+            "capabilities": {
+                "engines": [
+                    {
+                        "name": engine,
+                        "gpuSupport": "gpu" in devices,
+                        "cpuSupport": "cpu" in devices,
+                        "servingModes": modes.split(),
+                        **flags,
+                    }
+                    for engine, devices, modes in engines
+                ]
+            },
+            "selectionRules": [{"condition": condition, "priority": priority} for condition, priority in rules or []],
+        },
+        "status": {"ready": ready, **({"lastHeartbeat": heartbeat.isoformat()} if heartbeat else {})},
+    }
+    return provider_facts(resource)
+
+
+KAITO = config(
+    "kaito",
+    ("vllm", "gpu", "aggregated"),
+    ("llamacpp", "gpu cpu", "aggregated"),
+    rules=[("spec.resources.gpu.count == 0", 100), ("spec.engine.type == 'llamacpp'", 100)],
+)
+DYNAMO = config(
+    "dynamo",
+    ("vllm", "gpu", "aggregated disaggregated"),
+    ("sglang", "gpu", "aggregated disaggregated"),
+    ("trtllm", "gpu", "aggregated"),
+    rules=[
+        ("spec.engine.type == 'trtllm'", 100),
+        ("spec.engine.type == 'sglang'", 100),
+        ("has(spec.serving) && spec.serving.mode == 'disaggregated'", 90),
+        ("has(spec.resources.gpu) && spec.resources.gpu.count > 0 && spec.engine.type == 'vllm'", 50),
+    ],
+)
+KUBERAY = config("kuberay", ("vllm", "gpu", "aggregated disaggregated"), selection="Explicit")
+
+
+def spec(**parts: Any) -> dict[str, Any]:
+    return {"model": {"id": "org/model"}, **parts}
+
+
+def selected(providers: list[ProviderFacts], given_spec: dict[str, Any]) -> str | None:
+    engine = given_spec.get("engine", {}).get("type")
+    defaulted = defaulted_spec(given_spec, engine=engine)
+    choice = choose_engine(request_of(defaulted), providers, explicit=engine, pinned=None, now=NOW)
+    assert choice.engine is not None, choice.message
+    request = request_of(defaulted_spec(given_spec, engine=choice.engine))
+    return choose_provider(request, providers, engine=choice.engine, now=NOW).provider
+
+
+GPU1 = {"gpu": {"count": 1}}
+GPU2 = {"gpu": {"count": 2}}
+
+
+@pytest.mark.parametrize(
+    ("case", "given_spec", "provider"),
+    [
+        ("vLLM on one GPU goes to Dynamo", spec(engine={"type": "vllm"}, resources=GPU1), "dynamo"),
+        ("9: vLLM on two GPUs never goes to KubeRay", spec(engine={"type": "vllm"}, resources=GPU2), "dynamo"),
+        ("sglang goes to Dynamo", spec(engine={"type": "sglang"}, resources=GPU1), "dynamo"),
+        ("no GPU goes to KAITO", spec(engine={"type": "llamacpp"}), "kaito"),
+        (
+            "4: gpu.count 0 counts as no GPU",
+            spec(engine={"type": "llamacpp"}, resources={"gpu": {"count": 0}}),
+            "kaito",
+        ),
+        ("only a GPU: vLLM, so Dynamo", spec(resources=GPU1), "dynamo"),
+        ("nothing at all: llama.cpp, so KAITO", spec(), "kaito"),
+        (
+            "disaggregated goes to Dynamo",
+            spec(
+                serving={"mode": "disaggregated"},
+                scaling={"prefill": {"gpu": {"count": 1}}, "decode": {"gpu": {"count": 1}}},
+            ),
+            "dynamo",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_the_seeds_provider_matrix(case: str, given_spec: dict[str, Any], provider: str) -> None:
+    for order in permutations([KAITO, DYNAMO, KUBERAY]):  # 6: the order of listing never matters
+        assert selected(list(order), given_spec) == provider, case
+
+
+def test_2_without_a_fitting_engine_the_text_lists_what_is_offered_in_a_stable_order() -> None:
+    request = request_of(defaulted_spec(spec(), engine=None))
+    texts = {
+        choose_engine(request, order, explicit=None, pinned=None, now=NOW).message
+        for order in permutations([DYNAMO, KUBERAY])
+    }
+    assert len(texts) == 1
+    text = texts.pop()
+    assert "hasGPU=false" in text
+    assert "dynamo/sglang(gpu, aggregated, disaggregated)" in text
+    assert "kuberay" not in text  # explicit-only providers steer nothing
+
+
+def test_6_equal_scores_go_to_the_first_name() -> None:
+    twins = [config(name, ("vllm", "gpu", "aggregated")) for name in ("zeta", "alpha", "mid")]
+    for order in permutations(twins):
+        assert selected(list(order), spec(engine={"type": "vllm"}, resources=GPU1)) == "alpha"
+
+
+def test_7_matching_rules_do_not_add_up() -> None:
+    many = config("many", ("vllm", "gpu", "aggregated"), rules=[("true", 50), ("true", 60)])
+    one = config("one", ("vllm", "gpu", "aggregated"), rules=[("true", 100)])
+    assert selected([many, one], spec(engine={"type": "vllm"}, resources=GPU1)) == "one"
+
+
+@pytest.mark.parametrize(
+    ("rule", "part_of_error"),
+    [
+        ("spec.engine.type ==", "syntax"),
+        ("spec.nope.deep == 1", "nope"),
+        ("spec.resources.gpu.count", "not bool"),
+        ("1 + 1", "bool"),
+    ],
+)
+def test_5_a_wrong_rule_is_reported_and_others_still_count(rule: str, part_of_error: str) -> None:
+    broken = config("broken", ("vllm", "gpu", "aggregated"), rules=[(rule, 1000), ("true", 5)])
+    request = request_of(defaulted_spec(spec(resources=GPU1), engine="vllm"))
+    choice = choose_provider(request, [broken], engine="vllm", now=NOW)
+    assert choice.provider == "broken"
+    assert choice.candidates[0].score == 5
+    assert [r.value for r in choice.candidates[0].rules] == [None, True]
+    reasons = choice.candidates[0].as_status()["reasons"]
+    assert any(rule in reason and "failed" in reason for reason in reasons), reasons
+
+
+def test_10_and_12_unready_and_silent_providers_are_passed_over_and_say_why() -> None:
+    unready = config("unready", ("vllm", "gpu", "aggregated"), ready=False)
+    silent = config("silent", ("vllm", "gpu", "aggregated"), heartbeat=NOW - STALE_AFTER - timedelta(seconds=1))
+    request = request_of(defaulted_spec(spec(resources=GPU1), engine="vllm"))
+    choice = choose_provider(request, [unready, silent], engine="vllm", now=NOW)
+    assert (choice.provider, choice.message) == (None, "No healthy providers available")
+    failed = {candidate.name: [check.name for check in candidate.failed] for candidate in choice.candidates}
+    assert failed == {"unready": ["ready"], "silent": ["heartbeat"]}
+
+
+def test_15_a_pinned_provider_restricts_the_engines() -> None:
+    request = request_of(defaulted_spec(spec(), engine=None))
+    choice = choose_engine(request, [KAITO, DYNAMO], explicit=None, pinned="dynamo", now=NOW)
+    assert choice.engine is None
+    assert "kaito" not in choice.message
+    with_gpu = request_of(defaulted_spec(spec(resources=GPU1), engine=None))
+    assert choose_engine(with_gpu, [KAITO, DYNAMO], explicit=None, pinned="dynamo", now=NOW).engine == "vllm"
+
+
+def test_preference_is_vllm_sglang_trtllm_llamacpp_then_by_name() -> None:
+    engines = ["zeta", "llamacpp", "trtllm", "alpha", "sglang", "vllm"]
+    order = []
+    while engines:
+        offered = config("p", *((engine, "gpu", "aggregated") for engine in engines))
+        request = request_of(defaulted_spec(spec(resources=GPU1), engine=None))
+        best = choose_engine(request, [offered], explicit=None, pinned=None, now=NOW).engine
+        assert best is not None
+        order.append(best)
+        engines.remove(best)
+    assert order == ["vllm", "sglang", "trtllm", "llamacpp", "alpha", "zeta"]
+
+
+def test_scale_to_zero_needs_the_capability() -> None:
+    plain = config("plain", ("vllm", "gpu", "aggregated"))
+    zero = config("zero", ("vllm", "gpu", "aggregated"), scaleToZero=True)
+    request = request_of(defaulted_spec(spec(resources=GPU1, scaling={"replicas": 0}), engine="vllm"))
+    choice = choose_provider(request, [plain, zero], engine="vllm", now=NOW)
+    assert choice.provider == "zero"
+    assert [check.name for check in choice.candidates[0].failed] == ["capability"]
+
+
+@given(
+    st.permutations([KAITO, DYNAMO, KUBERAY]), st.integers(0, 3), st.sampled_from([None, "vllm", "sglang", "llamacpp"])
+)
+def test_the_verdict_does_not_depend_on_the_order(order: list[ProviderFacts], gpus: int, engine: str | None) -> None:
+    def verdict(providers: list[ProviderFacts]) -> tuple[object, tuple[Candidate, ...]]:
+        given_spec = spec(resources={"gpu": {"count": gpus}}, **({"engine": {"type": engine}} if engine else {}))
+        request = request_of(defaulted_spec(given_spec, engine=engine))
+        chosen = choose_engine(request, providers, explicit=engine, pinned=None, now=NOW)
+        if chosen.engine is None:
+            return chosen, ()
+        choice = choose_provider(request, providers, engine=chosen.engine, now=NOW)
+        return (chosen, choice.provider), choice.candidates
+
+    assert verdict(order) == verdict([KAITO, DYNAMO, KUBERAY])

@@ -1,0 +1,193 @@
+"""What stands between a deployment and KAITO: every field that cannot be honoured, by name (spec ruling 18)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
+from airunway.engines import Remark, engine_arguments
+from airunway.plugins.contract import Compatibility, Context, Finding
+from airunway.resource import dig
+from airunway_kaito.models import LLAMA_SERVER, LOCALAI, gguf_reference, llamacpp_dialect
+from airunway_kaito.objects import CONSUMED_ARGS, RESERVED_LABEL_PREFIXES
+from airunway_kaito.plan import Mode, Plan, plan_of, served_name_of
+from airunway_kaito.schemas import PARTITION
+from airunway_kaito.settings import SettingsError
+
+__all__ = ["compatibility"]
+
+_ENGINES = ("vllm", "llamacpp")
+
+
+def compatibility(deployment: ModelDeployment, context: Context) -> Compatibility:
+    """Blockers change what runs; warnings do not."""
+    fundamental = [*_fundamental(deployment, context)]
+    if fundamental:
+        return Compatibility(blockers=tuple(fundamental))
+    try:
+        plan = plan_of(deployment, context)
+    except SettingsError as error:
+        return Compatibility(blockers=(_blocker("spec.provider.name", str(error)),))
+    arguments = _arguments(deployment, context, plan)
+    blockers = [*_blockers(deployment, context, plan)]
+    blockers += [Finding(path=r.path, reason="BadArguments", message=r.message) for r in arguments[0]]
+    warnings = [*_warnings(deployment, plan)]
+    warnings += [_warning(r.path, r.message) for r in arguments[1]]
+    return Compatibility(blockers=tuple(blockers), warnings=tuple(warnings))
+
+
+def _blocker(path: str, message: str) -> Finding:
+    return Finding(path=path, reason="IncompatibleConfiguration", message=message)
+
+
+def _warning(path: str, message: str) -> Finding:
+    return Finding(path=path, reason="FieldIgnored", message=message)
+
+
+def _fundamental(deployment: ModelDeployment, context: Context) -> Iterator[Finding]:
+    """The seeds' own messages, word for word; with one of these nothing else is worth saying."""
+    spec = deployment.spec
+    if context.engine not in _ENGINES:
+        yield _blocker("spec.engine.type", f"KAITO does not support {context.engine} engine")
+    if spec.serving.mode == "disaggregated":
+        yield _blocker("spec.serving.mode", "KAITO does not support disaggregated mode")
+
+
+def _blockers(deployment: ModelDeployment, context: Context, plan: Plan) -> Iterator[Finding]:
+    spec = deployment.spec
+    if spec.scaling.replicas != 1:
+        text = (
+            "a KAITO Workspace cannot be scaled to zero; set spec.suspend to stop the model"
+            if spec.scaling.replicas == 0
+            else "a KAITO Workspace serves exactly one replica: its Service reaches the first pod only"
+        )
+        yield _blocker("spec.scaling.replicas", f"replicas is {spec.scaling.replicas}, but {text}")
+    if context.engine == "vllm" and spec.resources.gpu.count == 0:
+        yield _blocker("spec.resources.gpu.count", "vLLM engine requires GPU (set resources.gpu.count > 0)")
+    if not plan.image and plan.mode is Mode.LLAMACPP:
+        text = "llamacpp engine requires spec.image to be set (or spec.engine.image): there is no default image"
+        yield _blocker("spec.image", text)
+    elif not plan.image and plan.mode is Mode.TEMPLATE:
+        text = "source custom needs spec.image or spec.engine.image: the image that has the model"
+        yield _blocker("spec.model.source", text)
+    elif (
+        plan.mode is Mode.TEMPLATE
+        and spec.resources.gpu.type != DEFAULT_GPU_TYPE
+        and not (spec.image or spec.engine.image)
+    ):
+        text = f"the default image {plan.image} needs {DEFAULT_GPU_TYPE}; set spec.image for {spec.resources.gpu.type}"
+        yield _blocker("spec.resources.gpu.type", text)
+    if spec.affinity:
+        text = "KAITO replaces the affinity of its pods by the node labels it was given; use spec.nodeSelector"
+        yield _blocker("spec.affinity", text)
+    if spec.model.cache.mode != "None":
+        yield _blocker(
+            "spec.model.cache.mode", "the KAITO provider does not mount model caches; use spec.model.storage.volumes"
+        )
+    for i, volume in enumerate(spec.model.storage.volumes):
+        if not volume.claim_name or not volume.mount_path:
+            path = f"spec.model.storage.volumes[{i}]"
+            yield _blocker(path, f"volume {volume.name} needs claimName (or size) and mountPath to be mounted")
+    model_file = gguf_reference(deployment) if plan.mode is Mode.LLAMACPP else spec.model.id or ""
+    if model_file.startswith("-"):
+        where = "spec.engine.args[ggufUrl]" if plan.mode is Mode.LLAMACPP else "spec.model.id"
+        yield _blocker(where, f"{model_file!r} begins with '-': the engine would take it for a flag")
+    if plan.needs_instance_type and not plan.instance_type:
+        setting = "instanceType" if spec.resources.gpu.count else "cpuInstanceType"
+        cause = (
+            f"nodes are made by {plan.settings.node_provisioner}"
+            if plan.settings.provisions_nodes
+            else "this release of KAITO uses nodes of a named instance type only"
+        )
+        text = f"{cause}: set the provider setting {setting}, or spec.provider.overrides.resource.instanceType"
+        yield _blocker("spec.provider.overrides", text)
+    yield from _override_conflicts(deployment, plan)
+
+
+def _override_conflicts(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
+    if PARTITION not in plan.features and dig(deployment.spec.provider.overrides, "resource", "partition"):
+        path = "spec.provider.overrides.resource.partition"
+        yield Finding(path=path, reason="InvalidOverride", message="KAITO has resource.partition since release 0.12")
+    overridden = dig(deployment.spec.provider.overrides, "inference", default={})
+    wrong = ("template",) if plan.mode is Mode.PRESET else ("preset", "adapters")
+    for key in wrong:
+        if isinstance(overridden, dict) and key in overridden:
+            because = f" (because of {', '.join(plan.causes)})" if plan.mode is Mode.TEMPLATE else ""
+            text = f"the deployment runs as a KAITO {_words(plan.mode)}{because}; inference.{key} has no place in it"
+            yield Finding(path=f"spec.provider.overrides.inference.{key}", reason="InvalidOverride", message=text)
+
+
+def _words(mode: Mode) -> str:
+    return "preset" if mode is Mode.PRESET else "pod template"
+
+
+def _warnings(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
+    spec = deployment.spec
+    if plan.mode is Mode.PRESET:
+        yield from _preset_warnings(deployment, plan)
+    else:
+        for key in spec.pod_template.metadata.labels:
+            if key.startswith(RESERVED_LABEL_PREFIXES):
+                text = f"the label {key} is reserved for the operators and is not put on the pods"
+                yield _warning(f"spec.podTemplate.metadata.labels[{key}]", text)
+        if spec.secrets.hugging_face_token and any(entry.name == "HF_TOKEN" for entry in spec.env):
+            text = "spec.env sets HF_TOKEN, which is used instead of this Secret"
+            yield _warning("spec.secrets.huggingFaceToken", text)
+    if spec.model.source == "custom":
+        if spec.model.served_name:
+            text = "servedName is ignored for custom source (model name is defined by the container)"
+            yield _warning("spec.model.servedName", text)
+        if spec.model.id:
+            yield _warning("spec.model.id", "id is ignored for custom source (the image has the model)")
+    elif plan.mode is Mode.LLAMACPP and llamacpp_dialect(plan.image) == LOCALAI:
+        reference = gguf_reference(deployment)
+        if reference.startswith("huggingface://") and not reference.endswith(".gguf"):
+            text = (
+                f"{reference} names a repository, and the runner needs a file in it: append it to the id "
+                "(<owner>/<repository>/<file>.gguf) or set engine.args ggufUrl"
+            )
+            yield _warning("spec.engine.args[ggufUrl]" if "ggufUrl" in spec.engine.args else "spec.model.id", text)
+    for role in ("prefill", "decode"):
+        if getattr(spec.scaling, role) is not None:
+            yield _warning(f"spec.scaling.{role}", f"scaling.{role} has no meaning in aggregated mode")
+
+
+def _preset_warnings(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
+    spec = deployment.spec
+    if not plan.partition and not dig(spec.provider.overrides, "resource", "partition"):
+        text = (
+            f"a KAITO preset uses all GPUs of its node, not exactly {spec.resources.gpu.count}: "
+            f"set spec.image (as {plan.settings.vllm_image}) for an exact number, "
+            "or the provider setting partition (KAITO 0.12)"
+        )
+        yield _warning("spec.resources.gpu.count", text)
+    for name, value in (("memory", spec.resources.memory), ("cpu", spec.resources.cpu)):
+        if value:
+            text = (
+                f"a KAITO preset is sized by its node and requests no {name}; set spec.image to have {value} requested"
+            )
+            yield _warning(f"spec.resources.{name}", text)
+    for name, entries in (
+        ("labels", spec.pod_template.metadata.labels),
+        ("annotations", spec.pod_template.metadata.annotations),
+    ):
+        if entries:
+            text = f"pods of a KAITO preset take no {name} of their own; set spec.image to have them"
+            yield _warning(f"spec.podTemplate.metadata.{name}", text)
+
+
+def _arguments(
+    deployment: ModelDeployment, context: Context, plan: Plan
+) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
+    if plan.mode is Mode.PRESET:
+        return (), ()
+    dialect = llamacpp_dialect(plan.image) if plan.mode is Mode.LLAMACPP else LLAMA_SERVER
+    found = engine_arguments(
+        deployment,
+        engine=context.engine,
+        dialect=dialect,
+        served_name=served_name_of(deployment),
+        gpus=deployment.spec.resources.gpu.count,
+        consumed=CONSUMED_ARGS if plan.mode is Mode.LLAMACPP else (),
+    )
+    return found.errors, found.warnings

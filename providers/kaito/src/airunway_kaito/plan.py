@@ -1,0 +1,122 @@
+"""Which of KAITO's three ways a deployment takes, and what both the check and the translation need to know of it.
+
+A preset is KAITO's own recipe for a model: it chooses image, command and GPUs. A template is a pod that we write. A
+preset is taken when the deployment leaves image and arguments to KAITO; everything that changes what the container runs
+or where it may run, and that a preset has no place for, makes it a template (README.md has the table).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
+from airunway.plugins.contract import Context
+from airunway.resource import dig, digest
+from airunway_kaito.schemas import EXISTING_NODES, HUGGINGFACE_IDS, MODEL_ACCESS_SECRET, PARTITION, features_of
+from airunway_kaito.settings import Settings, settings_from
+
+__all__ = ["PORT", "Mode", "Plan", "plan_of", "served_name_of"]
+
+PORT = 5000
+"""Where every container must listen: the Service that KAITO makes sends port 80 there, and cannot be told otherwise."""
+
+_HASH_LENGTH = 8
+
+
+class Mode(StrEnum):
+    PRESET = "preset"
+    TEMPLATE = "template"
+    LLAMACPP = "llamacpp"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The decisions.
+
+    `causes` are the fields that rule a preset out. `image` is empty where nobody named one and none can be assumed.
+    `partition` is the number of GPUs that a preset is held to, 0 where it takes all of a node.
+    """
+
+    mode: Mode
+    causes: tuple[str, ...]
+    settings: Settings
+    features: frozenset[str]
+    image: str
+    partition: int
+    instance_type: str
+    needs_instance_type: bool
+    match_labels: dict[str, str]
+
+
+def plan_of(deployment: ModelDeployment, context: Context) -> Plan:
+    """Decide. Raises SettingsError if the provider's own settings are wrong."""
+    spec = deployment.spec
+    settings = settings_from(context.settings)
+    features = features_of(context)
+    gpus = spec.resources.gpu.count
+    needs_instance_type = settings.provisions_nodes or EXISTING_NODES not in features
+    causes = _template_causes(deployment, context, features)
+    mode = Mode.LLAMACPP if context.engine == "llamacpp" else Mode.TEMPLATE if causes else Mode.PRESET
+    partitioned = mode is Mode.PRESET and settings.partition and PARTITION in features and not settings.provisions_nodes
+    own_image = spec.engine.image or spec.image or ""
+    overridden = dig(spec.provider.overrides, "resource", "instanceType", default="")
+    configured = settings.instance_type if gpus else settings.cpu_instance_type
+    return Plan(
+        mode=mode,
+        causes=causes,
+        settings=settings,
+        features=features,
+        image=own_image or (settings.vllm_image if mode is Mode.TEMPLATE and spec.model.source != "custom" else ""),
+        partition=gpus if partitioned else 0,
+        instance_type=(configured or overridden) if needs_instance_type else "",
+        needs_instance_type=needs_instance_type,
+        match_labels=_match_labels(deployment, settings),
+    )
+
+
+def served_name_of(deployment: ModelDeployment) -> str:
+    """The name to serve the model under: as asked, else the last segment of the model id; empty for a custom source."""
+    model = deployment.spec.model
+    if model.source == "custom":
+        return ""
+    return model.served_name or (model.id or "").rstrip("/").rpartition("/")[2]
+
+
+def _template_causes(deployment: ModelDeployment, context: Context, features: frozenset[str]) -> tuple[str, ...]:
+    spec = deployment.spec
+    token_without_place = bool(spec.secrets.hugging_face_token) and MODEL_ACCESS_SECRET not in features
+    wishes: tuple[tuple[str, object], ...] = (
+        ("spec.image", spec.image),
+        ("spec.engine.image", spec.engine.image),
+        ("spec.engine.args", spec.engine.args),
+        ("spec.engine.extraArgs", spec.engine.extra_args),
+        # The preset's configuration file takes flags with values only.
+        ("spec.engine.trustRemoteCode", spec.engine.trust_remote_code),
+        ("spec.engine.enablePrefixCaching", spec.engine.enable_prefix_caching is not None),
+        ("spec.engine.enforceEager", spec.engine.enforce_eager),
+        ("spec.env", spec.env),
+        ("RuntimeConfig env", context.runtime.env),
+        ("spec.model.source", spec.model.source == "custom"),
+        ("spec.model.storage.volumes", spec.model.storage.volumes),
+        ("spec.resources.gpu.type", spec.resources.gpu.type != DEFAULT_GPU_TYPE),
+        ("spec.tolerations", spec.tolerations),
+        ("spec.serviceAccountName", spec.service_account_name),
+        ("spec.imagePullSecrets", spec.image_pull_secrets),
+        ("spec.priorityClassName", spec.priority_class_name),
+        ("spec.topologySpreadConstraints", spec.topology_spread_constraints),
+        ("spec.secrets.huggingFaceToken", token_without_place),
+        ("KAITO before 0.9", HUGGINGFACE_IDS not in features),
+    )
+    return tuple(path for path, wished in wishes if wished)
+
+
+def _match_labels(deployment: ModelDeployment, settings: Settings) -> dict[str, str]:
+    """The labels of nodes that may be used; with auto-provisioning also the labels that new nodes get."""
+    metadata, spec = deployment.metadata, deployment.spec
+    if settings.provisions_nodes:
+        # Two deployments must not count each other's nodes as theirs.
+        mine = f"{metadata.name}-{digest([metadata.namespace, metadata.name], length=_HASH_LENGTH)}"
+        return {"airunway.ai/nodes-of": mine, **spec.node_selector}
+    default = settings.gpu_node_selector if spec.resources.gpu.count else settings.cpu_node_selector
+    return {**default, **spec.node_selector}

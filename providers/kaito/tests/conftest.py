@@ -1,0 +1,75 @@
+"""Deployments, contexts and the recorded upstream, as the tests of this provider need them."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airunway.api.modeldeployment import ModelDeployment, parse_deployment
+from airunway.plugins.contract import Context, RuntimeSettings, Upstream
+from airunway_kaito.schemas import TRANSFORMERS
+
+NOW = datetime(2026, 9, 1, tzinfo=UTC)
+SHARED = Path(__file__).resolve().parents[3].parent / "shared"
+
+MakeDeployment = Callable[..., ModelDeployment]
+MakeContext = Callable[..., Context]
+
+
+@pytest.fixture(scope="session")
+def vllm() -> MakeDeployment:
+    """A Llama on one GPU; keyword arguments replace top-level fields of the spec."""
+    return _maker({"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, "resources": {"gpu": {"count": 1}}}, "llama-8b")
+
+
+@pytest.fixture(scope="session")
+def llamacpp() -> MakeDeployment:
+    """The seeds' GGUF example on CPU; keyword arguments replace top-level fields of the spec."""
+    model = {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"}
+    image = "ghcr.io/sozercan/llama-cpp-runner:latest"
+    return _maker({"model": model, "resources": {"memory": "16Gi", "cpu": "8"}, "image": image}, "gemma-cpu")
+
+
+@pytest.fixture(scope="session")
+def context() -> MakeContext:
+    """A context; `release` names a transformer by its oldest release, other keywords are provider settings."""
+
+    def make(
+        engine: str = "vllm", *, release: str = "0.12", runtime: RuntimeSettings | None = None, **settings: Any
+    ) -> Context:
+        transformer = next(t for t in TRANSFORMERS if t.name == f"v1beta1-{release}")
+        upstream = Upstream(api_version=transformer.api_version, transformer=transformer)
+        return Context(
+            engine=engine, upstream=upstream, runtime=runtime or RuntimeSettings(), settings=settings, now=NOW
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def upstream_crds() -> Path:
+    """KAITO's own CRDs by release; data beside the checkout, not part of it."""
+    return _shared("upstream-crds")
+
+
+@pytest.fixture(scope="session")
+def upstream_traces() -> Path:
+    """What KAITO's controller wrote, recorded; data beside the checkout, not part of it."""
+    return _shared("upstream-traces/kaito-v0.12.0")
+
+
+def _shared(folder: str) -> Path:
+    path = SHARED / folder
+    if not path.is_dir():
+        pytest.skip(f"{folder} is not beside the checkout (../shared/{folder})")
+    return path
+
+
+def _maker(base: dict[str, Any], name: str) -> MakeDeployment:
+    def make(**fields: Any) -> ModelDeployment:
+        spec = {key: value for key, value in {**base, **fields}.items() if value is not None}
+        return parse_deployment({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
+
+    return make

@@ -1,0 +1,150 @@
+"""A real API server with KAITO's own CRDs accepts what we write: of each release since v0.4.5, and Strict."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airunway.kube import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, STATEFUL_SET, Client, Kind, NotFound
+from airunway.kube.errors import ApiError
+from airunway.resource import ObjectKey, Resource, is_true, key_of
+from airunway_kaito.provider import can_handle, translate_spec
+
+WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces", True)
+MANAGER = "airunway-provider-kaito"
+ATTEMPTS, PAUSE = 1200, 0.05
+RELEASES = {
+    "v0.4.5": "0.4.5",
+    "v0.4.6": "0.4.6",
+    "v0.7.0": "0.7",
+    "v0.8.0": "0.7",
+    "v0.9.0": "0.9",
+    "v0.10.0": "0.9",
+    "v0.12.0": "0.12",
+}
+
+VOLUME = {"name": "weights", "purpose": "modelCache", "claimName": "pvc", "readOnly": True}
+VLLM: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "token and length": {"engine": {"contextLength": 8192}, "secrets": {"huggingFaceToken": "hf"}},
+    "image": {"image": "vllm/vllm-openai:v0.23.0", "resources": {"gpu": {"count": 2}, "memory": "32Gi", "cpu": "4"}},
+    "args": {"engine": {"args": {"quantization": "awq", "enable-chunked-prefill": ""}, "extraArgs": ["--seed=1"]}},
+    "environment": {
+        "env": [
+            {"name": "A", "value": ""},
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "MEM", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+            {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k", "optional": True}}},
+        ]
+    },
+    "pod": {
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
+        "imagePullSecrets": [{"name": "pull"}],
+        "priorityClassName": "high",
+        "serviceAccountName": "sa",
+        "nodeSelector": {"pool": "a"},
+        "podTemplate": {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}},
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+        ],
+    },
+    "volumes": {"model": {"id": "o/m", "storage": {"volumes": [VOLUME]}}},
+    "custom": {"model": {"source": "custom"}, "image": "registry.example/my-model:1"},
+}
+LLAMACPP: dict[str, dict[str, Any]] = {
+    "cpu": {},
+    "gpu": {"resources": {"gpu": {"count": 1}}},
+    "server": {"image": "ghcr.io/ggml-org/llama.cpp:server", "engine": {"contextLength": 4096}},
+}
+
+
+@asynccontextmanager
+async def installed(client: Client, crd: Resource) -> AsyncIterator[None]:
+    """The CRD alone in its version, as a fresh installation has it; removed afterwards."""
+    await absent(client, key_of(crd))
+    await client.create(CUSTOM_RESOURCE_DEFINITION, crd)
+    try:
+        for _ in range(ATTEMPTS):
+            live = await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+            if is_true(live, "Established") and await client.is_served(WORKSPACE):
+                break
+            await asyncio.sleep(PAUSE)
+        else:
+            pytest.fail(f"{key_of(crd)} was not established: {live.get('status')}")
+        yield
+    finally:
+        await absent(client, key_of(crd))
+
+
+async def absent(client: Client, key: ObjectKey) -> None:
+    for _ in range(ATTEMPTS):
+        try:
+            await client.delete(CUSTOM_RESOURCE_DEFINITION, key)
+        except NotFound:
+            return
+        await asyncio.sleep(PAUSE)
+    pytest.fail(f"{key} was not deleted")
+
+
+def in_namespace(obj: Resource, namespace: str) -> Resource:
+    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+
+
+def stateful_set(workspace: Resource) -> Resource:
+    """The pod template as KAITO uses it: the CRD itself takes anything for a template."""
+    template = workspace["inference"]["template"]
+    name = workspace["metadata"]["name"]
+    labels = {"kaito.sh/workspace": name}
+    metadata = {**template["metadata"], "labels": {**template["metadata"]["labels"], **labels}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": name},
+        "spec": {
+            "serviceName": name,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": metadata, "spec": template["spec"]},
+        },
+    }
+
+
+async def accept(client: Client, kind: Kind, obj: Resource, what: str) -> None:
+    try:
+        await client.apply(kind, obj, manager=MANAGER, dry_run=True, field_validation="Strict")
+    except ApiError as error:
+        pytest.fail(f"{what}: {error}")
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("release", RELEASES)
+async def test_every_release_accepts_the_corpus(
+    client: Client, namespace: str, upstream_crds: Path, vllm: Any, llamacpp: Any, context: Any, release: str
+) -> None:
+    crd = yaml.safe_load((upstream_crds / "kaito" / release / "workspaces.yaml").read_text())
+    settings = {"instanceType": "Standard_NC24ads_A100_v4", "cpuInstanceType": "Standard_D8s_v5", "partition": True}
+    cases = [(f"vllm {name}", "vllm", vllm(**fields)) for name, fields in VLLM.items()]
+    cases += [(f"llamacpp {name}", "llamacpp", llamacpp(**fields)) for name, fields in LLAMACPP.items()]
+    async with installed(client, crd):
+        for what, engine, deployment in cases:
+            ctx = context(engine, release=RELEASES[release], **settings)
+            assert can_handle(deployment, ctx).ok, (what, can_handle(deployment, ctx))
+            workspace, *others = translate_spec(deployment, ctx)
+            await accept(client, WORKSPACE, in_namespace(workspace, namespace), what)
+            for config in others:
+                await accept(client, CONFIG_MAP, in_namespace(config, namespace), what)
+            if "template" in workspace["inference"]:
+                await accept(client, STATEFUL_SET, in_namespace(stateful_set(workspace), namespace), what)
+
+
+@pytest.mark.apiserver
+async def test_strict_is_strict(client: Client, namespace: str, upstream_crds: Path, vllm: Any, context: Any) -> None:
+    """What the newest transformer writes for a partition, an older release does not know: features matter."""
+    crd = yaml.safe_load((upstream_crds / "kaito" / "v0.9.0" / "workspaces.yaml").read_text())
+    workspace, _ = translate_spec(vllm(), context(partition=True))
+    async with installed(client, crd):
+        with pytest.raises(ApiError, match="partition"):
+            await client.apply(WORKSPACE, in_namespace(workspace, namespace), manager=MANAGER, dry_run=True)

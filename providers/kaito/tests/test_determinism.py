@@ -1,0 +1,101 @@
+"""The same deployment gives the same bytes: again, in another order of keys, and in another process."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airunway.api.modeldeployment import parse_deployment
+from airunway.resource import canonical_json
+from airunway_kaito.provider import can_handle, translate_spec
+
+NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
+MAPS = st.dictionaries(NAMES, st.text(max_size=8), max_size=5)
+SPEC = st.fixed_dictionaries(
+    {"model": st.fixed_dictionaries({"id": st.just("o/m")}, optional={"servedName": st.text(max_size=8)})},
+    optional={
+        "image": st.sampled_from(["", "registry.example/i:1"]),
+        "engine": st.fixed_dictionaries(
+            {},
+            optional={
+                "contextLength": st.integers(1, 10**6),
+                "args": MAPS,
+                "extraArgs": st.lists(st.text(max_size=8), max_size=3),
+            },
+        ),
+        "resources": st.just({"gpu": {"count": 2}, "memory": "1Gi"}),
+        "env": st.lists(st.fixed_dictionaries({"name": NAMES, "value": st.text(max_size=8)}), max_size=3),
+        "nodeSelector": MAPS,
+        "podTemplate": st.fixed_dictionaries(
+            {"metadata": st.fixed_dictionaries({"labels": MAPS, "annotations": MAPS})}
+        ),
+    },
+)
+
+
+def reordered(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: reordered(value) for key, value in reversed(node.items())}
+    return [reordered(value) for value in node] if isinstance(node, list) else node
+
+
+@given(spec=SPEC, engine=st.sampled_from(["vllm", "llamacpp"]))
+def test_the_order_of_keys_does_not_matter(context: Any, spec: dict[str, Any], engine: str) -> None:
+    first, second = (
+        parse_deployment({"metadata": {"name": "m", "namespace": "n"}, "spec": form})
+        for form in (spec, reordered(spec))
+    )
+    ctx = context(engine)
+    assert canonical_json(translate_spec(first, ctx)) == canonical_json(translate_spec(second, ctx))
+    assert orjson.dumps(translate_spec(first, ctx)) == orjson.dumps(translate_spec(first, ctx))
+    paths = [sorted(f.path for f in can_handle(form, ctx).warnings) for form in (first, second)]
+    assert paths[0] == paths[1]
+
+
+PROGRAM = """
+import sys, orjson
+from datetime import datetime, timezone
+from airunway.api.modeldeployment import parse_deployment
+from airunway.plugins.contract import Context
+from airunway_kaito.provider import can_handle, translate_spec
+
+for spec in orjson.loads(sys.stdin.buffer.read()):
+    deployment = parse_deployment({"metadata": {"name": "m", "namespace": "n"}, "spec": spec})
+    context = Context(engine=spec["engine"]["type"], upstream=None, now=datetime(2026, 9, 1, tzinfo=timezone.utc))
+    sys.stdout.buffer.write(orjson.dumps(translate_spec(deployment, context)))
+    sys.stdout.buffer.write(repr(can_handle(deployment, context)).encode())
+"""
+
+
+def test_another_process_writes_the_same_bytes() -> None:
+    gpu = {"gpu": {"count": 2}, "memory": "8Gi"}
+    specs = [
+        {"model": {"id": "o/m"}, "engine": {"type": "vllm", "contextLength": 8192}, "resources": gpu},
+        {
+            "model": {"id": "o/m"},
+            "engine": {"type": "vllm", "args": {"seed": "1", "b": "", "a": "2"}},
+            "resources": gpu,
+        },
+        {
+            "model": {"id": "o/m/f.gguf"},
+            "engine": {"type": "llamacpp", "image": "i"},
+            "nodeSelector": {"b": "1", "a": "2"},
+        },
+    ]
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM],
+            input=orjson.dumps(specs),
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for seed in ("0", "1", "4242")
+    }
+    assert len(outputs) == 1
+    assert len(outputs.pop()) > 1000

@@ -1,0 +1,357 @@
+"""The desired objects, against the targets of the upstream study."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from airunway.plugins.contract import Context, RuntimeSettings
+from airunway.resource import Resource
+from airunway_kaito.provider import can_handle, translate_spec
+
+TOKEN = {"huggingFaceToken": "hf-token"}
+
+
+def container(deployment: Any, context: Context) -> Resource:
+    (workspace,) = translate_spec(deployment, context)
+    (found,) = workspace["inference"]["template"]["spec"]["containers"]
+    return dict(found)
+
+
+def test_vllm_preset_on_existing_nodes(vllm: Any, context: Any) -> None:
+    deployment = vllm(
+        model={"id": "meta-llama/Llama-3.1-8B-Instruct", "servedName": "llama-3.1-8b"},
+        engine={"contextLength": 8192},
+        resources={"gpu": {"count": 1}, "memory": "32Gi"},
+        secrets=TOKEN,
+    )
+    workspace, config = translate_spec(deployment, context())
+    assert workspace == {
+        "apiVersion": "kaito.sh/v1beta1",
+        "kind": "Workspace",
+        "metadata": {
+            "name": "llama-8b",
+            "labels": {"airunway.ai/model-source": "huggingface", "airunway.ai/engine-type": "vllm"},
+            "annotations": {"kaito.sh/runtime": "vllm", "kaito.sh/disable-benchmark": "true"},
+        },
+        "resource": {"labelSelector": {"matchLabels": {"nvidia.com/gpu.present": "true"}}},
+        "inference": {
+            "preset": {
+                "name": "meta-llama/Llama-3.1-8B-Instruct",
+                "presetOptions": {"modelAccessSecret": "hf-token"},
+            },
+            "config": config["metadata"]["name"],
+        },
+    }
+    assert (config["kind"], config["immutable"]) == ("ConfigMap", True)
+    assert yaml.safe_load(config["data"]["inference_config.yaml"]) == {
+        "vllm": {"max-model-len": "8192", "served-model-name": "llama-3.1-8b"}
+    }
+
+
+def test_a_change_of_the_engine_settings_is_a_change_of_the_config_name_only(vllm: Any, context: Any) -> None:
+    before, config_before = translate_spec(vllm(engine={"contextLength": 8192}), context())
+    after, config_after = translate_spec(vllm(engine={"contextLength": 4096}), context())
+    assert config_before["metadata"]["name"] != config_after["metadata"]["name"]
+    before["inference"]["config"] = after["inference"]["config"]
+    assert before == after
+
+
+def test_a_public_model_gets_no_access_secret(vllm: Any, context: Any) -> None:
+    workspace, _ = translate_spec(vllm(), context())
+    assert "presetOptions" not in workspace["inference"]["preset"]
+
+
+@pytest.mark.parametrize("name", ['a"b: {}', "ünï", "- x", "true", "a\nb", "8192"])
+def test_any_served_name_is_text_in_the_config(vllm: Any, context: Any, name: str) -> None:
+    _, config = translate_spec(vllm(model={"id": "o/m", "servedName": name}), context())
+    assert yaml.safe_load(config["data"]["inference_config.yaml"]) == {"vllm": {"served-model-name": name}}
+
+
+def test_partition_holds_a_preset_to_its_gpus(vllm: Any, context: Any) -> None:
+    workspace, _ = translate_spec(vllm(resources={"gpu": {"count": 2}}), context(partition=True))
+    assert workspace["resource"]["partition"] == {"mode": "accelerator", "count": 2}
+
+
+@pytest.mark.parametrize(
+    ("release", "settings"), [("0.9", {}), ("0.12", {"nodeProvisioner": "karpenter", "instanceType": "X"})]
+)
+def test_partition_only_where_kaito_has_it(vllm: Any, context: Any, release: str, settings: dict[str, str]) -> None:
+    workspace, _ = translate_spec(vllm(), context(release=release, partition=True, **settings))
+    assert "partition" not in workspace["resource"]
+
+
+def test_node_auto_provisioning(vllm: Any, llamacpp: Any, context: Any) -> None:
+    settings = {"nodeProvisioner": "azure-gpu-provisioner", "instanceType": "Standard_NC24ads_A100_v4"}
+    workspace, _ = translate_spec(vllm(nodeSelector={"team": "a"}), context(**settings))
+    labels = workspace["resource"]["labelSelector"]["matchLabels"]
+    assert workspace["resource"]["instanceType"] == "Standard_NC24ads_A100_v4"
+    assert labels.pop("airunway.ai/nodes-of").startswith("llama-8b-")
+    assert labels == {"team": "a"}
+    assert not can_handle(llamacpp(), context("llamacpp", **settings)).ok
+    cpu = context("llamacpp", **settings, cpuInstanceType="Standard_D8s_v5")
+    assert can_handle(llamacpp(), cpu).ok
+    assert translate_spec(llamacpp(), cpu)[0]["resource"]["instanceType"] == "Standard_D8s_v5"
+
+
+def test_vllm_template_is_exact(vllm: Any, context: Any) -> None:
+    deployment = vllm(
+        image="vllm/vllm-openai:v0.23.0",
+        engine={"contextLength": 8192, "args": {"quantization": "awq"}},
+        resources={"gpu": {"count": 2}, "memory": "32Gi", "cpu": "4"},
+        secrets=TOKEN,
+    )
+    assert container(deployment, context()) == {
+        "name": "model",
+        "image": "vllm/vllm-openai:v0.23.0",
+        "command": ["vllm", "serve"],
+        "args": [
+            "meta-llama/Llama-3.1-8B-Instruct",
+            "--port=5000",
+            "--served-model-name=Llama-3.1-8B-Instruct",
+            "--max-model-len=8192",
+            "--tensor-parallel-size=2",
+            "--quantization=awq",
+        ],
+        "env": [{"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN"}}}],
+        "ports": [{"name": "http", "containerPort": 5000}],
+        "resources": {
+            "requests": {"nvidia.com/gpu": "2", "memory": "32Gi", "cpu": "4"},
+            "limits": {"nvidia.com/gpu": "2", "memory": "32Gi"},
+        },
+        "startupProbe": {
+            "httpGet": {"path": "/health", "port": 5000},
+            "periodSeconds": 30,
+            "failureThreshold": 120,
+        },
+        "readinessProbe": {"httpGet": {"path": "/health", "port": 5000}},
+        "volumeMounts": [{"name": "airunway-dshm", "mountPath": "/dev/shm"}],
+    }
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"image": "i"},
+        {"engine": {"image": "i"}},
+        {"engine": {"args": {"seed": "1"}}},
+        {"engine": {"extraArgs": ["--seed=1"]}},
+        {"engine": {"trustRemoteCode": True}},
+        {"engine": {"enablePrefixCaching": False}},
+        {"engine": {"enforceEager": True}},
+        {"env": [{"name": "A", "value": "b"}]},
+        {"tolerations": [{"operator": "Exists"}]},
+        {"serviceAccountName": "sa"},
+        {"imagePullSecrets": [{"name": "pull"}]},
+        {"priorityClassName": "high"},
+        {"topologySpreadConstraints": [{"maxSkew": 1}]},
+    ],
+    ids=str,
+)
+def test_what_a_preset_has_no_place_for_makes_a_template(vllm: Any, context: Any, fields: dict[str, Any]) -> None:
+    assert "preset" in translate_spec(vllm(), context())[0]["inference"]
+    assert "template" in translate_spec(vllm(**fields), context())[0]["inference"]
+
+
+def test_releases_whose_presets_take_no_model_ids_get_templates(vllm: Any, context: Any) -> None:
+    for release in ("0.4.5", "0.4.6", "0.7"):
+        found = container(vllm(secrets=TOKEN), context(release=release, instanceType="X"))
+        assert found["image"] == "vllm/vllm-openai:v0.23.0"
+        assert [entry["name"] for entry in found["env"]] == ["HF_TOKEN"]
+
+
+def test_releases_before_0_7_use_nodes_of_a_named_type(vllm: Any, context: Any) -> None:
+    assert [b.path for b in can_handle(vllm(), context(release="0.4.6")).blockers] == ["spec.provider.overrides"]
+    named = context(release="0.4.6", instanceType="Standard_NC24ads_A100_v4")
+    assert can_handle(vllm(), named).ok
+    assert translate_spec(vllm(), named)[0]["resource"]["instanceType"] == "Standard_NC24ads_A100_v4"
+    assert "instanceType" not in translate_spec(vllm(), context(release="0.7"))[0]["resource"]
+
+
+def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> None:
+    (workspace,) = translate_spec(llamacpp(), context("llamacpp"))
+    assert workspace["resource"] == {"labelSelector": {"matchLabels": {"kubernetes.io/os": "linux"}}}
+    assert "annotations" not in workspace["metadata"]
+    assert workspace["inference"]["template"] == {
+        "metadata": {"labels": {"airunway.ai/managed-by": "airunway", "airunway.ai/model-deployment": "gemma-cpu"}},
+        "spec": {
+            "containers": [
+                {
+                    "name": "model",
+                    "image": "ghcr.io/sozercan/llama-cpp-runner:latest",
+                    "args": [
+                        "huggingface://google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf",
+                        "--address=:5000",
+                    ],
+                    "ports": [{"name": "http", "containerPort": 5000}],
+                    "resources": {"requests": {"cpu": "8", "memory": "16Gi"}, "limits": {"memory": "16Gi"}},
+                    "startupProbe": {"tcpSocket": {"port": 5000}, "periodSeconds": 10, "failureThreshold": 180},
+                    "readinessProbe": {"tcpSocket": {"port": 5000}},
+                }
+            ]
+        },
+    }
+
+
+def test_llamacpp_on_a_gpu(llamacpp: Any, context: Any) -> None:
+    deployment = llamacpp(resources={"gpu": {"count": 1}})
+    (workspace,) = translate_spec(deployment, context("llamacpp"))
+    assert workspace["resource"]["labelSelector"]["matchLabels"] == {"nvidia.com/gpu.present": "true"}
+    assert container(deployment, context("llamacpp"))["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+
+
+SERVER = "ghcr.io/ggml-org/llama.cpp:server"
+RUNNER = "ghcr.io/kaito-project/aikit/runners/llama-cpp-cpu@sha256:0123"
+
+
+@pytest.mark.parametrize(
+    ("image", "model", "url", "expected"),
+    [
+        (RUNNER, {"id": "o/r"}, "", ["huggingface://o/r", "--address=:5000", "--context-size=4096"]),
+        (
+            RUNNER,
+            {"id": "o/r"},
+            "https://e.org/m.gguf",
+            ["https://e.org/m.gguf", "--address=:5000", "--context-size=4096"],
+        ),
+        (RUNNER, {"source": "custom"}, "", ["--address=:5000", "--context-size=4096"]),
+        (
+            SERVER,
+            {"id": "o/r", "servedName": "n"},
+            "",
+            ["--hf-repo", "o/r", "--host", "0.0.0.0", "--port", "5000", "--alias", "n", "--ctx-size", "4096"],
+        ),
+        (
+            SERVER,
+            {"id": "o/r/f.gguf"},
+            "",
+            [
+                "--hf-repo",
+                "o/r",
+                "--hf-file",
+                "f.gguf",
+                "--host",
+                "0.0.0.0",
+                "--port",
+                "5000",
+                "--alias",
+                "f.gguf",
+                "--ctx-size",
+                "4096",
+            ],
+        ),
+        (
+            SERVER,
+            {"source": "custom"},
+            "/models/m.gguf",
+            ["--model", "/models/m.gguf", "--host", "0.0.0.0", "--port", "5000", "--ctx-size", "4096"],
+        ),
+        (
+            SERVER,
+            {"source": "custom"},
+            "https://e.org/m.gguf",
+            ["--model-url", "https://e.org/m.gguf", "--host", "0.0.0.0", "--port", "5000", "--ctx-size", "4096"],
+        ),
+    ],
+)
+def test_the_command_line_fits_the_image(
+    llamacpp: Any, context: Any, image: str, model: dict[str, str], url: str, expected: list[str]
+) -> None:
+    args = {"ggufUrl": url} if url else {}
+    deployment = llamacpp(image=None, model=model, engine={"image": image, "contextLength": 4096, "args": args})
+    assert can_handle(deployment, context("llamacpp")).ok
+    assert container(deployment, context("llamacpp"))["args"] == expected
+
+
+def test_environment_from_the_weakest_to_the_strongest(vllm: Any, context: Any) -> None:
+    runtime = RuntimeSettings(env=({"name": "A", "value": "runtime"}, {"name": "B", "value": "runtime"}))
+    field = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    deployment = vllm(env=[{"name": "B", "value": "mine"}, field], secrets=TOKEN)
+    assert container(deployment, context(runtime=runtime))["env"] == [
+        {"name": "A", "value": "runtime"},
+        {"name": "B", "value": "mine"},
+        field,
+        {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hf-token", "key": "HF_TOKEN"}}},
+    ]
+    shared = RuntimeSettings(env=({"name": "HF_TOKEN", "value": "everybody's"},))
+    assert "valueFrom" in container(vllm(secrets=TOKEN), context(runtime=shared))["env"][0]
+    own = vllm(env=[{"name": "HF_TOKEN", "value": "x"}], secrets=TOKEN)
+    assert container(own, context())["env"] == [{"name": "HF_TOKEN", "value": "x"}]
+    assert [w.path for w in can_handle(own, context()).warnings] == ["spec.secrets.huggingFaceToken"]
+
+
+def test_volumes_are_mounted_and_caches_are_used(vllm: Any, context: Any) -> None:
+    volumes = [
+        {"name": "weights", "purpose": "modelCache", "claimName": "pvc", "readOnly": True},
+        {"name": "kernels", "purpose": "compilationCache", "size": "10Gi"},
+        {"name": "data", "claimName": "data", "mountPath": "/data"},
+    ]
+    deployment = vllm(model={"id": "o/m", "storage": {"volumes": volumes}})
+    pod = translate_spec(deployment, context())[0]["inference"]["template"]["spec"]
+    assert pod["volumes"][1:] == [
+        {"name": "weights", "persistentVolumeClaim": {"claimName": "pvc", "readOnly": True}},
+        {"name": "kernels", "persistentVolumeClaim": {"claimName": "llama-8b-kernels"}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+    ]
+    found = container(deployment, context())
+    assert found["volumeMounts"][1:] == [
+        {"name": "weights", "mountPath": "/model-cache", "readOnly": True},
+        {"name": "kernels", "mountPath": "/compilation-cache"},
+        {"name": "data", "mountPath": "/data"},
+    ]
+    assert found["env"] == [
+        {"name": "HF_HOME", "value": "/model-cache"},
+        {"name": "VLLM_CACHE_ROOT", "value": "/compilation-cache"},
+    ]
+
+
+def test_pods_of_a_template_carry_the_wanted_metadata(vllm: Any, context: Any) -> None:
+    metadata = {
+        "labels": {"team": "a", "airunway.ai/model-deployment": "other", "kaito.sh/workspace": "other"},
+        "annotations": {"note": "b"},
+    }
+    deployment = vllm(image="i", podTemplate={"metadata": metadata})
+    runtime = RuntimeSettings(labels={"airunway.ai/tenant": "t"})
+    (workspace,) = translate_spec(deployment, context(runtime=runtime))
+    assert workspace["inference"]["template"]["metadata"] == {
+        "labels": {
+            "airunway.ai/tenant": "t",
+            "team": "a",
+            "airunway.ai/managed-by": "airunway",
+            "airunway.ai/model-deployment": "llama-8b",
+        },
+        "annotations": {"note": "b"},
+    }
+    assert [w.path for w in can_handle(deployment, context()).warnings] == [
+        "spec.podTemplate.metadata.labels[airunway.ai/model-deployment]",
+        "spec.podTemplate.metadata.labels[kaito.sh/workspace]",
+    ]
+
+
+def test_pod_settings_reach_the_pod(vllm: Any, context: Any) -> None:
+    fields = {
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        "serviceAccountName": "sa",
+        "imagePullSecrets": [{"name": "pull"}],
+        "priorityClassName": "high",
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+    }
+    pod = translate_spec(vllm(**fields), context())[0]["inference"]["template"]["spec"]
+    assert {key: pod[key] for key in fields} == fields
+
+
+def test_a_custom_source_leaves_command_and_model_to_the_image(vllm: Any, context: Any) -> None:
+    deployment = vllm(image="registry.example/my-model:1", model={"source": "custom"})
+    found = container(deployment, context())
+    assert "command" not in found
+    assert found["args"] == ["--port=5000"]
+
+
+def test_node_selector_adds_to_the_default_and_can_replace_it(vllm: Any, context: Any) -> None:
+    def labels(*, settings: dict[str, Any], selector: dict[str, str]) -> Any:
+        return translate_spec(vllm(nodeSelector=selector), context(**settings))[0]["resource"]["labelSelector"][
+            "matchLabels"
+        ]
+
+    assert labels(settings={}, selector={"pool": "a"}) == {"nvidia.com/gpu.present": "true", "pool": "a"}
+    assert labels(settings={"gpuNodeSelector": {}}, selector={"pool": "a"}) == {"pool": "a"}

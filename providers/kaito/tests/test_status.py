@@ -1,0 +1,301 @@
+"""A Workspace's status as an observation: by hand, as recorded, and whatever comes."""
+
+import json
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airunway.api.modeldeployment import parse_deployment
+from airunway.plugins.contract import Endpoint, Observation, Observed, Replicas, State
+from airunway.resource import Resource
+from airunway.status import REASONS
+from airunway_kaito.provider import translate_status
+
+DEPLOYMENT = parse_deployment({"metadata": {"name": "llama-8b"}, "spec": {"model": {"id": "o/m"}}})
+
+
+def condition(type_: str, status: str, reason: str, message: str = "", seen: int = 1) -> Resource:
+    return {"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": seen}
+
+
+def workspace(*conditions: Resource, state: str = "", generation: int = 1, **metadata: Any) -> Resource:
+    status: Resource = {"conditions": list(conditions), **({"state": state} if state else {})}
+    return {"metadata": {"name": "llama-8b", "generation": generation, **metadata}, "status": status}
+
+
+def observe(primary: Any, context: Any) -> Observation:
+    return translate_status(DEPLOYMENT, Observed(primary=primary), context())
+
+
+PENDING = condition("WorkspaceSucceeded", "False", "workspacePending", "workspace is waiting for it")
+SUCCEEDED = condition("WorkspaceSucceeded", "True", "workspaceSucceeded", "workspace succeeds")
+READY = condition("InferenceReady", "True", "WorkspaceInferenceStatusSuccess", "deployed")
+
+
+def test_ready(context: Any) -> None:
+    found = observe(workspace(READY, SUCCEEDED, state="Ready"), context)
+    (component,) = found.components
+    assert (component.name, component.state, component.reason) == ("ProviderResource", State.READY, "Ready")
+    assert found.replicas == Replicas(desired=1, ready=1, available=1)
+    assert found.endpoint == Endpoint(service="llama-8b", port=80)
+    assert found.current
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize("primary", [None, {}, {"metadata": {"generation": 1}}, {"status": {"targetNodeCount": 1}}])
+def test_nothing_reported_yet(context: Any, primary: Any) -> None:
+    found = observe(primary, context)
+    assert found.components[0].reason == "Starting"
+    assert found.components[0].state in (State.PENDING, State.PROGRESSING)
+    assert found.endpoint is None
+    assert found.replicas == Replicas(desired=1)
+    assert not found.current
+
+
+@pytest.mark.parametrize(
+    ("type_", "reason", "message", "expected", "state"),
+    [
+        ("InferenceReady", "WorkspaceInferenceStatusPending", "not ready", "Progressing", State.PROGRESSING),
+        ("InferenceReady", "ImagePullError", "ErrImagePull: not found", "ImageNotFound", State.FAILED),
+        ("InferenceReady", "ImagePullError", "401 Unauthorized", "ImagePullAuthFailure", State.DEGRADED),
+        ("InferenceReady", "ImagePullError", "toomanyrequests: slow down", "RateLimited", State.DEGRADED),
+        ("InferenceReady", "ImagePullError", "(InvalidImageName)", "InvalidImageReference", State.FAILED),
+        ("InferenceReady", "ImagePullError", "Back-off pulling image", "ImagePullBackOff", State.DEGRADED),
+        ("InferenceReady", "ContainerCrashLoopBackOff", "exit code 1", "CrashLoopBackOff", State.FAILED),
+        ("InferenceReady", "ContainerOOMKilled", "exit code 137", "PodOOMKilled", State.FAILED),
+        ("InferenceReady", "ContainerStartError", "exec format", "PodFailed", State.FAILED),
+        ("InferenceReady", "PodEvicted", "evicted", "PodEvicted", State.DEGRADED),
+        ("InferenceReady", "Unschedulable", "2 Insufficient nvidia.com/gpu", "InsufficientCapacity", State.PENDING),
+        ("InferenceReady", "Unschedulable", "untolerated taint", "FailedScheduling", State.PENDING),
+        ("InferenceReady", "ModelStreaming", "30 %", "Downloading", State.PROGRESSING),
+        ("InferenceReady", "SomethingNew", "unheard of", "Progressing", State.PROGRESSING),
+        ("NodesReady", "NodeNotReady", "Not enough Nodes are ready", "PendingResources", State.PENDING),
+        ("NodesReady", "NodePluginsNotReady", "waiting", "PendingResources", State.PENDING),
+        ("NodeClaimReady", "NodeClaimNotReady", "not enough", "PendingResources", State.PENDING),
+        ("NodeClaimReady", "LaunchFailed", "QuotaExceeded: no", "QuotaExceeded", State.PENDING),
+        ("NodeClaimReady", "LaunchFailed", "Unauthorized", "AuthFailed", State.DEGRADED),
+        ("NodeClaimReady", "SkuNotAvailable", "try another zone", "InsufficientCapacity", State.PENDING),
+        ("ResourceReady", "ModelMirrorNotReady", "copying", "Downloading", State.PROGRESSING),
+    ],
+)
+def test_reasons(context: Any, type_: str, reason: str, message: str, expected: str, state: State) -> None:
+    (component,) = observe(
+        workspace(condition(type_, "False", reason, message), PENDING, state="Pending"), context
+    ).components
+    assert (component.reason, component.state, component.message) == (expected, state, message)
+    after_ready = observe(workspace(condition(type_, "False", reason, message), PENDING, state="NotReady"), context)
+    assert after_ready.components[0].state is State.DEGRADED
+    assert after_ready.endpoint is not None
+
+
+def test_every_reason_is_registered() -> None:
+    from airunway_kaito import reasons
+
+    texts = [reasons._IMAGE, reasons._SCHEDULING, reasons._NODES, reasons._ERRORS]
+    words = {word for table in texts for _, word in table} | {
+        w for w in reasons._CONDITIONS.values() if isinstance(w, str) and w
+    }
+    assert words - set(REASONS) == set()
+    assert set(reasons.STATES) - set(REASONS) == set()
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        ('failed to get secret: hf-token in namespace: n, error: Secret "hf-token" not found', "SecretNotFound"),
+        ("Get https://huggingface.co: dial tcp: lookup huggingface.co: no such host", "DNSFailure"),
+        ("dial tcp 10.0.0.1:443: connect: connection refused", "ConnectionRefused"),
+        ("context deadline exceeded", "Timeout"),
+        ("unexpected status 429", "RateLimited"),
+        ("something else", "Progressing"),
+    ],
+)
+def test_reconcile_errors_are_taken_out_of_the_messages(context: Any, error: str, expected: str) -> None:
+    pending = {**PENDING, "message": f"workspace is waiting (last reconcile error: {error})"}
+    (component,) = observe(workspace(pending, state="Pending"), context).components
+    assert (component.reason, component.message) == (expected, error)
+
+
+def test_a_reconcile_error_of_a_serving_workspace_is_a_warning(context: Any) -> None:
+    succeeded = {**SUCCEEDED, "message": "workspace succeeds (last reconcile error: something else)"}
+    found = observe(workspace(READY, succeeded, state="Ready"), context)
+    assert found.components[0].state is State.READY
+    assert [w.message for w in found.warnings] == ["KAITO: something else"]
+
+
+def test_two_writers_meeting_is_no_error(context: Any) -> None:
+    conflict = "Operation cannot be fulfilled: the object has been modified; please apply your changes"
+    pending = {**PENDING, "message": f"workspace is waiting (last reconcile error: {conflict})"}
+    (component,) = observe(workspace(pending, state="Pending"), context).components
+    assert (component.reason, component.message) == ("Progressing", "workspace is waiting")
+
+
+def test_releases_up_to_0_8(context: Any) -> None:
+    failed = condition("WorkspaceSucceeded", "False", "workspaceFailed", "timeout waiting for the inference")
+    assert observe(workspace(failed), context).components[0].reason == "Timeout"
+    broken = condition("WorkspaceSucceeded", "False", "workspaceFailed", "inference failed")
+    (component,) = observe(workspace(broken), context).components
+    assert (component.state, component.reason) == (State.FAILED, "UpstreamFailed")
+    nodes = condition("ResourceReady", "True", "workspaceResourceStatusSuccess")
+    assert observe(workspace(nodes), context).components[0].state is State.PROGRESSING
+    # There a condition that did not change kept its old generation.
+    assert observe(workspace(READY, SUCCEEDED, generation=3), context).current
+
+
+@pytest.mark.parametrize(("seen", "generation", "current"), [(1, 1, True), (1, 2, False), (2, 2, True)])
+def test_current_is_the_generation_that_kaito_has_seen(context: Any, seen: int, generation: int, current: bool) -> None:
+    succeeded = {**SUCCEEDED, "observedGeneration": seen}
+    assert observe(workspace(READY, succeeded, state="Ready", generation=generation), context).current is current
+
+
+def test_deletion(context: Any) -> None:
+    gone = workspace(READY, SUCCEEDED, state="Ready", deletionTimestamp="2026-09-01T00:00:00Z")
+    found = observe(gone, context)
+    assert found.components[0].state is State.NOT_AVAILABLE
+    assert not found.current
+
+
+# ------------------------------------------------------------------------------------------- as it was recorded
+
+
+def replay(path: Path, context: Any, name: str) -> list[Observation]:
+    """What `translate_status` says of each status of one Workspace, up to the script's cleaning up."""
+    found = []
+    for line in path.read_text().splitlines():
+        entry = json.loads(line)
+        if entry["kind"] == "Step" and entry["name"] == "end":
+            break
+        if entry["kind"] == "Workspace" and entry["name"] == name:
+            metadata = {key: entry[key] for key in ("name", "generation", "deletionTimestamp") if entry.get(key)}
+            primary = None if entry["type"] == "DELETED" else {"metadata": metadata, "status": entry.get("status")}
+            found.append(translate_status(DEPLOYMENT, Observed(primary=primary), context()))
+    return found
+
+
+START = [("Progressing", "Starting"), ("Progressing", "Progressing")]
+RUNNING = ("Ready", "Ready")
+LOST = ("Degraded", "UpstreamFailed")
+RECORDED: dict[str, tuple[str, list[tuple[str, str]]]] = {
+    "a1-preset-byo": ("llama-8b", [*START, RUNNING, LOST, RUNNING]),
+    "a2-preset-benchmark": ("llama-8b", [*START, RUNNING]),
+    "b1-template": ("llama-8b", [*START, RUNNING]),
+    "c1-cpu-llamacpp": ("gemma-cpu", [*START, RUNNING]),
+    "d1-no-node": (
+        "llama-8b",
+        [
+            START[0],
+            ("Pending", "PendingResources"),
+            START[1],
+            ("Pending", "InsufficientCapacity"),
+            RUNNING,
+            ("Degraded", "PendingResources"),
+        ],
+    ),
+    "d2-unschedulable": ("llama-8b", [*START, ("Pending", "InsufficientCapacity")]),
+    "e1-imagepull": ("llama-8b", [*START, ("Failed", "ImageNotFound"), RUNNING]),
+    "e2-crashloop-start": ("llama-8b", [*START, ("Failed", "CrashLoopBackOff"), START[1], RUNNING]),
+    "e3-crashloop-after-ready": ("llama-8b", [*START, RUNNING, LOST, ("Degraded", "CrashLoopBackOff"), RUNNING]),
+    "e4-oom-after-ready": (
+        "llama-8b",
+        [*START, RUNNING, ("Degraded", "PodOOMKilled"), RUNNING, ("Degraded", "PodOOMKilled")],
+    ),
+    "e5-evicted": ("llama-8b", [*START, RUNNING, LOST, RUNNING]),
+    "h2-delete-pending": ("llama-8b", [*START, ("NotAvailable", "Progressing"), ("Pending", "Starting")]),
+    "j1-secret-missing": ("llama-8b", [START[0], ("Degraded", "SecretNotFound")]),
+    "j2-secret-missing-then-created": ("llama-8b", [START[0], ("Degraded", "SecretNotFound"), START[1], RUNNING]),
+    "l1-node-notready": ("llama-8b", [*START, RUNNING, LOST, ("Degraded", "PendingResources"), LOST, RUNNING]),
+    "n1-nap": (
+        "llama-8b",
+        [
+            START[0],
+            ("Pending", "PendingResources"),
+            ("Pending", "QuotaExceeded"),
+            ("Pending", "PendingResources"),
+            START[1],
+            RUNNING,
+            ("NotAvailable", "Progressing"),
+            ("Pending", "Starting"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("scenario", RECORDED)
+def test_recorded_sequences(upstream_traces: Path, context: Any, scenario: str) -> None:
+    name, expected = RECORDED[scenario]
+    seen = [
+        (o.components[0].state.value, o.components[0].reason)
+        for o in replay(upstream_traces / f"{scenario}.jsonl", context, name)
+    ]
+    assert [pair for pair, _ in groupby(seen)] == expected
+
+
+def test_an_edit_is_not_current_until_kaito_has_seen_it(upstream_traces: Path, context: Any) -> None:
+    found = replay(upstream_traces / "f1-edits.jsonl", context, "llama-8b")
+    ready = [o.current for o in found if o.components[0].state is State.READY]
+    assert ready.count(False) >= 2
+    assert ready[-1]
+
+
+def test_the_failed_benchmark_of_a_serving_model_is_a_warning(upstream_traces: Path, context: Any) -> None:
+    warnings = [o.warnings for o in replay(upstream_traces / "a2-preset-benchmark.jsonl", context, "llama-8b")]
+    assert any(w and w[0].reason == "BenchmarkFailed" and "KAITO_BENCHMARK_RESULT" in w[0].message for w in warnings)
+    assert warnings[-1] == ()
+
+
+def test_every_recorded_status_has_an_answer(upstream_traces: Path, context: Any) -> None:
+    count = 0
+    for path in sorted(upstream_traces.glob("*.jsonl")):
+        for line in path.read_text().splitlines():
+            entry = json.loads(line)
+            if entry["kind"] in ("Workspace", "InferenceSet", "MultiRoleInference"):
+                primary = {"metadata": {"generation": entry.get("generation")}, "status": entry.get("status")}
+                assert len(translate_status(DEPLOYMENT, Observed(primary=primary), context()).components) == 1
+                count += 1
+    assert count > 300
+
+
+# ------------------------------------------------------------------------------------------------ whatever comes
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda children: st.lists(children, max_size=4) | st.dictionaries(st.text(max_size=8), children, max_size=4),
+    max_leaves=12,
+)
+TYPES = ["WorkspaceSucceeded", "InferenceReady", "NodesReady", "ResourceReady", "NodeClaimReady", "WorkspaceDeleting"]
+REASON = st.sampled_from(["workspacePending", "workspaceFailed", "BenchmarkFailed", "ImagePullError", "Odd", ""])
+TEXT = st.sampled_from(["", "words", "x (last reconcile error: y)", "(last reconcile error: "]) | st.text(max_size=20)
+CONDITION = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(TYPES) | JSON,
+        "status": st.sampled_from(["True", "False", "Unknown"]) | JSON,
+        "reason": REASON | JSON,
+        "message": TEXT | JSON,
+        "observedGeneration": st.integers(0, 3) | JSON,
+    },
+)
+STATUS = st.fixed_dictionaries(
+    {},
+    optional={
+        "conditions": st.lists(CONDITION | JSON, max_size=6) | JSON,
+        "state": st.sampled_from(["Pending", "Ready", "NotReady", "Failed"]) | JSON,
+    },
+)
+METADATA = st.fixed_dictionaries({}, optional={"generation": st.integers(0, 3) | JSON, "deletionTimestamp": JSON})
+WORKSPACE = st.fixed_dictionaries({}, optional={"metadata": METADATA | JSON, "status": STATUS | JSON})
+
+
+@given(primary=WORKSPACE | JSON)
+def test_any_json_has_an_answer(context: Any, primary: Any) -> None:
+    found = observe(primary, context)
+    (component,) = found.components
+    assert isinstance(component.state, State)
+    assert component.reason in REASONS or component.reason == "Ready"
+    assert isinstance(component.message, str)
+    assert found.replicas is not None
+    assert found.replicas.ready == int(component.state is State.READY)
