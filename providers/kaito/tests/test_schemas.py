@@ -7,8 +7,9 @@ from pathlib import Path
 import yaml
 
 from airunway.resource import Resource, digest
+from airunway.testing.simulators import SIMULATORS
 from airunway_kaito.provider import provider_manifest, transformers
-from airunway_kaito.schemas import MODEL_ACCESS_SECRET, PARTITION
+from airunway_kaito.schemas import MODEL_ACCESS_SECRET, PARTITION, SANDBOX_SCHEMA
 
 OLDEST = (0, 4, 5)
 
@@ -54,7 +55,12 @@ def test_every_listed_release_is_covered_and_no_hash_is_made_up(upstream_crds: P
     listed = re.findall(r"^\| (\S+) \|.*v1beta1 storage `([0-9a-f]{12})`", section, re.MULTILINE)
     assert len(listed) > 15
     registered = [short for transformer in transformers() for short in transformer.schema_hashes]
-    assert sorted(registered) == sorted({short for _, short in listed})
+    assert sorted(registered) == sorted({SANDBOX_SCHEMA, *(short for _, short in listed)})
+
+
+def test_the_sandboxs_own_crd_is_known() -> None:
+    (crd,) = SIMULATORS["kaito"].custom_resource_definitions()
+    assert hash_of(crd, "v1beta1") == SANDBOX_SCHEMA
 
 
 def test_features_are_what_the_schemas_have(upstream_crds: Path) -> None:

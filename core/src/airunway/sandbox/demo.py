@@ -19,6 +19,9 @@ __all__ = ["SAMPLES", "Outcome", "Sample", "demonstrate", "follow"]
 
 NAMESPACE = "default"
 
+TOKEN_SECRET = "hf-token"
+"""The Secret that a sample names; the sandbox downloads nothing, so what is in it does not matter."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
@@ -74,9 +77,14 @@ async def demonstrate(
 ) -> list[Outcome]:
     """Apply every sample with kubectl and wait until each has shown what it is there for, or `patience` seconds."""
     refusals: dict[str, Outcome] = {}
+    say(f"$ kubectl create secret generic {TOKEN_SECRET} --from-literal=HF_TOKEN=…    # what a gated model needs")
+    done = await asyncio.to_thread(
+        _kubectl, kubeconfig, "create", "secret", "generic", TOKEN_SECRET, "--from-literal=HF_TOKEN=no-real-token"
+    )
+    say(f"  {(done.stderr or done.stdout).strip()}")
     for sample in SAMPLES:
         say(f"$ kubectl apply -f {sample.file}    # {sample.shows}")
-        done = await asyncio.to_thread(_kubectl_apply, kubeconfig, sample.path)
+        done = await asyncio.to_thread(_kubectl, kubeconfig, "apply", "-f", str(sample.path))
         answer = (done.stderr or done.stdout).strip()
         say(f"  {answer}")
         if sample.refused or done.returncode:
@@ -128,9 +136,9 @@ def _outcome(sample: Sample, deployments: Reflector) -> Outcome:
     )
 
 
-def _kubectl_apply(kubeconfig: Path, file: Path) -> subprocess.CompletedProcess[str]:
+def _kubectl(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [kubectl_path(), "--kubeconfig", kubeconfig, "--namespace", NAMESPACE, "apply", "-f", file],
+        [kubectl_path(), "--kubeconfig", kubeconfig, "--namespace", NAMESPACE, *arguments],
         capture_output=True,
         text=True,
         check=False,

@@ -67,6 +67,7 @@ def sandbox(
     if not providers:
         raise SandboxError("no provider plugins are installed: install one, for example `pip install airunway-kaito`")
     with ExitStack() as stack:
+        say("Starting a Kubernetes control plane." if kubeconfig is None else f"Using the cluster of {kubeconfig}.")
         cluster = stack.enter_context(running(level, kubeconfig=kubeconfig, context=context, report=say))
         folder = Path(tempfile.mkdtemp(prefix="airunway-sandbox-"))
         if not keep:

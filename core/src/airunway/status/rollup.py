@@ -126,7 +126,9 @@ def _judge(
         case Category.CONNECTIVITY:
             return _after(fault, grace, before=Phase.RUNNING if served else resting, now=now)
         case Category.CAPACITY:
-            return _after(fault, CAPACITY_PATIENCE, before=resting, now=now)
+            # What waits for a node was created and asked for: that is deploying, however long the queue.
+            waiting = Phase.DEPLOYING if created else Phase.PENDING
+            return _after(fault, CAPACITY_PATIENCE, before=waiting, now=now)
         case Category.EXHAUSTION | Category.WORKLOAD:
             return (Phase.DEGRADED if served else Phase.FAILED), None
         case Category.PROGRESS:

@@ -11,7 +11,7 @@ import contextlib
 import os
 import subprocess
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Kubectl", "audit_log", "client", "cluster", "control_plane", "kubeconfig", "kubectl", "namespace"]
 
-_LEVELS: dict[str, Level] = {"control_plane": "api", "cluster": "cluster"}
 _UNAVAILABLE = pytest.StashKey[dict[Level, ControlPlaneError]]()
 
 
@@ -63,10 +62,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     unavailable = session.config.stash.setdefault(_UNAVAILABLE, {})
     if session.config.option.collectonly:
         return
-    wanted = {name for item in session.items if isinstance(item, pytest.Function) for name in item.fixturenames}
-    for name, level in _LEVELS.items():
-        if name not in wanted:
-            continue
+    wanted = {level for item in session.items if isinstance(item, pytest.Function) for level in _levels_of(item)}
+    for level in sorted(wanted):
         try:
             named = session.config.getoption("airunway_kubeconfig") or named_kubeconfig(level, os.environ)
             if set(source_order(os.environ, cluster_named=named is not None)).isdisjoint(("cluster", "k3s")):
@@ -162,9 +159,26 @@ def _running(level: Level, config: pytest.Config) -> Iterator[Cluster]:
         yield cluster
 
 
+def _levels_of(item: pytest.Function) -> set[Level]:
+    """The levels that a test will ask for."""
+    levels: set[Level] = set()
+    if "control_plane" in item.fixturenames:
+        levels.add("api")
+    if "cluster" in item.fixturenames:
+        levels.add("cluster")
+    if not {"kubeconfig", "audit_log"}.isdisjoint(item.fixturenames):
+        levels.add(_main_level(item, item.fixturenames))
+    return levels
+
+
+def _main_level(node: pytest.Item, fixture_names: Collection[str]) -> Level:
+    on_cluster = "cluster" in fixture_names or node.get_closest_marker("cluster") is not None
+    return "cluster" if on_cluster else "api"
+
+
 def _cluster_of(request: pytest.FixtureRequest) -> Cluster:
-    on_cluster = "cluster" in request.fixturenames or request.node.get_closest_marker("cluster") is not None
-    found: Cluster = request.getfixturevalue("cluster" if on_cluster else "control_plane")
+    level = _main_level(request.node, request.fixturenames)
+    found: Cluster = request.getfixturevalue("cluster" if level == "cluster" else "control_plane")
     return found
 
 

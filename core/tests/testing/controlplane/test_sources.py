@@ -80,7 +80,7 @@ def test_file_that_is_no_program_does_not_count(tmp_path: Path) -> None:
     }
     (tmp_path / "assets" / "etcd").chmod(0o644)
     with pytest.raises(
-        BinariesUnavailableError, match=r"no etcd for a control plane.*KUBEBUILDER_ASSETS .* has no etcd"
+        BinariesUnavailableError, match=r"(?s)no etcd for a control plane.*KUBEBUILDER_ASSETS .* has no etcd"
     ):
         find_binaries("api", report=ignore, environment=environment)
 

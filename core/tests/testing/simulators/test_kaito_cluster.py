@@ -115,7 +115,7 @@ async def test_pods_are_looked_at_when_something_else_happens(
 
     async def waits_for_image() -> bool:
         (container,) = dig(await look(POD, pod), "status", "containerStatuses", default=[{}])
-        return dig(container, "state", "waiting", "reason") == "ImagePullBackOff"
+        return bool(dig(container, "state", "waiting", "reason") == "ImagePullBackOff")
 
     async def image_error_is_told() -> bool:
         return await reason() == "ImagePullError"

@@ -10,6 +10,7 @@ __all__ = [
     "HUGGINGFACE_IDS",
     "MODEL_ACCESS_SECRET",
     "PARTITION",
+    "SANDBOX_SCHEMA",
     "TRANSFORMERS",
     "api_version_of",
     "features_of",
@@ -25,6 +26,9 @@ HUGGINGFACE_IDS = "huggingface-ids"
 """Presets take any `org/model`; before, only names of a list that changed with every release."""
 PARTITION = "partition"
 """A preset can be given a number of a node's GPUs; before, it always took all of them."""
+
+SANDBOX_SCHEMA = "29c141b0f63a"
+"""The minimal Workspace CRD that AI Runway's sandbox installs in place of KAITO's own."""
 
 
 def _transformer(name: str, releases: str, hashes: tuple[str, ...], *features: str) -> Transformer:
@@ -52,7 +56,7 @@ TRANSFORMERS = (
     _transformer(
         "0.12",
         "0.12",
-        ("ffa99f984a72",),
+        ("ffa99f984a72", SANDBOX_SCHEMA),
         MODEL_ACCESS_SECRET,
         EXISTING_NODES,
         HUGGINGFACE_IDS,

@@ -1,8 +1,11 @@
 """Our end of the supervisor: start and stop components, learn when one ends."""
 
+import contextlib
 import json
 import os
 import select
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -29,9 +32,8 @@ class Processes:
         self._logs.mkdir()
         self._directory = directory
         self._keep = keep
-        self._argv: dict[str, list[str]] = {}
-        self._environment: dict[str, str] = {}
         self._pids: dict[str, int] = {}
+        self._failed: dict[str, str] = {}
         self._exited: dict[str, int] = {}
         self._buffer = b""
         arguments = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(directory), *(["keep"] if keep else [])]
@@ -72,6 +74,8 @@ class Processes:
         )
         deadline = time.monotonic() + _PATIENCE
         while name not in self._pids and name not in self._exited:
+            if name in self._failed:
+                raise StartFailedError(f"{name} could not be started: {self._failed.pop(name)}")
             if not self._read_events(deadline - time.monotonic()):
                 raise StartFailedError(
                     f"{name}: the supervisor did not start it\n{log_tail(self._logs / 'supervisor.log')}"
@@ -84,9 +88,10 @@ class Processes:
         while name in self._pids:
             if not self._read_events(deadline - time.monotonic()):
                 raise StartFailedError(f"{name}: the supervisor did not stop it")
+        self._exited.pop(name, None)  # as it was told to
 
     def exited(self) -> Mapping[str, int]:
-        """The components that have ended, with their exit codes (negative: the signal)."""
+        """The components that have ended by themselves, with their exit codes (negative: the signal)."""
         self._read_events(0)
         return dict(self._exited)
 
@@ -99,11 +104,17 @@ class Processes:
             # Two rounds of grace: the store stops after the others.
             self._supervisor.wait(timeout=2 * grace + _PATIENCE)
         except (StartFailedError, subprocess.TimeoutExpired):
-            # The supervisor is dead or stuck: the kernel ends the components with it.
+            # The supervisor is dead or stuck. Its end is the components' end on Linux; elsewhere nobody else sees to it.
             self._supervisor.kill()
             self._supervisor.wait()
+            for pid in self._pids.values():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if not self._keep:
+                shutil.rmtree(self._directory, ignore_errors=True)
         finally:
-            self._supervisor.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # what could not be sent is tried again on closing
+                self._supervisor.stdin.close()
             if self._supervisor.stdout is not None:
                 self._supervisor.stdout.close()
             self._pids.clear()
@@ -144,7 +155,7 @@ class Processes:
                 self._pids.pop(name, None)
                 self._exited[name] = int(str(event["code"]))
             case "failed":
-                raise StartFailedError(f"{name} could not be started: {event['message']}")
+                self._failed[name] = str(event["message"])
 
 
 def log_tail(path: Path, *, lines: int = 15) -> str:

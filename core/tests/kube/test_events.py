@@ -1,0 +1,224 @@
+"""Events on the real API server: one object per happening, a count for repetitions, and never an exception."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airunway.kube import CONFIG_MAP, EVENT, NAMESPACE, Client, EventRecorder
+from airunway.kube.events import cut
+from airunway.resource import ObjectKey, Resource
+from airunway.testing.faultproxy import Fault, FaultProxy
+
+Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
+
+
+class Clock:
+    """The recorder's clock for intervals; the loop's own time, plus what the test adds."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+        self.handles: list[tuple[float, Callable[[], object], asyncio.TimerHandle]] = []
+
+    def time(self) -> float:
+        return asyncio.get_running_loop().time() + self.ahead
+
+    def call_at(self, when: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        handle = asyncio.get_running_loop().call_at(when - self.ahead, callback)
+        self.handles.append((when, callback, handle))
+        return handle
+
+    def advance(self, seconds: float) -> None:
+        self.ahead += seconds
+        due, self.handles = self.handles, []
+        for when, callback, handle in due:
+            if not handle.cancelled() and handle.when() > asyncio.get_running_loop().time():
+                handle.cancel()
+                self.call_at(when, callback)
+
+
+@asynccontextmanager
+async def running(recorder: EventRecorder) -> AsyncIterator[EventRecorder]:
+    task = asyncio.create_task(recorder.run())
+    try:
+        yield recorder
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+@pytest.fixture
+async def subject(client: Client, namespace: str) -> Resource:
+    metadata = {"namespace": namespace, "name": "subject"}
+    return await client.create(CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+
+
+async def events_of(client: Client, namespace: str) -> list[Resource]:
+    return await client.list_all(EVENT, namespace=namespace)
+
+
+async def wait_for_events(client: Client, namespace: str, condition: Callable[[list[Resource]], bool]) -> list[Resource]:
+    for _ in range(1000):
+        events = await events_of(client, namespace)
+        if condition(events):
+            return events
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"it did not happen: {events}")
+
+
+@pytest.mark.apiserver
+async def test_an_event_says_what_happened_to_what(client: Client, namespace: str, subject: Resource) -> None:
+    async with running(EventRecorder(client, component="airunway-tests", instance="pod-1")) as recorder:
+        recorder.emit(subject, reason="SecretNotFound", note="Secret x is not there", warning=True, action="Watch")
+        (event,) = await wait_for_events(client, namespace, lambda events: len(events) == 1)
+    assert event["reason"] == "SecretNotFound"
+    assert event["note"] == "Secret x is not there"
+    assert event["type"] == "Warning"
+    assert event["action"] == "Watch"
+    assert event["reportingController"] == "airunway-tests"
+    assert event["reportingInstance"] == "pod-1"
+    assert event["regarding"] == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "namespace": namespace,
+        "name": "subject",
+        "uid": subject["metadata"]["uid"],
+    }
+    assert "series" not in event or event["series"] is None
+
+
+@pytest.mark.apiserver
+async def test_repetitions_are_counted_at_growing_intervals(
+    client: Client, namespace: str, subject: Resource, eventually: Eventually
+) -> None:
+    clock, writes = Clock(), [0]
+
+    def on_request(verb: str, resource: str, *_: object) -> None:
+        writes[0] += resource == "events" and verb in ("create", "patch")
+
+    client.on_request = on_request
+    recorder = EventRecorder(client, component="airunway-tests", timers=clock, clock=clock.time)
+    async with running(recorder):
+        for expected, pause in ((1, 10), (2, 20), (3, 40)):
+            for _ in range(50):
+                recorder.emit(subject, reason="Drift", note="field x was changed")
+            await eventually(lambda expected=expected: writes[0] == expected)  # type: ignore[misc]
+            for _ in range(50):
+                recorder.emit(subject, reason="Drift", note="field x was changed")
+            await asyncio.sleep(0.05)
+            assert writes[0] == expected, "not again before the interval is over"
+            clock.advance(pause + 1)
+        (event,) = await wait_for_events(client, namespace, lambda e: (e[0].get("series") or {}).get("count") == 300)
+        assert event["series"]["lastObservedTime"] > event["eventTime"]
+        # After a pause it is a new happening.
+        clock.advance(400)
+        recorder.emit(subject, reason="Drift", note="field x was changed")
+        await wait_for_events(client, namespace, lambda events: len(events) == 2)
+
+
+@pytest.mark.apiserver
+async def test_different_happenings_are_different_events(client: Client, namespace: str, subject: Resource) -> None:
+    async with running(EventRecorder(client, component="airunway-tests")) as recorder:
+        recorder.emit(subject, reason="A", note="one")
+        recorder.emit(subject, reason="A", note="two")
+        recorder.emit(subject, reason="B", note="one")
+        recorder.emit(subject, reason="A", note="one", warning=True)
+        await wait_for_events(client, namespace, lambda events: len(events) == 4)
+
+
+@pytest.mark.apiserver
+async def test_cluster_scoped_objects_have_their_events_in_default(client: Client, namespace: str) -> None:
+    obj = await client.get(NAMESPACE, ObjectKey("", namespace))
+    async with running(EventRecorder(client, component="airunway-tests")) as recorder:
+        recorder.emit(obj, reason="Seen", note="hello")
+        await wait_for_events(
+            client, "default", lambda events: any(e["regarding"].get("name") == namespace for e in events)
+        )
+
+
+@pytest.mark.apiserver
+async def test_trouble_is_retried_and_makes_no_second_event(
+    client: Client, proxied: Client, proxy: FaultProxy, namespace: str, subject: Resource, eventually: Eventually
+) -> None:
+    clock = Clock()
+    recorder = EventRecorder(proxied, component="airunway-tests", timers=clock, clock=clock.time)
+    proxy.inject(Fault("lose-answer", resource="events"), Fault("status", status=503, resource="events"))
+    async with running(recorder):
+        recorder.emit(subject, reason="A", note="one")
+        for tries in (1, 2, 3):
+            await eventually(lambda tries=tries: sum(r.resource == "events" for r in proxy.requests) == tries)  # type: ignore[misc]
+            await asyncio.sleep(0.05)
+            clock.advance(30)
+        assert proxy.requests[-1].code == 409, "the first attempt had arrived"
+    assert len(await events_of(client, namespace)) == 1
+    assert recorder.failed == 0
+
+
+@pytest.mark.apiserver
+async def test_an_event_that_expired_on_the_server_goes_on_as_a_new_one(
+    client: Client, namespace: str, subject: Resource
+) -> None:
+    clock = Clock()
+    recorder = EventRecorder(client, component="airunway-tests", timers=clock, clock=clock.time)
+    async with running(recorder):
+        recorder.emit(subject, reason="A", note="one")
+        (event,) = await wait_for_events(client, namespace, lambda events: len(events) == 1)
+        await client.delete(EVENT, ObjectKey(namespace, event["metadata"]["name"]))
+        recorder.emit(subject, reason="A", note="one")
+        clock.advance(11)
+        (again,) = await wait_for_events(client, namespace, lambda events: len(events) == 1)
+        assert again["series"]["count"] == 2
+
+
+@pytest.mark.apiserver
+async def test_what_the_server_refuses_is_counted_not_raised(
+    client: Client, eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    lost = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "no-such-namespace", "name": "x"}}
+    recorder = EventRecorder(client, component="airunway-tests")
+    with caplog.at_level(logging.WARNING):
+        async with running(recorder):
+            recorder.emit(lost, reason="A", note="one")
+            await eventually(lambda: recorder.failed == 1)
+    assert "was not written" in caplog.text
+
+
+@pytest.mark.apiserver
+async def test_notes_and_names_of_any_length(client: Client, namespace: str) -> None:
+    name = "n" * 235 + "." + "x" * 17
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}}
+    recorder = EventRecorder(client, component="airunway-tests", instance="i" * 300)
+    async with running(recorder):
+        recorder.emit(obj, reason="R" * 300, note="ü" * 2000, action="a" * 300)
+        (event,) = await wait_for_events(client, namespace, lambda events: len(events) == 1)
+    assert event["note"].endswith("…")
+    assert recorder.failed == 0
+
+
+@pytest.mark.apiserver
+async def test_a_full_table_drops_and_counts(client: Client, namespace: str, subject: Resource) -> None:
+    recorder = EventRecorder(client, component="airunway-tests", capacity=3)
+    for number in range(5):
+        recorder.emit(subject, reason="A", note=str(number))
+    recorder.emit(subject, reason="A", note="0")  # known already: counted, not dropped
+    assert recorder.dropped == 2
+    recorder.stop()
+    await recorder.run()  # writes what waits, and returns
+    assert sorted(e["note"] for e in await events_of(client, namespace)) == ["0", "1", "2"]
+
+
+@given(st.text(max_size=60), st.integers(3, 50))
+def test_cut_keeps_within_the_limit(text: str, limit: int) -> None:
+    short = cut(text, limit)
+    assert len(short.encode()) <= limit
+    if len(text.encode()) <= limit:
+        assert short == text
+    else:
+        assert short.endswith("…")
+        assert text.startswith(short[:-1])

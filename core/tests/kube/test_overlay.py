@@ -1,0 +1,118 @@
+"""Reading our own writes before the watch brings them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from airunway.kube import CONFIG_MAP, Backoff, Client, Overlay, Reflector, strip_managed_fields
+from airunway.kube.overlay import Handler
+from airunway.resource import ObjectKey, Resource
+from airunway.testing.faultproxy import Fault, FaultProxy
+
+Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
+KEY = ObjectKey("n", "a")
+
+
+class PlainCache:
+    """A cache that the test fills by hand."""
+
+    def __init__(self) -> None:
+        self.objects: dict[ObjectKey, Resource] = {}
+        self.handlers: list[Handler] = []
+
+    def get(self, key: ObjectKey) -> Resource | None:
+        return self.objects.get(key)
+
+    def add_handler(self, handler: Handler) -> None:
+        self.handlers.append(handler)
+
+    def put(self, new: Resource | None) -> None:
+        old = self.objects.pop(KEY, None)
+        if new is not None:
+            self.objects[KEY] = new
+        for handler in self.handlers:
+            handler(KEY, old, new)
+
+
+def obj(version: str, uid: str = "u") -> Resource:
+    return {"metadata": {"namespace": "n", "name": "a", "resourceVersion": version, "uid": uid}}
+
+
+def test_the_answer_counts_until_the_watch_has_caught_up() -> None:
+    cache, now = PlainCache(), [0.0]
+    overlay = Overlay(cache, clock=lambda: now[0])
+    cache.put(obj("1"))
+    assert overlay.get(KEY) == obj("1")
+    overlay.note(obj("5"))
+    assert overlay.get(KEY) == obj("5")
+    assert overlay.unconfirmed(KEY)
+    cache.put(obj("3"))
+    assert overlay.get(KEY) == obj("5"), "an event from before our write"
+    cache.put(obj("5"))
+    assert overlay.get(KEY) is cache.get(KEY)
+    assert not overlay.unconfirmed(KEY)
+    cache.put(obj("7"))
+    assert overlay.get(KEY) == obj("7")
+
+
+def test_an_object_we_created_is_there_and_goes_with_its_deletion() -> None:
+    cache = PlainCache()
+    overlay = Overlay(cache)
+    overlay.note(obj("5"))
+    assert overlay.get(KEY) == obj("5")
+    cache.put(obj("5"))
+    overlay.note(obj("6"))
+    cache.put(None)
+    assert overlay.get(KEY) is None
+    # Deleting an older object of the same name does not take the new one away.
+    cache.put(obj("8", uid="old"))
+    overlay.note(obj("9", uid="new"))
+    cache.put(None)
+    assert overlay.get(KEY) == obj("9", uid="new")
+
+
+def test_an_answer_that_is_never_confirmed_is_dropped() -> None:
+    cache, now = PlainCache(), [0.0]
+    overlay = Overlay(cache, patience=10, clock=lambda: now[0])
+    overlay.note(obj("5"))
+    now[0] = 10.0
+    assert overlay.get(KEY) is not None
+    now[0] = 10.1
+    assert overlay.get(KEY) is None
+
+
+@pytest.mark.parametrize("version", ["", "x9"])
+def test_versions_that_are_no_numbers_let_the_cache_win(version: str) -> None:
+    cache = PlainCache()
+    overlay = Overlay(cache)
+    cache.put(obj("1"))
+    overlay.note(obj(version))
+    assert overlay.get(KEY) == obj("1")
+
+
+@pytest.mark.apiserver
+async def test_over_a_cache_that_lags(
+    client: Client, proxied: Client, proxy: FaultProxy, namespace: str, eventually: Eventually
+) -> None:
+    lagging = True
+    reflector = Reflector(proxied, CONFIG_MAP, namespace=namespace, backoff=Backoff(base=0.02, cap=0.1))
+    overlay = Overlay(reflector, project=strip_managed_fields())
+    proxy.inject(Fault("status", verb="watch", status=503, count=None, where=lambda _: lagging))
+    task = asyncio.create_task(reflector.run())
+    await reflector.synced.wait()
+    desired = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": "a"}}
+    key = ObjectKey(namespace, "a")
+    answer = await client.apply(CONFIG_MAP, desired, manager="tests")
+    overlay.note(answer)
+    assert reflector.get(key) is None
+    seen = overlay.get(key)
+    assert seen is not None
+    assert "managedFields" not in seen["metadata"]
+    lagging = False
+    await eventually(lambda: reflector.get(key) is not None)
+    assert overlay.get(key) is reflector.get(key)
+    task.cancel()
+    await asyncio.wait({task})
