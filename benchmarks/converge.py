@@ -241,12 +241,14 @@ async def converge(client: Client, count: int) -> float:
 
 async def latencies(client: Client, count: int, samples: int) -> list[float]:
     """Milliseconds from an upstream status change (answered by the API server) to the deployment's own status."""
-    waiting: dict[str, tuple[str, asyncio.Future[float]]] = {}
+    waiting: dict[str, tuple[bool, asyncio.Future[float]]] = {}
     deployments = Reflector(client, MODEL_DEPLOYMENT, namespace="load")
 
     def on_change(key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
-        wanted, future = waiting.get(key.name, ("", None))
-        if future is not None and not future.done() and new is not None and dig(new, "status", "phase") == wanted:
+        wanted, future = waiting.get(key.name, (False, None))
+        if future is None or future.done() or new is None:
+            return
+        if (dig(new, "status", "phase") == "Running") == wanted:
             future.set_result(time.perf_counter())
 
     deployments.add_handler(on_change)
@@ -257,7 +259,7 @@ async def latencies(client: Client, count: int, samples: int) -> list[float]:
         name = f"load-{(number // 2 * 37) % count}"
         finished = number % 2 == 1
         future: asyncio.Future[float] = asyncio.get_running_loop().create_future()
-        waiting[name] = ("Running" if finished else "Deploying", future)
+        waiting[name] = (finished, future)
         await client.merge_patch(
             WORKSPACE,
             ObjectKey("load", name),

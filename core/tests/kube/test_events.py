@@ -63,7 +63,9 @@ async def events_of(client: Client, namespace: str) -> list[Resource]:
     return await client.list_all(EVENT, namespace=namespace)
 
 
-async def wait_for_events(client: Client, namespace: str, condition: Callable[[list[Resource]], bool]) -> list[Resource]:
+async def wait_for_events(
+    client: Client, namespace: str, condition: Callable[[list[Resource]], bool]
+) -> list[Resource]:
     for _ in range(1000):
         events = await events_of(client, namespace)
         if condition(events):

@@ -96,7 +96,7 @@ async def test_the_lease_is_kept_until_the_work_has_ended(
     client: Client, namespace: str, eventually: Eventually
 ) -> None:
     elector = candidate(client, namespace, "first")
-    ending, end, renewals = asyncio.Event(), asyncio.Event(), 0
+    ending, end = asyncio.Event(), asyncio.Event()
 
     async def lead() -> None:
         try:
@@ -114,7 +114,6 @@ async def test_the_lease_is_kept_until_the_work_has_ended(
         lease = await client.get(LEASE, ObjectKey(namespace, "leader"))
         assert lease["spec"]["holderIdentity"] == "first"
         seen.add(lease["metadata"]["resourceVersion"])
-        renewals += 1
         await asyncio.sleep(0.02)
     end.set()
     await asyncio.wait({task})

@@ -141,7 +141,9 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue.scheduled == len(self.due)
         assert self.timers.set == (1 if self.due else 0), "one timer for the whole queue"
         assert all(self.queue.attempts(key) == self.attempts.get(key, 0) for key in "abcde")
-        assert all((key in self.queue) == (key in self.ready or key in self.again or key in self.due) for key in "abcde")
+        assert all(
+            (key in self.queue) == (key in self.ready or key in self.again or key in self.due) for key in "abcde"
+        )
         assert self.queue.oldest_wait() >= 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -57,7 +58,8 @@ async def test_it_follows_a_selection(client: Client, namespace: str, eventually
     seen: list[tuple[str, str | None, str | None]] = []
 
     def handler(key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        seen.append((key.name, old and old["data"]["k"], new and new["data"]["k"]))
+        before, after = (None if obj is None else str(obj["data"]["k"]) for obj in (old, new))
+        seen.append((key.name, before, after))
 
     reflector = Reflector(client, CONFIG_MAP, namespace=namespace, label_selector="app=x")
     reflector.add_handler(handler)
@@ -307,7 +309,9 @@ async def test_objects_without_a_name_and_versions_that_are_no_numbers(eventuall
             await eventually(lambda: ObjectKey("n", "c") in reflector)
             found = reflector.get(ObjectKey("n", "a"))
             assert found is not None
-            assert found["metadata"]["resourceVersion"] == "w9", "what cannot be compared is taken in the order it comes"
+            assert found["metadata"]["resourceVersion"] == "w9", (
+                "what cannot be compared is taken in the order it comes"
+            )
             assert set(reflector) == {ObjectKey("n", "a"), ObjectKey("n", "c")}
 
 
@@ -331,7 +335,7 @@ async def test_a_server_that_closes_every_stream_is_not_hammered() -> None:
                 if len(opened) >= 5:
                     break
                 await asyncio.sleep(0.01)
-    gaps = [after - before for before, after in zip(opened, opened[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(opened)]
     assert len(gaps) >= 4
     assert min(gaps) >= 0.05, "the shortest backoff, by the loop's own clock"
 

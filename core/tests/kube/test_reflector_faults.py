@@ -92,7 +92,9 @@ CASES = [
     Case(name="HTTP 5xx on list for long", faults=(RELIST, Fault("status", verb="list", status=503, count=15))),
     Case(name="in-stream error 500", faults=(Fault("error-event", status=500, count=3),)),
     Case(name="in-stream error 500 after events", faults=(Fault("error-event", status=500, after_events=1),)),
-    Case(name="truncated last line, clean close", faults=(Fault("truncate", count=1), Fault("truncate", after_events=1))),
+    Case(
+        name="truncated last line, clean close", faults=(Fault("truncate", count=1), Fault("truncate", after_events=1))
+    ),
     Case(name="TCP reset", faults=(Fault("cut", count=2), Fault("cut", after_events=1, count=2))),
     Case(name="connection reset before an answer", faults=(Fault("reset", count=4),)),
     Case(name="clean close at once", faults=(Fault("close", count=4),)),
@@ -154,7 +156,7 @@ async def test_a_fault_loses_nothing(
 
         expected = await state_of(client, widget, namespace)
         await eventually(lambda: cached(reflector) == expected)
-        assert {key: obj for key, obj in reflector.items()} == recorder.objects
+        assert dict(reflector.items()) == recorder.objects
         assert recorder.nonsense == []
         assert {"w1", "w5"} <= set(recorder.deleted)
         assert not reflector.missing
@@ -192,7 +194,7 @@ async def test_random_faults_lose_nothing(
         proxy.clear()
         expected = await state_of(client, widget, namespace)
         await eventually(lambda: reflector.synced.is_set() and cached(reflector) == expected)
-        assert {key: obj for key, obj in reflector.items()} == recorder.objects
+        assert dict(reflector.items()) == recorder.objects
         assert recorder.nonsense == []
     finally:
         task.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 
 import orjson
@@ -36,7 +37,7 @@ def decode(*chunks: bytes) -> list[WatchEvent]:
 @given(st.lists(st.integers(0, len(STREAM)), max_size=20))
 def test_chunks_may_be_cut_anywhere(cuts: list[int]) -> None:
     places = [0, *sorted(cuts), len(STREAM)]
-    chunks = [STREAM[a:b] for a, b in zip(places, places[1:], strict=False)]
+    chunks = [STREAM[a:b] for a, b in itertools.pairwise(places)]
     events = decode(*chunks)
     assert [{"type": e.type, "object": e.object} for e in events] == EVENTS
     assert [e.resource_version for e in events] == ["1", "2", "3", "4"]

@@ -33,7 +33,7 @@ class FieldSelector(ApiModel):
 
 
 class ResourceFieldSelector(ApiModel):
-    """A resource limit or request of a container."""
+    """Resource limit or request of a container."""
 
     container_name: str | None = Field(default=None, description="Container to read from. Default: the same container.")
     resource: str = Field(description="Resource to read, for example limits.memory. Required.")
@@ -54,13 +54,13 @@ class FileKeySelector(ApiModel):
 class EnvVarSource(ApiModel):
     """Where the value of a variable comes from; exactly one field is set."""
 
-    config_map_key_ref: KeySelector | None = Field(default=None, description="A key of a ConfigMap.")
-    secret_key_ref: KeySelector | None = Field(default=None, description="A key of a Secret.")
-    field_ref: FieldSelector | None = Field(default=None, description="A field of the pod itself.")
+    config_map_key_ref: KeySelector | None = Field(default=None, description="Key of a ConfigMap.")
+    secret_key_ref: KeySelector | None = Field(default=None, description="Key of a Secret.")
+    field_ref: FieldSelector | None = Field(default=None, description="Field of the pod itself.")
     resource_field_ref: ResourceFieldSelector | None = Field(
-        default=None, description="A resource limit or request of a container."
+        default=None, description="Resource limit or request of a container."
     )
-    file_key_ref: FileKeySelector | None = Field(default=None, description="A key of an environment file in a volume.")
+    file_key_ref: FileKeySelector | None = Field(default=None, description="Key of an environment file in a volume.")
 
 
 class EnvVar(ApiModel):

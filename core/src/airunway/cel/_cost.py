@@ -35,8 +35,12 @@ _MAX_LEVELS = 16
 _MAX_PRODUCTS = 4
 _MAX_STEPS = 10_000
 """Loop steps of one evaluation; both evaluators stop there by themselves."""
-_MAX_WORK = 100_000_000
-"""Characters that one evaluation may touch: about a tenth of a second."""
+_MAX_WORK = 1_000_000_000
+"""Characters that one evaluation may touch: some tenths of a second."""
+_MAX_BUILT = 50_000_000
+"""Characters that one evaluation may build: the memory it may take, roughly."""
+_REGEX_WEIGHT = 10
+"""Matching a pattern takes about so many times as long per character as comparing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +52,7 @@ class CostModel:
     binds: int
     copies: int
     products: int
+    weight: int
 
     def check(self, bindings: Mapping[str, object]) -> None:
         """Raise CelEvaluationError if evaluating with these bindings might cost too much."""
@@ -56,13 +61,20 @@ class CostModel:
         characters, widest = _size(bindings)
         levels = self.loops + self.binds
         steps = min(widest**self.loops, _MAX_STEPS)
-        growth = (1 + self.copies / levels) ** levels if levels else 1
-        work = steps * growth * characters ** (1 + self.products)
+        work = self.weight * steps * characters
         if work > _MAX_WORK:
-            raise CelEvaluationError(
-                f"too expensive for an object of this size: it could touch {work:.0e} characters, "
-                f"the limit is {_MAX_WORK:.0e}"
-            )
+            raise _too_expensive("touch", work, _MAX_WORK)
+        if self.copies or self.products:
+            growth = (1 + self.copies / levels) ** levels if levels else 1
+            built = steps * growth * characters ** (1 + self.products)
+            if built > _MAX_BUILT:
+                raise _too_expensive("build", built, _MAX_BUILT)
+
+
+def _too_expensive(what: str, amount: float, limit: int) -> CelEvaluationError:
+    return CelEvaluationError(
+        f"too expensive for an object of this size: it could {what} {amount:.0e} characters, the limit is {limit:.0e}"
+    )
 
 
 def cost_model(expression: str) -> CostModel:
@@ -84,9 +96,34 @@ def cost_model(expression: str) -> CostModel:
     products = sum(_multiplies(tokens, i) for i in range(len(tokens)))
     if products > _MAX_PRODUCTS:
         raise CelCompileError(f"{products} calls of replace and join with computed texts, the limit is {_MAX_PRODUCTS}")
-    return CostModel(
-        loops=loops, binds=binds, copies=sum(text in {"+", ","} for text in texts), products=products
-    )
+    weight = _REGEX_WEIGHT if "matches" in calls else 1
+    return CostModel(loops=loops, binds=binds, copies=_copies(tokens), products=products, weight=weight)
+
+
+def _copies(tokens: list[tuple[str, str]]) -> int:
+    """How many ``+`` there are, and commas in list and map literals that hold more than constants.
+
+    Those are what can put one value into another twice.
+    """
+    copies, before = 0, ""
+    literals: list[list[int]] = []  # for each open bracket: is it a literal, its commas, its names
+    for kind, text in tokens:
+        if text in ("(", "[", "{"):
+            is_index = text == "[" and (before[-1:].isalnum() or before[-1:] in ("_", ")", "]"))
+            literals.append([text != "(" and not is_index, 0, 0])
+        elif text in (")", "]", "}") and literals:
+            is_literal, commas, names = literals.pop()
+            copies += commas if is_literal and names else 0
+            if literals:
+                literals[-1][2] += names
+        elif text == "+":
+            copies += 1
+        elif literals and text == ",":
+            literals[-1][1] += 1
+        elif literals and kind == "name":
+            literals[-1][2] += 1
+        before = text
+    return copies
 
 
 def _multiplies(tokens: list[tuple[str, str]], index: int) -> bool:

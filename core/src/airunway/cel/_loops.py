@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from airunway.cel._errors import CelEvaluationError
+from airunway.cel._semantics import checked
 
 __all__ = ["LOOPS", "Frame", "Run", "bound", "either", "iterate", "truth", "variable"]
 
@@ -61,10 +62,7 @@ def variable(frame: Frame, name: str) -> Any:
     """The value of a variable. Raises CelEvaluationError if it has none."""
     if name not in frame.values:
         raise CelEvaluationError(f"no value for {name}")
-    value = frame.values[name]
-    if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise CelEvaluationError("integer out of range")
-    return value
+    return checked(frame.values[name])
 
 
 def bound(frame: Frame, name: str, value: Any) -> Frame:

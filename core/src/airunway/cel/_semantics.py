@@ -16,7 +16,19 @@ import re2  # type: ignore[import-untyped]  # google-re2, which cel-python requi
 from airunway.cel import _quantity
 from airunway.cel._errors import CelEvaluationError
 
-__all__ = ["FUNCTIONS", "Overload", "add", "arithmetic", "compare", "contains", "equal", "index", "negate", "select"]
+__all__ = [
+    "FUNCTIONS",
+    "Overload",
+    "add",
+    "arithmetic",
+    "checked",
+    "compare",
+    "contains",
+    "equal",
+    "index",
+    "negate",
+    "select",
+]
 
 _INT64 = range(-(2**63), 2**63)
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
@@ -117,26 +129,34 @@ def negate(value: Any) -> Any:
     return _in_range(-value) if isinstance(value, int) else -value
 
 
+def checked(value: Any) -> Any:
+    """`value` if CEL has such a value. Raises CelEvaluationError for integers beyond 64 bits and for other types."""
+    if isinstance(value, int):
+        return _in_range(value)
+    _kind(value)
+    return value
+
+
 def select(value: Any, name: str) -> Any:
     """``value.name``: an entry of a map."""
     if not isinstance(value, dict):
         raise CelEvaluationError(f"a {_kind(value)} has no field {name}")
     if name not in value:
         raise CelEvaluationError(f"no such key: {name}")
-    return value[name]
+    return checked(value[name])
 
 
 def index(value: Any, key: Any) -> Any:
     """``value[key]``."""
     if isinstance(value, dict):
         if isinstance(key, str) and key in value:
-            return value[key]
+            return checked(value[key])
         raise CelEvaluationError(f"no such key: {key}")
     if not isinstance(value, list) or not _is_number(key) or key != int(key):
         _no_overload("[]", value, key)
     if not 0 <= key < len(value):
         raise CelEvaluationError(f"index {key} out of range, the list has {len(value)} items")
-    return value[int(key)]
+    return checked(value[int(key)])
 
 
 def _size(value: Any) -> int:

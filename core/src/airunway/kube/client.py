@@ -98,7 +98,7 @@ class Client:
 
     async def get(self, kind: Kind, key: ObjectKey, *, subresource: str = "") -> Resource:
         """One object. Raises NotFound."""
-        path = kind.path(namespace=key.namespace, name=key.name, subresource=subresource)
+        path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
         return await self._json("get", "GET", path, resource=kind.plural)
 
     async def get_path(self, path: str, params: Mapping[str, str] | None = None) -> Resource:

@@ -170,8 +170,9 @@ class LeaderElector:
         except (Conflict, NotFound):  # somebody wrote in between: see who
             try:
                 self._observe(await self._client.get(LEASE, self._key))
-            except NotFound:
+            except NotFound:  # deleted: whoever makes it again has it
                 self._lease = None
+                return await self._create()
             return False
         return True
 

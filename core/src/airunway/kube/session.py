@@ -1,11 +1,13 @@
 """One HTTP session with one API server under one identity: credentials, TLS, time limits, and whose fault a failure is.
 
-Retries nothing: that belongs to whoever knows what a failure means.
+Retries nothing: that belongs to whoever knows what a failure means. (aiohttp itself sends a GET, PUT or DELETE once
+more when the connection breaks before an answer, as RFC 9110 §9.2.2 has it; our PUTs carry preconditions.)
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import ssl
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -170,8 +172,10 @@ class Session:
 
     def _report_warnings(self, headers: CIMultiDictProxy[str]) -> None:
         for value in headers.getall("Warning"):
-            # RFC 9111: code, agent, quoted text
-            self.on_warning(value.split(" ", 2)[-1].strip('"').replace('\\"', '"'))
+            text = value.split(" ", 2)[-1]  # after code and agent
+            if len(text) >= 2 and text[0] == text[-1] == '"':
+                text = re.sub(r"\\(.)", r"\1", text[1:-1])
+            self.on_warning(text)
 
     def _log_warning(self, text: str) -> None:
         if text not in self._warned and len(self._warned) < _MAX_REMEMBERED_WARNINGS:

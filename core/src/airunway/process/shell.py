@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-import kopf
-
 from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
+from airunway.process.lean_kopf import kopf
 from airunway.process.probes import probe_server
 
 __all__ = ["Application", "Lead", "ShellSettings", "Work", "serve"]

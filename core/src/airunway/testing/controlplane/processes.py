@@ -77,9 +77,8 @@ class Processes:
             if name in self._failed:
                 raise StartFailedError(f"{name} could not be started: {self._failed.pop(name)}")
             if not self._read_events(deadline - time.monotonic()):
-                raise StartFailedError(
-                    f"{name}: the supervisor did not start it\n{log_tail(self._logs / 'supervisor.log')}"
-                )
+                tail = log_tail(self._logs / "supervisor.log")
+                raise StartFailedError(f"{name}: the supervisor did not start it\n{tail}")
 
     def stop(self, name: str, *, grace: float) -> None:
         """SIGTERM one component, SIGKILL it after `grace` seconds; returns when it is gone."""
@@ -99,25 +98,35 @@ class Processes:
         """Stop everything and remove the folder; returns when all processes are gone. May be called again."""
         if self._supervisor.stdin is None or self._supervisor.stdin.closed:
             return
+        self._read_events(0)
         try:
             self._send(op="close", grace=grace)
             # Two rounds of grace: the store stops after the others.
             self._supervisor.wait(timeout=2 * grace + _PATIENCE)
         except (StartFailedError, subprocess.TimeoutExpired):
-            # The supervisor is dead or stuck. Its end is the components' end on Linux; elsewhere nobody else sees to it.
             self._supervisor.kill()
-            self._supervisor.wait()
-            for pid in self._pids.values():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if not self._keep:
-                shutil.rmtree(self._directory, ignore_errors=True)
         finally:
+            if self._supervisor.wait() != 0:
+                self._clean_up_after_supervisor()
             with contextlib.suppress(BrokenPipeError):  # what could not be sent is tried again on closing
                 self._supervisor.stdin.close()
             if self._supervisor.stdout is not None:
                 self._supervisor.stdout.close()
             self._pids.clear()
+
+    def _clean_up_after_supervisor(self) -> None:
+        # It was killed. On Linux the components die with it, elsewhere nobody else sees to that.
+        living = set(self._pids.values())
+        deadline = time.monotonic() + _PATIENCE
+        while living and time.monotonic() < deadline:
+            for pid in list(living):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    living.discard(pid)
+            time.sleep(0.02)
+        if not self._keep:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     def _send(self, **request: object) -> None:
         assert self._supervisor.stdin is not None

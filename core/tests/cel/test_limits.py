@@ -1,0 +1,138 @@
+"""No expression can run long or fill the memory: too costly ones are refused, not started."""
+
+from __future__ import annotations
+
+import pytest
+
+from airunway.cel import (
+    MAX_EXPRESSION_LENGTH,
+    CelCompileError,
+    CelError,
+    CelEvaluationError,
+    Evaluator,
+    compile_expression,
+    evaluator_name,
+)
+
+BIG = {"s": "a" * 100_000, "l": list(range(300)), "t": "x" * 3_000}
+SMALL = {"s": "a" * 1_000, "l": list(range(20)), "t": "x" * 300}
+REGULAR = {"env": [{"name": f"N{i}", "value": "v" * 50} for i in range(200)], "args": {f"k{i}": "v" for i in range(40)}}
+
+EXPENSIVE = [
+    "spec.l.map(a, spec.s+spec.s+spec.s).map(b, b+b+b+b+b+b).map(c, c+c+c+c+c+c).size()",
+    "spec.l.all(a, spec.l.all(b, spec.l.all(c, a+b+c >= 0)))",
+    "cel.bind(v, spec.s + spec.s, " + "cel.bind(v, v + v, " * 9 + "v.size()" + ")" * 10,
+    "cel.bind(v, [spec.s, spec.s], " + "cel.bind(v, [v, v], " * 9 + "v == v" + ")" * 10,
+    "spec.s.replace('', spec.s).replace('', spec.s).size()",
+    "spec.t.split('').map(x, spec.t.split('').map(y, spec.t)).size()",
+]
+
+evaluators = pytest.mark.parametrize("evaluator", list(Evaluator))
+
+
+@evaluators
+@pytest.mark.parametrize("expression", EXPENSIVE)
+def test_what_would_be_expensive_is_refused_before_it_runs(expression: str, evaluator: Evaluator) -> None:
+    program = compile_expression(expression, evaluator=evaluator)
+    with pytest.raises(CelEvaluationError, match="too expensive"):
+        program.evaluate({"spec": BIG})
+
+
+@evaluators
+def test_loop_steps_are_limited_where_the_estimate_cannot_see_them(evaluator: Evaluator) -> None:
+    expression = "spec.t.split('').all(a, spec.t.split('').all(b, a == b))"  # the lists are made by the expression
+    with pytest.raises(CelEvaluationError):
+        compile_expression(expression, evaluator=evaluator).evaluate({"spec": SMALL})
+
+
+@evaluators
+def test_a_used_up_budget_is_no_error_that_logic_absorbs(evaluator: Evaluator) -> None:
+    expression = "spec.t.split('').all(a, spec.t.split('').all(b, a == b)) || true"
+    with pytest.raises(CelEvaluationError):
+        compile_expression(expression, evaluator=evaluator).evaluate({"spec": SMALL})
+
+
+@evaluators
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "(" * 500 + "1" + ")" * 500,
+        "[" * 500 + "]" * 500,
+        "spec" + ".a" * 900,
+        "1" + "+1" * 900,
+        "spec.a == 1 || " * 200,
+        "x" * (MAX_EXPRESSION_LENGTH + 1),
+        "",
+        "  ",
+        "spec.l" + ".map(x, x)" * 9 + ".size() > 0",
+        "cel.bind(x, 1, " * 17 + "x" + ")" * 17 + " == 1",
+        "'%.999999999f'.format([1.0])",
+        "spec.s" + ".replace(spec.s, spec.s)" * 5 + " == ''",
+    ],
+    ids=lambda text: text[:30],
+)
+def test_deep_long_and_hopeless_expressions_do_not_compile(expression: str, evaluator: Evaluator) -> None:
+    with pytest.raises(CelCompileError):
+        compile_expression(expression, evaluator=evaluator)
+
+
+@evaluators
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "spec.env.exists(e, e.name == 'N199' && e.value.startsWith('v'))",
+        "spec.env.all(e, e.name in ['A', 'B'] || e.name.startsWith('N'))",
+        "spec.args.all(k, !spec.env.exists(e, e.name == k))",
+        "spec.args.all(k, !spec.env.exists(e, e.name == k || e.name in ['A', 'B', 'C']))",
+    ],
+)
+def test_ordinary_rules_pass_on_large_specs(expression: str, evaluator: Evaluator) -> None:
+    assert compile_expression(expression, evaluator=evaluator).evaluate({"spec": REGULAR}) is True
+
+
+@evaluators
+def test_trusted_expressions_are_not_estimated(evaluator: Evaluator) -> None:
+    expression = "spec.l.map(a, spec.s + spec.s + spec.s + spec.s + spec.s).size()"
+    untrusted = compile_expression(expression, evaluator=evaluator)
+    trusted = compile_expression(expression, evaluator=evaluator, trusted=True)
+    spec = {"s": "a" * 1_000_000, "l": list(range(20))}
+    with pytest.raises(CelEvaluationError, match="too expensive"):
+        untrusted.evaluate({"spec": spec})
+    assert trusted.evaluate({"spec": spec}) == 20
+
+
+@evaluators
+@pytest.mark.parametrize("expression", ["spec.a", "spec.a == 1", "size(spec.l)", "string(spec.a)"])
+def test_a_missing_variable_and_strange_values_are_evaluation_errors(expression: str, evaluator: Evaluator) -> None:
+    program = compile_expression(expression, evaluator=evaluator)
+    for bindings in ({}, {"spec": None}, {"spec": {"a": 2**70, "l": 2**70}}, {"spec": {"a": object(), "l": object()}}):
+        with pytest.raises(CelError):
+            program.evaluate(bindings)
+
+
+@evaluators
+@pytest.mark.parametrize(
+    ("expression", "type_"),
+    [
+        ("spec.a == 1", "bool"),
+        ("spec.a", "dyn"),
+        ("size(spec.a)", "int"),
+        ("'a' + spec.b", "string"),
+        ("spec.a ? 1 : 2", "int"),
+        ("!spec.a || spec.b", "bool"),
+    ],
+)
+def test_the_static_type_tells_what_can_never_be_a_condition(expression: str, type_: str, evaluator: Evaluator) -> None:
+    assert compile_expression(expression, evaluator=evaluator).result_type == type_
+
+
+def test_cel_cpp_is_preferred() -> None:
+    assert evaluator_name() == "cel-cpp"
+    assert compile_expression("1 == 1").evaluator is Evaluator.CEL_CPP
+
+
+def test_compile_errors_say_where() -> None:
+    with pytest.raises(CelCompileError, match=r"line 1, column 11: undeclared reference to 'nope'"):
+        compile_expression("1 == 1 || nope")
+    with pytest.raises(CelCompileError, match=r"line 1, column \d+: undeclared reference to 'nope'"):
+        compile_expression("1 == 1 || nope", evaluator=Evaluator.CEL_PYTHON)

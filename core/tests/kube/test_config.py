@@ -1,0 +1,426 @@
+"""Kubeconfigs, service accounts, exec plugins: how a client finds its cluster and stays let in."""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+import stat
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airunway.kube import (
+    NAMESPACE,
+    SERVICE_ACCOUNT,
+    Client,
+    ClusterConfig,
+    ConfigError,
+    Forbidden,
+    Unauthorized,
+    in_cluster_config,
+    load_config,
+)
+from airunway.kube.config import proxy_of, tls_context
+from airunway.kube.credentials import (
+    ClientCertificate,
+    Credential,
+    CredentialSource,
+    ExecCredentials,
+    FileCredentials,
+)
+from airunway.resource import Resource
+
+
+def kubeconfig_file(path: Path, **changes: Any) -> Path:
+    """A kubeconfig whose cluster and user can be replaced."""
+    document = {
+        "current-context": "main",
+        "clusters": [{"name": "c", "cluster": changes.get("cluster", {"server": "https://example.com:6443/"})}],
+        "users": [{"name": "u", "user": changes.get("user", {})}],
+        "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u", **changes.get("context", {})}}],
+    } | changes.get("document", {})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+async def credential_of(source: CredentialSource) -> Credential:
+    return await source.credential()
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+# ------------------------------------------------------------------------------------------------------ kubeconfig
+
+
+async def test_data_goes_before_files_and_files_are_relative(tmp_path: Path) -> None:
+    path = kubeconfig_file(
+        tmp_path / "dir" / "config",
+        cluster={"server": "https://example.com:6443/", "certificate-authority": "ca.pem", "tls-server-name": "k8s"},
+        user={"client-certificate": "cert.pem", "client-key": "key.pem", "client-certificate-data": b64(b"embedded")},
+        context={"namespace": "team"},
+    )
+    for name in ("ca", "cert", "key"):
+        (path.parent / f"{name}.pem").write_bytes(name.encode())
+    config = load_config(kubeconfig=path)
+    assert config.server == "https://example.com:6443"
+    assert (config.namespace, config.ca_data, config.tls_server_name) == ("team", b"ca", "k8s")
+    credential = await credential_of(config.credentials)
+    assert credential.certificate == ClientCertificate(certificate=b"embedded", key=b"key")
+    assert "key" not in repr(credential).replace("key=", "")
+
+
+@pytest.mark.parametrize(
+    ("user", "header"),
+    [
+        ({"token": "abc"}, {"Authorization": "Bearer abc"}),
+        ({"username": "ada", "password": "x"}, {"Authorization": f"Basic {b64(b'ada:x')}"}),
+        ({}, {}),
+    ],
+)
+async def test_embedded_credentials(user: Resource, header: dict[str, str], tmp_path: Path) -> None:
+    config = load_config(kubeconfig=kubeconfig_file(tmp_path / "config", user=user))
+    credential = await credential_of(config.credentials)
+    assert credential.headers() == header
+    assert "abc" not in repr(credential)
+
+
+def test_impersonation(tmp_path: Path) -> None:
+    user = {
+        "token": "t",
+        "as": "ada",
+        "as-uid": "7",
+        "as-groups": ["a", "b"],
+        "as-user-extra": {"example.com/x": ["1"]},
+    }
+    assert load_config(kubeconfig=kubeconfig_file(tmp_path / "config", user=user)).headers == (
+        ("Impersonate-User", "ada"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-example.com%2Fx", "1"),
+    )
+
+
+def test_several_files_are_merged_first_come_first_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = tmp_path / "first"
+    first.write_text(yaml.safe_dump({"contexts": [{"name": "main", "context": {"cluster": "c", "namespace": "one"}}]}))
+    second = kubeconfig_file(tmp_path / "second", cluster={"server": "https://second"}, context={"namespace": "two"})
+    monkeypatch.setenv("KUBECONFIG", os.pathsep.join([str(first), str(tmp_path / "absent"), str(second)]))
+    config = load_config()
+    assert (config.server, config.namespace) == ("https://second", "one")
+
+
+def test_the_context_can_be_chosen(tmp_path: Path) -> None:
+    other = {"name": "other", "context": {"cluster": "c", "namespace": "elsewhere"}}
+    path = kubeconfig_file(tmp_path / "config", document={"contexts": [other]})
+    assert load_config(kubeconfig=path, context="other").namespace == "elsewhere"
+    with pytest.raises(ConfigError, match="no context 'main'; it has other"):
+        load_config(kubeconfig=path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"document": {"current-context": ""}}, "kubectl config use-context"),
+        ({"document": {"current-context": "x"}}, "no context 'x'; it has main"),
+        ({"context": {"cluster": "x"}}, "no cluster 'x'"),
+        ({"context": {"user": "x"}}, "no user 'x'"),
+        ({"cluster": {}}, "cluster 'c' has no http"),
+        ({"cluster": {"server": "ftp://x"}}, "cluster 'c' has no http"),
+        (
+            {"cluster": {"server": "https://x", "certificate-authority-data": "a"}},
+            "certificate-authority-data .* base64",
+        ),
+        ({"cluster": {"server": "https://x", "certificate-authority": "absent.pem"}}, "certificate-authority .*absent"),
+        ({"user": {"client-certificate-data": b64(b"x")}}, "both a client certificate and a client key"),
+        ({"user": {"auth-provider": {"name": "gcp"}}}, "auth-provider"),
+        ({"user": {"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}}, "v1alpha1"),
+        ({"user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}}, "without a command"),
+        ({"user": {"as-groups": "x"}}, "as-groups must be a list"),
+        ({"document": {"users": {}}}, None),
+        ({"document": {"users": {"u": 1}}}, "users is not a list"),
+        ({"document": {"users": [{"user": {}}]}}, "an entry of users has no name"),
+        ({"document": {"users": [{"name": "u", "user": [1]}]}}, "users 'u' has no user object"),
+    ],
+)
+def test_what_is_wrong_is_named(changes: dict[str, Any], message: str | None, tmp_path: Path) -> None:
+    path = kubeconfig_file(tmp_path / "config", **changes)
+    with pytest.raises(ConfigError, match=message) as caught:
+        load_config(kubeconfig=path)
+    assert str(path) in str(caught.value) or "exec plugin" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["[1", "- a", "x: [", "\x00"])
+def test_files_that_are_no_kubeconfig(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=str(path)):
+        load_config(kubeconfig=path)
+
+
+def test_no_kubeconfig_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="no kubeconfig at"):
+        load_config(kubeconfig=tmp_path / "absent")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "absent"))
+    with pytest.raises(ConfigError, match="no kubeconfig at"):
+        load_config()
+    monkeypatch.delenv("KUBECONFIG")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ConfigError, match="pass --kubeconfig, set KUBECONFIG"):
+        load_config()
+    kubeconfig_file(tmp_path / ".kube" / "config")
+    assert load_config().server == "https://example.com:6443"
+
+
+def test_proxies_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("https_proxy", "http_proxy", "no_proxy", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    assert proxy_of("https://example.com") == ""
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    monkeypatch.setenv("NO_PROXY", "10.0.0.1,.internal")
+    assert proxy_of("https://example.com:6443") == "http://proxy:3128"
+    assert proxy_of("http://example.com") == ""
+    assert proxy_of("https://10.0.0.1:443") == ""
+    assert proxy_of("https://k8s.internal") == ""
+
+
+# --------------------------------------------------------------------------------------------------------------- TLS
+
+
+def test_unusable_certificates_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"certificate authority for https://x"):
+        tls_context(ClusterConfig(server="https://x", ca_data=b"nonsense"), None)
+    with pytest.raises(ConfigError, match=r"client certificate for https://x"):
+        tls_context(ClusterConfig(server="https://x"), ClientCertificate(certificate=b"no", key=b"pem"))
+    context = tls_context(ClusterConfig(server="https://x", insecure_skip_tls_verify=True), None)
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)
+
+
+# -------------------------------------------------------------------------------------------------------- in cluster
+
+
+def service_account(directory: Path, *, token: str = "t", ca: bytes = b"ca") -> Path:
+    directory.mkdir(exist_ok=True)
+    (directory / "token").write_text(token + "\n")
+    (directory / "ca.crt").write_bytes(ca)
+    (directory / "namespace").write_text("airunway-system")
+    return directory
+
+
+async def test_in_cluster(tmp_path: Path) -> None:
+    directory = service_account(tmp_path / "sa")
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+    config = in_cluster_config(directory=directory, environ=environ)
+    assert (config.server, config.namespace) == ("https://[fd00::1]:6443", "airunway-system")
+    assert (await credential_of(config.credentials)).headers() == {"Authorization": "Bearer t"}
+    with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_HOST"):
+        in_cluster_config(directory=directory, environ={})
+    (directory / "token").unlink()
+    with pytest.raises(ConfigError, match="automountServiceAccountToken"):
+        in_cluster_config(directory=directory, environ=environ)
+
+
+async def test_a_rotated_token_is_read_within_a_minute(tmp_path: Path) -> None:
+    now = 0.0
+    token = tmp_path / "token"
+    token.write_text("one")
+    source = FileCredentials(token=token, clock=lambda: now)
+    assert (await source.credential()).token == "one"
+    token.write_text("two")
+    now = 59.9
+    assert (await source.credential()).token == "one"
+    now = 60.0
+    assert (await source.credential()).token == "two"
+    token.write_text("three")
+    source.invalidate()
+    assert (await source.credential()).token == "three", "after a 401 there is no waiting"
+    token.unlink()
+    now = 200.0
+    with pytest.raises(ConfigError, match=str(token)):
+        await source.credential()
+
+
+@pytest.mark.apiserver
+async def test_a_service_account_on_the_real_server(client: Client, namespace: str, tmp_path: Path) -> None:
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": "sa"}}
+    await client.create(SERVICE_ACCOUNT, account)
+
+    async def new_token() -> str:
+        request: Resource = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        path = SERVICE_ACCOUNT.path(namespace=namespace, name="sa", subresource="token")
+        answer = await client._json("create", "POST", path, resource="serviceaccounts/token", body=request)
+        return str(answer["status"]["token"])
+
+    directory = service_account(tmp_path / "sa", token=await new_token(), ca=client.config.ca_data)
+    host, port = client.config.server.removeprefix("https://").rsplit(":", 1)
+    environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+    async with Client(in_cluster_config(directory=directory, environ=environ)) as pod:
+        who = f"system:serviceaccount:{namespace}:sa"
+        with pytest.raises(Forbidden, match=who):
+            await pod.list_all(NAMESPACE)
+        (directory / "token").write_text("expired")
+        with pytest.raises(Forbidden, match=who):  # still the one in memory
+            await pod.list_all(NAMESPACE)
+        pod.config.credentials.invalidate()
+        with pytest.raises(Unauthorized):
+            await pod.list_all(NAMESPACE)
+        (directory / "token").write_text(await new_token())
+        with pytest.raises(Forbidden, match=who):  # a 401 makes it read again
+            await pod.list_all(NAMESPACE)
+
+
+@pytest.mark.apiserver
+async def test_certificate_files_on_the_real_server(kubeconfig: Path, client: Client, tmp_path: Path) -> None:
+    credential = await client.config.credentials.credential()
+    assert credential.certificate is not None
+    (tmp_path / "cert.pem").write_bytes(credential.certificate.certificate)
+    (tmp_path / "key.pem").write_bytes(credential.certificate.key)
+    (tmp_path / "ca.pem").write_bytes(client.config.ca_data)
+    path = kubeconfig_file(
+        tmp_path / "config",
+        cluster={"server": client.config.server, "certificate-authority": "ca.pem"},
+        user={"client-certificate": "cert.pem", "client-key": "key.pem"},
+    )
+    config = load_config(kubeconfig=path)
+    assert isinstance(config.credentials, FileCredentials)
+    async with Client(config) as other:
+        assert await other.list_all(NAMESPACE)
+
+
+# -------------------------------------------------------------------------------------------------------------- exec
+
+
+def plugin(path: Path, status: str, *, version: str = "client.authentication.k8s.io/v1", exit_code: int = 0) -> Path:
+    """An exec plugin that notes its runs and prints `status` (a JSON text; RUN stands for the number of the run)."""
+    path.write_text(
+        f"""#!{sys.executable}
+import json, os, pathlib, sys
+log = pathlib.Path(__file__ + ".log")
+runs = int(log.read_text()) + 1 if log.exists() else 1
+log.write_text(str(runs))
+assert json.loads(os.environ["KUBERNETES_EXEC_INFO"])["kind"] == "ExecCredential"
+status = {status!r}.replace("RUN", str(runs) + os.environ.get("SUFFIX", "") + "".join(sys.argv[1:]))
+print(json.dumps({{"apiVersion": "{version}", "kind": "ExecCredential", "status": json.loads(status)}}))
+print("something went wrong", file=sys.stderr)
+sys.exit({exit_code})
+"""
+    )
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def runs_of(path: Path) -> int:
+    return int(Path(f"{path}.log").read_text())
+
+
+async def test_exec_plugins_run_once_per_credential(tmp_path: Path) -> None:
+    expires = datetime(2030, 1, 1, tzinfo=UTC)
+    now = expires - timedelta(hours=1)
+    program = plugin(tmp_path / "plug", f'{{"token": "tRUN", "expirationTimestamp": "{expires.isoformat()}"}}')
+    spec = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "./plug",
+        "args": ["-x"],
+        "env": [{"name": "SUFFIX", "value": "s"}],
+    }
+    source = ExecCredentials(spec, directory=tmp_path, now=lambda: now)
+    assert (await source.credential()).token == "t1s-x"
+    assert (await source.credential()).token == "t1s-x"
+    source.invalidate()
+    assert (await source.credential()).token == "t2s-x"
+    now = expires - timedelta(seconds=29)
+    assert (await source.credential()).token == "t3s-x"
+    assert runs_of(program) == 3
+
+
+async def test_an_exec_plugin_in_a_kubeconfig(tmp_path: Path) -> None:
+    version = "client.authentication.k8s.io/v1beta1"
+    plugin(tmp_path / "bin-plug", '{"clientCertificateData": "CERT", "clientKeyData": "KEY"}', version=version)
+    user = {"exec": {"apiVersion": version, "command": "./bin-plug", "args": None, "env": None}}
+    config = load_config(kubeconfig=kubeconfig_file(tmp_path / "config", user=user))
+    credential = await credential_of(config.credentials)
+    assert credential == Credential(certificate=ClientCertificate(certificate=b"CERT", key=b"KEY"))
+
+
+@pytest.mark.apiserver
+async def test_an_exec_plugin_on_the_real_server(client: Client, tmp_path: Path) -> None:
+    credential = await client.config.credentials.credential()
+    assert credential.certificate is not None
+    import orjson
+
+    status = orjson.dumps(
+        {
+            "clientCertificateData": credential.certificate.certificate.decode(),
+            "clientKeyData": credential.certificate.key.decode(),
+        }
+    ).decode()
+    plugin(tmp_path / "plug", status.replace("RUN", "R\\u0055N"))
+    path = kubeconfig_file(
+        tmp_path / "config",
+        cluster={"server": client.config.server, "certificate-authority-data": b64(client.config.ca_data)},
+        user={"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plug"}},
+    )
+    async with Client(load_config(kubeconfig=path)) as other:
+        assert await other.list_all(NAMESPACE)
+        assert await other.list_all(NAMESPACE)
+    assert runs_of(tmp_path / "plug") == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "changes", "message"),
+    [
+        ("{}", {}, "neither a token nor a client certificate"),
+        ("[]", {}, "no status object"),
+        ('{"token": "t"}', {"exit_code": 3}, "something went wrong"),
+        ('{"token": "t"}', {"version": "client.authentication.k8s.io/v1beta1"}, "does not match"),
+    ],
+)
+async def test_exec_plugins_that_fail(status: str, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
+    plugin(tmp_path / "plug", status, **changes)
+    spec = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plug"}
+    with pytest.raises(ConfigError, match=message) as caught:
+        await ExecCredentials(spec, directory=tmp_path).credential()
+    assert "plug" in str(caught.value)
+
+
+async def test_an_exec_plugin_that_is_not_there(tmp_path: Path) -> None:
+    spec = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "no-such-plugin-anywhere",
+        "installHint": "get it from example.com",
+    }
+    with pytest.raises(ConfigError, match="not installed; get it from"):
+        await ExecCredentials(spec, directory=tmp_path).credential()
+
+
+def test_without_the_extra_the_message_names_it() -> None:
+    program = """
+import asyncio, pathlib, sys
+sys.modules["kubernetes_asyncio"] = None  # as if it were not installed
+from airunway.kube import ConfigError
+from airunway.kube.credentials import ExecCredentials
+source = ExecCredentials({"apiVersion": "client.authentication.k8s.io/v1", "command": "aws"}, directory=pathlib.Path())
+try:
+    asyncio.run(source.credential())
+except ConfigError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "'aws'" in done.stdout
+    assert "pip install 'airunway[exec-auth]'" in done.stdout
+
+
+def test_the_client_needs_no_kubernetes_asyncio() -> None:
+    program = "import sys, airunway.kube; print([m for m in sys.modules if m.split('.')[0].startswith('kubernetes')])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
