@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import orjson
+
 from airunway.resource import Resource
 
 __all__ = ["strip_managed_fields"]
+
+_MAX_SHARED = 1024
+"""Different field sets that are remembered, of a few KB each; when there are more, remembering starts over."""
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -15,8 +20,18 @@ def strip_managed_fields(keep: str = "") -> Callable[[Resource], Resource]:
     """A projection that drops the managedFields entries of everybody but `keep`, and kubectl's copy of the object.
 
     Together they are often half of an object. With `keep` set to our field manager, `needs_apply` still works on what
-    is left; `changed_fields` does not.
+    is left; `changed_fields` does not. Equal field sets are kept once for all objects: those that one controller makes
+    differ in their values, rarely in their fields, and a field set takes more memory than what it describes.
     """
+    shared: dict[bytes, Resource] = {}
+
+    def share(entry: Resource) -> Resource:
+        fields = entry.get("fieldsV1")
+        if isinstance(fields, dict):
+            if len(shared) >= _MAX_SHARED:
+                shared.clear()
+            entry["fieldsV1"] = shared.setdefault(orjson.dumps(fields), fields)
+        return entry
 
     def project(obj: Resource) -> Resource:
         metadata = obj.get("metadata")
@@ -24,7 +39,7 @@ def strip_managed_fields(keep: str = "") -> Callable[[Resource], Resource]:
             return obj
         entries = metadata.get("managedFields")
         if isinstance(entries, list):
-            kept = [e for e in entries if keep and isinstance(e, dict) and e.get("manager") == keep]
+            kept = [share(e) for e in entries if keep and isinstance(e, dict) and e.get("manager") == keep]
             if kept:
                 metadata["managedFields"] = kept
             else:

@@ -1,0 +1,197 @@
+"""The CRDs on a real API server: they install, kubectl explains and scales, and mistakes are answered with advice."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+import yaml
+
+from airunway.api.crds import custom_resource_definitions, to_yaml
+from airunway.resource import Resource
+from airunway.testing.fixtures import Kubectl
+
+pytestmark = pytest.mark.apiserver
+
+
+@pytest.fixture
+def installed(kubectl: Kubectl) -> None:
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=to_yaml(custom_resource_definitions()))
+    for crd in custom_resource_definitions():
+        kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{crd['metadata']['name']}")
+
+
+def deployment(spec: Resource, name: str = "llama") -> str:
+    return yaml.safe_dump(
+        {"apiVersion": "airunway.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": name}, "spec": spec}
+    )
+
+
+@pytest.mark.usefixtures("installed")
+def test_installing_twice_changes_nothing(kubectl: Kubectl) -> None:
+    def generations() -> list[int]:
+        crds = json.loads(kubectl("get", "crd", "-o", "json").stdout)["items"]
+        return [crd["metadata"]["generation"] for crd in crds if crd["spec"]["group"] == "airunway.ai"]
+
+    before = generations()
+    kubectl("apply", "--server-side", "-f", "-", stdin=to_yaml(custom_resource_definitions()))
+    assert generations() == before
+    assert len(before) == len(custom_resource_definitions())
+
+
+@pytest.mark.usefixtures("installed")
+def test_the_server_calls_the_schemas_structural(kubectl: Kubectl) -> None:
+    for crd in custom_resource_definitions():
+        live = json.loads(kubectl("get", "crd", crd["metadata"]["name"], "-o", "json").stdout)
+        conditions = {c["type"]: c["status"] for c in live["status"]["conditions"]}
+        assert conditions.get("NonStructuralSchema", "False") == "False"
+        assert conditions["Established"] == "True"
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("path", "texts"),
+    [
+        ("md.spec.engine", ["contextLength\t<integer>", "Longest context of a request, in tokens."]),
+        ("md.spec.scaling.prefill", ["Memory of each worker, in bytes"]),
+        ("md.spec.serving", ["enum: aggregated, disaggregated"]),
+        ("md.status", ["phase\t<string>", "enum: Pending, Deploying, Running, Degraded"]),
+        ("ipc.spec.selectionRules", ["CEL expression over spec"]),
+    ],
+)
+def test_explain_reads_well(kubectl: Kubectl, path: str, texts: list[str]) -> None:
+    told = " ".join(kubectl("explain", path).stdout.split(" ")).replace("\n    ", " ")
+    for text in texts:
+        assert text in told
+
+
+@pytest.mark.usefixtures("installed")
+def test_what_is_applied_comes_back_with_few_additions(kubectl: Kubectl, namespace: str) -> None:
+    kubectl("apply", "-n", namespace, "-f", "-", stdin=deployment({"model": {"id": "org/model"}}))
+    live = json.loads(kubectl("get", "md", "llama", "-n", namespace, "-o", "json").stdout)
+    assert live["spec"] == {"model": {"id": "org/model", "source": "huggingface"}, "scaling": {"replicas": 1}}
+
+
+@pytest.mark.usefixtures("installed")
+def test_scale(kubectl: Kubectl, namespace: str) -> None:
+    kubectl("apply", "-n", namespace, "-f", "-", stdin=deployment({"model": {"id": "org/model"}}))
+    kubectl("scale", "md/llama", "-n", namespace, "--replicas=3")
+    assert kubectl("get", "md", "llama", "-n", namespace, "-o", "jsonpath={.spec.scaling.replicas}").stdout == "3"
+    kubectl("scale", "md/llama", "-n", namespace, "--replicas=0")
+    status = {"status": {"replicas": {"desired": 2, "ready": 2, "summary": "2/2"}, "selector": "app=llama"}}
+    patch = ("patch", "md", "llama", "-n", namespace, "--subresource=status", "--type=merge", "-p", json.dumps(status))
+    kubectl(*patch)
+    path = f"/apis/airunway.ai/v1alpha1/namespaces/{namespace}/modeldeployments/llama/scale"
+    scale = json.loads(kubectl("get", "--raw", path).stdout)
+    assert scale["spec"] == {}
+    assert scale["status"] == {"replicas": 2, "selector": "app=llama"}
+    refused = kubectl("scale", "md/llama", "-n", namespace, "--replicas=33", check=False)
+    assert "spec.scaling.replicas: Invalid value: exceeds maximum allowed (32)" in refused.stderr
+
+
+@pytest.mark.usefixtures("installed")
+def test_tables_and_field_selectors(kubectl: Kubectl, namespace: str) -> None:
+    kubectl("apply", "-n", namespace, "-f", "-", stdin=deployment({"model": {"id": "org/model"}}))
+    status = {
+        "phase": "Running",
+        "reason": "DeploymentReady",
+        "message": "all replicas serve",
+        "engine": {"type": "vllm"},
+        "provider": {"name": "kaito"},
+        "replicas": {"desired": 2, "ready": 2, "available": 2, "summary": "2/2"},
+        "endpoint": {"service": "llama", "port": 80, "url": "http://llama.ml.svc:80"},
+    }
+    arguments = ("-n", namespace, "--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
+    kubectl("patch", "md", "llama", *arguments)
+    header, row = kubectl("get", "md", "-n", namespace).stdout.splitlines()
+    assert header.split() == ["NAME", "PHASE", "MODEL", "ENGINE", "PROVIDER", "READY", "REASON", "AGE"]
+    assert row.split()[:-1] == ["llama", "Running", "org/model", "vllm", "kaito", "2/2", "DeploymentReady"]
+    wide = kubectl("get", "md", "-n", namespace, "-o", "wide").stdout
+    assert "http://llama.ml.svc:80" in wide
+    assert "all replicas serve" in wide
+    for name in ("all", "airunway"):
+        assert "modeldeployment.airunway.ai/llama" in kubectl("get", name, "-n", namespace).stdout
+    chosen = ("--field-selector", "status.phase=Running,status.provider.name=kaito", "-o", "name")
+    assert kubectl("get", "md", "-n", namespace, *chosen).stdout.strip() == "modeldeployment.airunway.ai/llama"
+    other = ("--field-selector", "status.phase=Failed", "-o", "name")
+    assert kubectl("get", "md", "-n", namespace, *other).stdout.strip() == ""
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("name", "spec", "advice"),
+    [
+        ("llama", {"model": {"id": "a"}, "modle": {}}, 'unknown field "spec.modle"'),
+        (
+            "llama",
+            {"model": {"id": "a"}, "engine": {"contextLength": "many"}},
+            "spec.engine.contextLength in body must be of type integer",
+        ),
+        (
+            "llama",
+            {"model": {"id": "a"}, "engine": {"type": "vllm"}},
+            "spec.resources.gpu.count: Invalid value: vLLM engine requires GPU (set resources.gpu.count > 0)",
+        ),
+        ("l" * 60, {"model": {"id": "a"}}, "the name is too long: choose one of at most 52 characters"),
+        ("8b", {"model": {"id": "a"}}, "the name must start with a lower-case letter"),
+        (
+            "llama",
+            {"model": {"id": "a"}, "resources": {"memory": "32GB"}},
+            "spec.resources.memory: Invalid value: invalid resource quantity (write it like 32Gi)",
+        ),
+        (
+            "llama",
+            {"model": {"id": "a"}, "engine": {"args": {"x": "1"}, "extraArgs": ["--y", "--x=2"]}},
+            "--x is set in engine.args and in engine.extraArgs: keep one of the two",
+        ),
+    ],
+)
+def test_mistakes_are_answered_with_advice(
+    kubectl: Kubectl, namespace: str, name: str, spec: Resource, advice: str
+) -> None:
+    refused = kubectl("apply", "-n", namespace, "-f", "-", stdin=deployment(spec, name), check=False)
+    assert refused.returncode == 1
+    assert advice in refused.stderr
+
+
+@pytest.mark.usefixtures("installed")
+def test_identity_fields_may_change(kubectl: Kubectl, namespace: str) -> None:
+    gpu = {"resources": {"gpu": {"count": 1}}}
+    first = {"model": {"id": "a"}, "engine": {"type": "vllm"}, "provider": {"name": "a"}, **gpu}
+    role = {"gpu": {"count": 1}, "memory": "1Gi"}
+    second = {
+        "model": {"id": "b", "source": "custom"},
+        "engine": {"type": "sglang"},
+        "provider": {"name": "b"},
+        "serving": {"mode": "disaggregated"},
+        "scaling": {"prefill": role, "decode": role},
+    }
+    for spec in (first, second):
+        kubectl("apply", "-n", namespace, "-f", "-", stdin=deployment(spec))
+    live = json.loads(kubectl("get", "md", "llama", "-n", namespace, "-o", "json").stdout)
+    assert live["spec"]["provider"]["name"] == "b"
+
+
+@pytest.mark.usefixtures("installed")
+def test_rules_stay_cheap_on_a_very_large_object(kubectl: Kubectl, namespace: str) -> None:
+    """The cost limit of the API server must not be what refuses a big, valid object."""
+    spec = {
+        "model": {
+            "id": "a",
+            "storage": {
+                "volumes": [{"name": f"v{i}", "claimName": f"c{i}", "mountPath": f"/{'m' * 1000}{i}"} for i in range(8)]
+            },
+        },
+        "engine": {
+            "args": {f"flag-{i}": "x" * 200 for i in range(256)},
+            "extraArgs": [f"--{'y' * 500}-{i}" for i in range(512)],
+        },
+        "env": [{"name": f"N{i}", "value": "z" * 100} for i in range(1000)],
+        "provider": {"overrides": {f"k{i}": {"deep": ["v" * 50] * 10} for i in range(200)}},
+    }
+    started = time.monotonic()
+    kubectl(
+        "create", "-n", namespace, "--dry-run=server", "-f", "-", stdin=json.dumps(yaml.safe_load(deployment(spec)))
+    )
+    assert time.monotonic() - started < 60

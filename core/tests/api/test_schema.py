@@ -1,0 +1,201 @@
+"""The generated CRDs: structural, bounded, documented, and the files in the package are current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import Field
+
+import airunway.api
+from airunway.api._base import ApiModel
+from airunway.api._schema import SchemaError, structural_schema
+from airunway.api.crds import custom_resource_definitions, schema_of, to_yaml, write
+from airunway.api.rules import MODEL_DEPLOYMENT_RULES
+from airunway.resource import Resource
+
+CRDS = {crd["spec"]["names"]["kind"]: crd for crd in custom_resource_definitions()}
+KEYWORDS = {
+    "additionalProperties",
+    "default",
+    "description",
+    "enum",
+    "format",
+    "items",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "minLength",
+    "minimum",
+    "pattern",
+    "properties",
+    "required",
+    "type",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+}
+
+
+def schema(kind: str) -> Resource:
+    found: Resource = CRDS[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return found
+
+
+def nodes(node: Resource, path: str = "") -> Iterator[tuple[str, Resource]]:
+    yield path, node
+    for name, child in node.get("properties", {}).items():
+        yield from nodes(child, f"{path}.{name}")
+    for keyword, suffix in (("items", "[*]"), ("additionalProperties", ".*")):
+        if keyword in node:
+            yield from nodes(node[keyword], path + suffix)
+
+
+NODES = [pytest.param(node, id=kind + path) for kind in CRDS for path, node in nodes(schema(kind))]
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_the_schema_is_structural(node: Resource) -> None:
+    assert node.keys() <= KEYWORDS
+    assert ("type" in node) != bool(node.get("x-kubernetes-int-or-string"))
+    assert not ("properties" in node and "additionalProperties" in node)
+    if node.get("type") == "array":
+        assert "items" in node
+        assert node["x-kubernetes-list-type"] in ("atomic", "map", "set")
+    if node.get("type") == "object":
+        assert any(k in node for k in ("properties", "additionalProperties", "x-kubernetes-preserve-unknown-fields"))
+    assert set(node.get("required", [])) <= set(node.get("properties", {}))
+    for key in node.get("x-kubernetes-list-map-keys", []):
+        assert key in node["items"]["required"]
+        assert node["items"]["properties"][key]["type"] == "string"
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_patterns_are_anchored(node: Resource) -> None:
+    if "pattern" in node:
+        assert node["pattern"].startswith("^")
+        assert node["pattern"].endswith("$")
+
+
+@pytest.mark.parametrize("kind", list(CRDS))
+def test_every_property_is_described(kind: str) -> None:
+    described = {path for path, node in nodes(schema(kind)) if node.get("description")}
+    parts = ("[*]", ".*", "", ".metadata", ".metadata.name")
+    bare = [path for path, _ in nodes(schema(kind)) if path not in described and not path.endswith(parts[:2])]
+    assert [path for path in bare if path not in parts] == []
+
+
+def test_the_server_writes_few_defaults() -> None:
+    """What a user applies must come back as it was, but for these."""
+    found = {path: node["default"] for path, node in nodes(schema("ModelDeployment")) if "default" in node}
+    assert found == {
+        ".spec.model.source": "huggingface",
+        ".spec.model.storage.volumes[*].purpose": "custom",
+        ".spec.resources.gpu.type": "nvidia.com/gpu",
+        ".spec.scaling": {},  # so that kubectl scale and autoscalers find spec.scaling.replicas
+        ".spec.scaling.replicas": 1,
+        ".spec.scaling.prefill.replicas": 1,
+        ".spec.scaling.prefill.gpu.type": "nvidia.com/gpu",
+        ".spec.scaling.decode.replicas": 1,
+        ".spec.scaling.decode.gpu.type": "nvidia.com/gpu",
+        ".spec.serving.mode": "aggregated",
+    }
+
+
+def test_lists_of_named_things_merge_by_name() -> None:
+    found = {
+        path: node["x-kubernetes-list-map-keys"]
+        for kind in CRDS
+        for path, node in nodes(schema(kind), kind)
+        if node.get("x-kubernetes-list-type") == "map"
+    }
+    assert found == {
+        "ModelDeployment.spec.model.storage.volumes": ["name"],
+        "ModelDeployment.spec.imagePullSecrets": ["name"],
+        "ModelDeployment.status.conditions": ["type"],
+        "ModelDeployment.status.selection.candidates": ["name"],
+        "InferenceProviderConfig.spec.capabilities.engines": ["name"],
+        "InferenceProviderConfig.spec.upstream": ["group", "kind"],
+        "InferenceProviderConfig.spec.installation.helmRepos": ["name"],
+        "InferenceProviderConfig.spec.installation.helmCharts": ["name"],
+        "InferenceProviderConfig.status.conditions": ["type"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "scope", "short_names", "categories", "columns", "wide"),
+    [
+        (
+            "ModelDeployment",
+            "Namespaced",
+            ["md"],
+            ["airunway", "all"],
+            ["Phase", "Model", "Engine", "Provider", "Ready", "Reason", "Age"],
+            ["Endpoint", "Message"],
+        ),
+        (
+            "InferenceProviderConfig",
+            "Cluster",
+            ["ipc"],
+            ["airunway"],
+            ["Ready", "Version", "Upstream", "Heartbeat", "Age"],
+            [],
+        ),
+    ],
+)
+def test_names_and_columns(
+    kind: str, scope: str, short_names: list[str], categories: list[str], columns: list[str], wide: list[str]
+) -> None:
+    spec = CRDS[kind]["spec"]
+    printed = spec["versions"][0]["additionalPrinterColumns"]
+    assert (spec["scope"], spec["names"]["shortNames"], spec["names"]["categories"]) == (scope, short_names, categories)
+    assert [column["name"] for column in printed if not column.get("priority")] == columns
+    assert [column["name"] for column in printed if column.get("priority")] == wide
+    paths = {path for path, _ in nodes(schema(kind))} | {".metadata.creationTimestamp"}
+    assert [column["jsonPath"] for column in printed if column["jsonPath"] not in paths] == []
+
+
+def test_every_rule_is_in_the_crd() -> None:
+    attached = [
+        rule["rule"]
+        for _, node in nodes(schema("ModelDeployment"))
+        for rule in node.get("x-kubernetes-validations", [])
+    ]
+    assert sorted(attached) == sorted(rule.expression for rule in MODEL_DEPLOYMENT_RULES)
+    assert not any("x-kubernetes-validations" in node for _, node in nodes(schema_of("ModelDeployment")))
+
+
+def test_the_checked_in_files_are_current(tmp_path: Path) -> None:
+    folder = Path(str(airunway.api.__file__)).parent / "crds"
+    written = {path.name: path.read_text(encoding="utf-8") for path in write(tmp_path)}
+    checked_in = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.yaml")}
+    assert checked_in == written, "run: python -m airunway.api.crds"
+    assert [yaml.safe_load(text) for text in written.values()] == custom_resource_definitions()
+    assert list(yaml.safe_load_all(to_yaml(custom_resource_definitions()))) == custom_resource_definitions()
+
+
+class Union(ApiModel):
+    field: int | str = 0
+
+
+class Recursive(ApiModel):
+    field: Recursive | None = None
+
+
+class Exclusive(ApiModel):
+    field: int = Field(default=1, gt=0)
+
+
+class Anything(ApiModel):
+    field: Any = None
+
+
+@pytest.mark.parametrize("model", [Union, Recursive, Exclusive, Anything])
+def test_what_a_crd_cannot_say_is_refused(model: type[ApiModel]) -> None:
+    with pytest.raises(SchemaError, match=r"field"):
+        structural_schema(model)
