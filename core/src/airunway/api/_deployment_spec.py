@@ -273,6 +273,7 @@ class Gateway(ApiModel):
     request_timeout: Text = Field(
         default=None,
         max_length=32,
+        pattern=r"^([0-9]{1,5}(h|m|s|ms)){1,4}$",
         description="Longest time for one request, a duration such as 30s or 5m. Default: the gateway's.",
     )
     annotations: dict[str, str] = Field(

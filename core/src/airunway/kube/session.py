@@ -64,7 +64,7 @@ class Session:
             headers=[
                 ("Accept", JSON),
                 # Inside a cluster the network is cheaper than inflating: see benchmarks/reflector.py.
-                ("Accept-Encoding", "identity"),
+                ("Accept-Encoding", "gzip"),
                 ("User-Agent", self._user_agent),
                 *self.config.headers,
             ],

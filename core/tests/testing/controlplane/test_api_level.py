@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from airunway.testing.controlplane import Cluster
 from airunway.testing.fixtures import Kubectl
@@ -29,6 +30,17 @@ def test_user_without_rights_is_refused_and_gets_what_a_role_gives(
     assert kubectl("get", "configmaps", "-n", namespace, kubeconfig=ada).returncode == 0
     written = kubectl("create", "configmap", "mine", "-n", namespace, kubeconfig=ada, check=False)
     assert 'User "ada" cannot create resource "configmaps"' in written.stderr
+
+
+def test_service_account_token_authenticates(control_plane: Cluster, kubectl: Kubectl, namespace: str) -> None:
+    kubectl("create", "serviceaccount", "robot", "-n", namespace)
+    token = kubectl("create", "token", "robot", "-n", namespace).stdout.strip()
+    nobody = control_plane.kubeconfig.with_name("nobody.kubeconfig")
+    content = yaml.safe_load(control_plane.kubeconfig.read_text())
+    content["users"][0]["user"] = {"token": token}
+    nobody.write_text(yaml.safe_dump(content))
+    shown = kubectl("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}", kubeconfig=nobody)
+    assert shown.stdout == f"system:serviceaccount:{namespace}:robot"
 
 
 def test_audit_log_names_the_write_and_the_writer(

@@ -102,6 +102,13 @@ def test_failure_says_what_every_source_said_and_what_to_do(tmp_path: Path) -> N
     assert "set AIRUNWAY_RELEASE_MIRROR, install Go" in message
 
 
+def test_cache_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    environment = {"AIRUNWAY_CACHE": str(tmp_path / "file"), "AIRUNWAY_CONTROLPLANE_SOURCE": "build"}
+    with pytest.raises(ControlPlaneError, match=r"the cache cannot be written .*set AIRUNWAY_CACHE"):
+        find_binaries("api", report=ignore, environment=environment)
+
+
 def test_cache_is_where_the_environment_says() -> None:
     assert cache_root({"AIRUNWAY_CACHE": "/a", "XDG_CACHE_HOME": "/b"}) == Path("/a")
     assert cache_root({"XDG_CACHE_HOME": "/b"}) == Path("/b/airunway")

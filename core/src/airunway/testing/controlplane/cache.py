@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from airunway.testing.controlplane.errors import ControlPlaneError
 from airunway.testing.controlplane.progress import Report
 from airunway.testing.controlplane.versions import cache_key
 
@@ -35,8 +36,14 @@ def locked(folder: Path, *, report: Report) -> Iterator[None]:
     """Be the only process that fills `folder`; wait for another one (and say so) if need be. The kernel frees a dead
     process's lock.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a+") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("a+")
+    except OSError as error:
+        raise ControlPlaneError(
+            f"the cache cannot be written ({error}): set AIRUNWAY_CACHE to a folder that can"
+        ) from error
+    with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

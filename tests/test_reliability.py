@@ -1,0 +1,244 @@
+"""Kills at any write, faults on any request, any JSON: afterwards the state is that of an undisturbed run."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airunway.api import names
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import ApiError, BadRequest, Client, Invalid, Kind, Reflector
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_true, uid_of
+from airunway.testing.audit import AuditReader
+from airunway.testing.faultproxy import CHAOS, FaultProxy
+from airunway.testing.operator import running_core, running_provider, running_simulator, until
+
+pytestmark = pytest.mark.apiserver
+
+WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
+WRITES = ("create", "update", "patch", "apply", "delete")
+
+Make = Callable[..., Resource]
+
+
+def running(deployment: Resource) -> bool:
+    return dig(deployment, "status", "phase") == "Running" and is_true(deployment, "Ready")
+
+
+def essence(deployment: Resource) -> Resource:
+    """A deployment's status without the times in it, and without what differs from one object to the next."""
+    status = dict(deployment["status"])
+    status.pop("selection", None)
+    status["conditions"] = [
+        {key: value for key, value in condition.items() if key != "lastTransitionTime"}
+        for condition in status["conditions"]
+    ]
+    return status
+
+
+async def writes_seen(proxy: FaultProxy, count: int) -> None:
+    while sum(r.verb in WRITES and r.resource != "events" for r in proxy.requests) < count:
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("part", ["core", "provider"])
+@pytest.mark.parametrize("kill_after", [1, 2, 3, 4])
+async def test_a_kill_after_any_write_changes_nothing(
+    part: str,
+    kill_after: int,
+    installed: None,
+    client: Client,
+    kubeconfig: Path,
+    kaito: ProviderHost,
+    manifest: Make,
+    namespace: str,
+    audit_log: Path,
+) -> None:
+    """The part is killed while its n-th write is under way or just answered, and started again."""
+    audit = AuditReader(audit_log)
+    key = ObjectKey(namespace, "gemma")
+    async with AsyncExitStack() as undisturbed:
+        await undisturbed.enter_async_context(running_simulator(kubeconfig, kaito, level="api"))
+        other = running_provider(kubeconfig, kaito) if part == "core" else running_core(kubeconfig)
+        await undisturbed.enter_async_context(other)
+        async with FaultProxy(kubeconfig) as proxy:
+            victim = running_core(proxy.kubeconfig) if part == "core" else running_provider(proxy.kubeconfig, kaito)
+            async with victim:
+                before = sum(r.verb in WRITES and r.resource != "events" for r in proxy.requests)
+                await client.create(MODEL_DEPLOYMENT, manifest())
+                # The core writes once only: then the kill comes when everything is done, which must hurt no more.
+                await asyncio.wait(
+                    [
+                        asyncio.ensure_future(writes_seen(proxy, before + kill_after)),
+                        asyncio.ensure_future(until(client, key, running)),
+                    ],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                proxy.cut_all()
+        revived = running_core(kubeconfig) if part == "core" else running_provider(kubeconfig, kaito)
+        async with revived:
+            await until(client, key, running)
+    ours = [r for r in audit.read() if r.namespace == namespace and r.writes and r.name == "gemma" and r.code < 300]
+    writes = Counter(r.resource for r in ours if r.agent in ("core", "provider-kaito"))
+    assert writes["workspaces"] == 1
+    assert writes["modeldeployments"] == 1  # the finalizer
+    workspaces = await client.list_all(WORKSPACE, namespace=namespace)
+    assert [uid_of(w) for w in workspaces] == [uid_of(await client.get(WORKSPACE, key))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_under_chaos_everything_converges_to_the_same_state(
+    seed: int,
+    installed: None,
+    client: Client,
+    kubeconfig: Path,
+    kaito: ProviderHost,
+    manifest: Make,
+    namespace: str,
+) -> None:
+    """Conflicts, 429, 5xx, lost answers, resets, broken watches, for core and provider at once; replayed by seed."""
+    rng = random.Random(seed)
+    async with (
+        FaultProxy(kubeconfig) as proxy,
+        running_simulator(kubeconfig, kaito, level="api"),
+        running_core(proxy.kubeconfig),
+        running_provider(proxy.kubeconfig, kaito),
+    ):
+        await client.create(MODEL_DEPLOYMENT, manifest("calm"))
+        calm = essence(await until(client, ObjectKey(namespace, "calm"), running))
+        proxy.unleash(seed=seed, rate=0.2, faults=CHAOS)
+        keys = [ObjectKey(namespace, f"storm-{number}") for number in range(8)]
+        for key in keys:
+            await client.create(MODEL_DEPLOYMENT, manifest(key.name))
+            await asyncio.sleep(rng.uniform(0, 0.1))
+        for key in keys[::2]:
+            change = {"spec": {"model": {"id": "google/other-gguf/other.gguf"}}}
+            await client.merge_patch(MODEL_DEPLOYMENT, key, change, manager="user")
+        await asyncio.sleep(2)
+        proxy.clear()
+        for number, key in enumerate(keys):
+            generation = 2 if number % 2 == 0 else 1
+            deployment = await until(
+                client, key, lambda d, g=generation: running(d) and dig(d, "status", "observedGeneration") == g
+            )
+            expected = (
+                str(calm)
+                .replace("calm", key.name)
+                .replace("'observedGeneration': 1", f"'observedGeneration': {generation}")
+            )
+            assert str(essence(deployment)) == expected
+    workspaces = await client.list_all(WORKSPACE, namespace=namespace)
+    owners = Counter((controller_owner(w) or {}).get("name") for w in workspaces)
+    assert owners == {key.name: 1 for key in [*keys, ObjectKey(namespace, "calm")]}
+
+
+def any_json(rng: random.Random, depth: int = 3) -> Any:
+    scalars: list[Any] = [None, True, -1, 2**40, 0.5, "", "x" * 300, "🦙", "kaito", [], {}]
+    if depth == 0 or rng.random() < 0.4:
+        return rng.choice(scalars)
+    if rng.random() < 0.4:
+        return [any_json(rng, depth - 1) for _ in range(rng.randrange(4))]
+    words = ["spec", "name", "type", "status", "conditions", "replicas", "gpu", "count", "🦙", ""]
+    return {rng.choice(words): any_json(rng, depth - 1) for _ in range(rng.randrange(4))}
+
+
+def assert_clear(error: ApiError) -> None:
+    """Anything but 400 and 422 would have been raised; those must say something."""
+    assert len(error.message) > 20
+
+
+async def test_garbage_gets_a_clear_answer_and_others_go_on(
+    operator: None, client: Client, manifest: Make, namespace: str
+) -> None:
+    """Straight to the API, past kubectl: specs, free-form fields, and statuses as an upstream might write them."""
+    rng = random.Random(7)
+    accepted = 0
+    for number in range(120):
+        name = f"garbage-{number}"
+        body = manifest(name)
+        target = rng.choice(["spec", "engine", "overrides", "affinity", "resources", "env", "metadata"])
+        if target == "spec":
+            body["spec"] = any_json(rng)
+        elif target == "metadata":
+            body["metadata"]["annotations"] = any_json(rng)
+        elif target == "overrides":
+            body["spec"]["provider"] = {"name": "kaito", "overrides": any_json(rng)}
+        else:
+            body["spec"][target] = any_json(rng)
+        try:
+            await client.create(MODEL_DEPLOYMENT, body)
+            accepted += 1
+        except (BadRequest, Invalid) as error:
+            assert_clear(error)
+    assert accepted > 5
+    await client.create(MODEL_DEPLOYMENT, manifest("sane"))
+    await until(client, ObjectKey(namespace, "sane"), running)
+    for number in range(30):
+        status = {"state": rng.choice(["Ready", "", "🦙", "Failed"]), "conditions": [], "workerNodes": ["x"]}
+        try:
+            await client.merge_patch(
+                WORKSPACE,
+                ObjectKey(namespace, "sane"),
+                {"status": {**status, "performance": any_json(rng)}, "metadata": {"annotations": {"n": str(number)}}},
+                subresource="status",
+                manager="upstream",
+            )
+        except (BadRequest, Invalid) as error:
+            assert_clear(error)
+    await client.create(MODEL_DEPLOYMENT, manifest("sane-too"))
+    await until(client, ObjectKey(namespace, "sane-too"), running)
+    deployments = Reflector(client, MODEL_DEPLOYMENT, namespace=namespace)
+    reading = asyncio.create_task(deployments.run())
+    await deployments.synced.wait()
+    reading.cancel()
+    unheard = [key.name for key, obj in deployments.items() if not dig(obj, "status", "phase")]
+    assert unheard == []  # whatever was accepted has a status that says what becomes of it
+
+
+async def test_19_two_writers_lose_nothing(operator: None, client: Client, manifest: Make, namespace: str) -> None:
+    """Core and provider write the same status at the same time, again and again: every condition stays."""
+    key = ObjectKey(namespace, "gemma")
+    await client.create(MODEL_DEPLOYMENT, manifest())
+    await until(client, key, running)
+    for number in range(10):
+        state = "NotReady" if number % 2 else "Ready"
+        await asyncio.gather(
+            client.merge_patch(
+                MODEL_DEPLOYMENT, key, {"spec": {"gateway": {"modelName": f"m-{number}"}}}, manager="user"
+            ),
+            client.merge_patch(WORKSPACE, key, {"status": {"state": state}}, subresource="status", manager="upstream"),
+        )
+    final = await until(
+        client,
+        key,
+        lambda d: running(d) and dig(d, "status", "observedGeneration") == d["metadata"]["generation"],
+    )
+    types = {condition["type"] for condition in final["status"]["conditions"]}
+    assert types >= {
+        "Validated",
+        "EngineSelected",
+        "ProviderSelected",
+        "ConfigValid",
+        "AuthValid",
+        "DependenciesReachable",
+        "ProviderCompatible",
+        "ResourceCreated",
+        "Ready",
+    }
+    writers = {
+        entry["manager"]: entry["fieldsV1"]["f:status"]
+        for entry in final["metadata"]["managedFields"]
+        if entry.get("subresource") == "status"
+    }
+    owned = {manager: set(fields["f:conditions"]) for manager, fields in writers.items()}
+    core, provider = owned[names.CORE_MANAGER], owned[names.provider_manager("kaito")]
+    assert core & provider <= {'k:{"type":"Ready"}'}  # handed over from core to provider; nothing else is shared
