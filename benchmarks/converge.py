@@ -28,6 +28,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, Reflector, load_config
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig
+from airunway.testing.audit import AuditReader, Request
 from airunway.testing.controlplane import KUBERNETES_VERSION, ControlPlane
 from airunway.testing.controlplane.processes import Processes
 from airunway.testing.operator import install_definitions
@@ -78,7 +79,7 @@ async def bound(client: Client, count: int, specimen: tuple[Resource, Resource, 
 
     async def one(name: str) -> None:
         created = await client.create(MODEL_DEPLOYMENT, deployment(name, namespace))
-        identity = {
+        identity: Resource = {
             "apiVersion": names.API_VERSION,
             "kind": "ModelDeployment",
             "metadata": {"name": name, "namespace": namespace, "uid": created["metadata"]["uid"]},
@@ -129,26 +130,12 @@ def rss_mib(pid: int) -> dict[str, float]:
     return {"now": round(values["VmRSS"], 1), "peak": round(values["VmHWM"], 1)}
 
 
-def audit_events(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
-    """The finished requests in the audit log from a byte offset on, and the next offset."""
-    with path.open("rb") as log:
-        log.seek(offset)
-        data = log.read()
-    end = data.rfind(b"\n") + 1
-    events = [json.loads(line) for line in data[:end].splitlines()]
-    return [e for e in events if e.get("stage") == "ResponseComplete" and e["verb"] != "watch"], offset + end
-
-
-def by_component(events: list[dict[str, Any]]) -> dict[str, Counter[str]]:
+def by_component(requests: list[Request]) -> dict[str, Counter[str]]:
     """Requests of our own components: component → "verb resource/subresource" → number."""
     found: dict[str, Counter[str]] = {}
-    for event in events:
-        agent = event.get("userAgent", "")
-        if not agent.startswith("airunway/"):
-            continue
-        where = event.get("objectRef", {})
-        resource = "/".join(part for part in (where.get("resource"), where.get("subresource")) if part)
-        found.setdefault(agent.partition("(")[2].rstrip(")"), Counter())[f"{event['verb']} {resource}"] += 1
+    for request in requests:
+        if request.agent:
+            found.setdefault(request.agent, Counter())[f"{request.verb} {request.resource}"] += 1
     return found
 
 
@@ -287,16 +274,14 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane) -> dict[str, A
             parts.start("simulator", "simulate", PROVIDER, "--level", "api", ready=False)
             parts.start_all()
             say("converging")
-            offset = plane.audit_log.stat().st_size
+            audit = AuditReader(plane.audit_log)
             seconds = await converge(client, count)
-            events, offset = audit_events(plane.audit_log, offset)
-            convergence = by_component(events)
+            convergence = by_component(audit.read())
             say(f"all Running after {seconds:.2f} s; at rest for {arguments.rest} s")
             await asyncio.sleep(5)
-            _, offset = audit_events(plane.audit_log, offset)
+            audit.read()
             await asyncio.sleep(arguments.rest)
-            events, offset = audit_events(plane.audit_log, offset)
-            rest = by_component(events)
+            rest = by_component(audit.read())
             memory = parts.rss()
             say("restarting core and provider")
             restart_started = time.perf_counter()
@@ -304,8 +289,7 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane) -> dict[str, A
             parts.start_all()
             await asyncio.sleep(10)
             restart_seconds = time.perf_counter() - restart_started
-            events, offset = audit_events(plane.audit_log, offset)
-            restart = by_component(events)
+            restart = by_component(audit.read())
             say("latencies")
             parts.stop("simulator")
             delays = await latencies(client, count, arguments.samples)

@@ -2,15 +2,15 @@
 
     python benchmarks/reflector.py [--objects 10000] [--samples 5] [--kubeconfig FILE]
 
-Starts a control plane of its own (or takes the one of ``--kubeconfig``), creates the objects as instances of a small CRD,
-and measures in fresh processes, in turn:
+Starts a control plane of its own (or takes the one of ``--kubeconfig``), creates the objects as instances of a small
+CRD, and measures in fresh processes, in turn:
 
 ``bound``     the API server's own rate: the same pages fetched one after the other, nothing decoded or kept
 ``reflector`` from `Reflector.run` to `synced`, with the projection that controllers use
 ``frozen``    the same with `gc.freeze()` before, as the process shell does it
 
-Prints JSON. Seconds are from the first request on; memory is the resident set of the process, in MiB (and MB, as the
-budget counts: 10^6 bytes), after the sync and at its peak; `base` is the same process before the first request.
+Prints JSON. Seconds are from the first list request on; memory is the resident set of the process in MB (10^6 bytes)
+after the sync and at its peak; `base` is the same process before.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from airunway.kube import (
     load_config,
     strip_managed_fields,
 )
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.resource import ObjectKey, Resource
 
 KIND = Kind("bench.airunway.ai", "v1", "Sample", "samples")
 NAMESPACES = 10
@@ -87,7 +87,11 @@ def sample(number: int) -> Resource:
         },
         "spec": {
             "model": {"id": f"example-org/model-{number}", "source": "huggingface", "servedName": f"model-{number}"},
-            "engine": {"type": "vllm", "contextLength": 8192, "args": {f"arg-{i}": f"value-{number}-{i}" for i in range(8)}},
+            "engine": {
+                "type": "vllm",
+                "contextLength": 8192,
+                "args": {f"arg-{i}": f"value-{number}-{i}" for i in range(8)},
+            },
             "provider": {"name": "example", "overrides": {}},
             "serving": {"mode": "aggregated"},
             "scaling": {"replicas": number % 5},
@@ -98,7 +102,11 @@ def sample(number: int) -> Resource:
             "phase": "Running",
             "message": "2/2 replicas are ready",
             "replicas": {"desired": 2, "ready": 2, "available": 2},
-            "endpoint": {"service": f"deployment-{number:05}", "port": 8000, "url": f"http://deployment-{number:05}:8000"},
+            "endpoint": {
+                "service": f"deployment-{number:05}",
+                "port": 8000,
+                "url": f"http://deployment-{number:05}:8000",
+            },
             "conditions": [
                 {
                     "type": name,
@@ -155,10 +163,9 @@ async def measure_bound(kubeconfig: Path) -> dict[str, float]:
             params = {"limit": "500"} | ({"continue": token} if token else {})
             body = await client._session.read("list", "GET", KIND.path(), resource=KIND.plural, params=params)
             size += len(body)
-            tail = json.loads(b"{" + body[body.rindex(b'"metadata":{"continue"') :]) if b'"continue":"' in body[-400:] else {}
-            token = dig(tail, "metadata", "continue", default="")
-            if not token:
+            if b'"continue":"' not in body[-1000:]:
                 break
+            token = json.loads(b"{" + body[body.rindex(b'"metadata":{"continue"') :])["metadata"]["continue"]
         return {"seconds": time.perf_counter() - started, "bytes": float(size)}
 
 
@@ -177,7 +184,14 @@ async def measure_reflector(kubeconfig: Path, *, freeze: bool) -> dict[str, floa
         objects = len(reflector)
         task.cancel()
         await asyncio.wait({task})
-        return {"seconds": seconds, "cpu": cpu, "objects": objects, "base": base, "rss": used["rss"], "peak": used["peak"]}
+        return {
+            "seconds": seconds,
+            "cpu": cpu,
+            "objects": objects,
+            "base": base,
+            "rss": used["rss"],
+            "peak": used["peak"],
+        }
 
 
 def in_fresh_process(mode: str, kubeconfig: Path) -> dict[str, float]:
@@ -187,14 +201,14 @@ def in_fresh_process(mode: str, kubeconfig: Path) -> dict[str, float]:
     return answer
 
 
-def summary(samples: list[dict[str, float]], *, unit: float = 1.0) -> dict[str, object]:
+def summary(samples: list[dict[str, float]]) -> dict[str, object]:
     """Median, spread and samples of each number."""
     table: dict[str, object] = {}
     for name in samples[0]:
         scale = 1e6 if name in ("rss", "peak", "base", "bytes") else 1.0
         values = [round(one[name] / scale, 3) for one in samples]
         label = f"{name}_mb" if scale > 1 else name
-        table[label] = {"median": statistics.median(values), "min": min(values), "max": max(values), "samples": values}
+        table[label] = {"median": statistics.median(values), "spread": [min(values), max(values)], "samples": values}
     return table
 
 

@@ -33,6 +33,10 @@ def running(deployment: Resource) -> bool:
     return dig(deployment, "status", "phase") == "Running" and is_true(deployment, "Ready")
 
 
+def running_at(generation: int) -> Callable[[Resource], bool]:
+    return lambda d: running(d) and dig(d, "status", "observedGeneration") == generation
+
+
 def essence(deployment: Resource) -> Resource:
     """A deployment's status without the times in it, and without what differs from one object to the next."""
     status = dict(deployment["status"])
@@ -127,9 +131,7 @@ async def test_under_chaos_everything_converges_to_the_same_state(
         proxy.clear()
         for number, key in enumerate(keys):
             generation = 2 if number % 2 == 0 else 1
-            deployment = await until(
-                client, key, lambda d, g=generation: running(d) and dig(d, "status", "observedGeneration") == g
-            )
+            deployment = await until(client, key, running_at(generation))
             expected = (
                 str(calm)
                 .replace("calm", key.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 
 import pytest
 import yaml
@@ -16,13 +15,13 @@ from airunway.testing.fixtures import Kubectl
 pytestmark = pytest.mark.apiserver
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
+def wait_until_explained(kubectl: Kubectl, name: str) -> None:
     """Short names and documentation appear a moment after the CRD is established."""
     for _ in range(300):
-        if holds():
+        if kubectl("explain", f"{name}.spec", check=False).returncode == 0:
             return
         time.sleep(0.1)
-    raise AssertionError("the kinds did not appear in the API server's discovery within 30 s")
+    raise AssertionError(f"{name} did not appear in the API server's discovery within 30 s")
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def installed(kubectl: Kubectl) -> None:
     for crd in custom_resource_definitions():
         kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{crd['metadata']['name']}")
     for name in ("md", "ipc"):
-        wait_until(lambda name=name: kubectl("explain", f"{name}.spec", check=False).returncode == 0)
+        wait_until_explained(kubectl, name)
 
 
 def deployment(spec: Resource, name: str = "llama") -> str:

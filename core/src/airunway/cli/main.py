@@ -10,7 +10,9 @@ import typer
 
 from airunway.cli import processes
 from airunway.cli.controlplane import app as controlplane
+from airunway.cli.crds import crds
 from airunway.cli.simulate import simulate
+from airunway.cli.validate import validate
 
 __all__ = ["app", "main"]
 
@@ -25,7 +27,8 @@ app = typer.Typer(
 provider = typer.Typer(help="Run and inspect provider plugins.", no_args_is_help=True)
 app.add_typer(provider, name="provider")
 app.add_typer(controlplane, name="controlplane")
-app.command()(simulate)
+for command in (crds, validate, simulate):
+    app.command()(command)
 
 
 @app.command()
@@ -113,30 +116,6 @@ def provider_list() -> None:
     width = max(len(distribution.name) for distribution in found)
     for distribution in found:
         typer.echo(f"{distribution.name:<{width}}  {distribution.distribution} {distribution.version}")
-
-
-@app.command()
-def crds(
-    *,
-    write: Annotated[Path | None, typer.Option(help="Write one file for each CRD into this directory instead.")] = None,
-) -> None:
-    """Print the CRDs as YAML, for `kubectl apply --server-side -f -`."""
-    from airunway.cli.crds import print_crds, write_crds
-
-    if write is not None:
-        write_crds(write)
-    else:
-        print_crds()
-
-
-@app.command()
-def validate(
-    files: Annotated[list[Path], typer.Argument(help="Manifest files; - for standard input.")],
-) -> None:
-    """Check ModelDeployments as admission would, without a cluster."""
-    from airunway.cli.validate import validate_files
-
-    raise typer.Exit(validate_files(files))
 
 
 @app.command()

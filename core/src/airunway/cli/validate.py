@@ -21,7 +21,11 @@ class ManifestError(ValueError):
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: what looks like a date is text, and no key may be there twice."""
+    """YAML as kubectl reads it: what looks like a date is text, 2.0 is 2, and no key may be there twice."""
+
+    def construct_yaml_float(self, node: Any) -> float:
+        value = super().construct_yaml_float(node)
+        return int(value) if value.is_integer() else value
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
@@ -31,6 +35,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
+_Loader.add_constructor("tag:yaml.org,2002:float", _Loader.construct_yaml_float)
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()

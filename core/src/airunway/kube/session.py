@@ -63,7 +63,8 @@ class Session:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=[
                 ("Accept", JSON),
-                # Inside a cluster the network is cheaper than inflating: see benchmarks/reflector.py.
+                # 34 MB of list on loopback: a sixth less CPU here, none more in the API server (TLS costs more than
+                # gzip saves it). It compresses nothing below 128 KB and no watch.
                 ("Accept-Encoding", "gzip"),
                 ("User-Agent", self._user_agent),
                 *self.config.headers,

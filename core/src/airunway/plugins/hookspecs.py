@@ -1,8 +1,8 @@
 """The hooks that a provider plugin implements: the contract (docs/providers/contract.md).
 
-A provider distribution registers one plugin object under the entry-point group ``airunway.providers``; its functions are
-marked with `hookimpl`. All hooks are pure: no I/O, no environment, no clock but ``context.now``. A site can add hook
-wrappers of its own (``hookimpl(wrapper=True)``) that change what any provider returns.
+A provider distribution registers one plugin object under the entry-point group ``airunway.providers``; its functions
+are marked with `hookimpl`. All hooks are pure: no I/O, no environment, no clock but ``context.now``. A site can add
+hook wrappers of its own (``hookimpl(wrapper=True)``) that change what any provider returns.
 """
 
 from __future__ import annotations

@@ -96,7 +96,9 @@ class ProviderHost:
         """The items of a hook that returns a list or a tuple."""
         found = self._call(hook, object, call)
         if not isinstance(found, (list, tuple)):
-            raise PluginFault(f"provider {self.name!r} ({self.origin}): {hook} returned {type(found).__name__}, no list")
+            raise PluginFault(
+                f"provider {self.name!r} ({self.origin}): {hook} returned {type(found).__name__}, no list"
+            )
         return list(found)
 
     def _call(self, hook: str, expected: type[T], call: Callable[[], object]) -> T:

@@ -86,7 +86,6 @@ def _int_or_string(schema: Resource) -> Check:
     longest: int | None = schema.get("maxLength")
 
     def check(value: object, path: str, found: list[Violation]) -> object:
-        value = _whole(value)
         if isinstance(value, bool) or not isinstance(value, int | str):
             found.append(_misfit(value, "integer or string", path))
         elif isinstance(value, str) and longest is not None and len(value) > longest:
@@ -104,7 +103,6 @@ def _integer(schema: Resource) -> Check:
     maximum: int | None = schema.get("maximum")
 
     def check(value: object, path: str, found: list[Violation]) -> object:
-        value = _whole(value)
         if isinstance(value, bool) or not isinstance(value, int) or value not in _INT_RANGES["int64"]:
             found.append(_misfit(value, "integer", path))
         elif value not in allowed:
@@ -117,10 +115,6 @@ def _integer(schema: Resource) -> Check:
         return value
 
     return check
-
-
-def _whole(value: object) -> object:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _string(schema: Resource) -> Check:

@@ -43,7 +43,7 @@ _GENERATED_SUFFIX = "xxxxx"
 
 
 def validate(obj: Resource, *, old: Resource | None = None, evaluator: Evaluator | None = None) -> list[Violation]:
-    """Everything that is wrong with an object of one of our kinds, in the order of the schema; empty if nothing is.
+    """Everything that is wrong with an object of one of our kinds: fields in its own order, then rules; else empty.
 
     `old` is the stored object that `obj` is to replace: with it, the rules about changes are checked too. Whatever
     `obj` contains, violations are returned and nothing is raised. `status` is not looked at: users cannot write it.
