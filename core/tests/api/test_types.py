@@ -251,3 +251,14 @@ def test_a_provider_config_is_read_and_written() -> None:
     assert parsed.spec.capabilities is not None
     assert parsed.spec.capabilities.engines[0].requires_crd is False
     assert parse_provider_config({"metadata": {"name": "x"}}).spec.selection == "Auto"
+
+
+def test_deep_free_form_fields_are_taken_as_they_are() -> None:
+    deep: Any = "bottom"
+    for _ in range(100_000):
+        deep = {"a": [deep]}
+    spec = {"model": {"id": "a"}, "provider": {"overrides": {"x": deep}}, "affinity": {"x": deep}}
+    assert parse_deployment({"spec": spec}).spec.provider.overrides["x"] is deep
+    defaulted = defaulted_spec(spec, engine="vllm")
+    assert defaulted["provider"]["overrides"]["x"] is deep
+    assert defaulted["affinity"]["x"] is deep

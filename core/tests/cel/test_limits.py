@@ -91,6 +91,26 @@ def test_ordinary_rules_pass_on_large_specs(expression: str, evaluator: Evaluato
 
 
 @evaluators
+@pytest.mark.parametrize("depth", [300, 10_000, 100_000])
+def test_data_that_is_nested_too_deep_is_refused(depth: int, evaluator: Evaluator) -> None:
+    """cel-cpp itself would end the process."""
+    deep: object = 2**70
+    for _ in range(depth):
+        deep = {"a": [deep]}
+    with pytest.raises(CelEvaluationError, match="nested more than 250 deep"):
+        compile_expression("spec.b == 1", evaluator=evaluator).evaluate({"spec": {"b": 1, "deep": deep}})
+
+
+@evaluators
+def test_data_may_be_fairly_deep(evaluator: Evaluator) -> None:
+    deep: object = "bottom"
+    for _ in range(100):
+        deep = {"a": [deep]}
+    program = compile_expression("spec.b == 1 && size(spec.deep) == 1", evaluator=evaluator)
+    assert program.evaluate({"spec": {"b": 1, "deep": deep}}) is True
+
+
+@evaluators
 def test_trusted_expressions_are_not_estimated(evaluator: Evaluator) -> None:
     expression = "spec.l.map(a, spec.s + spec.s + spec.s + spec.s + spec.s).size()"
     untrusted = compile_expression(expression, evaluator=evaluator)

@@ -8,6 +8,12 @@ from airunway.resource import Resource
 
 __all__ = ["defaulted_spec"]
 
+_FREE_FORM: dict[str, bool | set[str]] = {
+    "provider": {"overrides"},
+    "affinity": True,
+    "topology_spread_constraints": True,
+}
+
 
 def defaulted_spec(spec: Resource, *, engine: str | None) -> Resource:
     """`spec` with every default filled in, and `engine` (the resolved one, if any) as ``engine.type``.
@@ -17,7 +23,12 @@ def defaulted_spec(spec: Resource, *, engine: str | None) -> Resource:
     default (``image``, ``resources.memory``) are there only when given. Quantities are texts, so
     ``quantity(spec.resources.memory)`` works. Raises ParseError where the spec does not fit the schema.
     """
-    defaulted = parse_model(ModelDeploymentSpec, spec).to_defaulted_resource()
+    parsed = parse_model(ModelDeploymentSpec, spec)
+    # Free-form parts are taken over as they are: they may be nested deeper than pydantic writes.
+    defaulted: Resource = parsed.model_dump(by_alias=True, exclude_none=True, exclude=_FREE_FORM)
+    defaulted["provider"]["overrides"] = parsed.provider.overrides
+    defaulted["affinity"] = parsed.affinity
+    defaulted["topologySpreadConstraints"] = parsed.topology_spread_constraints
     if engine is not None:
         defaulted["engine"]["type"] = engine
     return defaulted

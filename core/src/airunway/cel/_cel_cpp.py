@@ -15,6 +15,7 @@ from airunway.cel._errors import CelCompileError, CelEvaluationError
 __all__ = ["compile_program"]
 
 _LOCATED = re.compile(r"ERROR: <input>:(\d+):(\d+): (.*)")
+_LONGEST_MESSAGE = 300  # the library quotes whole values
 _STATUS = re.compile(r"^[A-Z_]+: ")
 
 
@@ -100,9 +101,10 @@ def _environment(variables: tuple[str, ...]) -> cel.Env:
     )
 
 
-def _first_line(text: str) -> str:
-    lines = text.splitlines()
-    return _STATUS.sub("", re.sub(r" \[[A-Z_]+\]$", "", lines[0])) if lines else "no value"
+def _first_line(message: str) -> str:
+    lines = message.splitlines()
+    text = _STATUS.sub("", re.sub(r" \[[A-Z_]+\]$", "", lines[0])) if lines else "no value"
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
 
 
 def _plain(value: object) -> object:

@@ -2,9 +2,8 @@
 
 cel-python's own evaluator answers some expressions differently from Kubernetes, without an error: ``has(spec.a.b)`` is
 false where ``spec.a`` does not exist, ``1 == 1.0`` fails, a condition that is an error counts as true, and nothing
-bounds its loops (docs/reference/cel.md). So only its grammar is used. What this evaluator does not know (optional
-syntax, bytes, unsigned numbers, times, `math`, `format`) does not compile; nothing is answered differently from
-cel-cpp.
+bounds its loops. So only its grammar is used. What this evaluator does not know (optional syntax, bytes, unsigned
+numbers, times, `math`, `format`) does not compile; nothing is answered differently from cel-cpp.
 """
 
 from __future__ import annotations
@@ -56,7 +55,10 @@ class CompiledExpression:
         return self.root.type
 
     def evaluate(self, bindings: Mapping[str, object]) -> object:
-        return self.root.run(Frame(bindings))
+        try:
+            return self.root.run(Frame(bindings))
+        except RecursionError:
+            raise CelEvaluationError("a value is nested too deep") from None
 
 
 def compile_program(expression: str, variables: tuple[str, ...]) -> CompiledExpression:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from airunway.kube import Client
+    from airunway.process.metrics import Metrics
     from airunway.process.shell import Application
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "LeaderElect",
     "LogFormat",
     "LogLevel",
+    "MetricsAddress",
     "ReadyFile",
     "parse_settings",
     "run_controller",
@@ -37,6 +39,7 @@ LeaderElect = Annotated[
     bool, typer.Option("--leader-elect", help="Only one replica works at a time (a Lease decides).")
 ]
 HealthAddress = Annotated[str, typer.Option(help="Address of /livez and /readyz, e.g. :8081; 0: none.")]
+MetricsAddress = Annotated[str, typer.Option(help="Address of /metrics, e.g. :8080; 0: none. Not that of the probes.")]
 ReadyFile = Annotated[Path | None, typer.Option(hidden=True, help="Create this file once ready.")]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
 LogFormat = Annotated[str | None, typer.Option(help="text or json (default: text on a terminal).")]
@@ -50,6 +53,7 @@ class Common:
     context: str | None
     leader_elect: bool
     health_address: str
+    metrics_address: str
     log_level: str
     log_format: str | None
     ready_file: Path | None = None
@@ -59,13 +63,16 @@ def run_controller(common: Common, *, selector: bool) -> None:
     """Run the core controller until it is told to stop."""
     from airunway.api import names
     from airunway.controller.application import CoreApplication, CoreSettings
+    from airunway.process.metrics import Metrics, Role
 
     instance = _instance()
+    metrics = Metrics(names.CORE_MANAGER, role=Role.CORE)
 
     def make(client: Client) -> Application:
-        return CoreApplication(client=client, instance=instance, settings=CoreSettings(selector=selector))
+        settings = CoreSettings(selector=selector)
+        return CoreApplication(client=client, instance=instance, settings=settings, metrics=metrics)
 
-    _run(common, component=names.CORE_MANAGER, instance=instance, make=make)
+    _run(common, metrics=metrics, instance=instance, make=make)
 
 
 def run_provider(common: Common, *, name: str, settings: Sequence[str], unknown_schema: str) -> None:
@@ -73,6 +80,7 @@ def run_provider(common: Common, *, name: str, settings: Sequence[str], unknown_
     from airunway.api import names
     from airunway.plugins.errors import PluginError
     from airunway.plugins.registry import load
+    from airunway.process.metrics import Metrics
     from airunway.runtime.application import ProviderApplication
     from airunway.runtime.surroundings import ProviderSettings
 
@@ -85,11 +93,12 @@ def run_provider(common: Common, *, name: str, settings: Sequence[str], unknown_
         raise typer.Exit(1) from error
     values = ProviderSettings(values=parse_settings(settings), verify_unknown_schemas=unknown_schema == "Verify")
     instance = _instance()
+    metrics = Metrics(names.provider_manager(name))
 
     def make(client: Client) -> Application:
-        return ProviderApplication(client=client, host=host, instance=instance, settings=values)
+        return ProviderApplication(client=client, host=host, instance=instance, settings=values, metrics=metrics)
 
-    _run(common, component=names.provider_manager(name), instance=instance, make=make)
+    _run(common, metrics=metrics, instance=instance, make=make)
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
@@ -108,12 +117,16 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-def _run(common: Common, *, component: str, instance: str, make: Callable[[Client], Application]) -> None:
+def _run(common: Common, *, metrics: Metrics, instance: str, make: Callable[[Client], Application]) -> None:
     from airunway.kube import ConfigError, load_config
     from airunway.process.logs import configure_logging
+    from airunway.process.probes import parse_address
     from airunway.process.shell import ShellSettings, serve
 
     try:
+        addresses = [parse_address(common.health_address), parse_address(common.metrics_address)]
+        if addresses[0] is not None and addresses[0] == addresses[1] and addresses[0][1] != 0:
+            raise typer.BadParameter("--metrics-bind-address and --health-probe-bind-address must not be the same")
         configure_logging(
             level=common.log_level, json=None if common.log_format is None else common.log_format == "json"
         )
@@ -122,14 +135,19 @@ def _run(common: Common, *, component: str, instance: str, make: Callable[[Clien
         typer.echo(f"airunway: {error}", err=True)
         raise typer.Exit(1) from error
     settings = ShellSettings(
-        component=component,
+        component=metrics.component,
         health_address=common.health_address,
+        metrics_address=common.metrics_address,
         leader_election=common.leader_elect,
         namespace=os.environ.get("POD_NAMESPACE", "airunway-system"),
         identity=instance,
         ready_file=common.ready_file,
     )
-    asyncio.run(serve(config, make, settings))
+    try:
+        asyncio.run(serve(config, make, settings, metrics=metrics))
+    except OSError as error:  # an address that is taken; what the API server does comes as KubeError
+        typer.echo(f"airunway: {error}", err=True)
+        raise typer.Exit(1) from error
 
 
 def _instance() -> str:

@@ -22,6 +22,9 @@ from airunway.kube import (
     strip_managed_fields,
     wait_until_synced,
 )
+from airunway.process.fleet_metrics import Transitions, deployment_points, provider_points
+from airunway.process.metrics import Metrics, Role
+from airunway.process.passes import Reconcile, observed
 from airunway.process.shell import Lead
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
@@ -48,9 +51,11 @@ class CoreApplication:
         client: Client,
         instance: str = names.CORE_MANAGER,
         settings: CoreSettings | None = None,
+        metrics: Metrics | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         self._settings = settings or CoreSettings()
+        self._metrics = metrics or Metrics(names.CORE_MANAGER, role=Role.CORE)
         self._clock = clock or (lambda: datetime.now(UTC))
         project = strip_managed_fields(names.CORE_MANAGER)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
@@ -70,6 +75,18 @@ class CoreApplication:
         self._config_reconciler = ProviderConfigReconciler(
             client=client, configs=Overlay(self._configs, project=project), clock=self._clock
         )
+        self._transitions = Transitions(self._metrics, providers=self._facts, clock=self._clock)
+        self._measure()
+
+    def _measure(self) -> None:
+        metrics = self._metrics
+        for reflector in (self._deployments, self._configs):
+            metrics.follow(reflector)
+        metrics.show_queue("core", self._queue)
+        metrics.show_queue("configs", self._config_queue)
+        metrics.show_events(self._events)
+        metrics.add_source(lambda: deployment_points(self._deployments.items()))
+        metrics.add_source(lambda: provider_points(self._configs.items(), now=self._clock()))
 
     def unready(self) -> str | None:
         """Why the process cannot work yet, or None."""
@@ -81,6 +98,7 @@ class CoreApplication:
     async def run(self, lead: Lead) -> None:
         """Follow the API server until cancelled; work while leading."""
         self._deployments.add_handler(lambda key, _old, _new: self._queue.add(key))
+        self._deployments.add_handler(self._transitions)
         self._configs.add_handler(self._on_config)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._deployments.run(), name="deployments")
@@ -94,18 +112,51 @@ class CoreApplication:
         for queue, reflector in ((self._queue, self._deployments), (self._config_queue, self._configs)):
             for key in reflector.keys():  # noqa: SIM118 - not a dict
                 queue.add(key)
-        workers = self._settings.workers
-        deployments = Controller("core", self._queue, self._reconciler.reconcile, workers=workers)
-        configs = Controller("configs", self._config_queue, self._config_reconciler.reconcile, workers=1)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(deployments.run(), name="workers")
-            group.create_task(configs.run(), name="config-workers")
+        deployments = self._controller(
+            "core", self._queue, self._reconciler.reconcile, self._provider_of, workers=self._settings.workers
+        )
+        configs = self._controller(
+            "configs", self._config_queue, self._config_reconciler.reconcile, lambda key: key.name, workers=1
+        )
+        self._transitions.counting = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(deployments.run(), name="workers")
+                group.create_task(configs.run(), name="config-workers")
+        finally:
+            self._transitions.counting = False
+
+    def _controller(
+        self,
+        name: str,
+        queue: WorkQueue[ObjectKey],
+        reconcile: Reconcile,
+        provider_of: Callable[[ObjectKey], str],
+        *,
+        workers: int,
+    ) -> Controller[ObjectKey]:
+        metrics = self._metrics
+        return Controller(
+            name,
+            queue,
+            observed(reconcile, controller=name, metrics=metrics, provider_of=provider_of),
+            workers=workers,
+            on_wait=metrics.on_wait(name),
+            on_pass=metrics.on_pass(name),
+        )
+
+    def _provider_of(self, key: ObjectKey) -> str:
+        """The provider that a deployment has, if its config is registered: any text may stand in a status."""
+        provider = dig(self._deployments.get(key), "status", "provider", "name")
+        return provider if provider in self._facts else ""
 
     def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         before = self._facts.pop(key.name, None)
         now = self._clock()
         if new is not None:
             self._facts[key.name] = provider_facts(new)
+        else:
+            self._metrics.forget(provider=key.name)
         self._config_queue.add(key)
         after = self._facts.get(key.name)
         if _standing(before, now) == _standing(after, now):

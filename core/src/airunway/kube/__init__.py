@@ -54,6 +54,7 @@ from airunway.kube.projection import strip_managed_fields
 from airunway.kube.queue import QueueClosed, WorkQueue
 from airunway.kube.reflector import Handler, Index, Reflector
 from airunway.kube.session import user_agent_of
+from airunway.kube.union import AnyReflector, UnionReflector, reflector_of
 from airunway.kube.watch import WatchEvent
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "STATEFUL_SET",
     "AccessDecision",
     "AlreadyExists",
+    "AnyReflector",
     "ApiError",
     "Backoff",
     "BadRequest",
@@ -106,6 +108,7 @@ __all__ = [
     "TooManyRequests",
     "TransportError",
     "Unauthorized",
+    "UnionReflector",
     "WatchEvent",
     "WorkQueue",
     "api_error",
@@ -117,6 +120,7 @@ __all__ = [
     "load_config",
     "needs_apply",
     "owned_by",
+    "reflector_of",
     "retry_after_of",
     "strip_managed_fields",
     "user_agent_of",

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from airunway.kube.errors import is_retryable, retry_after_of
 from airunway.kube.queue import QueueClosed, WorkQueue
-from airunway.kube.reflector import Reflector
+from airunway.kube.union import AnyReflector
 
 __all__ = ["Controller", "PassResult", "wait_until_synced"]
 
@@ -22,7 +22,7 @@ PassResult: TypeAlias = Literal["success", "requeue", "retry", "error"]
 """How a pass ended: nothing more to do; again later as asked; again after a passing failure; again after a bug."""
 
 
-async def wait_until_synced(reflectors: Iterable[Reflector], *, timeout: float | None = None) -> None:
+async def wait_until_synced(reflectors: Iterable[AnyReflector], *, timeout: float | None = None) -> None:
     """Returns when every reflector has seen the whole of its kind. Raises TimeoutError after `timeout` seconds."""
     async with asyncio.timeout(timeout):
         for reflector in reflectors:

@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
+from contextvars import ContextVar
 from datetime import UTC, datetime
 
 import orjson
 
-__all__ = ["configure_logging"]
+__all__ = ["configure_logging", "log_fields", "set_log_fields"]
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "settings", "k8s_skip"}
 
+_fields: ContextVar[Mapping[str, str]] = ContextVar("airunway_log_fields")
+
+
+def set_log_fields(**fields: str) -> None:
+    """Put these fields (those that are not empty) on every line that the current task logs from now on."""
+    _fields.set({name: value for name, value in fields.items() if value})
+
+
+def log_fields() -> Mapping[str, str]:
+    """The fields of the current task."""
+    return _fields.get({})
+
 
 class _JsonFormatter(logging.Formatter):
-    """Fields: ts, level, logger, msg, whatever was given as `extra`, and the traceback as ``exception``."""
+    """Fields: ts, level, logger, msg, those of the task (controller, object, provider, reconcile_id), what was given as
+    `extra`, and the traceback as ``exception``."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -22,11 +37,24 @@ class _JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "msg": record.getMessage(),
+            **log_fields(),
             **{key: value for key, value in vars(record).items() if key not in _STANDARD},
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(line, default=str).decode()
+
+
+class _TextFormatter(logging.Formatter):
+    """For people: the task's fields at the end of the message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
+        text = super().formatMessage(record)
+        fields = log_fields()
+        return f"{text} [{' '.join(fields.values())}]" if fields else text
 
 
 def configure_logging(*, level: str, json: bool | None = None) -> None:
@@ -36,9 +64,7 @@ def configure_logging(*, level: str, json: bool | None = None) -> None:
     """
     handler = logging.StreamHandler()
     text = sys.stderr.isatty() if json is None else not json
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s") if text else _JsonFormatter()
-    )
+    handler.setFormatter(_TextFormatter() if text else _JsonFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -1,20 +1,27 @@
-"""``/livez`` and ``/readyz`` of a process.
+"""What a process answers over HTTP: ``/livez`` and ``/readyz`` on one address, ``/metrics`` on another.
 
 kopf has a probe server too, but it answers one path only and says 200 even if a check returned false; the two probes of
-ours share a port and speak plainly.
+ours share a port and speak plainly. Metrics have an address of their own, so that a NetworkPolicy can tell the kubelet
+from Prometheus.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TypeAlias
 
 from aiohttp import web
 
-__all__ = ["Check", "parse_address", "probe_server"]
+from airunway.process.metrics import Metrics
+
+__all__ = ["Check", "metrics_server", "parse_address", "probe_server"]
 
 Check = Callable[[], str | None]
 """Returns what is wrong, or None."""
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def parse_address(address: str) -> tuple[str, int] | None:
@@ -31,25 +38,52 @@ def parse_address(address: str) -> tuple[str, int] | None:
 
 
 @asynccontextmanager
-async def probe_server(address: str, *, live: Check, ready: Check) -> AsyncIterator[None]:
-    """Serve both probes while the context lasts: 200 ``ok``, or 503 with what is wrong."""
+async def probe_server(address: str, *, live: Check, ready: Check) -> AsyncIterator[int | None]:
+    """Serve both probes while the context lasts: 200 ``ok``, or 503 with what is wrong. Gives the port, if any."""
+    async with _served(address, {"/livez": _handler(live), "/readyz": _handler(ready)}) as port:
+        yield port
+
+
+@asynccontextmanager
+async def metrics_server(address: str, metrics: Metrics) -> AsyncIterator[int | None]:
+    """Serve ``/metrics``, as text or OpenMetrics, while the context lasts. Gives the port, if any."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        body, content_type = await metrics.page(request.headers.get("Accept", ""))
+        response = web.Response(body=body, headers={"Content-Type": content_type})
+        response.enable_compression()
+        return response
+
+    async with _served(address, {"/metrics": handle}) as port:
+        yield port
+
+
+@asynccontextmanager
+async def _served(address: str, handlers: Mapping[str, Handler]) -> AsyncIterator[int | None]:
+    """GET handlers by path at an address, for as long as the context lasts; the port may be 0 for any free one.
+
+    Raises OSError, naming the address, where nothing can be served there.
+    """
     where = parse_address(address)
     if where is None:
-        yield
+        yield None
         return
     application = web.Application()
-    application.router.add_get("/livez", _handler(live))
-    application.router.add_get("/readyz", _handler(ready))
+    for path, handler in handlers.items():
+        application.router.add_get(path, handler)
     runner = web.AppRunner(application, access_log=None)
     await runner.setup()
     try:
-        await web.TCPSite(runner, *where).start()
-        yield
+        try:
+            await web.TCPSite(runner, *where).start()
+        except OSError as error:
+            raise OSError(error.errno, f"cannot listen on {address}: {os.strerror(error.errno or 0)}") from error
+        yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
 
 
-def _handler(check: Check) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _handler(check: Check) -> Handler:
     async def handle(_: web.Request) -> web.StreamResponse:
         problem = check()
         return web.Response(text=problem or "ok", status=503 if problem else 200)

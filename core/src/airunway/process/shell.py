@@ -17,7 +17,8 @@ from typing import Any, Protocol, TypeAlias
 
 from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
 from airunway.process.lean_kopf import kopf
-from airunway.process.probes import probe_server
+from airunway.process.metrics import Metrics
+from airunway.process.probes import metrics_server, probe_server
 
 __all__ = ["Application", "Lead", "ShellSettings", "Work", "serve"]
 
@@ -48,6 +49,7 @@ class ShellSettings:
 
     component: str
     health_address: str = "0"
+    metrics_address: str = "0"
     leader_election: bool = False
     namespace: str = "airunway-system"
     identity: str = ""
@@ -55,15 +57,20 @@ class ShellSettings:
     """Created once the application is ready: for whoever started the process and has no probe to ask."""
 
 
-async def serve(config: ClusterConfig, make: Callable[[Client], Application], settings: ShellSettings) -> None:
+async def serve(
+    config: ClusterConfig, make: Callable[[Client], Application], settings: ShellSettings, *, metrics: Metrics
+) -> None:
     """Run an application until SIGTERM, SIGINT or its own end; an end that nobody asked for is raised.
 
     The process ends with its application: a dead application behind a living probe would be the worst of both.
+    `metrics` are those that the application counts in. Raises OSError for an address that cannot be listened on.
     """
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(Client(config, user_agent=user_agent_of(settings.component)))
+        await stack.enter_async_context(metrics_server(settings.metrics_address, metrics))
+        agent = user_agent_of(settings.component)
+        client = await stack.enter_async_context(Client(config, user_agent=agent, on_request=metrics.on_request))
         application = make(client)
-        work = asyncio.create_task(application.run(_leader(client, settings)), name=settings.component)
+        work = asyncio.create_task(application.run(_leader(client, settings, metrics)), name=settings.component)
         stop = asyncio.Event()
         work.add_done_callback(lambda _: stop.set())
         await stack.enter_async_context(
@@ -110,15 +117,21 @@ async def _finish(work: asyncio.Task[None]) -> None:
             await asyncio.wait([work])
 
 
-def _leader(client: Client, settings: ShellSettings) -> Lead:
+def _leader(client: Client, settings: ShellSettings, metrics: Metrics) -> Lead:
     if not settings.leader_election:
-        return _at_once
-    elector = LeaderElector(client, name=settings.component, namespace=settings.namespace, identity=settings.identity)
-    return elector.run
 
+        async def at_once(work: Work) -> None:
+            metrics.on_leading(True)
+            await work()
 
-async def _at_once(work: Work) -> None:
-    await work()
+        return at_once
+    return LeaderElector(
+        client,
+        name=settings.component,
+        namespace=settings.namespace,
+        identity=settings.identity,
+        on_change=metrics.on_leading,
+    ).run
 
 
 async def _when_ready(application: Application, ready_file: Path | None) -> None:

@@ -27,6 +27,8 @@ from airunway.kube import (
 )
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
+from airunway.process.metrics import Metrics
+from airunway.process.passes import observed
 from airunway.process.shell import Lead
 from airunway.resource import ObjectKey, Resource
 from airunway.runtime.children import Children
@@ -53,6 +55,7 @@ class ProviderApplication:
         host: ProviderHost,
         instance: str = "",
         settings: ProviderSettings | None = None,
+        metrics: Metrics | None = None,
         workers: int = 16,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
@@ -60,6 +63,7 @@ class ProviderApplication:
         self._host = host
         self._workers = workers
         self._manager = names.provider_manager(host.name)
+        self._metrics = metrics or Metrics(self._manager)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._project = strip_managed_fields(self._manager)
         self._deployments = Reflector(client, MODEL_DEPLOYMENT, project=self._project)
@@ -92,6 +96,14 @@ class ProviderApplication:
         }
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._crds_changed = asyncio.Event()
+        for reflector in (self._deployments, *self._crds.values()):
+            self._metrics.follow(reflector)
+        self._metrics.show_queue(self._controller_name, self._queue)
+        self._metrics.show_events(self._events)
+
+    @property
+    def _controller_name(self) -> str:
+        return f"provider-{self._host.name}"
 
     def unready(self) -> str | None:
         """Why the process cannot work yet, or None."""
@@ -118,8 +130,16 @@ class ProviderApplication:
 
     async def _work(self) -> None:
         """The leader's part; ends with a farewell. Everything of ours is looked at once at the beginning."""
+        name, metrics = self._controller_name, self._metrics
         controller = Controller(
-            f"provider-{self._host.name}", self._queue, self._reconciler.reconcile, workers=self._workers
+            name,
+            self._queue,
+            observed(
+                self._reconciler.reconcile, controller=name, metrics=metrics, provider_of=lambda _: self._host.name
+            ),
+            workers=self._workers,
+            on_wait=metrics.on_wait(name),
+            on_pass=metrics.on_pass(name),
         )
         self._look_at_all()
         try:
@@ -193,7 +213,10 @@ class ProviderApplication:
             objects = Overlay(reflector, project=self._project)
             reflector.add_handler(self._around.children.handler(watched))
             self._around.views[kind.kind] = UpstreamView(kind=watched, objects=objects, synced=reflector.synced.is_set)
-            self._watching[kind.kind] = group.create_task(reflector.run(), name=f"upstream-{kind.plural}")
+            self._metrics.follow(reflector)
+            watching = group.create_task(reflector.run(), name=f"upstream-{kind.plural}")
+            watching.add_done_callback(lambda _: self._metrics.unfollow(reflector))
+            self._watching[kind.kind] = watching
             group.create_task(self._announce(reflector), name=f"synced-{kind.plural}")
 
     async def _announce(self, reflector: Reflector) -> None:

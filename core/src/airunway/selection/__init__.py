@@ -7,9 +7,11 @@ from airunway.selection.facts import (
     EngineFacts,
     ProviderFacts,
     Request,
+    UpstreamFacts,
     provider_facts,
     request_of,
 )
+from airunway.selection.pinned import Misfit, not_installed, not_registered, unsupported
 from airunway.selection.provider import Candidate, Check, ProviderChoice, choose_provider, weigh
 from airunway.selection.rules import RuleResult, check_rules, evaluate_rules, score_of
 
@@ -21,16 +23,21 @@ __all__ = [
     "Check",
     "EngineChoice",
     "EngineFacts",
+    "Misfit",
     "ProviderChoice",
     "ProviderFacts",
     "Request",
     "RuleResult",
+    "UpstreamFacts",
     "check_rules",
     "choose_engine",
     "choose_provider",
     "evaluate_rules",
+    "not_installed",
+    "not_registered",
     "provider_facts",
     "request_of",
     "score_of",
+    "unsupported",
     "weigh",
 ]

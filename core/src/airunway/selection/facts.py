@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from airunway.resource import Resource, dig, key_of, parse_time
+from airunway.api.names import GROUP
+from airunway.resource import Resource, annotations_of, condition_of, dig, key_of, parse_time
 
 __all__ = [
     "HEARTBEAT_INTERVAL",
@@ -13,6 +14,7 @@ __all__ = [
     "EngineFacts",
     "ProviderFacts",
     "Request",
+    "UpstreamFacts",
     "provider_facts",
     "request_of",
 ]
@@ -38,8 +40,17 @@ class EngineFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UpstreamFacts:
+    """The kind that the provider makes for a deployment: the first of ``spec.upstream``. `version` may be empty."""
+
+    group: str
+    version: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProviderFacts:
-    """A provider as selection sees it."""
+    """A provider as selection and admission see it."""
 
     name: str
     ready: bool
@@ -47,6 +58,11 @@ class ProviderFacts:
     explicit_only: bool
     engines: tuple[EngineFacts, ...]
     rules: tuple[tuple[str, int], ...]
+    title: str = ""
+    """Its name as people write it (``KAITO``)."""
+    installed: bool = True
+    """False where the provider itself says that its upstream is not there (condition ``UpstreamInstalled``)."""
+    upstream: UpstreamFacts | None = None
 
     def engine(self, name: str) -> EngineFacts | None:
         return next((engine for engine in self.engines if engine.name == name), None)
@@ -93,7 +109,24 @@ def provider_facts(config: Resource) -> ProviderFacts:
         explicit_only=dig(config, "spec", "selection") == "Explicit",
         engines=tuple(engines),
         rules=tuple(rules),
+        title=annotations_of(config).get(f"{GROUP}/display-name") or key_of(config).name,
+        installed=(condition_of(config, "UpstreamInstalled") or {}).get("status") != "False",
+        upstream=_upstream(config),
     )
+
+
+def _upstream(config: Resource) -> UpstreamFacts | None:
+    kinds = dig(config, "spec", "upstream")
+    first = kinds[0] if isinstance(kinds, list) and kinds else None
+    kind = dig(first, "kind")
+    if not isinstance(kind, str):
+        return None
+    in_use = str(dig(config, "status", "upstreamCRDVersion", default=""))
+    group = str(dig(first, "group", default=""))
+    versions = dig(first, "versions")
+    preferred = str(versions[0]) if isinstance(versions, list) and versions else ""
+    version = in_use.removeprefix(f"{group}/") if in_use.startswith(f"{group}/") else preferred
+    return UpstreamFacts(group=group, version=version, kind=kind)
 
 
 def request_of(spec: Resource) -> Request:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -62,11 +62,20 @@ class ProviderChoice:
 
 
 def choose_provider(
-    request: Request, providers: Sequence[ProviderFacts], *, engine: str, now: datetime
+    request: Request,
+    providers: Sequence[ProviderFacts],
+    *,
+    engine: str,
+    now: datetime,
+    denied: Collection[str] = (),
 ) -> ProviderChoice:
-    """The eligible candidate with the highest score, of equal ones the first by name."""
+    """The eligible candidate with the highest score, of equal ones the first by name.
+
+    `denied` are the providers that a policy does not allow here.
+    """
     candidates = tuple(
-        weigh(request, provider, engine=engine, now=now) for provider in sorted(providers, key=lambda p: p.name)
+        weigh(request, provider, engine=engine, now=now, denied=provider.name in denied)
+        for provider in sorted(providers, key=lambda p: p.name)
     )
     eligible = [candidate for candidate in candidates if candidate.eligible]
     if not eligible:
@@ -80,9 +89,14 @@ def choose_provider(
     )
 
 
-def weigh(request: Request, provider: ProviderFacts, *, engine: str, now: datetime) -> Candidate:
+def weigh(
+    request: Request, provider: ProviderFacts, *, engine: str, now: datetime, denied: bool = False
+) -> Candidate:
     """Every check that this provider fails, and what its rules say."""
     failed = []
+    if denied:
+        text = "the policy does not allow it in this namespace"
+        failed.append(Check(name="policy", path="spec.provider.name", message=text))
     if not provider.ready:
         failed.append(Check(name="ready", path="", message="the provider is not ready (status.ready is not true)"))
     silence = provider.silence(now)

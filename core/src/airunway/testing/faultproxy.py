@@ -421,7 +421,7 @@ def _status_response(fault: Fault) -> web.Response:
 
 def _reset(transport: asyncio.BaseTransport | None) -> None:
     """Ends a connection by RST, as a crashing node or an impatient middle box does."""
-    if transport is None:
+    if transport is None or transport.is_closing():
         return
     sock = transport.get_extra_info("socket")
     if sock is not None:

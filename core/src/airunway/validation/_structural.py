@@ -32,7 +32,8 @@ BLOCKING = frozenset(
 """Reasons after which the rules between fields are not run, because they could only fail for want of a sound object."""
 
 Check: TypeAlias = Callable[[object, str, list[Violation]], object]
-"""Takes a value and its path, appends what is wrong, and returns the value with defaults and without nulls."""
+"""Takes a value and its path, appends what is wrong, and returns the value as rules see it: with defaults, without
+nulls and without the content of free-form fields."""
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\Z")
 _INT_RANGES = {"int32": range(-(2**31), 2**31), "int64": range(-(2**63), 2**63)}
@@ -198,7 +199,7 @@ def _object(schema: Resource) -> Check:
             found.append(_misfit(value, "object", path))
             return value
         if keeps_unknown and not fields:
-            return value
+            return {}
         prefix = f"{path}." if path else ""
         result: Resource = {}
         for name, child in value.items():

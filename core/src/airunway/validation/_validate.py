@@ -61,7 +61,7 @@ def validate(obj: Resource, *, old: Resource | None = None, evaluator: Evaluator
         return found
     found.extend(_check_name(defaulted))
     if kind == modeldeployment.KIND:
-        found.extend(_forbidden_overrides(dig(defaulted, "spec", "provider", "overrides")))
+        found.extend(_forbidden_overrides(dig(obj, "spec", "provider", "overrides")))
     if not any(violation.reason in BLOCKING for violation in found):
         found.extend(_broken_rules(kind, defaulted, old, evaluator))
     return found

@@ -1,0 +1,271 @@
+"""Every metric of AI Runway, as data: the code that measures, the docs, dashboards and alerts all go by this list.
+
+Names and labels are those of seed 004 §9 with the prefix ``airunway_``, and of the Go project where the meaning is
+equal (spec/core.md, "Events and metrics"). Labels are bounded: namespaces and names stand only on gauges that are read
+from the caches, and so go away with their object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["ERROR_TYPES", "METRICS", "PROCESS_METRICS", "Metric", "MetricType", "Role"]
+
+
+class MetricType(StrEnum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+class Role(StrEnum):
+    """Which process shows a metric."""
+
+    EVERY = "every process"
+    CORE = "core"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One metric. Histograms, and counters unless `read`, are counted as things happen; the rest is read at scrape."""
+
+    name: str
+    type: MetricType
+    labels: tuple[str, ...] = ()
+    help: str
+    role: Role = Role.EVERY
+    buckets: tuple[float, ...] = ()
+    read: bool = False
+
+    @property
+    def counted(self) -> bool:
+        return self.type is not MetricType.GAUGE and not self.read
+
+    @property
+    def series(self) -> tuple[str, ...]:
+        """The names under which its samples appear."""
+        if self.type is MetricType.HISTOGRAM:
+            return (f"{self.name}_bucket", f"{self.name}_sum", f"{self.name}_count")
+        return (self.name,)
+
+
+ERROR_TYPES = (
+    "validation",
+    "engine_selection",
+    "provider_selection",
+    "gateway",
+    "conflict",
+    "throttled",
+    "unreachable",
+    "refused",
+    "server",
+    "internal",
+)
+"""Values of the label ``error_type``: the first four are states of a deployment, the others ends of a pass."""
+
+_PASS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_WAIT_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
+_LIFE_SECONDS = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0)
+
+_COUNTER, _GAUGE, _HISTOGRAM = MetricType.COUNTER, MetricType.GAUGE, MetricType.HISTOGRAM
+
+METRICS: tuple[Metric, ...] = (
+    # ------------------------------------------------------------------------------------------------ the process
+    Metric(
+        name="airunway_build_info",
+        type=_GAUGE,
+        labels=("component", "version", "python"),
+        help="1, with the version of AI Runway and of Python in the labels.",
+    ),
+    Metric(
+        name="airunway_leader",
+        type=_GAUGE,
+        labels=("component",),
+        help="1 if this process does the work of its component, 0 if it stands by.",
+    ),
+    Metric(
+        name="airunway_objects_left_out",
+        type=_GAUGE,
+        help="ModelDeployments that the limit on objects keeps out of the metrics that name objects.",
+        role=Role.CORE,
+    ),
+    # ------------------------------------------------------------------------------------------------- reconciling
+    Metric(
+        name="airunway_reconciliation_duration_seconds",
+        type=_HISTOGRAM,
+        labels=("controller", "provider"),
+        help="Seconds that a pass over one object took, by the provider that the object has (empty: none yet).",
+        buckets=_PASS_SECONDS,
+    ),
+    Metric(
+        name="airunway_reconciliation_errors_total",
+        type=_COUNTER,
+        labels=("controller", "provider", "error_type"),
+        help="Passes that failed, and deployments that became invalid or could not be placed, by kind of error.",
+    ),
+    Metric(
+        name="airunway_reconcile_total",
+        type=_COUNTER,
+        labels=("controller", "result"),
+        help="Passes by result: success, requeue (again later, as planned), retry (a passing failure), error (a bug).",
+    ),
+    Metric(
+        name="airunway_workqueue_depth",
+        type=_GAUGE,
+        labels=("controller",),
+        help="Keys that wait to be worked on now.",
+    ),
+    Metric(
+        name="airunway_workqueue_latency_seconds",
+        type=_HISTOGRAM,
+        labels=("controller",),
+        help="Seconds that a key waited for a worker after it was due.",
+        buckets=_WAIT_SECONDS,
+    ),
+    # -------------------------------------------------------------------------------------------------- API server
+    Metric(
+        name="airunway_api_requests_total",
+        type=_COUNTER,
+        labels=("verb", "resource", "code"),
+        help="Requests to the API server by verb, resource and HTTP status (0: no answer came).",
+    ),
+    Metric(
+        name="airunway_api_request_duration_seconds",
+        type=_HISTOGRAM,
+        labels=("verb",),
+        help="Seconds until the API server had answered; a watch is counted when it opens.",
+        buckets=_PASS_SECONDS,
+    ),
+    Metric(
+        name="airunway_watch_restarts_total",
+        type=_COUNTER,
+        labels=("resource", "cause"),
+        help="Times that following a resource had to begin again because of a fault, by the fault's name.",
+    ),
+    Metric(
+        name="airunway_watch_synced",
+        type=_GAUGE,
+        labels=("resource",),
+        help="1 once the whole resource was read and as long as the API server serves it, else 0.",
+    ),
+    Metric(
+        name="airunway_watch_objects",
+        type=_GAUGE,
+        labels=("resource",),
+        help="Objects in the cache of a resource.",
+    ),
+    Metric(
+        name="airunway_events_lost_total",
+        type=_COUNTER,
+        labels=("cause",),
+        help="Events that were not recorded: full (too many at a time) or refused (by the API server).",
+        read=True,
+    ),
+    # -------------------------------------------------------------------------------------------------- deployments
+    Metric(
+        name="airunway_modeldeployment_total",
+        type=_GAUGE,
+        labels=("namespace", "phase"),
+        help="ModelDeployments by namespace and phase.",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_deployment_status",
+        type=_GAUGE,
+        labels=("provider", "phase"),
+        help="ModelDeployments by provider (empty: none yet) and phase.",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_modeldeployment_info",
+        type=_GAUGE,
+        labels=("namespace", "name", "provider", "engine", "model"),
+        help="1 for each ModelDeployment, with its provider, engine and model in the labels.",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_modeldeployment_condition",
+        type=_GAUGE,
+        labels=("namespace", "name", "type", "status"),
+        help="1 for each condition of each ModelDeployment, with its status (True, False, Unknown) in a label.",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_deployment_phase",
+        type=_GAUGE,
+        labels=("namespace", "name", "phase"),
+        help="1 for each ModelDeployment, with its phase in a label.",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_deployment_replicas",
+        type=_GAUGE,
+        labels=("namespace", "name", "state"),
+        help="Replicas of each ModelDeployment: desired, ready and available.",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_deployment_phase_transitions_total",
+        type=_COUNTER,
+        labels=("provider", "from_phase", "to_phase"),
+        help="Changes of phase that the leader saw.",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_deployment_ready_duration_seconds",
+        type=_HISTOGRAM,
+        labels=("provider",),
+        help="Seconds from the creation of a ModelDeployment until it ran for the first time.",
+        role=Role.CORE,
+        buckets=_LIFE_SECONDS,
+    ),
+    Metric(
+        name="airunway_deployment_provision_duration_seconds",
+        type=_HISTOGRAM,
+        labels=("provider",),
+        help="Seconds from the phase Deploying to the phase Running, as the leader saw them.",
+        role=Role.CORE,
+        buckets=_LIFE_SECONDS,
+    ),
+    # ---------------------------------------------------------------------------------------------------- providers
+    Metric(
+        name="airunway_provider_selection_total",
+        type=_COUNTER,
+        labels=("provider", "reason"),
+        help="Providers given to ModelDeployments: manual (the spec names it) or auto.",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_provider_ready",
+        type=_GAUGE,
+        labels=("provider",),
+        help="1 if the provider says that it is ready, else 0.",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_provider_heartbeat_age_seconds",
+        type=_GAUGE,
+        labels=("provider",),
+        help="Seconds since the provider's last heartbeat; none is taken for selection after 180.",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_provider_condition",
+        type=_GAUGE,
+        labels=("provider", "type", "status"),
+        help="1 for each condition of each InferenceProviderConfig, with its status in a label.",
+        role=Role.CORE,
+    ),
+)
+"""All metrics of our own, in the order in which the documentation shows them."""
+
+PROCESS_METRICS: dict[str, str] = {
+    "process_cpu_seconds_total": "Seconds of processor time used.",
+    "process_resident_memory_bytes": "Resident memory in bytes.",
+    "process_virtual_memory_bytes": "Virtual memory in bytes.",
+    "process_start_time_seconds": "Start of the process in seconds since 1970.",
+    "process_open_fds": "Open file descriptors.",
+    "process_max_fds": "Most file descriptors that can be open.",
+}
+"""Metrics of the process itself, as every Prometheus client has them (on Linux)."""

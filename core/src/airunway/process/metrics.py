@@ -1,0 +1,166 @@
+"""What one process measures, in a registry of its own: counted as it happens, or read from the caches at scrape.
+
+Nothing is global, so that several applications can live in one process (tests, the sandbox). Gauges about objects are
+read when somebody asks: they cost nothing in between and go away with their object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import TypeAlias
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric as Family
+
+from airunway import __version__
+from airunway.kube import EventRecorder, PassResult, Reflector, WorkQueue
+from airunway.process.metric_catalogue import METRICS, MetricType, Role
+from airunway.resource import ObjectKey
+
+__all__ = ["Metrics", "Point", "Role", "Source"]
+
+Point: TypeAlias = tuple[str, tuple[str, ...], float]
+"""One sample that is read at scrape: the metric's name, its label values in their order, the value."""
+
+Source: TypeAlias = Callable[[], Iterable[Point]]
+"""Gives points. It is called in the event loop and should only take a snapshot there: what it returns is gone through
+in a thread, where reading thousands of objects holds nobody up."""
+
+_RESULTS: tuple[PassResult, ...] = ("success", "requeue", "retry", "error")
+_BY_NAME = {metric.name: metric for metric in METRICS}
+
+
+class Metrics:
+    """The metrics of one process, or of one application in it. `component` is as in leases and user agents."""
+
+    def __init__(self, component: str, *, role: Role = Role.EVERY) -> None:
+        self.component = component
+        self.registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self.registry)
+        self._counters: dict[str, Counter] = {}
+        self._histograms: dict[str, Histogram] = {}
+        for metric in METRICS:
+            if not metric.counted or metric.role not in (Role.EVERY, role):
+                continue
+            if metric.type is MetricType.COUNTER:
+                self._counters[metric.name] = Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+            else:
+                self._histograms[metric.name] = Histogram(
+                    metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets
+                )
+        self._leading = False
+        self._reflectors: list[Reflector] = []
+        self._queues: dict[str, WorkQueue[ObjectKey]] = {}
+        self._recorders: list[EventRecorder] = []
+        self._sources: list[Source] = [self._own]
+
+    # ---------------------------------------------------------------------------------------------------- counting
+
+    def count(self, name: str, *labels: str) -> None:
+        """One more of the counter `name`. Raises KeyError if this process has no such counter."""
+        self._counters[name].labels(*labels).inc()
+
+    def observe(self, name: str, seconds: float, *labels: str) -> None:
+        """A measurement for the histogram `name`. Raises KeyError if this process has no such histogram."""
+        self._histograms[name].labels(*labels).observe(seconds)
+
+    def forget(self, **labels: str) -> None:
+        """Remove all that was counted with these label values, such as those of a provider that is gone."""
+        for instrument in chain(self._counters.values(), self._histograms.values()):
+            if labels.keys() <= set(instrument._labelnames):
+                instrument.remove_by_labels(labels)
+
+    # ------------------------------------------------------------------------------- what the parts of a process call
+
+    def on_request(self, verb: str, resource: str, status: int, seconds: float) -> None:
+        """For `Client.on_request`."""
+        self.count("airunway_api_requests_total", verb, resource, str(status))
+        self.observe("airunway_api_request_duration_seconds", seconds, verb)
+
+    def on_leading(self, leading: bool) -> None:
+        """For `LeaderElector.on_change`."""
+        self._leading = leading
+
+    def on_wait(self, controller: str) -> Callable[[float], None]:
+        """For `Controller.on_wait`."""
+        return lambda seconds: self.observe("airunway_workqueue_latency_seconds", seconds, controller)
+
+    def on_pass(self, controller: str) -> Callable[[PassResult, float], None]:
+        """For `Controller.on_pass`. Every result is there from the beginning, so that rates need no first event."""
+        for result in _RESULTS:
+            self._counters["airunway_reconcile_total"].labels(controller, result)
+        return lambda result, _seconds: self.count("airunway_reconcile_total", controller, result)
+
+    def follow(self, reflector: Reflector) -> None:
+        """Show what `reflector` holds and how often it has to begin again."""
+        reflector.on_restart = lambda cause: self.count("airunway_watch_restarts_total", reflector.kind.plural, cause)
+        self._reflectors.append(reflector)
+
+    def unfollow(self, reflector: Reflector) -> None:
+        """No longer show a reflector that was stopped."""
+        self._reflectors.remove(reflector)
+
+    def show_queue(self, controller: str, queue: WorkQueue[ObjectKey]) -> None:
+        self._queues[controller] = queue
+
+    def show_events(self, recorder: EventRecorder) -> None:
+        self._recorders.append(recorder)
+
+    def add_source(self, source: Source) -> None:
+        self._sources.append(source)
+
+    # ----------------------------------------------------------------------------------------------------- showing
+
+    async def page(self, accept: str = "") -> tuple[bytes, str]:
+        """Everything as text or OpenMetrics, whichever an HTTP ``Accept`` asks for, and the content type."""
+        points = [source() for source in self._sources]
+        return await asyncio.to_thread(self._render, points, accept)
+
+    def _render(self, points: list[Iterable[Point]], accept: str) -> tuple[bytes, str]:
+        encode, content_type = choose_encoder(accept)
+        families = _Families(chain(self.registry.collect(), _families(chain.from_iterable(points))))
+        return encode(families), content_type
+
+    def _own(self) -> list[Point]:
+        points: list[Point] = [
+            ("airunway_build_info", (self.component, __version__, platform.python_version()), 1.0),
+            ("airunway_leader", (self.component,), float(self._leading)),
+        ]
+        points += [("airunway_workqueue_depth", (name,), queue.depth) for name, queue in self._queues.items()]
+        resources: dict[str, list[Reflector]] = {}
+        for reflector in self._reflectors:
+            resources.setdefault(reflector.kind.plural, []).append(reflector)
+        for resource, group in resources.items():
+            synced = all(reflector.synced.is_set() and not reflector.missing for reflector in group)
+            points.append(("airunway_watch_synced", (resource,), float(synced)))
+            points.append(("airunway_watch_objects", (resource,), sum(map(len, group))))
+        lost = {"full": sum(r.dropped for r in self._recorders), "refused": sum(r.failed for r in self._recorders)}
+        points += [("airunway_events_lost_total", (cause,), count) for cause, count in lost.items()]
+        return points
+
+
+class _Families:
+    """What the encoders of prometheus_client take for a registry."""
+
+    def __init__(self, families: Iterable[Family]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Family]:
+        return self._families
+
+
+def _families(points: Iterable[Point]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+    for name, labels, value in points:
+        family = families.get(name)
+        if family is None:
+            metric = _BY_NAME[name]
+            make = CounterMetricFamily if metric.type is MetricType.COUNTER else GaugeMetricFamily
+            family = families[name] = make(name, metric.help, labels=metric.labels)
+        family.add_metric(labels, value)
+    yield from families.values()

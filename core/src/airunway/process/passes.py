@@ -1,0 +1,67 @@
+"""A reconciler's pass as it is seen from outside: its log lines say what they are about, its time and faults count."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TypeAlias
+
+from airunway.kube import (
+    ApiError,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+)
+from airunway.process.logs import set_log_fields
+from airunway.process.metrics import Metrics
+from airunway.resource import ObjectKey
+
+__all__ = ["Reconcile", "error_type_of", "observed"]
+
+Reconcile: TypeAlias = Callable[[ObjectKey], Awaitable[float | None]]
+
+
+def observed(
+    reconcile: Reconcile, *, controller: str, metrics: Metrics, provider_of: Callable[[ObjectKey], str]
+) -> Reconcile:
+    """`reconcile` with its passes measured, and with their log lines marked.
+
+    `provider_of` names the provider of an object before the pass, or is empty. The log fields are left in place when
+    the pass ends: what the controller says about its end belongs to it too, and each worker is a task of its own.
+    """
+
+    async def one_pass(key: ObjectKey) -> float | None:
+        provider = provider_of(key)
+        set_log_fields(controller=controller, object=str(key), provider=provider, reconcile_id=secrets.token_hex(4))
+        started = monotonic()
+        try:
+            return await reconcile(key)
+        except Exception as error:
+            metrics.count("airunway_reconciliation_errors_total", controller, provider, error_type_of(error))
+            raise
+        finally:
+            metrics.observe("airunway_reconciliation_duration_seconds", monotonic() - started, controller, provider)
+
+    return one_pass
+
+
+def error_type_of(error: Exception) -> str:
+    """The kind of failure that ended a pass, as the label ``error_type`` has it."""
+    match error:
+        case Conflict():  # AlreadyExists is one too
+            return "conflict"
+        case TooManyRequests():
+            return "throttled"
+        case TransportError():
+            return "unreachable"
+        case Invalid() | BadRequest() | Forbidden() | Unauthorized():
+            return "refused"
+        case ApiError():
+            return "server"
+        case _:
+            return "internal"

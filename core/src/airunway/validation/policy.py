@@ -1,0 +1,295 @@
+"""Which providers, engines, images and GPU types a namespace may use: reading a policy and judging a spec by it.
+
+Pure. The webhook judges at admission, the reconciler what came in without it; both with the same words.
+
+    default: Allow                 # or Deny: a namespace that no rule matches may use nothing
+    rules:
+      - namespaceSelector:         # a LabelSelector; left out or empty: every namespace
+          matchLabels: {team: search}
+        providers: [kaito]         # each list is optional; an entry may have * and ? (both also match "/")
+        engines: [vllm, "llama*"]
+        images: ["ghcr.io/acme/*"]
+        gpuTypes: [nvidia.com/gpu]
+
+A rule speaks only about the lists that it has. A namespace may use what any rule that matches it lists: the lists of
+several rules add up. What no matching rule speaks about is free; an empty list allows nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+import yaml
+
+from airunway.resource import Resource, dig
+from airunway.validation._structural import Violation
+
+__all__ = ["NAMESPACE_NAME", "Grants", "Policy", "PolicyError", "Rule", "Selector", "parse_policy", "violations"]
+
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""The label that every Namespace carries with its own name."""
+
+DEFAULT_GPU_TYPE = "nvidia.com/gpu"
+_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+_DIMENSIONS = {"providers": "providers", "engines": "engines", "images": "images", "gpuTypes": "gpu_types"}
+
+
+class PolicyError(ValueError):
+    """A policy cannot be read; the message names the place, what is wrong, and what is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selector:
+    """A Kubernetes LabelSelector; without any requirement it matches everything."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    expressions: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    """Key, operator (``In``, ``NotIn``, ``Exists``, ``DoesNotExist``) and values of each expression."""
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(labels.get(key) == value for key, value in self.labels.items()) and all(
+            _holds(labels, key, operator, values) for key, operator, values in self.expressions
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What the namespaces that `selector` matches may use; None: the rule says nothing about it."""
+
+    selector: Selector = Selector()
+    providers: tuple[str, ...] | None = None
+    engines: tuple[str, ...] | None = None
+    images: tuple[str, ...] | None = None
+    gpu_types: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grants:
+    """What one namespace may use: patterns, or None for anything."""
+
+    providers: tuple[str, ...] | None = None
+    engines: tuple[str, ...] | None = None
+    images: tuple[str, ...] | None = None
+    gpu_types: tuple[str, ...] | None = None
+
+    def allows_provider(self, name: str) -> bool:
+        return _allowed(self.providers, name)
+
+    def allows_engine(self, name: str) -> bool:
+        return _allowed(self.engines, name)
+
+    def allows_image(self, image: str) -> bool:
+        """Compared as it is written, and in full (``vllm/vllm`` is ``docker.io/vllm/vllm``)."""
+        return _allowed(self.images, image) or _allowed(self.images, _full_name(image))
+
+    def allows_gpu_type(self, name: str) -> bool:
+        return _allowed(self.gpu_types, name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """The rules of a cluster. `deny` is the verdict on namespaces that no rule matches."""
+
+    rules: tuple[Rule, ...] = ()
+    deny: bool = False
+
+    def grants(self, namespace_labels: Mapping[str, str]) -> Grants:
+        """What a namespace with these labels may use."""
+        matching = [rule for rule in self.rules if rule.selector.matches(namespace_labels)]
+        if not matching:
+            nothing: tuple[str, ...] | None = () if self.deny else None
+            return Grants(providers=nothing, engines=nothing, images=nothing, gpu_types=nothing)
+        return Grants(**{name: _union([getattr(rule, name) for rule in matching]) for name in _DIMENSIONS.values()})
+
+
+def parse_policy(text: str) -> Policy:
+    """Read a policy from YAML (or JSON). An empty text is a policy without rules. Raises PolicyError."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise PolicyError(f"the policy is not YAML: {error}") from error
+    if document is None:
+        return Policy()
+    top = _mapping(document, "the policy", ("default", "rules"))
+    default = top.get("default", "Allow")
+    if default not in ("Allow", "Deny"):
+        raise PolicyError(f"default must be Allow or Deny, not {default!r}")
+    rules = top.get("rules") or []
+    if not isinstance(rules, list):
+        raise PolicyError("rules must be a list")
+    return Policy(
+        rules=tuple(_rule(rule, f"rules[{index}]") for index, rule in enumerate(rules)), deny=default == "Deny"
+    )
+
+
+def violations(
+    policy: Policy,
+    spec: Resource,
+    *,
+    engine: str | None,
+    provider: str | None,
+    namespace_labels: Mapping[str, str],
+) -> list[Violation]:
+    """Everything about `spec` that the policy does not allow; `engine` and `provider` are the ones that are known.
+
+    Images are those that the deployment names, in its overrides too; one that a provider chooses by itself is not judged.
+    """
+    grants = policy.grants(namespace_labels)
+    name = namespace_labels.get(NAMESPACE_NAME, "")
+    found = []
+    if provider and not grants.allows_provider(provider):
+        found.append(_violation("spec.provider.name", "provider", provider, name, grants.providers))
+    if engine and not grants.allows_engine(engine):
+        found.append(_violation("spec.engine.type", "engine", engine, name, grants.engines))
+    found += [
+        _violation(path, "image", image, name, grants.images)
+        for path, image in _images(spec)
+        if not grants.allows_image(image)
+    ]
+    found += [
+        _violation(path, "GPU type", gpu, name, grants.gpu_types)
+        for path, gpu in _gpu_types(spec)
+        if not grants.allows_gpu_type(gpu)
+    ]
+    return found
+
+
+def _violation(path: str, what: str, value: str, namespace: str, allowed: tuple[str, ...] | None) -> Violation:
+    may = ", ".join(allowed or ()) or "none"
+    message = f"{what} '{value:.200}' is not allowed in namespace '{namespace}' (allowed by policy: {may:.500})"
+    return Violation(path=path, message=message, reason="FieldValueForbidden")
+
+
+def _images(spec: Resource) -> Iterator[tuple[str, str]]:
+    for path in (("image",), ("engine", "image")):
+        image = dig(spec, *path)
+        if isinstance(image, str) and image:
+            yield f"spec.{'.'.join(path)}", image
+    for path_, key, value in _entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
+        if key == "image":
+            if isinstance(value, str) and value:
+                yield path_, value
+            elif isinstance(value, dict):
+                yield path_, _composed(value)
+
+
+def _composed(image: Mapping[str, Any]) -> str:
+    """The image of the object form that charts use: registry, repository, and tag or digest."""
+    name = "/".join(str(image[part]) for part in ("registry", "repository", "name") if image.get(part))
+    if image.get("digest"):
+        return f"{name}@{image['digest']}"
+    return f"{name}:{image['tag']}" if image.get("tag") else name
+
+
+def _gpu_types(spec: Resource) -> Iterator[tuple[str, str]]:
+    disaggregated = dig(spec, "serving", "mode") == "disaggregated"
+    places = (("scaling", "prefill"), ("scaling", "decode")) if disaggregated else (("resources",),)
+    for place in places:
+        gpu = dig(spec, *place, "gpu", default={})
+        count = dig(gpu, "count", default=0)
+        if isinstance(count, int) and count > 0:
+            yield f"spec.{'.'.join(place)}.gpu.type", str(dig(gpu, "type") or DEFAULT_GPU_TYPE)
+    for path, key, value in _entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
+        if key in ("limits", "requests") and isinstance(value, dict):
+            yield from ((f"{path}.{name}", name) for name in value if "/" in name)
+
+
+def _entries(value: object, path: str) -> Iterator[tuple[str, str, object]]:
+    """Path, key and value of every entry of every object inside `value`."""
+    pending: list[tuple[str, object]] = [(path, value)]
+    while pending:
+        at, node = pending.pop()
+        if isinstance(node, list):
+            pending.extend((f"{at}[{index}]", item) for index, item in enumerate(node))
+        elif isinstance(node, dict):
+            for key, child in node.items():
+                yield f"{at}.{key}", key, child
+                pending.append((f"{at}.{key}", child))
+
+
+def _allowed(patterns: tuple[str, ...] | None, value: str) -> bool:
+    return patterns is None or any(fnmatchcase(value, pattern) for pattern in patterns)
+
+
+def _full_name(image: str) -> str:
+    """An image with the registry and folder that container runtimes add to a short name."""
+    first, slash, _ = image.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return image
+    return f"docker.io/{image}" if slash else f"docker.io/library/{image}"
+
+
+def _union(lists: list[tuple[str, ...] | None]) -> tuple[str, ...] | None:
+    spoken = [entries for entries in lists if entries is not None]
+    return tuple(dict.fromkeys(entry for entries in spoken for entry in entries)) if spoken else None
+
+
+def _holds(labels: Mapping[str, str], key: str, operator: str, values: tuple[str, ...]) -> bool:
+    match operator:
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case _:
+            return key not in labels
+
+
+def _rule(value: object, at: str) -> Rule:
+    rule = _mapping(value, at, ("namespaceSelector", *_DIMENSIONS))
+    lists = {
+        name: _texts(rule[key], f"{at}.{key}") if rule.get(key) is not None else None
+        for key, name in _DIMENSIONS.items()
+    }
+    return Rule(selector=_selector(rule.get("namespaceSelector"), f"{at}.namespaceSelector"), **lists)
+
+
+def _selector(value: object, at: str) -> Selector:
+    if value is None:
+        return Selector()
+    selector = _mapping(value, at, ("matchLabels", "matchExpressions"))
+    labels = selector.get("matchLabels") or {}
+    if not isinstance(labels, dict) or not all(isinstance(t, str) for pair in labels.items() for t in pair):
+        raise PolicyError(f"{at}.matchLabels must map label names to texts (quote numbers and true/false)")
+    expressions = selector.get("matchExpressions") or []
+    if not isinstance(expressions, list):
+        raise PolicyError(f"{at}.matchExpressions must be a list")
+    return Selector(
+        labels=labels,
+        expressions=tuple(_expression(e, f"{at}.matchExpressions[{index}]") for index, e in enumerate(expressions)),
+    )
+
+
+def _expression(value: object, at: str) -> tuple[str, str, tuple[str, ...]]:
+    expression = _mapping(value, at, ("key", "operator", "values"))
+    key, operator = expression.get("key"), expression.get("operator")
+    if not isinstance(key, str) or not key:
+        raise PolicyError(f"{at}.key must be a label name")
+    if operator not in _OPERATORS:
+        raise PolicyError(f"{at}.operator must be one of {', '.join(_OPERATORS)}, not {operator!r}")
+    values = _texts(expression.get("values") or [], f"{at}.values")
+    if (operator in ("In", "NotIn")) != bool(values):
+        raise PolicyError(f"{at}.values must {'not be empty' if not values else 'be left out'} with {operator}")
+    return key, operator, values
+
+
+def _texts(value: object, at: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        raise PolicyError(f"{at} must be a list of texts")
+    return tuple(value)
+
+
+def _mapping(value: object, at: str, known: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise PolicyError(f"{at} must be an object with {', '.join(known)}")
+    for key in value:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1)
+            hint = f", did you mean {close[0]}?" if close else f" (known: {', '.join(known)})"
+            raise PolicyError(f"{at} has the unknown key {key!r}{hint}")
+    return value

@@ -1,0 +1,259 @@
+"""The webhook's certificates: making them, reading them back, and deciding what has to be made anew.
+
+Pure but for the random numbers of keys: everything goes in and comes out as PEM, and `now` is an argument. The rules
+are those of spec/core.md: an authority lives for 10 years, a serving certificate for 1, both are replaced 90 days
+before they end.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+__all__ = [
+    "AUTHORITY_LIFETIME",
+    "OVERLAP",
+    "ROTATE_AHEAD",
+    "SERVING_LIFETIME",
+    "Action",
+    "Material",
+    "Verdict",
+    "authorities_in",
+    "decide",
+    "issue_serving",
+    "new_authority",
+    "without_previous",
+]
+
+AUTHORITY_LIFETIME = timedelta(days=3650)
+SERVING_LIFETIME = timedelta(days=365)
+ROTATE_AHEAD = timedelta(days=90)
+OVERLAP = timedelta(hours=1)
+"""For how long a replaced authority stays trusted: replicas follow within seconds, and this is for one that hangs."""
+
+BACKDATED = timedelta(hours=1)
+"""Certificates begin in the past, for API servers whose clocks are behind."""
+
+_COMMON_NAME = "airunway-webhook"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """What the Secret holds, all PEM. `previous` are authorities that are still trusted until `previous_until`."""
+
+    authority: bytes = b""
+    authority_key: bytes = b""
+    serving: bytes = b""
+    serving_key: bytes = b""
+    previous: bytes = b""
+    previous_until: datetime | None = None
+
+    @property
+    def bundle(self) -> bytes:
+        """The certificates that a client of the webhook must trust."""
+        return b"".join(part if part.endswith(b"\n") else part + b"\n" for part in (self.authority, self.previous) if part)
+
+
+class Action(StrEnum):
+    """What the material needs."""
+
+    KEEP = "keep"
+    DROP_PREVIOUS = "drop the previous authority"
+    ISSUE_SERVING = "issue a serving certificate"
+    NEW_AUTHORITY = "make a new authority"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The action, why, and the moment at which to look again at the latest (None: at once, after the action)."""
+
+    action: Action
+    why: str
+    look_again: datetime | None = None
+
+
+def decide(material: Material | None, *, now: datetime, hosts: Collection[str]) -> Verdict:
+    """What has to be done so that `material` (None: there is none) serves `hosts` at `now` and for a while.
+
+    Total: whatever the Secret holds, there is a verdict.
+    """
+    if material is None:
+        return Verdict(action=Action.NEW_AUTHORITY, why="there is none")
+    if (fault := _authority_fault(material, now)) is not None:
+        return Verdict(action=Action.NEW_AUTHORITY, why=fault)
+    if (fault := _serving_fault(material, now, hosts)) is not None:
+        return Verdict(action=Action.ISSUE_SERVING, why=fault)
+    ends = min(_load(material.authority).not_valid_after_utc, _load(material.serving).not_valid_after_utc)
+    again = ends - ROTATE_AHEAD
+    if material.previous:
+        until = material.previous_until
+        if until is None or until <= now:
+            return Verdict(action=Action.DROP_PREVIOUS, why="all replicas have had time to follow")
+        again = min(again, until)
+    return Verdict(action=Action.KEEP, why=f"valid until {ends:%Y-%m-%d}", look_again=again)
+
+
+def new_authority(
+    *, now: datetime, hosts: Sequence[str], previous: bytes = b"", overlap: timedelta = OVERLAP
+) -> Material:
+    """A new authority and a serving certificate by it; those in `previous` that still hold stay trusted for a while."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{_COMMON_NAME}-ca-{x509.random_serial_number():x}"[:40])])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - BACKDATED)
+        .not_valid_after(now + AUTHORITY_LIFETIME)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    kept = b"".join(pem for pem in authorities_in(previous) if _load(pem).not_valid_after_utc > now)
+    material = Material(
+        authority=_pem(certificate),
+        authority_key=_key_pem(key),
+        previous=kept,
+        previous_until=now + overlap if kept else None,
+    )
+    return issue_serving(material, now=now, hosts=hosts)
+
+
+def issue_serving(material: Material, *, now: datetime, hosts: Sequence[str]) -> Material:
+    """The material with a new serving certificate for `hosts` (DNS names and addresses) by its authority.
+
+    The certificate never outlives the authority. Raises ValueError where the authority cannot be used, or for no hosts.
+    """
+    if not hosts:
+        raise ValueError("a serving certificate needs a host name")
+    authority = _load(material.authority)
+    authority_key = _load_key(material.authority_key)
+    key = ec.generate_private_key(ec.SECP256R1())
+    names = [_general_name(host) for host in hosts]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _COMMON_NAME)]))
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(max(now - BACKDATED, authority.not_valid_before_utc))
+        .not_valid_after(min(now + SERVING_LIFETIME, authority.not_valid_after_utc))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
+        )
+        .sign(authority_key, hashes.SHA256())
+    )
+    return replace(material, serving=_pem(certificate), serving_key=_key_pem(key))
+
+
+def without_previous(material: Material) -> Material:
+    """The material with nothing but its own authority trusted."""
+    return replace(material, previous=b"", previous_until=None)
+
+
+def authorities_in(bundle: bytes) -> list[bytes]:
+    """The certificates of a bundle, each as PEM, each once; empty for anything that is not a bundle."""
+    try:
+        return list(dict.fromkeys(_pem(certificate) for certificate in x509.load_pem_x509_certificates(bundle)))
+    except ValueError:
+        return []
+
+
+def _authority_fault(material: Material, now: datetime) -> str | None:
+    try:
+        certificate, key = _load(material.authority), _load_key(material.authority_key)
+    except ValueError:
+        return "the authority cannot be read"
+    if certificate.public_key() != key.public_key():
+        return "the authority's key is that of another certificate"
+    return _time_fault(certificate, now, "the authority")
+
+
+def _serving_fault(material: Material, now: datetime, hosts: Collection[str]) -> str | None:
+    try:
+        certificate, key = _load(material.serving), _load_key(material.serving_key)
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, x509.ExtensionNotFound):
+        return "the serving certificate cannot be read"
+    if certificate.public_key() != key.public_key():
+        return "the serving key is that of another certificate"
+    try:
+        certificate.verify_directly_issued_by(_load(material.authority))
+    except (ValueError, TypeError, InvalidSignature):
+        return "the serving certificate is not by the authority"
+    covered = {str(name.value) for name in names}
+    if missing := sorted(set(hosts) - covered):
+        return f"the serving certificate does not cover {', '.join(missing)}"
+    return _time_fault(certificate, now, "the serving certificate")
+
+
+def _time_fault(certificate: x509.Certificate, now: datetime, what: str) -> str | None:
+    if certificate.not_valid_before_utc > now:
+        return f"{what} is valid only from {certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+    ends = certificate.not_valid_after_utc
+    if ends <= now:
+        return f"{what} ended on {ends:%Y-%m-%d}"
+    if ends - ROTATE_AHEAD <= now:
+        return f"{what} ends on {ends:%Y-%m-%d}"
+    return None
+
+
+def _load(pem: bytes) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(pem)
+
+
+def _load_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except TypeError as error:  # an encrypted key
+        raise ValueError(str(error)) from error
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("not an ECDSA key")  # noqa: TRY004 - what is wrong is the content of the Secret
+    return key
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )

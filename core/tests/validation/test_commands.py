@@ -1,0 +1,101 @@
+"""``airunway crds`` and ``airunway validate`` as a user sees them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from airunway.api.crds import custom_resource_definitions
+from airunway.cli.crds import crds
+from airunway.cli.validate import validate
+
+app = typer.Typer()
+app.command()(crds)
+app.command()(validate)
+runner = CliRunner()
+
+GOOD = """\
+apiVersion: airunway.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: good}
+spec: {model: {id: 2024-01-01}, scaling: {replicas: 2.0}, nodeSelector: {1: "yes"}}
+"""
+BAD = """\
+apiVersion: airunway.ai/v1alpha1
+kind: ModelDeployment
+metadata: {generateName: bad-}
+spec: {modle: {}, model: {id: x}, engine: {type: vllm, trustRemoteCode: true}}
+"""
+OTHER = """\
+apiVersion: v1
+kind: Secret
+metadata: {name: other}
+"""
+
+
+def test_crds_prints_all_of_them() -> None:
+    result = runner.invoke(app, ["crds"])
+    assert result.exit_code == 0
+    assert list(yaml.safe_load_all(result.stdout)) == custom_resource_definitions()
+
+
+def test_crds_writes_files(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["crds", "--write", str(tmp_path / "new")])
+    assert result.exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
+        "airunway.ai_inferenceproviderconfigs.yaml",
+        "airunway.ai_modeldeployments.yaml",
+    ]
+
+
+def test_valid_manifests(tmp_path: Path) -> None:
+    path = tmp_path / "good.yaml"
+    path.write_text(f"{GOOD}---\n{OTHER}---\n", encoding="utf-8")
+    result = runner.invoke(app, ["validate", str(path)])
+    assert (result.exit_code, result.stdout) == (0, "1 valid\n")
+
+
+def test_problems_name_file_object_path_and_message(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
+    good.write_text(GOOD, encoding="utf-8")
+    bad.write_text(BAD, encoding="utf-8")
+    result = runner.invoke(app, ["validate", str(good), str(bad)])
+    assert result.exit_code == 1
+    assert result.stdout == f"{bad}: ModelDeployment/bad-: spec.modle: unknown field, did you mean model?\n"
+    assert result.stderr == f"{bad}: ModelDeployment/bad-: warning: trustRemoteCode executes remote code\n"
+
+
+def test_standard_input_and_lists() -> None:
+    items = "".join(f"- {line}" if line.startswith("api") else f"  {line}" for line in BAD.splitlines(keepends=True))
+    result = runner.invoke(app, ["validate", "-"], input=f"apiVersion: v1\nkind: List\nitems:\n{items}")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("-: ModelDeployment/bad-: spec.modle: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: [1\nb: }", "line 2, column 2"),
+        ("a: 1\na: 2\n", "the key a is there twice"),
+        ("just text", "a document is not an object"),
+        ("? [1]\n: 2\n", "unhashable key"),
+        ("a: &x [*x]\n", "not a manifest"),
+    ],
+)
+def test_what_is_no_manifest_ends_with_2(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "broken.yaml"
+    path.write_text(text, encoding="utf-8")
+    result = runner.invoke(app, ["validate", str(path)])
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"{path}: ")
+    assert told in result.stderr
+
+
+def test_a_missing_file_ends_with_2(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["validate", str(tmp_path / "nope.yaml")])
+    assert result.exit_code == 2
+    assert "nope.yaml" in result.stderr

@@ -1,0 +1,86 @@
+"""The first thing a newcomer sees: the demonstration, from nothing to its last line."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+COMMAND = [sys.executable, "-m", "airunway", "sandbox"]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """A folder of its own for temporary files, so that what is left behind is seen."""
+    return {**os.environ, "TMPDIR": str(tmp_path)}
+
+
+def processes_in(folder: Path) -> list[str]:
+    """The command lines that mention a folder: everything the sandbox starts is told about its own."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:  # it ended meanwhile
+                continue
+            if str(folder) in line and "pytest" not in line:
+                found.append(line)
+    return found
+
+
+def test_the_demo_shows_what_runs_what_cannot_and_what_is_refused(environment: dict[str, str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "--demo"], env=environment, capture_output=True, text=True, timeout=170, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    table = {
+        line.split()[0]: line
+        for line in done.stdout.splitlines()
+        if line.startswith(("gemma-cpu ", "llama-8b ", "too-big "))
+    }
+    assert "Running    1/1" in table["gemma-cpu"]
+    assert "Running    1/1" in table["llama-8b"]
+    assert "Insufficient nvidia.com/gpu" in table["too-big"]
+    assert 'unknown field "spec.resources.gpu.cuont"' in done.stdout
+    assert "NOT AS EXPECTED" not in done.stdout
+    assert processes_in(tmp_path) == []
+    assert list(tmp_path.glob("airunway-*")) == []
+
+
+def test_stopping_the_sandbox_leaves_nothing_behind(environment: dict[str, str], tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "--level", "api"], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as sandbox:
+        assert sandbox.stdout is not None
+        for line in sandbox.stdout:
+            if "Ctrl-C stops everything" in line:
+                break
+        assert len(processes_in(tmp_path)) >= 5
+        sandbox.send_signal(signal.SIGTERM)
+        assert "nothing is left behind" in sandbox.stdout.read()
+    assert sandbox.returncode == 0
+    assert processes_in(tmp_path) == []
+    assert list(tmp_path.glob("airunway-*")) == []
+
+
+def test_killing_the_sandbox_leaves_no_process_behind(environment: dict[str, str], tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*COMMAND, "--level", "api"], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as sandbox:
+        assert sandbox.stdout is not None
+        for line in sandbox.stdout:
+            if "Ctrl-C stops everything" in line:
+                break
+        sandbox.kill()
+    deadline = time.monotonic() + 30
+    while processes_in(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert processes_in(tmp_path) == []
