@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,12 @@ def processes_in(folder: Path) -> list[str]:
     """The command lines that mention a folder: everything the sandbox starts is told about its own."""
     found = []
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:  # it ended meanwhile
                 continue
-            if str(folder) in line and "pytest" not in line:
+            if str(folder) in line:
                 found.append(line)
     return found
 
@@ -55,31 +56,32 @@ def test_the_demo_shows_what_runs_what_cannot_and_what_is_refused(environment: d
     assert list(tmp_path.glob("airunway-*")) == []
 
 
-def test_stopping_the_sandbox_leaves_nothing_behind(environment: dict[str, str], tmp_path: Path) -> None:
+@pytest.fixture
+def sandbox(environment: dict[str, str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A sandbox that is up; killed afterwards if the test left it running."""
     with subprocess.Popen(
         [*COMMAND, "--level", "api"], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as sandbox:
-        assert sandbox.stdout is not None
-        for line in sandbox.stdout:
-            if "Ctrl-C stops everything" in line:
-                break
-        assert len(processes_in(tmp_path)) >= 5
-        sandbox.send_signal(signal.SIGTERM)
-        assert "nothing is left behind" in sandbox.stdout.read()
-    assert sandbox.returncode == 0
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert any("Ctrl-C stops everything" in line for line in process.stdout)
+            assert len(processes_in(tmp_path)) >= 5
+            yield process
+        finally:
+            process.kill()
+
+
+def test_stopping_the_sandbox_leaves_nothing_behind(sandbox: subprocess.Popen[str], tmp_path: Path) -> None:
+    assert sandbox.stdout is not None
+    sandbox.send_signal(signal.SIGTERM)
+    assert "nothing is left behind" in sandbox.stdout.read()
+    assert sandbox.wait() == 0
     assert processes_in(tmp_path) == []
     assert list(tmp_path.glob("airunway-*")) == []
 
 
-def test_killing_the_sandbox_leaves_no_process_behind(environment: dict[str, str], tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [*COMMAND, "--level", "api"], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as sandbox:
-        assert sandbox.stdout is not None
-        for line in sandbox.stdout:
-            if "Ctrl-C stops everything" in line:
-                break
-        sandbox.kill()
+def test_killing_the_sandbox_leaves_no_process_behind(sandbox: subprocess.Popen[str], tmp_path: Path) -> None:
+    sandbox.kill()
     deadline = time.monotonic() + 30
     while processes_in(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.1)

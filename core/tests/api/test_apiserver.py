@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 
 import pytest
 import yaml
 
-from airunway.api.crds import custom_resource_definitions, to_yaml
+from airunway.api._base import ApiModel
+from airunway.api.crds import custom_resource_definitions, schema_of, to_yaml
+from airunway.api.inferenceproviderconfig import parse_provider_config
+from airunway.api.modeldeployment import parse_deployment
 from airunway.resource import Resource
 from airunway.testing.fixtures import Kubectl
 
@@ -203,3 +207,85 @@ def test_rules_stay_cheap_on_a_very_large_object(kubectl: Kubectl, namespace: st
     }
     manifest = json.dumps(yaml.safe_load(deployment(spec)))
     kubectl("create", "-n", namespace, "--dry-run=server", "-f", "-", stdin=manifest)
+
+
+CONDITION = {
+    "type": "Ready",
+    "status": "False",
+    "reason": "ImagePullAuthFailure",
+    "message": "",
+    "lastTransitionTime": "2026-01-31T12:00:00Z",
+    "observedGeneration": 1,
+}
+DEPLOYMENT_STATUS: Resource = {
+    "phase": "Degraded",
+    "reason": "AuthFailed",
+    "message": "m" * 1024,
+    "observedGeneration": 1,
+    "conditions": [CONDITION, {**CONDITION, "type": "example.com/Custom"}],
+    "engine": {"type": "vllm", "selectedReason": "because"},
+    "provider": {
+        "name": "kaito",
+        "selectedReason": "because",
+        "resourceName": "llama",
+        "resourceKind": "Workspace",
+        "resourceAPIVersion": "kaito.sh/v1beta1",
+        "schemaHash": "0" * 64,
+    },
+    "replicas": {"desired": 2, "ready": 1, "available": 0, "summary": "1/2"},
+    "endpoint": {"service": "llama", "port": 80, "scheme": "http", "url": "http://llama.ml.svc:80"},
+    "gateway": {"endpoint": "http://1.2.3.4", "path": "/ml/llama", "modelName": "llama", "gatewayNamespace": "gw"},
+    "effectiveRuntimeConfig": {"namespaceRef": {"name": "default"}, "scope": "Namespace", "hash": "0" * 64},
+    "modelCache": {"artifactName": "a", "claimName": "c", "mountPath": "/m", "ready": True},
+    "selection": {
+        "candidates": [{"name": "kaito", "eligible": True, "score": 100, "reasons": ["rule 1 is true"]}],
+        "evaluatedAt": "2026-01-31T12:00:00Z",
+    },
+    "rootCause": {
+        "code": "ImagePull.Auth",
+        "object": "Pod/llama-0",
+        "field": "spec.image",
+        "message": "401",
+        "since": "2026-01-31T12:00:00Z",
+    },
+    "warnings": ["something to know"],
+    "selector": "app=llama",
+    "image": {"requested": "a:1", "resolved": "a@sha256:0"},
+}
+CONFIG_STATUS: Resource = {
+    "ready": True,
+    "version": "0.1.0",
+    "lastHeartbeat": "2026-01-31T12:00:00Z",
+    "upstreamCRDVersion": "kaito.sh/v1beta1",
+    "upstreamSchemaHash": "0" * 64,
+    "conditions": [{**CONDITION, "type": "Healthy"}],
+}
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    ("kind", "status", "read"),
+    [
+        ("ModelDeployment", DEPLOYMENT_STATUS, lambda obj: parse_deployment(obj).status),
+        ("InferenceProviderConfig", CONFIG_STATUS, lambda obj: parse_provider_config(obj).status),
+    ],
+)
+def test_every_status_field_is_stored_and_read(
+    kubectl: Kubectl, namespace: str, kind: str, status: Resource, read: Callable[[Resource], ApiModel]
+) -> None:
+    obj: Resource = {"apiVersion": "airunway.ai/v1alpha1", "kind": kind, "metadata": {"name": namespace}}
+    obj["spec"] = {"model": {"id": "a"}} if kind == "ModelDeployment" else {}
+    where = ("-n", namespace) if kind == "ModelDeployment" else ()
+    kubectl("create", *where, "-f", "-", stdin=json.dumps(obj))
+    apply = ("apply", "--server-side", "--subresource=status", "--validate=strict", "--field-manager=test")
+    kubectl(*apply, *where, "-f", "-", stdin=json.dumps({**obj, "status": status}))
+    live = json.loads(kubectl("get", kind, namespace, *where, "-o", "json").stdout)
+    assert live["status"] == status
+    assert read(live).to_resource() == status
+    if not where:
+        kubectl("delete", kind, namespace)
+
+
+def test_the_examples_have_every_status_field() -> None:
+    for kind, status in (("ModelDeployment", DEPLOYMENT_STATUS), ("InferenceProviderConfig", CONFIG_STATUS)):
+        assert set(schema_of(kind)["properties"]["status"]["properties"]) == set(status)

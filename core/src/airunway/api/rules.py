@@ -15,6 +15,7 @@ from airunway.api.names import MAX_NAME_LENGTH
 __all__ = [
     "FORBIDDEN_OVERRIDES",
     "MAX_CPU",
+    "MAX_DEPTH",
     "MAX_GPUS",
     "MAX_MEMORY",
     "MAX_REPLICAS",
@@ -30,6 +31,9 @@ MAX_CPU = "512"
 """Most CPU of one replica or worker, in cores."""
 MAX_MEMORY = "4Ti"
 """Most memory of one replica or worker, in bytes."""
+
+MAX_DEPTH = 64
+"""Deepest nesting of a spec. Checked in process only, like `FORBIDDEN_OVERRIDES`: free-form fields have no schema."""
 
 FORBIDDEN_OVERRIDES = frozenset(
     {

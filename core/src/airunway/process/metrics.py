@@ -18,7 +18,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 
 from airunway import __version__
-from airunway.kube import EventRecorder, PassResult, Reflector, WorkQueue
+from airunway.kube import AnyReflector, EventRecorder, PassResult, WorkQueue
 from airunway.process.metric_catalogue import METRICS, MetricType, Role
 from airunway.resource import ObjectKey
 
@@ -54,7 +54,7 @@ class Metrics:
                     metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets
                 )
         self._leading = False
-        self._reflectors: list[Reflector] = []
+        self._reflectors: list[AnyReflector] = []
         self._queues: dict[str, WorkQueue[ObjectKey]] = {}
         self._recorders: list[EventRecorder] = []
         self._sources: list[Source] = [self._own]
@@ -96,12 +96,12 @@ class Metrics:
             self._counters["airunway_reconcile_total"].labels(controller, result)
         return lambda result, _seconds: self.count("airunway_reconcile_total", controller, result)
 
-    def follow(self, reflector: Reflector) -> None:
+    def follow(self, reflector: AnyReflector) -> None:
         """Show what `reflector` holds and how often it has to begin again."""
         reflector.on_restart = lambda cause: self.count("airunway_watch_restarts_total", reflector.kind.plural, cause)
         self._reflectors.append(reflector)
 
-    def unfollow(self, reflector: Reflector) -> None:
+    def unfollow(self, reflector: AnyReflector) -> None:
         """No longer show a reflector that was stopped."""
         self._reflectors.remove(reflector)
 
@@ -132,7 +132,7 @@ class Metrics:
             ("airunway_leader", (self.component,), float(self._leading)),
         ]
         points += [("airunway_workqueue_depth", (name,), queue.depth) for name, queue in self._queues.items()]
-        resources: dict[str, list[Reflector]] = {}
+        resources: dict[str, list[AnyReflector]] = {}
         for reflector in self._reflectors:
             resources.setdefault(reflector.kind.plural, []).append(reflector)
         for resource, group in resources.items():

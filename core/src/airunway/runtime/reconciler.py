@@ -14,18 +14,18 @@ from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder
-from airunway.plugins.contract import Context, Finding, Observed, State, Upstream
+from airunway.plugins.contract import Context, Observed, State, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, labels_of
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of
+from airunway.runtime.announcements import announcements
 from airunway.runtime.apply import Applied, Applier
-from airunway.runtime.overrides import check_overrides, merged
-from airunway.runtime.plan import complete, identity_of, propagated_labels
 from airunway.runtime.release import Releaser
+from airunway.runtime.rendering import Judgement, desired_objects, judge
 from airunway.runtime.report import Done, Report, fault_of, provider_status
 from airunway.runtime.status_writer import StatusWriter
 from airunway.runtime.surroundings import Surroundings
-from airunway.status import Fault, Phase
+from airunway.status import Fault
 
 __all__ = ["ProviderReconciler"]
 
@@ -111,12 +111,9 @@ class ProviderReconciler:
         typed = parse_deployment(deployment)
         upstream = self._as_written(deployment, upstream)
         context = self._context(engine, upstream)
-        overrides = check_overrides(typed.spec.provider.overrides or {}, self._host.manifest.override_schema)
-        compatibility = self._host.can_handle(typed, context)
-        blockers = [*overrides.errors, *compatibility.blockers]
-        warnings = (*overrides.unknown, *compatibility.warnings)
-        if blockers:
-            return self._refused(deployment, blockers, warnings), None
+        judged = judge(self._host, typed, context)
+        if judged.blockers:
+            return self._refused(deployment, judged), None
         compatible = Done(
             ok=True,
             reason="CompatibilityVerified" if upstream.verified else "UnverifiedSchema",
@@ -124,7 +121,7 @@ class ProviderReconciler:
             if upstream.verified
             else self._around.installed.message,
         )
-        report = Report(compatible=compatible, warnings=warnings, upstream=upstream)
+        report = Report(compatible=compatible, warnings=judged.warnings, upstream=upstream)
         if typed.spec.suspend:
             gone = await self._releaser.remove_objects(deployment)
             text = "Suspended" if gone else "Suspending: the upstream resources are being removed"
@@ -132,27 +129,18 @@ class ProviderReconciler:
                 report, faults=(Fault(component="Suspend", reason="Suspended", message=text, waits=True),)
             ), None
 
-        objects = self._host.translate_spec(typed, context)
-        if overrides.merge:
-            objects = [merged(objects[0], overrides.merge), *objects[1:]]
-        desired = complete(
-            objects,
-            deployment,
-            identity=identity_of(typed, engine),
-            immutable_paths=self._host.manifest.immutable_paths,
-            labels=propagated_labels(labels_of(deployment)),
-            transformer=upstream.transformer.name,
-        )
+        desired = desired_objects(self._host, deployment, typed, context, merge=judged.merge)
         await self._hold(deployment)
         applied = await self._applier.bring(deployment, desired, upstream)
         return self._observed(typed, context, report, desired, applied), applied.again
 
-    def _refused(self, deployment: Resource, blockers: list[Finding], warnings: tuple[Finding, ...]) -> Report:
+    def _refused(self, deployment: Resource, judged: Judgement) -> Report:
         """The provider cannot do it: nothing is created, what runs is left alone."""
-        reason = blockers[0].reason
-        message = "; ".join(finding.message for finding in blockers)
+        reason = judged.blockers[0].reason
+        message = "; ".join(finding.message for finding in judged.blockers)
         fault = Fault(component="ProviderCompatible", reason=reason, message=message)
-        report = Report(compatible=Done(ok=False, reason=reason, message=message), faults=(fault,), warnings=warnings)
+        compatible = Done(ok=False, reason=reason, message=message)
+        report = Report(compatible=compatible, faults=(fault,), warnings=judged.warnings)
         return self._watched(deployment, report)
 
     def _watched(self, deployment: Resource, report: Report) -> Report:
@@ -222,12 +210,9 @@ class ProviderReconciler:
         faults = [fault_of(component, self._since[key][component.name, component.reason]) for component in faulty]
         status, verdict = provider_status(deployment, report, component_faults=faults, now=now)
         if await self._status.write(deployment, status):
-            self._tell(deployment, verdict.phase, verdict.message)
+            for said in announcements(deployment, report, verdict):
+                self._events.emit(deployment, reason=said.reason, note=said.note, warning=True)
         return verdict.wake_after
-
-    def _tell(self, deployment: Resource, phase: Phase, message: str) -> None:
-        if phase in (Phase.FAILED, Phase.DEGRADED) and dig(deployment, "status", "phase") != phase.value:
-            self._events.emit(deployment, reason="ProviderError", note=message, warning=True)
 
     # --------------------------------------------------------------------------------------------------- reading
 

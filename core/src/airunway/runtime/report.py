@@ -13,7 +13,7 @@ from airunway.plugins.contract import Component, Finding, Observation, State, Up
 from airunway.resource import Resource, dig
 from airunway.status import REASONS, Category, Condition, Fault, Phase, Verdict, bounded, roll_up, written
 
-__all__ = ["Done", "Report", "fault_of", "provider_status"]
+__all__ = ["Done", "Report", "fault_of", "provider_status", "warning_text"]
 
 MAX_WARNINGS = 16
 WARNING_LIMIT = 256
@@ -122,9 +122,13 @@ def provider_status(
             }
     warnings = [*report.warnings, *(observation.warnings if observation else ())]
     if warnings:
-        texts = [bounded(f"{w.path}: {w.message}" if w.path else w.message, WARNING_LIMIT) for w in warnings]
-        status["warnings"] = list(dict.fromkeys(texts))[:MAX_WARNINGS]
+        status["warnings"] = list(dict.fromkeys(warning_text(warning) for warning in warnings))[:MAX_WARNINGS]
     return status, verdict
+
+
+def warning_text(finding: Finding) -> str:
+    """The entry of ``status.warnings``."""
+    return bounded(f"{finding.path}: {finding.message}" if finding.path else finding.message, WARNING_LIMIT)
 
 
 def _conditions(report: Report, verdict: Verdict) -> list[Condition]:

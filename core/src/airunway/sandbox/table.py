@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 
+from airunway.columns import as_columns
 from airunway.resource import Resource, dig, key_of
 
 __all__ = ["Row", "as_text", "row_of"]
@@ -39,10 +40,5 @@ def row_of(deployment: Resource) -> Row:
 
 
 def as_text(rows: Iterable[Row]) -> str:
-    """The rows as kubectl would print them: aligned, two spaces between columns, nothing cut."""
-    lines: list[Sequence[str]] = [[field.name.upper() for field in fields(Row)]]
-    lines += [astuple(row) for row in rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return "\n".join(
-        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+    """The rows as kubectl would print them."""
+    return as_columns([field.name for field in fields(Row)], [astuple(row) for row in rows])

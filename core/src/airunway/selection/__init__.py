@@ -11,6 +11,7 @@ from airunway.selection.facts import (
     provider_facts,
     request_of,
 )
+from airunway.selection.grants import denied, granted
 from airunway.selection.pinned import Misfit, not_installed, not_registered, unsupported
 from airunway.selection.provider import Candidate, Check, ProviderChoice, choose_provider, weigh
 from airunway.selection.rules import RuleResult, check_rules, evaluate_rules, score_of
@@ -32,7 +33,9 @@ __all__ = [
     "check_rules",
     "choose_engine",
     "choose_provider",
+    "denied",
     "evaluate_rules",
+    "granted",
     "not_installed",
     "not_registered",
     "provider_facts",

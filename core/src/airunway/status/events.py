@@ -1,4 +1,4 @@
-"""The registry of events: every reason that the core and the provider runtime emit (spec/core.md, "Events and metrics").
+"""The registry of events: every reason that the core and the provider runtime emit (spec/core.md, "Events").
 
 Events tell of changes; the state itself is in conditions, with reasons from the same vocabulary. The reference page is
 made from this list, and a test compares it with what the source emits.

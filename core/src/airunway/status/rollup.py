@@ -61,6 +61,8 @@ class Fault:
     """True for a component that waits for something else first (Pending rather than Deploying)."""
     category: Category | None = None
     """The category where the reason alone does not tell: a reason that nobody registered."""
+    partial: bool = False
+    """True where the rest goes on serving: such a fault degrades and never fails."""
 
     @property
     def kind(self) -> Category:
@@ -69,13 +71,17 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What the facts amount to. `wake_after` is the number of seconds after which time alone changes the verdict."""
+    """What the facts amount to.
+
+    `wake_after` is the number of seconds after which time alone changes the verdict; `fault` the one that decided.
+    """
 
     phase: Phase
     reason: str
     message: str
     ready: bool | None
     wake_after: float | None = None
+    fault: Fault | None = None
 
 
 def roll_up(
@@ -108,6 +114,7 @@ def roll_up(
         message=fault.message or f"{fault.component} is not ready: {fault.reason}",
         ready=None if stale else phase is Phase.RUNNING,
         wake_after=wake,
+        fault=fault,
     )
 
 
@@ -117,6 +124,8 @@ def _judge(
     """The phase that one fault alone would give, and after how many seconds time alone would change that."""
     resting = Phase.PENDING if fault.waits or not created else Phase.DEPLOYING
     match fault.kind:
+        case Category.CONFIG | Category.EXHAUSTION | Category.WORKLOAD if fault.partial:
+            return Phase.DEGRADED, None
         case Category.CONFIG:
             return (Phase.FAILED if created else Phase.PENDING), None
         case Category.SCOPED_CONFIG | Category.AUTH:
@@ -124,7 +133,8 @@ def _judge(
         case Category.CONNECTIVITY if resting is Phase.PENDING:
             return Phase.PENDING, None
         case Category.CONNECTIVITY:
-            return _after(fault, grace, before=Phase.RUNNING if served else resting, now=now)
+            # Degraded is kept too: what was wrong before has not been shown to be right by this.
+            return _after(fault, grace, before=Phase(previous) if served and previous else resting, now=now)
         case Category.CAPACITY:
             # What waits for a node was created and asked for: that is deploying, however long the queue.
             waiting = Phase.DEPLOYING if created else Phase.PENDING

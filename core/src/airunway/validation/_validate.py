@@ -9,7 +9,7 @@ from typing import Any
 from airunway.api import inferenceproviderconfig, modeldeployment
 from airunway.api.crds import schema_of
 from airunway.api.names import API_VERSION
-from airunway.api.rules import FORBIDDEN_OVERRIDES, MODEL_DEPLOYMENT_RULES, Rule
+from airunway.api.rules import FORBIDDEN_OVERRIDES, MAX_DEPTH, MODEL_DEPLOYMENT_RULES, Rule
 from airunway.cel import CelError, Evaluator, Program, compile_expression
 from airunway.resource import Resource, dig
 from airunway.validation._structural import BLOCKING, Check, Violation, compile_schema
@@ -62,6 +62,7 @@ def validate(obj: Resource, *, old: Resource | None = None, evaluator: Evaluator
     found.extend(_check_name(defaulted))
     if kind == modeldeployment.KIND:
         found.extend(_forbidden_overrides(dig(obj, "spec", "provider", "overrides")))
+        found.extend(_too_deep(dig(obj, "spec"), "spec"))
     if not any(violation.reason in BLOCKING for violation in found):
         found.extend(_broken_rules(kind, defaulted, old, evaluator))
     return found
@@ -196,3 +197,19 @@ def _forbidden_overrides(overrides: object) -> Iterator[Violation]:
                     )
                 else:
                     pending.append((f"{path}.{key}", child))
+
+
+def _too_deep(value: object, path: str) -> list[Violation]:
+    """Free-form fields may hold anything, but not so deeply nested that programs which read the object fail on it."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for item in level
+            if isinstance(item, dict | list)
+            for child in (item.values() if isinstance(item, dict) else item)
+        ]
+        if not level:
+            return []
+    message = f"nested more than {MAX_DEPTH} deep: no setting needs that, write it flatter"
+    return [Violation(path=path, message=message, reason="FieldValueInvalid")]

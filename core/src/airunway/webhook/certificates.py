@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -44,6 +44,7 @@ BACKDATED = timedelta(hours=1)
 """Certificates begin in the past, for API servers whose clocks are behind."""
 
 _COMMON_NAME = "airunway-webhook"
+_UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +108,9 @@ def new_authority(
 ) -> Material:
     """A new authority and a serving certificate by it; those in `previous` that still hold stay trusted for a while."""
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{_COMMON_NAME}-ca-{x509.random_serial_number():x}"[:40])])
+    # A subject of its own: while two authorities are trusted, a verifier must be able to tell them apart.
+    name = f"{_COMMON_NAME}-ca-{x509.random_serial_number():x}"[:40]
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -171,16 +174,17 @@ def authorities_in(bundle: bytes) -> list[bytes]:
     """The certificates of a bundle, each as PEM, each once; empty for anything that is not a bundle."""
     try:
         return list(dict.fromkeys(_pem(certificate) for certificate in x509.load_pem_x509_certificates(bundle)))
-    except ValueError:
+    except _UNREADABLE:
         return []
 
 
 def _authority_fault(material: Material, now: datetime) -> str | None:
     try:
         certificate, key = _load(material.authority), _load_key(material.authority_key)
-    except ValueError:
+        fits = certificate.public_key() == key.public_key()
+    except _UNREADABLE:
         return "the authority cannot be read"
-    if certificate.public_key() != key.public_key():
+    if not fits:
         return "the authority's key is that of another certificate"
     return _time_fault(certificate, now, "the authority")
 
@@ -189,9 +193,10 @@ def _serving_fault(material: Material, now: datetime, hosts: Collection[str]) ->
     try:
         certificate, key = _load(material.serving), _load_key(material.serving_key)
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (ValueError, x509.ExtensionNotFound):
+        fits = certificate.public_key() == key.public_key()
+    except (*_UNREADABLE, x509.ExtensionNotFound):
         return "the serving certificate cannot be read"
-    if certificate.public_key() != key.public_key():
+    if not fits:
         return "the serving key is that of another certificate"
     try:
         certificate.verify_directly_issued_by(_load(material.authority))

@@ -1,0 +1,56 @@
+"""What a provider makes of a deployment: the part of a pass that needs no cluster, and all of a preview. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.plugins.contract import Context, Finding
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource, labels_of
+from airunway.runtime.overrides import check_overrides, merged
+from airunway.runtime.plan import complete, identity_of, propagated_labels
+
+__all__ = ["Judgement", "desired_objects", "judge"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """Whether the provider can honour the deployment: not if there are `blockers`. `merge` are its valid overrides."""
+
+    blockers: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+    merge: Resource
+
+
+def judge(host: ProviderHost, deployment: ModelDeployment, context: Context) -> Judgement:
+    """What speaks against the deployment: its overrides first, then what the provider says. Raises PluginFault."""
+    overrides = check_overrides(deployment.spec.provider.overrides or {}, host.manifest.override_schema)
+    compatibility = host.can_handle(deployment, context)
+    return Judgement(
+        blockers=(*overrides.errors, *compatibility.blockers),
+        warnings=(*overrides.unknown, *compatibility.warnings),
+        merge=overrides.merge,
+    )
+
+
+def desired_objects(
+    host: ProviderHost, deployment: Resource, typed: ModelDeployment, context: Context, *, merge: Resource
+) -> list[Resource]:
+    """The upstream objects, complete, the primary first. `context.upstream` must be there. Raises PluginFault.
+
+    `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed.
+    """
+    if context.upstream is None:
+        raise ValueError("nothing can be written for an upstream that is not there")
+    objects = host.translate_spec(typed, context)
+    if merge:
+        objects = [merged(objects[0], merge), *objects[1:]]
+    return complete(
+        objects,
+        deployment,
+        identity=identity_of(typed, context.engine),
+        immutable_paths=host.manifest.immutable_paths,
+        labels=propagated_labels(labels_of(deployment)),
+        transformer=context.upstream.transformer.name,
+    )

@@ -1,0 +1,184 @@
+"""The smallest change that would make a rejected provider eligible, and what no change of the spec can do. Pure.
+
+The search goes through a small lattice of edits: another engine, with or without a GPU, the other serving mode, one
+replica where there are none, no model cache, naming the provider. Of equally small changes the first in that order is
+given, engines in their order of preference, so that the same question always has the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import product
+
+from airunway.api.defaults import defaulted_spec
+from airunway.resource import Resource, copy_of, dig
+from airunway.selection.engine import PREFERENCE, choose_engine
+from airunway.selection.facts import DISAGGREGATED, ProviderFacts, request_of
+from airunway.selection.provider import Check, weigh
+
+__all__ = ["Advice", "FieldChange", "advise", "failing_checks", "smallest_change", "with_changes"]
+
+ROLE_MEMORY = "32Gi"
+"""Memory advised for a prefill or decode worker where the spec says nothing about memory: it must be given."""
+
+_OBSTACLES = {
+    "ready": "provider {name} must become ready: `kubectl describe ipc {name}` says what it waits for",
+    "heartbeat": "the process of provider {name} must run and reach the API server again: {message}",
+    "policy": "an administrator must allow provider {name} in this namespace",
+}
+"""Checks that no edit of the spec can pass, with what has to happen instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldChange:
+    """One edit: the field's path in the deployment, its value now and then (None: absent)."""
+
+    path: str
+    before: object
+    after: object
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """What would make a provider eligible: `changes` (None: no edit of the spec helps) and no `obstacles`."""
+
+    changes: tuple[FieldChange, ...] | None
+    obstacles: tuple[str, ...] = ()
+
+
+def advise(
+    spec: Resource,
+    provider: ProviderFacts,
+    providers: Sequence[ProviderFacts],
+    *,
+    now: datetime,
+    denied: bool = False,
+    valid: Callable[[Resource], bool] = lambda _: True,
+) -> Advice:
+    """The smallest change of `spec`, and what has to happen besides.
+
+    `providers` are all that there are: the engine is chosen among theirs where the spec names none. `denied` is whether
+    a policy forbids the provider; `valid` tells whether an edited spec would be admitted. Raises ParseError where
+    `spec` does not fit the schema.
+    """
+    engine = next((engine.name for engine in provider.engines), "")
+    verdict = weigh(request_of(defaulted_spec(spec, engine=None)), provider, engine=engine, now=now, denied=denied)
+    obstacles = tuple(
+        _OBSTACLES[check.name].format(name=provider.name, message=check.message)
+        for check in verdict.failed
+        if check.name in _OBSTACLES
+    )
+    return Advice(changes=smallest_change(spec, provider, providers, now=now, valid=valid), obstacles=obstacles)
+
+
+def smallest_change(
+    spec: Resource,
+    provider: ProviderFacts,
+    providers: Sequence[ProviderFacts],
+    *,
+    now: datetime,
+    valid: Callable[[Resource], bool] = lambda _: True,
+) -> tuple[FieldChange, ...] | None:
+    """The fewest edits of `spec` after which `provider`, once it is ready, is eligible; empty if it is already.
+
+    None if no combination of the edits that are looked at does it.
+    """
+    healthy = replace(provider, ready=True, heartbeat=None, rules=())  # rules score, they reject nobody
+    others = [replace(other, rules=()) for other in providers if other.name != provider.name]
+    everyone = [*others, healthy]
+    for changes in _combinations(spec, healthy):
+        edited = with_changes(spec, changes)
+        if not failing_checks(edited, healthy, everyone, now=now) and (not changes or valid(edited)):
+            return changes
+    return None
+
+
+def failing_checks(
+    spec: Resource, provider: ProviderFacts, providers: Sequence[ProviderFacts], *, now: datetime
+) -> list[Check]:
+    """Everything that keeps `provider` from getting a deployment with this spec; empty if it is eligible."""
+    pinned = dig(spec, "provider", "name")
+    if pinned and pinned != provider.name:
+        return [Check(name="provider", path="spec.provider.name", message=f"the spec names provider {pinned}")]
+    explicit = dig(spec, "engine", "type")
+    request = request_of(defaulted_spec(spec, engine=explicit))
+    engine = choose_engine(request, providers, explicit=explicit, pinned=pinned, now=now)
+    if engine.engine is None:
+        return [Check(name="engine", path="spec.engine.type", message=engine.message)]
+    request = request_of(defaulted_spec(spec, engine=engine.engine))
+    verdict = weigh(request, provider, engine=engine.engine, now=now)
+    return [check for check in verdict.failed if not (pinned and check.name == "selection")]
+
+
+def with_changes(spec: Resource, changes: Sequence[FieldChange]) -> Resource:
+    """A copy of `spec` with the changes made."""
+    edited = copy_of(spec)
+    for change in changes:
+        *parents, last = change.path.split(".")[1:]
+        node = edited
+        for step in parents:
+            if not isinstance(node.get(step), dict):
+                node[step] = {}
+            node = node[step]
+        if change.after is None:
+            node.pop(last, None)
+        else:
+            node[last] = change.after
+    return edited
+
+
+def _combinations(spec: Resource, provider: ProviderFacts) -> Iterator[tuple[FieldChange, ...]]:
+    """Every combination of edits, smallest first."""
+    axes = [
+        _named(spec, provider),
+        _engines(spec, provider),
+        _modes_and_devices(spec),
+        _single(spec, "spec.scaling.replicas", unwanted=lambda value: value == 0, instead=1),
+        _single(spec, "spec.model.cache.mode", unwanted=lambda value: value not in (None, "None"), instead="None"),
+    ]
+    combinations = (tuple(change for option in chosen for change in option) for chosen in product(*axes))
+    yield from sorted(combinations, key=len)  # stable: the order of the axes decides among equals
+
+
+def _named(spec: Resource, provider: ProviderFacts) -> list[list[FieldChange]]:
+    pinned = dig(spec, "provider", "name")
+    if pinned == provider.name or not (pinned or provider.explicit_only):
+        return [[]]
+    return [[], [_change(spec, "spec.provider.name", provider.name)]]
+
+
+def _engines(spec: Resource, provider: ProviderFacts) -> list[list[FieldChange]]:
+    names = [engine.name for engine in provider.engines if engine.name != dig(spec, "engine", "type")]
+    names.sort(key=lambda name: (PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE), name))
+    return [[], *([_change(spec, "spec.engine.type", name)] for name in names)]
+
+
+def _modes_and_devices(spec: Resource) -> list[list[FieldChange]]:
+    gpus = dig(spec, "resources", "gpu", "count", default=0)
+    device = _change(spec, "spec.resources.gpu.count", 0 if gpus else 1)
+    if dig(spec, "serving", "mode") == DISAGGREGATED:
+        aggregated = _change(spec, "spec.serving.mode", "aggregated")
+        return [[], [aggregated], [aggregated, device]]
+    split = [_change(spec, "spec.serving.mode", DISAGGREGATED)]
+    if gpus:
+        split.append(_change(spec, "spec.resources.gpu", None))
+    for role in ("prefill", "decode"):
+        if not dig(spec, "scaling", role, "gpu", "count"):
+            split.append(_change(spec, f"spec.scaling.{role}.gpu.count", 1))
+        if not dig(spec, "scaling", role, "memory"):
+            memory = dig(spec, "resources", "memory", default=ROLE_MEMORY)
+            split.append(_change(spec, f"spec.scaling.{role}.memory", memory))
+    return [[], [device], split]
+
+
+def _single(
+    spec: Resource, path: str, *, unwanted: Callable[[object], bool], instead: object
+) -> list[list[FieldChange]]:
+    change = _change(spec, path, instead)
+    return [[], [change]] if unwanted(change.before) else [[]]
+
+
+def _change(spec: Resource, path: str, after: object) -> FieldChange:
+    return FieldChange(path=path, before=dig(spec, *path.split(".")[1:]), after=after)

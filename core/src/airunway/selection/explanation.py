@@ -1,0 +1,197 @@
+"""Why a deployment has, or would get, its engine and provider: everything that ``airunway explain`` shows. Pure.
+
+It asks the same functions that the core asks, so that it cannot tell another story than ``status.selection``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from airunway.api.defaults import defaulted_spec
+from airunway.api.modeldeployment import ParseError
+from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.selection.advice import Advice, advise
+from airunway.selection.engine import EngineChoice, choose_engine
+from airunway.selection.facts import ProviderFacts, Request, request_of
+from airunway.selection.provider import NO_HEALTHY, Candidate, choose_provider, weigh
+from airunway.validation import Violation, validate
+
+__all__ = ["Explanation", "Verdict", "explain"]
+
+
+class Verdict(StrEnum):
+    SELECTED = "selected"
+    ELIGIBLE = "eligible"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """`provider` is the one that the deployment has or would get (None: none); `message` says why it, or why none.
+
+    `candidates` are all providers by name, with the engine that they were weighed for in `engine.engine` (None where no
+    engine fits: then each was weighed for the engine of its own that fits best). `advice` is there for every provider
+    that was not selected. Everything is empty where the spec cannot be read; `violations` then say why.
+    """
+
+    key: ObjectKey
+    model: str
+    violations: tuple[Violation, ...]
+    engine: EngineChoice | None = None
+    provider: str | None = None
+    message: str = ""
+    candidates: tuple[Candidate, ...] = ()
+    advice: tuple[tuple[str, Advice], ...] = ()
+
+    def verdict(self, candidate: Candidate) -> Verdict:
+        if candidate.name == self.provider:
+            return Verdict.SELECTED
+        return Verdict.ELIGIBLE if candidate.eligible else Verdict.REJECTED
+
+    def as_resource(self) -> Resource:
+        """As JSON; stable, for scripts."""
+        advice = dict(self.advice)
+        return {
+            "namespace": self.key.namespace,
+            "name": self.key.name,
+            "model": self.model,
+            "valid": not self.violations,
+            "violations": [{"path": v.path, "message": v.message} for v in self.violations],
+            "engine": {
+                "type": self.engine.engine if self.engine else None,
+                "message": (self.engine.reason or self.engine.message) if self.engine else "",
+            },
+            "provider": {"name": self.provider, "message": self.message},
+            "candidates": [
+                {
+                    "name": candidate.name,
+                    "verdict": self.verdict(candidate).value,
+                    "score": candidate.score,
+                    "failed": [{"check": c.name, "path": c.path, "message": c.message} for c in candidate.failed],
+                    "rules": [
+                        {
+                            "condition": rule.condition,
+                            "priority": rule.priority,
+                            "result": rule.value,
+                            **({"error": rule.error} if rule.error else {}),
+                        }
+                        for rule in candidate.rules
+                    ],
+                    **_advice_resource(advice.get(candidate.name)),
+                }
+                for candidate in self.candidates
+            ],
+        }
+
+
+def _advice_resource(advice: Advice | None) -> Resource:
+    if advice is None:
+        return {}
+    changes = (
+        None if advice.changes is None else [{"path": c.path, "from": c.before, "to": c.after} for c in advice.changes]
+    )
+    return {"smallestChange": changes, "obstacles": list(advice.obstacles)}
+
+
+def explain(
+    deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime, denied: Collection[str] = ()
+) -> Explanation:
+    """Explain a ModelDeployment as it is: chosen things stay chosen, as the core keeps them."""
+    violations = tuple(validate(deployment))
+    model = str(dig(deployment, "spec", "model", "id", default=""))
+    explanation = Explanation(key=key_of(deployment), model=model, violations=violations)
+    spec = deployment.get("spec")
+    try:
+        engine = _engine(deployment, providers, now=now)
+        request = request_of(defaulted_spec(spec or {}, engine=engine.engine))
+    except ParseError as error:
+        if violations:
+            return explanation
+        violation = Violation(path="spec", message=str(error), reason="FieldValueInvalid")
+        return Explanation(key=explanation.key, model=model, violations=(violation,))
+    provider, message, candidates = _provider(deployment, request, engine, providers, now=now, denied=denied)
+    known = {(v.path, v.message) for v in violations}
+
+    def valid(edited: Resource) -> bool:
+        return all((v.path, v.message) in known for v in validate({**deployment, "spec": edited}))
+
+    return Explanation(
+        key=explanation.key,
+        model=model,
+        violations=violations,
+        engine=engine,
+        provider=provider,
+        message=message,
+        candidates=candidates,
+        advice=tuple(
+            (facts.name, advise(spec or {}, facts, providers, now=now, denied=facts.name in denied, valid=valid))
+            for facts in sorted(providers, key=lambda p: p.name)
+            if facts.name != provider
+        ),
+    )
+
+
+def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime) -> EngineChoice:
+    explicit = dig(deployment, "spec", "engine", "type")
+    chosen = dig(deployment, "status", "engine", "type")
+    if not explicit and chosen and dig(deployment, "status", "provider", "resourceName"):
+        reason = str(dig(deployment, "status", "engine", "selectedReason", default=""))
+        return EngineChoice(engine=chosen, reason=f"{reason} (kept: {_made(deployment)} exists)", message="")
+    pinned = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
+    request = request_of(defaulted_spec(deployment.get("spec") or {}, engine=explicit))
+    return choose_engine(request, providers, explicit=explicit, pinned=pinned, now=now)
+
+
+def _made(deployment: Resource) -> str:
+    provider = dig(deployment, "status", "provider", default={})
+    return f"{provider.get('resourceKind', 'the upstream object')} {provider.get('resourceName')}"
+
+
+def _provider(
+    deployment: Resource,
+    request: Request,
+    engine: EngineChoice,
+    providers: Sequence[ProviderFacts],
+    *,
+    now: datetime,
+    denied: Collection[str],
+) -> tuple[str | None, str, tuple[Candidate, ...]]:
+    """The provider, why, and all candidates."""
+    if engine.engine is None:
+        candidates = tuple(
+            _best(request, provider, now=now, denied=provider.name in denied)
+            for provider in sorted(providers, key=lambda p: p.name)
+        )
+        return None, engine.message, candidates
+    choice = choose_provider(request, providers, engine=engine.engine, now=now, denied=denied)
+    explicit = dig(deployment, "spec", "provider", "name")
+    if explicit:
+        if all(provider.name != explicit for provider in providers):
+            registered = ", ".join(sorted(provider.name for provider in providers)) or "none"
+            message = f"provider '{explicit}' is not registered (registered: {registered})"
+            return None, message, choice.candidates
+        # That it is only used when named is no objection to one that is named.
+        candidates = tuple(
+            replace(candidate, failed=tuple(check for check in candidate.failed if check.name != "selection"))
+            if candidate.name == explicit
+            else candidate
+            for candidate in choice.candidates
+        )
+        return explicit, "explicit provider selection", candidates
+    kept = dig(deployment, "status", "provider", "name")
+    if kept:
+        reason = dig(deployment, "status", "provider", "selectedReason", default="")
+        return kept, f"{reason} (kept: a provider that was selected stays)", choice.candidates
+    if choice.provider is None and not providers:
+        return None, f"{NO_HEALTHY}: none is registered", ()
+    return choice.provider, choice.reason or choice.message, choice.candidates
+
+
+def _best(request: Request, provider: ProviderFacts, *, now: datetime, denied: bool) -> Candidate:
+    """The provider weighed for the engine of its own that least speaks against."""
+    names = [engine.name for engine in provider.engines] or [""]
+    weighed = [weigh(request, provider, engine=name, now=now, denied=denied) for name in names]
+    return min(weighed, key=lambda candidate: len(candidate.failed))

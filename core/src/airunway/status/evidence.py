@@ -1,0 +1,318 @@
+"""What a root cause is found in: pods, events, claims and jobs, projected to the few fields that tell something.
+
+The projections are total: any JSON gives facts, with every field that is missing or of another type left out. Texts are
+cut and interned here, so that a cache of facts costs about one kilobyte for a pod that runs well.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from airunway.resource import Resource, controller_owner, dig, key_of, labels_of, parse_time, uid_of
+from airunway.status.conditions import bounded
+
+__all__ = [
+    "TEXT_LIMIT",
+    "ClaimFacts",
+    "ContainerFacts",
+    "Ending",
+    "EventFacts",
+    "Evidence",
+    "JobFacts",
+    "PodFacts",
+    "Reported",
+    "Unscheduled",
+    "claim_facts",
+    "event_facts",
+    "job_facts",
+    "pod_facts",
+]
+
+TEXT_LIMIT = 2048
+"""Characters kept of a text that Kubernetes or an engine wrote: the end of a container's last words, as of its log."""
+
+_REVISION_LABELS = ("controller-revision-hash", "pod-template-hash")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ending:
+    """How a container ended: ``state.terminated`` or ``lastState.terminated``."""
+
+    code: int
+    reason: str = ""
+    message: str = ""
+    finished: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ContainerFacts:
+    """One container of a pod, app or init. `waiting` and `message` are those of ``state.waiting``."""
+
+    name: str
+    image: str = ""
+    init: bool = False
+    ready: bool = False
+    running: bool = False
+    restarts: int = 0
+    waiting: str = ""
+    message: str = ""
+    ended: Ending | None = None
+    last: Ending | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Unscheduled:
+    """The condition ``PodScheduled=False``, as the scheduler wrote it."""
+
+    reason: str
+    message: str
+    since: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PodFacts:
+    """A pod. `ready_since` is the last transition of its condition ``Ready``, whichever way it went.
+
+    `revision` tells pods of one template from those of another; `owner` is kind and name of the controller.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    created: datetime | None = None
+    deleting: bool = False
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    node: str = ""
+    ready: bool = False
+    ready_since: datetime | None = None
+    unscheduled: Unscheduled | None = None
+    revision: str = ""
+    owner: tuple[str, str] = ("", "")
+    claims: tuple[str, ...] = ()
+    containers: tuple[ContainerFacts, ...] = ()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is meant to run: neither over nor on its way out."""
+        return not self.deleting and self.phase not in ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EventFacts:
+    """A Warning event. `kind`, `namespace`, `name` and `uid` are those of the object that it is about."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    reason: str = ""
+    note: str = ""
+    first: datetime | None = None
+    last: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimFacts:
+    """A PersistentVolumeClaim."""
+
+    namespace: str
+    name: str
+    phase: str = ""
+    storage_class: str = ""
+    created: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobFacts:
+    """A Job; `failed` is the reason of its condition ``Failed``, empty while it has not failed."""
+
+    namespace: str
+    name: str
+    failed: str = ""
+    message: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported:
+    """What somebody else says is wrong: a component of the provider, or the provider runtime itself.
+
+    `reason` is one of the reason registry; `object` is ``Kind/namespace/name``; `since` is None where it is not known.
+    """
+
+    reason: str
+    object: str = ""
+    message: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """Everything that is known around one deployment at one moment.
+
+    `events` are about the given pods and claims, and about workloads whose pods belong to the deployment. `served` is
+    whether the deployment has served before. `reports` are other parties' words.
+    """
+
+    pods: tuple[PodFacts, ...] = ()
+    events: tuple[EventFacts, ...] = ()
+    claims: tuple[ClaimFacts, ...] = ()
+    jobs: tuple[JobFacts, ...] = ()
+    reports: tuple[Reported, ...] = ()
+    served: bool = False
+
+
+def pod_facts(obj: Resource) -> PodFacts:
+    """The facts of a Pod."""
+    key, status = key_of(_object(obj)), _object(dig(obj, "status"))
+    conditions = {_text(c.get("type")): c for c in _objects(status.get("conditions"))}
+    ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
+    owner = controller_owner(obj) or {}
+    labels = labels_of(obj)
+    labels = labels if isinstance(labels, dict) else {}
+    unscheduled = None
+    if scheduled.get("status") == "False":
+        unscheduled = Unscheduled(
+            reason=_word(scheduled.get("reason")),
+            message=_long(scheduled.get("message")),
+            since=parse_time(scheduled.get("lastTransitionTime")),
+        )
+    return PodFacts(
+        namespace=_word(key.namespace),
+        name=_text(key.name),
+        uid=uid_of(obj),
+        created=parse_time(dig(obj, "metadata", "creationTimestamp")),
+        deleting=bool(dig(obj, "metadata", "deletionTimestamp")),
+        phase=_word(status.get("phase")),
+        reason=_word(status.get("reason")),
+        message=_long(status.get("message")),
+        node=_word(dig(obj, "spec", "nodeName")),
+        ready=ready.get("status") == "True",
+        ready_since=parse_time(ready.get("lastTransitionTime")),
+        unscheduled=unscheduled,
+        revision=next((_word(labels[name]) for name in _REVISION_LABELS if labels.get(name)), ""),
+        owner=(_word(owner.get("kind")), _word(owner.get("name"))),
+        claims=tuple(sorted(_claims_of(obj))),
+        containers=tuple(_containers_of(status)),
+    )
+
+
+def event_facts(obj: Resource) -> EventFacts:
+    """The facts of an Event of ``events.k8s.io/v1``."""
+    regarding = _object(dig(obj, "regarding"))
+    first = parse_time(dig(obj, "deprecatedFirstTimestamp")) or parse_time(dig(obj, "eventTime"))
+    last = (
+        parse_time(dig(obj, "series", "lastObservedTime"))
+        or parse_time(dig(obj, "deprecatedLastTimestamp"))
+        or parse_time(dig(obj, "eventTime"))
+        or first
+    )
+    return EventFacts(
+        kind=_word(regarding.get("kind")),
+        namespace=_word(regarding.get("namespace")),
+        name=_text(regarding.get("name")),
+        uid=_text(regarding.get("uid")),
+        reason=_word(dig(obj, "reason")),
+        note=_long(dig(obj, "note")),
+        first=first,
+        last=last,
+    )
+
+
+def claim_facts(obj: Resource) -> ClaimFacts:
+    """The facts of a PersistentVolumeClaim."""
+    key = key_of(_object(obj))
+    return ClaimFacts(
+        namespace=_word(key.namespace),
+        name=_text(key.name),
+        phase=_word(dig(obj, "status", "phase")),
+        storage_class=_word(dig(obj, "spec", "storageClassName")),
+        created=parse_time(dig(obj, "metadata", "creationTimestamp")),
+    )
+
+
+def job_facts(obj: Resource) -> JobFacts:
+    """The facts of a Job."""
+    key = key_of(_object(obj))
+    failed = next(
+        (
+            c
+            for c in _objects(dig(obj, "status", "conditions"))
+            if c.get("type") == "Failed" and c.get("status") == "True"
+        ),
+        None,
+    )
+    if failed is None:
+        return JobFacts(namespace=_word(key.namespace), name=_text(key.name))
+    return JobFacts(
+        namespace=_word(key.namespace),
+        name=_text(key.name),
+        failed=_word(failed.get("reason")) or "Failed",
+        message=_long(failed.get("message")),
+        since=parse_time(failed.get("lastTransitionTime")),
+    )
+
+
+def _containers_of(status: Resource) -> Iterator[ContainerFacts]:
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for container in _objects(status.get(field)):
+            waiting = _object(dig(container, "state", "waiting"))
+            restarts = container.get("restartCount")
+            yield ContainerFacts(
+                name=_word(container.get("name")),
+                image=_word(container.get("image")),
+                init=field.startswith("init"),
+                ready=container.get("ready") is True,
+                running=isinstance(dig(container, "state", "running"), dict),
+                restarts=restarts if isinstance(restarts, int) else 0,
+                waiting=_word(waiting.get("reason")),
+                message=_long(waiting.get("message")),
+                ended=_ending(dig(container, "state", "terminated")),
+                last=_ending(dig(container, "lastState", "terminated")),
+            )
+
+
+def _ending(terminated: object) -> Ending | None:
+    if not isinstance(terminated, dict):
+        return None
+    code = terminated.get("exitCode")
+    return Ending(
+        code=code if isinstance(code, int) else 0,
+        reason=_word(terminated.get("reason")),
+        message=_long(terminated.get("message")),
+        finished=parse_time(terminated.get("finishedAt")),
+    )
+
+
+def _claims_of(pod: Resource) -> Iterator[str]:
+    for volume in _objects(dig(pod, "spec", "volumes")):
+        if name := _word(dig(volume, "persistentVolumeClaim", "claimName")):
+            yield name
+
+
+def _object(value: object) -> Resource:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[Resource]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _word(value: object) -> str:
+    """A text that many objects share."""
+    return sys.intern(bounded(value)) if isinstance(value, str) else ""
+
+
+def _long(value: object) -> str:
+    """A text whose end says most: an engine's traceback, an error that wraps others."""
+    text = _text(value)
+    return text if len(text) <= TEXT_LIMIT else "…" + text[1 - TEXT_LIMIT :]

@@ -1,0 +1,302 @@
+"""The texts in which Kubernetes, container runtimes, registries and engines tell a cause, as data.
+
+Each row has the pattern, what it means (a reason of the registry and, where there is one, a root-cause code), and who
+writes such a text. Rows are tried in order: the first that matches counts, so the precise stand before the vague.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = [
+    "CREATION",
+    "ENGINE",
+    "IMAGE_PULL",
+    "MOUNT",
+    "PREPARATION",
+    "PROVISIONING",
+    "SCHEDULING",
+    "Meaning",
+    "first_meaning",
+    "line_of",
+    "redacted",
+]
+
+EXCERPT = 400
+"""Characters of a quoted text in a message."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a text that matches `pattern` means. `code` is empty where the list of root causes has none for it."""
+
+    pattern: re.Pattern[str]
+    reason: str
+    code: str
+    source: str
+
+
+def _row(pattern: str, reason: str, code: str, source: str) -> Meaning:
+    return Meaning(re.compile(pattern, re.IGNORECASE), reason, code, source)
+
+
+IMAGE_PULL: tuple[Meaning, ...] = (
+    _row(
+        r"toomanyrequests|too many requests|\b429\b|pull rate limit|pull QPS exceeded",
+        "RateLimited",
+        "ImagePull.RateLimited",
+        "registries (HTTP 429); kubelet's own limit",
+    ),
+    _row(
+        r"insufficient_scope|authorization failed|failed to authorize|unauthorized|authentication required"
+        r"|\b40[13]\b|no basic auth credentials|access to the resource is denied|access forbidden|\bdenied:",
+        "ImagePullAuthFailure",
+        "ImagePull.Auth",
+        "registries (HTTP 401 and 403) through containerd, CRI-O and Docker",
+    ),
+    _row(
+        r"no match for platform|no matching manifest for|no image found in (manifest list|image index)"
+        r"|exec format error",
+        "ImageNotFound",
+        "ImagePull.NotFound",
+        "containerd, Docker, CRI-O: the image has no variant for the node's architecture",
+    ),
+    _row(
+        r"couldn't parse image|invalid reference format|InvalidImageName",
+        "InvalidImageReference",
+        "ImagePull.NotFound",
+        "kubelet: the reference is no image name",
+    ),
+    _row(r"no space left on device", "StorageFull", "Storage.Full", "container runtimes: the node's disk is full"),
+    _row(
+        r"manifest unknown|name unknown|manifest for .* not found|repository .* not found|\b404\b|not found"
+        r"|ErrImageNeverPull|is not present with pull policy of Never",
+        "ImageNotFound",
+        "ImagePull.NotFound",
+        "registries (HTTP 404, MANIFEST_UNKNOWN, NAME_UNKNOWN) through containerd, CRI-O and Docker",
+    ),
+    _row(r"no such host|server misbehaving|name resolution", "DNSFailure", "", "container runtimes: name lookup"),
+    _row(r"connection refused", "ConnectionRefused", "", "container runtimes: TCP"),
+    _row(r"i/o timeout|deadline exceeded|timed? ?out", "Timeout", "", "container runtimes: TCP and TLS"),
+    _row(r"\b50[0-9]\b|internal server error|bad gateway", "ServerError", "", "registries (HTTP 5xx)"),
+    _row(r"x509|certificate", "DependenciesUnreachable", "", "container runtimes: TLS"),
+)
+"""``ErrImagePull``, ``ImagePullBackOff`` and the kubelet's event ``Failed``."""
+
+SCHEDULING: tuple[Meaning, ...] = (
+    _row(
+        r"Insufficient (?!hugepages)\S+[./]\S*/\S+|Insufficient \S+\.\S+/\S+|cannot allocate all claims",
+        "InsufficientCapacity",
+        "Unschedulable.InsufficientGPU",
+        "kube-scheduler, plugins NodeResourcesFit and DynamicResources",
+    ),
+    _row(
+        r'persistentvolumeclaim "[^"]*" not found',
+        "ReferenceNotFound",
+        "Storage.PvcPending",
+        "kube-scheduler, plugin VolumeBinding",
+    ),
+    _row(
+        r"unbound immediate PersistentVolumeClaims?|PersistentVolumeClaim is not bound"
+        r"|didn't find available persistent volumes",
+        "PvcPending",
+        "Storage.PvcPending",
+        "kube-scheduler, plugin VolumeBinding",
+    ),
+    _row(
+        r"Insufficient \S+|Too many pods",
+        "InsufficientCapacity",
+        "",
+        "kube-scheduler, plugin NodeResourcesFit: processors, memory, disk or the number of pods",
+    ),
+    _row(
+        r"untolerated taint|didn't match|didn't satisfy|node\(s\) were unschedulable|volume node affinity conflict",
+        "FailedScheduling",
+        "Unschedulable.TaintOrSelector",
+        "kube-scheduler, plugins TaintToleration, NodeAffinity, NodeUnschedulable, PodTopologySpread",
+    ),
+)
+"""The condition ``PodScheduled=False/Unschedulable``."""
+
+CREATION: tuple[Meaning, ...] = (
+    _row(
+        r"exceeded quota|must specify .* for:|failed quota",
+        "QuotaExceeded",
+        "Unschedulable.Quota",
+        "API server, admission plugin ResourceQuota",
+    ),
+    _row(
+        r'serviceaccount "[^"]*" not found|error looking up service account',
+        "ReferenceNotFound",
+        "Provider.Rejected",
+        "API server, admission plugin ServiceAccount",
+    ),
+    _row(
+        r"forbidden|denied the request|is invalid",
+        "InvalidSpec",
+        "Provider.Rejected",
+        "API server: LimitRange, PodSecurity, admission policies and webhooks",
+    ),
+)
+"""The event ``FailedCreate`` of a workload controller."""
+
+PREPARATION: tuple[Meaning, ...] = (
+    _row(
+        r'secrets? "[^"]*" not found|couldn\'t find key \S+ in Secret',
+        "SecretNotFound",
+        "Secret.NotFound",
+        "kubelet, CreateContainerConfigError",
+    ),
+    _row(
+        r'configmaps? "[^"]*" not found|couldn\'t find key \S+ in ConfigMap',
+        "ReferenceNotFound",
+        "",
+        "kubelet, CreateContainerConfigError",
+    ),
+    _row(
+        r"executable file not found|no such file or directory|permission denied",
+        "BadArguments",
+        "Engine.BadArgs",
+        "container runtimes: the command cannot be started",
+    ),
+    _row(r"runAsNonRoot", "InvalidSpec", "", "kubelet: the image wants to run as root and may not"),
+)
+"""``CreateContainerConfigError``, ``CreateContainerError``, ``RunContainerError``, ``StartError``."""
+
+MOUNT: tuple[Meaning, ...] = (
+    _row(r'secrets? "[^"]*" not found', "SecretNotFound", "Secret.NotFound", "kubelet, event FailedMount"),
+    _row(
+        r'configmaps? "[^"]*" not found|references non-existent config key',
+        "ReferenceNotFound",
+        "",
+        "kubelet, event FailedMount",
+    ),
+    _row(
+        r"timed out waiting for the condition|unmounted volumes|Multi-Attach|AttachVolume|MountVolume",
+        "PvcPending",
+        "Storage.PvcPending",
+        "kubelet and attach-detach controller, events FailedMount and FailedAttachVolume",
+    ),
+)
+"""Events about volumes of a pod whose containers are still being created."""
+
+PROVISIONING: tuple[Meaning, ...] = (
+    _row(
+        r'storageclass\.storage\.k8s\.io "[^"]*" not found',
+        "ReferenceNotFound",
+        "Storage.ClassMissing",
+        "persistent volume controller, event ProvisioningFailed",
+    ),
+    _row(r"exceeded quota", "QuotaExceeded", "Storage.PvcPending", "storage provisioners"),
+    _row(r"", "PvcPending", "Storage.PvcPending", "storage provisioners, event ProvisioningFailed"),
+)
+"""Events about a claim that is not bound."""
+
+ENGINE: tuple[Meaning, ...] = (
+    _row(
+        r"GatedRepoError|cannot access gated repo|you are trying to access a gated repo|awaiting a review from the repo"
+        r"|access to model \S+ is restricted",
+        "GatedModel",
+        "Model.AuthGated",
+        "huggingface_hub, transformers",
+    ),
+    # Before the refusals: the hub answers 401 for a repository that does not exist.
+    _row(
+        r"RepositoryNotFoundError|Repository Not Found|RevisionNotFoundError|EntryNotFoundError"
+        r"|is not a valid model identifier|NoSuchKey|NoSuchBucket",
+        "SourceNotFound",
+        "Model.NotFound",
+        "huggingface_hub, transformers, S3 clients",
+    ),
+    _row(
+        r"401 Client Error|403 Client Error|Invalid user token|Invalid username or password"
+        r"|InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|NoCredentialsError",
+        "AuthFailed",
+        "Model.AuthGated",
+        "huggingface_hub, S3 clients: the token or key was refused",
+    ),
+    _row(r"no space left on device|ENOSPC|disk quota exceeded", "StorageFull", "Storage.Full", "libc"),
+    _row(
+        r"unrecognized arguments?:|the following arguments are required|error: argument |invalid choice:"
+        r"|No such option|unexpected extra argument|invalid argument:|unknown argument",
+        "BadArguments",
+        "Engine.BadArgs",
+        "argparse (vLLM, SGLang), click (TensorRT-LLM), llama.cpp",
+    ),
+    _row(
+        r"greater than the derived max_model_len|trust_remote_code=True|must be divisible by (the )?tensor parallel",
+        "BadArguments",
+        "Engine.BadArgs",
+        "vLLM, transformers",
+    ),
+    _row(
+        r"CUDA out of memory|HIP out of memory|OutOfMemoryError|available KV cache memory"
+        r"|No available memory for the cache blocks|Free memory on device",
+        "GPUOutOfMemory",
+        "Engine.OutOfMemory",
+        "PyTorch, vLLM",
+    ),
+    _row(r"429 Client Error|Too Many Requests", "RateLimited", "Model.DownloadStalled", "huggingface_hub"),
+    _row(
+        r"(huggingface|hf\.co|s3|LocalEntryNotFoundError).*(name resolution|Name or service not known|no such host)"
+        r"|(name resolution|Name or service not known).*(huggingface|hf\.co|s3)",
+        "DNSFailure",
+        "Model.DownloadStalled",
+        "requests, httpx: the model's host cannot be looked up",
+    ),
+    _row(
+        r"(huggingface|hf\.co|s3).*(timed out|ReadTimeout|ConnectTimeout)|(timed out).*(huggingface|hf\.co)"
+        r"|LocalEntryNotFoundError|couldn't connect to '?https://huggingface\.co",
+        "Timeout",
+        "Model.DownloadStalled",
+        "requests, httpx, huggingface_hub: the model's host does not answer",
+    ),
+)
+"""The last words of a container: ``terminated.message``, which has the end of the log where the pod's policy says so."""
+
+_SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\bhf_[A-Za-z0-9]{8,}"), "hf_***"),
+    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), r"\1 ***"),
+    (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{12,}"), r"\1***"),
+    (re.compile(r"(?i)(://)[^/\s:@]+:[^/\s@]+@"), r"\1***@"),
+    (
+        re.compile(
+            r"(?i)\b([a-z0-9_-]*(?:token|secret|password|passwd|api[_-]?key|signature))(\"?\s*[=:]\s*\"?)[^\s&\",;]{6,}"
+        ),
+        r"\1\2***",
+    ),
+)
+
+
+def first_meaning(texts: Sequence[str], table: Sequence[Meaning]) -> tuple[Meaning, str] | None:
+    """The first row that matches any of `texts`, and the line of that text which says it; None if none does."""
+    for meaning in table:
+        for text in texts:
+            if found := meaning.pattern.search(text):
+                return meaning, line_of(text, found.start())
+    return None
+
+
+def line_of(text: str, position: int = -1) -> str:
+    """The line around `position` (-1: the last one that says anything), redacted and cut."""
+    if position < 0:
+        line = next((line for line in reversed(text.splitlines()) if line.strip()), "")
+    else:
+        start = text.rfind("\n", 0, position) + 1
+        end = text.find("\n", position)
+        line = text[start : end if end >= 0 else len(text)]
+    line = redacted(line.strip())
+    if len(line) <= EXCERPT:
+        return line
+    # The head names the object, the end has the innermost error.
+    half = (EXCERPT - 3) // 2
+    return f"{line[:half]} … {line[-half:]}"
+
+
+def redacted(text: str) -> str:
+    """`text` without what looks like a credential: pods' last words are written by anybody."""
+    for pattern, instead in _SECRETS:
+        text = pattern.sub(instead, text)
+    return text

@@ -1,0 +1,11 @@
+"""Admission: the checks that need the cluster, served to the API server (spec ruling 22, spec/core.md "Process").
+
+What the object alone can tell is in the CRD. There is no mutating webhook: the defaults that belong into the object are
+the CRD's own, and everything else stays as the user wrote it.
+"""
+
+from airunway.webhook.admission import Admission, Answer, Refusal, User, View
+from airunway.webhook.application import Webhook
+from airunway.webhook.settings import WebhookSettings, webhook_settings
+
+__all__ = ["Admission", "Answer", "Refusal", "User", "View", "Webhook", "WebhookSettings", "webhook_settings"]

@@ -1,0 +1,102 @@
+"""May this user do, with own hands, what a provider would do for them? Asked by SubjectAccessReview (seed 004 §13.2)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from airunway.kube import Client, Kind, NotFound
+from airunway.resource import canonical_json, dig
+from airunway.selection import UpstreamFacts
+
+__all__ = ["AccessReviewer", "User"]
+
+REMEMBERED = 10.0
+"""Seconds for which an answer holds: long enough for an `apply` of many manifests, short enough for a new RoleBinding."""
+
+CAPACITY = 4096
+
+VERB = "create"
+
+
+@dataclass(frozen=True, kw_only=True)
+class User:
+    """Who sent the request that is admitted."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, Sequence[str]]
+
+
+class AccessReviewer:
+    """Asks, and remembers the answers for a moment."""
+
+    def __init__(self, client: Client, *, clock: Callable[[], float] = monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._answers: OrderedDict[bytes, tuple[float, bool]] = OrderedDict()
+        self._plurals: dict[tuple[str, str, str], tuple[float, str]] = {}
+
+    async def problem(self, user: User, upstream: UpstreamFacts, *, namespace: str, provider: str) -> str | None:
+        """What to tell a user who may not create the provider's kind in the namespace; None for one who may.
+
+        Raises KubeError when the API server does not answer.
+        """
+        plural = await self._plural(upstream)
+        if await self._allowed(user, upstream, plural, namespace):
+            return None
+        resource = f"{plural}.{upstream.group}" if upstream.group else plural
+        return (
+            f"user '{user.name}' cannot {VERB} {resource} in namespace '{namespace}', which provider '{provider}' "
+            f"does for a ModelDeployment: get a role that allows it, or name another provider"
+        )
+
+    async def _allowed(self, user: User, upstream: UpstreamFacts, plural: str, namespace: str) -> bool:
+        extra = {name: list(values) for name, values in user.extra.items()}
+        key = canonical_json(
+            [user.name, user.uid, sorted(user.groups), extra, upstream.group, upstream.version, plural, namespace]
+        )
+        now = self._clock()
+        known = self._answers.get(key)
+        if known is not None and now - known[0] < REMEMBERED:
+            return known[1]
+        decision = await self._client.subject_access_review(
+            user=user.name,
+            uid=user.uid,
+            groups=user.groups,
+            extra=extra,
+            verb=VERB,
+            kind=Kind(upstream.group, upstream.version, upstream.kind, plural),
+            namespace=namespace,
+        )
+        self._answers[key] = (now, decision.allowed)
+        self._answers.move_to_end(key)
+        while len(self._answers) > CAPACITY:
+            self._answers.popitem(last=False)
+        return decision.allowed
+
+    async def _plural(self, upstream: UpstreamFacts) -> str:
+        """The resource name of the kind, which an InferenceProviderConfig does not have, from discovery.
+
+        Where the kind is not served, the name that almost every CRD has: rights on it can be granted all the same.
+        """
+        key = (upstream.group, upstream.version, upstream.kind)
+        now = self._clock()
+        known = self._plurals.get(key)
+        if known is not None and now - known[0] < 6 * REMEMBERED:
+            return known[1]
+        plural = f"{upstream.kind.lower()}s"
+        if upstream.version:
+            try:
+                listing = await self._client.get_path(Kind(upstream.group, upstream.version, "", "").base_path)
+            except NotFound:
+                listing = {}
+            for resource in listing.get("resources") or ():
+                name = dig(resource, "name", default="")
+                if dig(resource, "kind") == upstream.kind and "/" not in name:
+                    plural = name
+        self._plurals[key] = (now, plural)
+        return plural

@@ -1,0 +1,217 @@
+"""The verdict on one ModelDeployment that somebody wants to create or change.
+
+The rules of the object itself come first (an API server without CEL has not applied them), then what the cluster says:
+the named provider is registered and its upstream installed, it offers what is asked for, the namespace's policy allows
+it, and the user could create the provider's own kind. The words are those that status would have without a webhook.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from airunway.api.defaults import defaulted_spec
+from airunway.api.modeldeployment import KIND, ParseError
+from airunway.api.names import GROUP
+from airunway.kube import KubeError
+from airunway.resource import ObjectKey, Resource, canonical_json, dig, is_deleting, key_of
+from airunway.selection import (
+    ProviderFacts,
+    Request,
+    choose_engine,
+    choose_provider,
+    granted,
+    not_installed,
+    not_registered,
+    request_of,
+    unsupported,
+)
+from airunway.validation import Violation, validate, warnings
+from airunway.validation.policy import Grants, Policy, violations
+from airunway.webhook.access import AccessReviewer, User
+
+__all__ = ["Admission", "Answer", "Refusal", "User", "View"]
+
+log = logging.getLogger(__name__)
+
+FORBIDDEN = "FieldValueForbidden"
+
+
+class View(Protocol):
+    """What admission knows of the cluster; the core's caches."""
+
+    @property
+    def selector(self) -> bool:
+        """Whether the built-in provider selection is on."""
+        ...
+
+    @property
+    def policy(self) -> Policy | None: ...
+
+    def watches(self, namespace: str) -> bool:
+        """Whether deployments in that namespace are ours."""
+        ...
+
+    def providers(self) -> Mapping[str, ProviderFacts]: ...
+
+    async def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """The namespace's labels. Raises KubeError."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why not, as the fields of a ``metav1.Status``."""
+
+    code: int
+    reason: str
+    message: str
+    causes: tuple[Violation, ...] = ()
+
+    def status(self, key: ObjectKey) -> Resource:
+        """The status that the API server hands on to the user."""
+        causes = [{"reason": c.reason, "field": c.path, "message": c.message} for c in self.causes]
+        details = {"group": GROUP, "kind": KIND, "name": key.name, "causes": causes}
+        return {
+            "status": "Failure",
+            "code": self.code,
+            "reason": self.reason,
+            "message": self.message,
+            "details": details,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A refusal, or none; the warnings are shown in either case."""
+
+    refusal: Refusal | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class Admission:
+    """Judges by what `view` knows; `access` None: without asking for the user's own rights."""
+
+    def __init__(self, view: View, *, access: AccessReviewer | None, clock: Callable[[], datetime]) -> None:
+        self._view = view
+        self._access = access
+        self._clock = clock
+
+    async def review(self, obj: Resource, *, old: Resource | None, user: User) -> Answer:
+        """The answer for `obj`, which is new (`old` None) or replaces `old`. Never raises but for cancellation."""
+        namespace = key_of(obj).namespace
+        if is_deleting(obj) or (old is not None and _same_spec(obj, old)) or not self._view.watches(namespace):
+            return Answer()
+        told = tuple(warnings(obj))
+        found = validate(obj, old=old)
+        if found:
+            return Answer(refusal=_invalid(found), warnings=told)
+        try:
+            spec, request = obj["spec"], request_of(defaulted_spec(obj["spec"], engine=None))
+            grants, labels = await self._grants(namespace)
+            pinned = dig(spec, "provider", "name") or None
+            engine = dig(spec, "engine", "type") or None
+            settled = pinned or dig(old or {}, "status", "provider", "name")
+            facts = self._view.providers()
+            found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
+            policy = self._view.policy
+            denied = (
+                []
+                if policy is None
+                else violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
+            )
+            if found or denied:
+                return Answer(refusal=_invalid([*found, *denied], forbidden=not found), warnings=told)
+            if self._access is not None:
+                candidates = [facts[settled]] if settled in facts else self._candidates(spec, engine, grants)
+                refusal = await self._access_refusal(self._access, user, candidates, namespace)
+                if refusal is not None:
+                    return Answer(refusal=refusal, warnings=told)
+        except (KubeError, ParseError) as error:
+            log.warning("ModelDeployment %s could not be judged: %s", key_of(obj), error)
+            text = f"admission cannot be decided just now, try again: {error}"
+            return Answer(refusal=Refusal(code=500, reason="InternalError", message=text), warnings=told)
+        return Answer(warnings=(*told, *_about(settled, facts)))
+
+    async def _grants(self, namespace: str) -> tuple[Grants, Mapping[str, str]]:
+        policy = self._view.policy
+        if policy is None:
+            return Grants(), {}
+        labels = await self._view.labels_of(namespace)
+        return policy.grants(labels), labels
+
+    def _candidates(self, spec: Resource, engine: str | None, grants: Grants) -> list[ProviderFacts]:
+        """The providers that may get a deployment that names none.
+
+        The one that would be selected now; where none would, because none is ready or somebody else selects, all that
+        offer what is asked for: the user must be allowed to use whichever comes.
+        """
+        facts = list(self._view.providers().values())
+        now = self._clock()
+        request = request_of(defaulted_spec(spec, engine=engine))
+        if self._view.selector:
+            allowed = granted(facts, grants)
+            chosen = choose_engine(request, allowed, explicit=engine, pinned=None, now=now).engine
+            if chosen is not None:
+                request = request_of(defaulted_spec(spec, engine=chosen))
+                name = choose_provider(request, allowed, engine=chosen, now=now).provider
+                if name is not None:
+                    return [each for each in facts if each.name == name]
+        return [
+            each
+            for each in granted(facts, grants)
+            if not (each.explicit_only and self._view.selector) and not unsupported(request, each, engine=engine)
+        ]
+
+    async def _access_refusal(
+        self, access: AccessReviewer, user: User, candidates: Sequence[ProviderFacts], namespace: str
+    ) -> Refusal | None:
+        for provider in candidates:
+            if provider.upstream is None:
+                continue  # a provider that makes nothing of its own: nobody needs rights on it
+            problem = await access.problem(user, provider.upstream, namespace=namespace, provider=provider.name)
+            if problem is not None:
+                cause = Violation(path="spec.provider.name", message=problem, reason=FORBIDDEN)
+                return Refusal(code=403, reason="Forbidden", message=str(cause), causes=(cause,))
+        return None
+
+
+def _against_pinned(
+    name: str, facts: Mapping[str, ProviderFacts], request: Request, *, engine: str | None
+) -> list[Violation]:
+    provider = facts.get(name)
+    if provider is None:
+        message = not_registered(name, facts.values())
+        return [Violation(path="spec.provider.name", message=message, reason="FieldValueNotFound")]
+    found = []
+    if not provider.installed:
+        message = not_installed(name)
+        found.append(Violation(path="spec.provider.name", message=message, reason="FieldValueInvalid"))
+    found += [
+        Violation(path=misfit.path, message=misfit.message, reason="FieldValueInvalid")
+        for misfit in unsupported(request, provider, engine=engine)
+    ]
+    return found
+
+
+def _invalid(found: Sequence[Violation], *, forbidden: bool = False) -> Refusal:
+    return Refusal(
+        code=403 if forbidden else 422,
+        reason="Forbidden" if forbidden else "Invalid",
+        message="; ".join(str(violation) for violation in found),
+        causes=tuple(found),
+    )
+
+
+def _about(name: str | None, facts: Mapping[str, ProviderFacts]) -> list[str]:
+    provider = facts.get(name or "")
+    if provider is None or provider.ready:
+        return []
+    return [f"provider '{provider.name}' is registered but not ready: the deployment waits until it is"]
+
+
+def _same_spec(obj: Resource, old: Resource) -> bool:
+    return canonical_json(obj.get("spec")) == canonical_json(old.get("spec"))

@@ -1,0 +1,69 @@
+"""The webhook as a part of the core's process: it serves in every replica, and keeps the certificates in the leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from airunway.api import names
+from airunway.kube import Client
+from airunway.process.lean_kopf import kopf
+from airunway.resource import ObjectKey
+from airunway.webhook.access import AccessReviewer
+from airunway.webhook.admission import Admission, View
+from airunway.webhook.keeper import SETTLE, CertificateKeeper
+from airunway.webhook.secret import CertificateSecret
+from airunway.webhook.server import AdmissionServer
+from airunway.webhook.settings import WebhookSettings
+
+__all__ = ["MANAGER", "Webhook"]
+
+MANAGER = "airunway-webhook"
+"""The field manager of the CA bundle and of the Secret."""
+
+
+class Webhook:
+    """Follows the Secret, serves reviews, and (while leading) keeps the certificates; `view` is the core."""
+
+    def __init__(
+        self,
+        client: Client,
+        view: View,
+        settings: WebhookSettings,
+        *,
+        namespaces: Sequence[str] = (),
+        clock: Callable[[], datetime] | None = None,
+        settle: float = SETTLE,
+    ) -> None:
+        clock = clock or (lambda: datetime.now(UTC))
+        access = AccessReviewer(client) if settings.access_review else None
+        self.admission = Admission(view, access=access, clock=clock)
+        self._server = AdmissionServer(self.admission, address=settings.bind_address)
+        self._secret = CertificateSecret(client, ObjectKey(settings.namespace, settings.secret), manager=MANAGER)
+        self._keeper = CertificateKeeper(
+            client,
+            self._secret,
+            settings,
+            manager=MANAGER,
+            clock=clock,
+            namespaces=namespaces,
+            settle=settle,
+        )
+        self._secret.on_change(self._server.show)
+
+    def unready(self) -> str | None:
+        """Why reviews cannot be answered yet, or None."""
+        return self._server.unready
+
+    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
+        """Add the admission handler and server to the process's kopf."""
+        self._server.register(registry, settings)
+
+    async def follow(self) -> None:
+        """Every replica's part, until cancelled."""
+        await self._secret.follow()
+
+    async def lead(self) -> None:
+        """The leader's part, until cancelled."""
+        await self._keeper.run()
+

@@ -1,0 +1,169 @@
+"""Keeping the certificates in order: the leader's part. Whoever serves only follows the Secret.
+
+An authority is trusted before it is used: its certificate goes into the CA bundles first, the Secret follows, and the
+one before it stays trusted for a while. So no replica ever shows a certificate that the API server does not know yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from airunway.kube import Client, KubeError, NotFound, Reflector, is_retryable, needs_apply, retry_after_of
+from airunway.resource import ObjectKey, Resource
+from airunway.webhook.certificates import (
+    Action,
+    Material,
+    Verdict,
+    authorities_in,
+    decide,
+    issue_serving,
+    new_authority,
+    without_previous,
+)
+from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in, configuration_object, injection
+from airunway.webhook.secret import CertificateSecret, material_of
+from airunway.webhook.settings import WebhookSettings
+
+__all__ = ["CertificateKeeper"]
+
+log = logging.getLogger(__name__)
+
+LONGEST_WAIT = timedelta(hours=1)
+"""Wall clocks jump, so that a date far ahead is not slept until in one go."""
+
+RETRY = 5.0
+"""Seconds until a pass that failed is tried again."""
+
+SETTLE = 2.0
+"""Seconds in which API servers hear of a CA bundle that has changed (they watch it)."""
+
+
+class CertificateKeeper:
+    """Makes and renews the material in the Secret, and the CA bundles by it. Only one process at a time runs it.
+
+    Should two (there is no election, or a leader that was cut off works on), the Secret's version decides: the slower
+    one finds that it was too late, and takes over what the other wrote.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        secret: CertificateSecret,
+        settings: WebhookSettings,
+        *,
+        manager: str,
+        clock: Callable[[], datetime],
+        namespaces: Sequence[str] = (),
+        settle: float = SETTLE,
+    ) -> None:
+        self._client = client
+        self._secret = secret
+        self._settings = settings
+        self._manager = manager
+        self._clock = clock
+        self._namespaces = tuple(namespaces)
+        self._settle = settle
+        self._changed = asyncio.Event()
+        secret.on_change(lambda _: self._changed.set())
+
+    async def run(self) -> None:
+        """Keep everything in order until cancelled; what fails is logged and tried again."""
+        configurations = Reflector(
+            self._client, CONFIGURATION_KIND, field_selector=f"metadata.name={self._settings.configuration}"
+        )
+        configurations.add_handler(lambda _key, _old, _new: self._changed.set())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(configurations.run(), name="webhook-configuration")
+            while True:
+                self._changed.clear()
+                try:
+                    wait = await self.bring_up_to_date()
+                except KubeError as error:
+                    if not is_retryable(error):
+                        log.error("the webhook's certificates cannot be kept in order: %s", error)  # noqa: TRY400
+                    wait = max(RETRY, retry_after_of(error))
+                try:
+                    await asyncio.wait_for(self._changed.wait(), wait)
+                except TimeoutError:
+                    continue
+
+    async def bring_up_to_date(self) -> float:
+        """One pass; returns the seconds after which to look again at the latest. Raises KubeError."""
+        while True:
+            live = await self._secret.read()
+            material = material_of(live) if live is not None else None
+            now = self._clock()
+            verdict = decide(material, now=now, hosts=self._settings.hosts)
+            if verdict.action is not Action.KEEP:
+                now, verdict = await self._by_server_clock(material, now, verdict)
+            if verdict.action is Action.KEEP:
+                assert material is not None
+                await self._inject(material.bundle)
+                return self._seconds_until(verdict.look_again, now)
+            log.info("webhook certificates: %s, because %s", verdict.action.value, verdict.why)
+            renewed = await self._renewed(material, verdict.action, now)
+            if not await self._secret.write(renewed, live=live):
+                log.info("webhook certificates: somebody else was faster; theirs are used")
+
+    async def _renewed(self, material: Material | None, action: Action, now: datetime) -> Material:
+        hosts = self._settings.hosts
+        if action is Action.NEW_AUTHORITY:
+            trusted = await self._trusted()
+            old = material.bundle if material is not None and authorities_in(material.bundle) else trusted
+            renewed = new_authority(now=now, hosts=hosts, previous=old)
+            if trusted:
+                await self._inject(trusted + renewed.authority, existing_only=True)
+                await asyncio.sleep(self._settle)
+            return renewed
+        assert material is not None
+        if action is Action.ISSUE_SERVING:
+            return issue_serving(material, now=now, hosts=hosts)
+        return without_previous(material)
+
+    async def _by_server_clock(
+        self, material: Material | None, now: datetime, verdict: Verdict
+    ) -> tuple[datetime, Verdict]:
+        """Judge once more by the clock that counts: it is the API server that verifies certificates.
+
+        A clock that jumped here must not make every replica change certificates that are good.
+        """
+        theirs = await self._secret.server_time()
+        if theirs is None:
+            return now, verdict
+        if abs(theirs - now) > timedelta(minutes=5):
+            log.warning("this machine's clock differs from the API server's: %s here, %s there", now, theirs)
+        return theirs, decide(material, now=theirs, hosts=self._settings.hosts)
+
+    def _seconds_until(self, moment: datetime | None, now: datetime) -> float:
+        wait = LONGEST_WAIT if moment is None else min(LONGEST_WAIT, moment - now)
+        return max(1.0, wait.total_seconds())
+
+    # ------------------------------------------------------------------------------------------ the configuration
+
+    async def _trusted(self) -> bytes:
+        """Every authority that some CA bundle of ours names now."""
+        live = await self._configuration()
+        bundles = bundles_in(live) if live is not None else []
+        return b"".join(dict.fromkeys(pem for bundle in bundles for pem in authorities_in(bundle)))
+
+    async def _inject(self, bundle: bytes, *, existing_only: bool = False) -> None:
+        """Have `bundle` stand in the configuration, and in the managed case all the rest of it too."""
+        live = await self._configuration()
+        if self._settings.manage_configuration and not (existing_only and live is None):
+            wanted: Resource | None = configuration_object(self._settings, bundle=bundle, namespaces=self._namespaces)
+        elif live is not None:
+            wanted = injection(live, bundle=bundle)
+        else:
+            return  # the watch tells when the chart has brought it
+        if wanted is not None and needs_apply(wanted, live, manager=self._manager):
+            await self._client.apply(CONFIGURATION_KIND, wanted, manager=self._manager, force=True)
+            log.info("put the CA bundle into the %s %s", CONFIGURATION_KIND.kind, self._settings.configuration)
+
+    async def _configuration(self) -> Resource | None:
+        try:
+            return await self._client.get(CONFIGURATION_KIND, ObjectKey("", self._settings.configuration))
+        except NotFound:
+            return None

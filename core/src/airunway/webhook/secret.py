@@ -1,0 +1,122 @@
+"""The one Secret that we read: the webhook's own certificates, by name, in our own namespace (spec ruling 20).
+
+It is the source of truth: whoever writes it first decides, everybody follows what stands in it.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Callable
+from datetime import datetime
+
+from airunway.api import names
+from airunway.kube import AlreadyExists, ApiError, Client, Conflict, Forbidden, Kind, NotFound, Reflector, is_retryable
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, labels_of, parse_time
+from airunway.webhook.certificates import Material
+
+__all__ = ["SECRET", "CertificateSecret", "material_of", "secret_of"]
+
+SECRET = Kind("", "v1", "Secret", "secrets")
+_PREVIOUS_UNTIL = f"{names.GROUP}/trust-previous-until"
+_FIELDS = {
+    "ca.crt": "authority",
+    "ca.key": "authority_key",
+    "tls.crt": "serving",
+    "tls.key": "serving_key",
+    "ca-previous.crt": "previous",
+}
+
+
+def material_of(secret: Resource) -> Material:
+    """What a Secret holds; what is absent or not base64 is empty."""
+    parts = {field: _decoded(dig(secret, "data", key)) for key, field in _FIELDS.items()}
+    return Material(**parts, previous_until=parse_time(annotations_of(secret).get(_PREVIOUS_UNTIL)))
+
+
+def secret_of(material: Material, *, key: ObjectKey, live: Resource | None) -> Resource:
+    """The Secret with that material; `live` is the one that it replaces, whose labels and annotations stay."""
+    annotations = {k: v for k, v in annotations_of(live or {}).items() if k != _PREVIOUS_UNTIL}
+    if material.previous_until is not None:
+        annotations[_PREVIOUS_UNTIL] = format_time(material.previous_until)
+    metadata: Resource = {
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": {**labels_of(live or {}), names.MANAGED_BY: names.MANAGED_BY_VALUE},
+        "annotations": annotations,
+    }
+    if live is not None:
+        metadata |= {field: live["metadata"][field] for field in ("resourceVersion", "uid")}
+    data = {entry: b64encode(value).decode() for entry, field in _FIELDS.items() if (value := getattr(material, field))}
+    return {
+        "apiVersion": SECRET.api_version,
+        "kind": SECRET.kind,
+        "type": dig(live or {}, "type", default="Opaque"),
+        "metadata": metadata,
+        "data": data,
+    }
+
+
+class CertificateSecret:
+    """Reads, writes and follows the Secret."""
+
+    def __init__(self, client: Client, key: ObjectKey, *, manager: str) -> None:
+        self._client = client
+        self._manager = manager
+        self.key = key
+        self._reflector = Reflector(
+            client, SECRET, namespace=key.namespace, field_selector=f"metadata.name={key.name}"
+        )
+
+    def on_change(self, handler: Callable[[Material | None], None]) -> None:
+        """Calls `handler` at each change with what the Secret then holds (None: it is gone)."""
+        self._reflector.add_handler(
+            lambda key, _old, new: handler(material_of(new) if new is not None else None) if key == self.key else None
+        )
+
+    async def follow(self) -> None:
+        """Follow the Secret until cancelled."""
+        await self._reflector.run()
+
+    async def read(self) -> Resource | None:
+        """The Secret as it is now, or None."""
+        try:
+            return await self._client.get(SECRET, self.key)
+        except NotFound:
+            return None
+
+    async def write(self, material: Material, *, live: Resource | None) -> bool:
+        """Write unless somebody else wrote since `live` was read (None: it was not there); whether it was written."""
+        body = secret_of(material, key=self.key, live=live)
+        try:
+            if live is None:
+                await self._client.create(SECRET, body, manager=self._manager)
+            else:
+                await self._client.replace(SECRET, body, manager=self._manager)
+        except (AlreadyExists, Conflict, NotFound):
+            return False
+        return True
+
+    async def server_time(self) -> datetime | None:
+        """The API server's clock, asked by creating a Secret that is not kept; None if it does not tell."""
+        body: Resource = {
+            "apiVersion": SECRET.api_version,
+            "kind": SECRET.kind,
+            "metadata": {"generateName": f"{self.key.name}-clock-", "namespace": self.key.namespace},
+        }
+        try:
+            answer = await self._client.create(SECRET, body, dry_run=True)
+        except Forbidden:
+            return None
+        except ApiError as error:
+            if is_retryable(error):
+                raise
+            return None
+        return parse_time(dig(answer, "metadata", "creationTimestamp"))
+
+
+def _decoded(value: object) -> bytes:
+    try:
+        return b64decode(value, validate=True) if isinstance(value, str) else b""
+    except (Base64Error, ValueError):
+        return b""

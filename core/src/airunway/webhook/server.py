@@ -1,0 +1,208 @@
+"""The admission server behind kopf: TLS that follows the Secret without a restart, and answers that name the fields.
+
+kopf routes a review to its handler and makes the answer of what the handler raised; its own `WebhookServer` is not
+used because it restarts the listener for a new certificate, reads files for it, and has no place for the causes of a
+refusal. The handler keeps nothing: what it found travels to the answer in a context variable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.process.lean_kopf import kopf
+from airunway.process.probes import parse_address
+from airunway.resource import Resource, dig, key_of
+from airunway.webhook.admission import Admission, Answer, User
+from airunway.webhook.certificates import Material
+from airunway.webhook.settings import PATH
+
+__all__ = ["AdmissionServer"]
+
+log = logging.getLogger(__name__)
+
+HANDLER = PATH.removeprefix("/")
+MAX_REVIEW = 16 * 2**20
+"""Bytes of one review: it may hold two objects of up to 3 MiB each, plus what names them."""
+
+_answer: ContextVar[list[Answer]] = ContextVar("answer")
+
+Review = Callable[..., Awaitable[Mapping[str, Any]]]
+
+
+class AdmissionServer:
+    """Listens at `address` once there is a certificate; given to kopf as ``settings.admission.server``."""
+
+    def __init__(self, admission: Admission, *, address: str) -> None:
+        where = parse_address(address)
+        if where is None:
+            raise ValueError("the webhook's address must not be 0")
+        self._where = where
+        self._admission = admission
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._certified = asyncio.Event()
+        self._shown = b""
+        self.listening = False
+
+    @property
+    def unready(self) -> str | None:
+        """Why no review can be answered yet, or None."""
+        if not self._certified.is_set():
+            return "the webhook has no certificate yet"
+        return None if self.listening else "the webhook does not listen yet"
+
+    def show(self, material: Material | None) -> None:
+        """Show this certificate from the next connection on; one that cannot be used is passed over.
+
+        Connections that are open go on: the API server checked their certificate when it opened them.
+        """
+        if material is None or not material.serving or material.serving == self._shown:
+            return
+        try:
+            with _as_file(material.serving + material.serving_key) as path:
+                self._tls.load_cert_chain(path)
+        except (ssl.SSLError, OSError) as error:
+            log.error("the certificate in the webhook's Secret cannot be used: %s", error)  # noqa: TRY400
+            return
+        self._shown = material.serving
+        self._certified.set()
+        log.info("the webhook shows a new certificate")
+
+    def register(self, registry: "kopf.OperatorRegistry", settings: "kopf.OperatorSettings") -> None:
+        """Have kopf run this server and give it our handler."""
+        settings.admission.server = self
+        settings.admission.managed = None  # the configuration object is kept by the leader, see keeper.py
+        # kopf logs each refusal as an error of the handler. Refusing is what it is for; our own errors we log ourselves.
+        logging.getLogger("kopf.objects").setLevel(logging.CRITICAL)
+
+        @kopf.on.validate(
+            MODEL_DEPLOYMENT.group,
+            MODEL_DEPLOYMENT.version,
+            MODEL_DEPLOYMENT.plural,
+            id=HANDLER,
+            operations=["CREATE", "UPDATE"],
+            registry=registry,
+        )
+        async def validate(
+            new: Mapping[str, Any],
+            old: Mapping[str, Any] | None,
+            userinfo: Mapping[str, Any],
+            warnings: list[str],
+            **_: Any,
+        ) -> None:
+            answer = await self._admission.review(
+                dict(new), old=dict(old) if old is not None else None, user=_user(userinfo)
+            )
+            _answer.get().append(answer)
+            warnings.extend(answer.warnings)
+            if answer.refusal is not None:
+                raise kopf.AdmissionError(answer.refusal.message, code=answer.refusal.code)
+
+    async def __call__(self, review: Review) -> AsyncIterator["kopf.WebhookClientConfig"]:
+        """Serve until closed; `review` is kopf's way from a review to its answer."""
+        await self._certified.wait()
+
+        async def handle(request: web.Request) -> web.Response:
+            return await self._handle(review, request)
+
+        application = web.Application(client_max_size=MAX_REVIEW)
+        application.router.add_post(PATH, handle)
+        runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, *self._where, ssl_context=self._tls).start()
+            self.listening = True
+            log.info("the webhook listens on port %d", self._where[1])
+            yield {}  # nobody reads it: the configuration is not kopf's
+            await asyncio.Event().wait()
+        finally:
+            self.listening = False
+            await runner.cleanup()
+
+    async def _handle(self, review: Review, request: web.Request) -> web.Response:
+        try:
+            body = orjson.loads(await request.read())
+        except orjson.JSONDecodeError as error:
+            return web.Response(status=400, text=f"the review is not JSON: {error}")
+        if (problem := _malformed(body)) is not None:
+            return web.Response(status=400, text=problem)
+        found: list[Answer] = []
+        token = _answer.set(found)
+        try:
+            answer = dict(await review(body, webhook=HANDLER, headers={}, sslpeer={}))
+        except Exception:  # whatever goes wrong, the API server must get an answer, and we the traceback
+            log.exception("a review could not be answered")
+            return web.Response(status=500, text="the review could not be answered; the log of the webhook says why")
+        finally:
+            _answer.reset(token)
+        if found and found[0].refusal is not None:
+            obj = body["request"]["object"]
+            answer["response"] = {**answer["response"], "status": found[0].refusal.status(key_of(obj))}
+        elif not found and not dig(answer, "response", "allowed"):
+            log.error("a review failed before a verdict: %s", dig(answer, "response", "status"))
+        return web.Response(body=orjson.dumps(answer), content_type="application/json")
+
+
+def _malformed(body: object) -> str | None:
+    """What is wrong with a review that no API server would send, or None."""
+    request = dig(body, "request")
+    if dig(body, "kind") != "AdmissionReview" or not isinstance(request, dict):
+        return "the body is not an AdmissionReview with a request"
+    kind = {"group": MODEL_DEPLOYMENT.group, "version": MODEL_DEPLOYMENT.version, "resource": MODEL_DEPLOYMENT.plural}
+    if request.get("resource") != kind:
+        return f"reviews of {MODEL_DEPLOYMENT} only, not of {str(request.get('resource'))[:200]}"
+    if request.get("operation") not in ("CREATE", "UPDATE") or request.get("subResource"):
+        return f"operations CREATE and UPDATE of the object only, not {str(request.get('operation'))[:200]}"
+    if not isinstance(request.get("uid"), str) or not isinstance(dig(request, "userInfo"), dict):
+        return "the request has no uid or no userInfo"
+    old = request.get("oldObject")
+    for name, obj in (("object", request.get("object")), ("oldObject", {} if old is None else old)):
+        metadata = dig(obj, "metadata", default={})
+        if not isinstance(obj, dict) or not isinstance(metadata, dict):
+            return f"the request's {name} is not an object"
+        if any(not isinstance(metadata.get(field, ""), str) for field in ("name", "namespace", "uid")):
+            return f"the request's {name} has metadata that no API server sends"
+    return None
+
+
+def _user(info: Mapping[str, Any]) -> User:
+    groups, extra = info.get("groups"), info.get("extra")
+    return User(
+        name=str(info.get("username") or ""),
+        uid=str(info.get("uid") or ""),
+        groups=tuple(str(group) for group in groups) if isinstance(groups, list) else (),
+        extra={
+            str(name): tuple(str(value) for value in values)
+            for name, values in (extra.items() if isinstance(extra, dict) else ())
+            if isinstance(values, list)
+        },
+    )
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A path under which OpenSSL, which takes nothing but paths, can read `content`; in memory where the system can."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("airunway-webhook", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile() as file:  # readable by us alone
+        file.write(content)
+        file.flush()
+        yield file.name

@@ -1,0 +1,85 @@
+"""How the webhook is reached, and by which names it goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from airunway.api import names
+from airunway.resource import ObjectKey
+
+__all__ = ["CONFIGURATION", "PATH", "SECRET_NAME", "WEBHOOK", "WebhookSettings", "webhook_settings"]
+
+WEBHOOK = f"validate.modeldeployments.{names.GROUP}"
+"""The name of our entry in the ValidatingWebhookConfiguration; users see it in refusals."""
+
+CONFIGURATION = "airunway-webhook"
+SECRET_NAME = "airunway-webhook-tls"  # noqa: S105 - a name, not a secret
+PATH = "/validate"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookSettings:
+    """`service` (name and namespace) or `url` is how the API server reaches the webhook.
+
+    `namespace` is where the Secret `secret` lives. `configuration` is the ValidatingWebhookConfiguration whose CA
+    bundle is kept up to date; with `manage_configuration` all of it is ours, otherwise it comes with the chart.
+    """
+
+    bind_address: str
+    service: ObjectKey | None = None
+    url: str = ""
+    namespace: str = "airunway-system"
+    secret: str = SECRET_NAME
+    configuration: str = CONFIGURATION
+    manage_configuration: bool = False
+    access_review: bool = True
+
+    @property
+    def hosts(self) -> list[str]:
+        """The names that the serving certificate must have; the API server asks for the first."""
+        if self.service is None:
+            return [urlsplit(self.url).hostname or ""]
+        name, namespace = self.service.name, self.service.namespace
+        return [f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local", f"{name}.{namespace}", name]
+
+
+def webhook_settings(
+    *,
+    bind_address: str,
+    service: str = "",
+    url: str = "",
+    namespace: str = "airunway-system",
+    secret: str = SECRET_NAME,
+    configuration: str = CONFIGURATION,
+    manage_configuration: bool = False,
+    access_review: bool = True,
+) -> WebhookSettings | None:
+    """The settings that the command line amounts to, or None for a webhook that is switched off (address ``0``).
+
+    `service` is ``NAME.NAMESPACE``, or ``NAME`` for one in `namespace`. Raises ValueError, naming the option.
+    """
+    if bind_address == "0":
+        return None
+    if bool(service) == bool(url):
+        raise ValueError("--webhook-bind-address needs one of --webhook-service NAME.NAMESPACE and --webhook-url URL")
+    if url:
+        parts = urlsplit(url)
+        if parts.scheme != "https" or not parts.hostname or parts.path.rstrip("/") or parts.query:
+            raise ValueError(f"--webhook-url must be like https://127.0.0.1:9443, not {url!r}")
+        key = None
+    else:
+        name, _, where = service.partition(".")
+        if not name or "." in where:
+            raise ValueError(f"--webhook-service must be NAME or NAME.NAMESPACE, not {service!r}")
+        key = ObjectKey(where or namespace, name)
+    return WebhookSettings(
+        bind_address=bind_address,
+        service=key,
+        url=url.rstrip("/"),
+        namespace=namespace,
+        secret=secret,
+        configuration=configuration,
+        manage_configuration=manage_configuration,
+        access_review=access_review,
+    )
