@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -16,9 +17,10 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import ApiError, BadRequest, Client, Invalid, Kind, Reflector
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, controller_owner, dig, is_true, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, is_true, uid_of
 from airunway.testing.audit import AuditReader
 from airunway.testing.faultproxy import CHAOS, FaultProxy
+from airunway.testing.fixtures import Kubectl
 from airunway.testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
@@ -204,6 +206,22 @@ async def test_garbage_gets_a_clear_answer_and_others_go_on(
     reading.cancel()
     unheard = [key.name for key, obj in deployments.items() if not dig(obj, "status", "phase")]
     assert unheard == []  # whatever was accepted has a status that says what becomes of it
+
+
+async def test_an_object_nested_too_deeply_hides_no_other(
+    operator: None, client: Client, manifest: Make, namespace: str, kubectl: Kubectl
+) -> None:
+    """The API server stores what no ordinary decoder reads; it must cost the one who made it, and nobody else."""
+    body = manifest("deep")
+    body["spec"]["provider"] = {"name": "kaito", "overrides": {"resource": "DEEP"}}
+    text = json.dumps(body).replace('"DEEP"', '{"a":' * 1200 + "1" + "}" * 1200)
+    kubectl("create", "--raw", MODEL_DEPLOYMENT.path(namespace=namespace), "-f", "-", stdin=text)
+    await client.create(MODEL_DEPLOYMENT, manifest("shallow"))
+    await until(client, ObjectKey(namespace, "shallow"), running)
+    deep = await until(client, ObjectKey(namespace, "deep"), lambda d: condition_of(d, "Validated") is not None)
+    assert not is_true(deep, "Validated")
+    assert "nested more than 64 deep" in deep["status"]["message"]
+    await client.delete(MODEL_DEPLOYMENT, ObjectKey(namespace, "deep"))
 
 
 async def test_19_two_writers_lose_nothing(operator: None, client: Client, manifest: Make, namespace: str) -> None:

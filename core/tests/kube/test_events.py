@@ -125,6 +125,24 @@ async def test_repetitions_are_counted_at_growing_intervals(
 
 
 @pytest.mark.apiserver
+async def test_repetitions_while_the_event_is_being_written_wait_their_turn(
+    client: Client, proxied: Client, proxy: FaultProxy, namespace: str, subject: Resource, eventually: Eventually
+) -> None:
+    clock = Clock()
+    recorder = EventRecorder(proxied, component="airunway-tests", timers=clock, clock=clock.time)
+    proxy.inject(Fault("slow", verb="create", resource="events", seconds=0.1))
+    async with running(recorder):
+        recorder.emit(subject, reason="A", note="one")
+        await eventually(lambda: proxy.count("create", "events") == 1)
+        recorder.emit(subject, reason="A", note="one")
+        await wait_for_events(client, namespace, lambda events: len(events) == 1)
+        await asyncio.sleep(0.05)
+        assert proxy.count("patch") == 0
+        clock.advance(11)
+        await eventually(lambda: proxy.count("patch") == 1)
+
+
+@pytest.mark.apiserver
 async def test_different_happenings_are_different_events(client: Client, namespace: str, subject: Resource) -> None:
     async with running(EventRecorder(client, component="airunway-tests")) as recorder:
         recorder.emit(subject, reason="A", note="one")
@@ -158,6 +176,9 @@ async def test_trouble_is_retried_and_makes_no_second_event(
             await asyncio.sleep(0.05)
             clock.advance(30)
         assert proxy.requests[-1].code == 409, "the first attempt had arrived"
+        clock.advance(100)
+        await asyncio.sleep(0.05)
+        assert sum(r.resource == "events" for r in proxy.requests) == 3, "and that settles it"
     assert len(await events_of(client, namespace)) == 1
     assert recorder.failed == 0
 

@@ -25,7 +25,7 @@ from airunway.kube import (
     wait_until_synced,
 )
 from airunway.resource import ObjectKey, Resource, key_of, labels_of
-from airunway.testing.faultproxy import Fault, FaultProxy
+from airunway.testing.faultproxy import Action, Fault, FaultProxy
 
 Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 
@@ -193,7 +193,7 @@ async def test_retry_now_ends_the_wait(
 @pytest.mark.apiserver
 @pytest.mark.parametrize("action", ["reorder", "repeat-late"])
 async def test_a_late_event_does_not_bring_a_deleted_object_back(
-    action: str, client: Client, proxied: Client, proxy: FaultProxy, namespace: str, eventually: Eventually
+    action: Action, client: Client, proxied: Client, proxy: FaultProxy, namespace: str, eventually: Eventually
 ) -> None:
     await client.create(CONFIG_MAP, config_map(namespace, "a", k="1"))
     reflector = Reflector(proxied, CONFIG_MAP, namespace=namespace, backoff=quick())
@@ -201,7 +201,7 @@ async def test_a_late_event_does_not_bring_a_deleted_object_back(
         await reflector.synced.wait()
         outage = True
         proxy.inject(Fault("status", status=503, count=None, where=lambda _: outage))
-        proxy.inject(Fault(action, verb="watch"))  # type: ignore[arg-type]
+        proxy.inject(Fault(action, verb="watch"))
         proxy.cut_all()
         await eventually(lambda: proxy.count("watch") > 1)
         await client.merge_patch(CONFIG_MAP, ObjectKey(namespace, "a"), {"data": {"k": "2"}})
@@ -213,6 +213,30 @@ async def test_a_late_event_does_not_bring_a_deleted_object_back(
         # A new object of that name is no ghost.
         await client.create(CONFIG_MAP, config_map(namespace, "a", k="3"))
         await eventually(lambda: ObjectKey(namespace, "a") in reflector)
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("action", ["duplicate", "reorder", "repeat-late"])
+async def test_a_late_event_does_not_bring_an_old_state_back(
+    action: Action, client: Client, proxied: Client, proxy: FaultProxy, namespace: str, eventually: Eventually
+) -> None:
+    await client.create(CONFIG_MAP, config_map(namespace, "a", k="1"))
+    seen: list[str] = []
+    reflector = Reflector(proxied, CONFIG_MAP, namespace=namespace, backoff=quick())
+    reflector.add_handler(lambda key, old, new: seen.append(new["data"]["k"]) if new else None)
+    async with running(reflector):
+        await reflector.synced.wait()
+        outage = True
+        proxy.inject(Fault("status", status=503, count=None, where=lambda _: outage), Fault(action, verb="watch"))
+        proxy.cut_all()
+        await eventually(lambda: proxy.count("watch") > 1)
+        for value in "23":
+            await client.merge_patch(CONFIG_MAP, ObjectKey(namespace, "a"), {"data": {"k": value}})
+        outage = False
+        await client.create(CONFIG_MAP, config_map(namespace, "last", k="last"))
+        await eventually(lambda: ObjectKey(namespace, "last") in reflector)
+        assert reflector.values()[0]["data"]["k"] == "3"
+        assert seen == ["1", "3", "last"] if action == "reorder" else ["1", "2", "3", "last"]
 
 
 @pytest.mark.apiserver
@@ -274,8 +298,13 @@ async def test_a_restored_server_is_listed_again(eventually: Eventually) -> None
         if "watch" not in request.query:
             lists += 1
             version = "1000" if lists == 1 else "500"
-            item = {"metadata": {"name": "a", "namespace": "n", "resourceVersion": version, "uid": version}}
-            return web.json_response({"metadata": {"resourceVersion": version}, "items": [item]})
+            # One object of another life has the very version that we know.
+            names = {"a": version, "b": "400"}
+            items = [
+                {"metadata": {"name": name, "namespace": "n", "resourceVersion": number, "uid": f"{lists}"}}
+                for name, number in names.items()
+            ]
+            return web.json_response({"metadata": {"resourceVersion": version}, "items": items})
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(line("BOOKMARK", "", "501"))
@@ -286,8 +315,8 @@ async def test_a_restored_server_is_listed_again(eventually: Eventually) -> None
         reflector = Reflector(client, CONFIG_MAP, backoff=quick())
         async with running(reflector):
             await eventually(lambda: lists == 2)
-            key = ObjectKey("n", "a")
-            await eventually(lambda: (reflector.get(key) or {})["metadata"]["resourceVersion"] == "500")
+            await eventually(lambda: {obj["metadata"]["uid"] for obj in reflector.values()} == {"2"})
+            assert [obj["metadata"]["resourceVersion"] for obj in reflector.values()] == ["500", "400"]
 
 
 async def test_objects_without_a_name_and_versions_that_are_no_numbers(eventually: Eventually) -> None:

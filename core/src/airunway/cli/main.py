@@ -11,6 +11,8 @@ import typer
 from airunway.cli import processes
 from airunway.cli.controlplane import app as controlplane
 from airunway.cli.crds import crds
+from airunway.cli.explain import explain
+from airunway.cli.render import render
 from airunway.cli.simulate import simulate
 from airunway.cli.validate import validate
 
@@ -27,7 +29,7 @@ app = typer.Typer(
 provider = typer.Typer(help="Run and inspect provider plugins.", no_args_is_help=True)
 app.add_typer(provider, name="provider")
 app.add_typer(controlplane, name="controlplane")
-for command in (crds, validate, simulate):
+for command in (crds, validate, explain, render, simulate):
     app.command()(command)
 
 

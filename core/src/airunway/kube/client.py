@@ -13,6 +13,7 @@ from typing import NamedTuple
 import orjson
 
 from airunway.kube.config import ClusterConfig
+from airunway.kube.decoding import decoded
 from airunway.kube.errors import MalformedAnswer, NotFound
 from airunway.kube.kinds import SUBJECT_ACCESS_REVIEW, Kind
 from airunway.kube.session import JSON, Session, user_agent_of
@@ -364,7 +365,7 @@ def _with_subresource(kind: Kind, subresource: str) -> str:
 
 def _decode_object(text: bytes, what: str) -> Resource:
     try:
-        value = orjson.loads(text)
+        value = decoded(text)
     except orjson.JSONDecodeError as error:
         raise MalformedAnswer(f"{what}: the answer is not JSON ({error})") from error
     if not isinstance(value, dict):

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import orjson
 
+from airunway.kube.decoding import decoded
 from airunway.kube.errors import ConnectionFailed, MalformedAnswer, api_error
 from airunway.resource import Resource, dig
 
@@ -53,7 +54,7 @@ async def decoded_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEv
 
 def _decoded(line: bytes) -> WatchEvent:
     try:
-        event = orjson.loads(line)
+        event = decoded(line)
     except orjson.JSONDecodeError as error:
         raise MalformedAnswer(f"a line of the watch is not JSON ({error})") from error
     type_, obj = dig(event, "type"), dig(event, "object")

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
 from airunway.process.lean_kopf import kopf
+from airunway.process.memories import NoMemories
 from airunway.process.metrics import Metrics
 from airunway.process.probes import metrics_server, probe_server
 
@@ -41,6 +42,13 @@ class Application(Protocol):
     def unready(self) -> str | None:
         """Why the process cannot work yet, or None. A standby that follows the API server is ready."""
         ...
+
+
+@runtime_checkable
+class HasHandlers(Protocol):
+    """An application that lets kopf do something for it: admission."""
+
+    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +90,7 @@ async def serve(
         )
         settling = asyncio.create_task(_when_ready(application, settings.ready_file), name="settling")
         try:
-            await _kopf(config, work, stop)
+            await _kopf(config, application, work, stop)
         finally:
             settling.cancel()
             await _finish(work)
@@ -90,7 +98,7 @@ async def serve(
         raise error
 
 
-async def _kopf(config: ClusterConfig, work: asyncio.Task[None], stop: asyncio.Event) -> None:
+async def _kopf(config: ClusterConfig, application: Application, work: asyncio.Task[None], stop: asyncio.Event) -> None:
     registry = kopf.OperatorRegistry()
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
@@ -106,7 +114,10 @@ async def _kopf(config: ClusterConfig, work: asyncio.Task[None], stop: asyncio.E
     async def cleanup(**_: Any) -> None:
         await _finish(work)
 
-    await kopf.operator(registry=registry, settings=settings, clusterwide=True, stop_flag=stop)
+    if isinstance(application, HasHandlers):
+        application.register(registry, settings)
+    memories = cast(Any, NoMemories())  # kopf's own class is not public
+    await kopf.operator(registry=registry, settings=settings, memories=memories, clusterwide=True, stop_flag=stop)
 
 
 async def _finish(work: asyncio.Task[None]) -> None:

@@ -17,7 +17,7 @@ from airunway.runtime.upstream import Installed
 from airunway.selection import HEARTBEAT_INTERVAL
 from airunway.status import Condition, written
 
-__all__ = ["Registration", "config_object"]
+__all__ = ["Registration"]
 
 log = logging.getLogger(__name__)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.plugins.contract import Context, Finding
+from airunway.plugins.contract import Context, Finding, Upstream
+from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, labels_of
 from airunway.runtime.overrides import check_overrides, merged
 from airunway.runtime.plan import complete, identity_of, propagated_labels
 
-__all__ = ["Judgement", "desired_objects", "judge"]
+__all__ = ["Judgement", "assumed_upstream", "desired_objects", "judge"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,3 +55,17 @@ def desired_objects(
         labels=propagated_labels(labels_of(deployment)),
         transformer=context.upstream.transformer.name,
     )
+
+
+def assumed_upstream(host: ProviderHost) -> Upstream:
+    """The upstream for a preview without a cluster: the preferred version, with its newest transformer.
+
+    Raises PluginFault if the provider has no transformer for any version that it names.
+    """
+    kind = host.primary_kind
+    for version in kind.versions:
+        api_version = f"{kind.group}/{version}"
+        known = [transformer for transformer in host.transformers if transformer.api_version == api_version]
+        if known:
+            return Upstream(api_version=api_version, transformer=known[-1])
+    raise PluginFault(f"provider {host.name!r} has no transformer for {kind.kind} in {', '.join(kind.versions)}")

@@ -1,0 +1,176 @@
+"""``airunway explain``: why a deployment has, or would get, its engine and provider, and what would change that."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from airunway.cli import inputs, processes
+from airunway.cli.printing import as_document
+from airunway.columns import as_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from airunway.resource import Resource
+    from airunway.selection import Candidate
+    from airunway.selection.advice import Advice, FieldChange
+    from airunway.selection.explanation import Explanation
+
+__all__ = ["explain"]
+
+INSTALLED = "installed"
+"""Value of ``--providers`` that stands for the installed plugins."""
+
+
+def explain(
+    target: Annotated[
+        list[str] | None, typer.Argument(metavar="[md/NAME]", help="A deployment of the cluster.")
+    ] = None,
+    *,
+    file: Annotated[
+        Path | None, typer.Option("--filename", "-f", help="Deployments of a file instead; - for standard input.")
+    ] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace (default: the context's).")] = "",
+    providers: Annotated[
+        str,
+        typer.Option(
+            help="InferenceProviderConfigs from a file or directory, or 'installed' for the installed plugins: "
+            "no cluster is needed. Default: those of the cluster."
+        ),
+    ] = "",
+    why_not: Annotated[str, typer.Option(help="Say what keeps this provider from being selected.")] = "",
+    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
+    kubeconfig: processes.Kubeconfig = None,
+    context: processes.Context = None,
+) -> None:
+    """Explain the selection: every provider with its verdict, failed checks, rules and score, and what would change it.
+
+    airunway explain md/llama -n ml
+
+    airunway explain -f llama.yaml --providers installed --why-not kaito
+    """
+    if bool(target) == (file is not None):
+        raise typer.BadParameter("name one ModelDeployment (md/NAME), or a file with -f")
+    if target and providers:
+        raise typer.BadParameter(
+            "--providers goes with -f: a deployment of the cluster is explained with its providers"
+        )
+    from airunway.selection import provider_facts
+    from airunway.selection.explanation import explain as explained
+
+    with inputs.reporting():
+        deployments, configs, now = _read(target, file, namespace, providers, kubeconfig, context)
+    facts = [provider_facts(config) for config in configs]
+    if why_not and all(provider.name != why_not for provider in facts):
+        known = ", ".join(sorted(provider.name for provider in facts)) or "none"
+        inputs.fail(f"there is no provider {why_not!r} (providers: {known})")
+    explanations = [explained(deployment, facts, now=now) for deployment in deployments]
+    if output == "table":
+        typer.echo("\n\n".join("\n".join(_told(explanation, why_not)) for explanation in explanations))
+    else:
+        typer.echo(as_document([explanation.as_resource() for explanation in explanations], output), nl=False)
+
+
+def _read(
+    target: list[str] | None,
+    file: Path | None,
+    namespace: str,
+    providers: str,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> tuple[list[Resource], list[Resource], datetime]:
+    """Deployments, provider configs, and the moment that they are judged at."""
+    if file is None:
+        name = inputs.parse_target(target or [])
+        deployment, configs = inputs.read_cluster(
+            kubeconfig=kubeconfig, context=context, namespace=namespace, name=name
+        )
+        return [deployment] if deployment is not None else [], configs, datetime.now(UTC)
+    deployments = inputs.deployments_in(file, namespace=namespace)
+    if providers == INSTALLED:
+        return deployments, inputs.installed_configs(), datetime.now(UTC)
+    if providers:
+        configs = inputs.provider_configs_in(Path(providers))
+        return deployments, configs, inputs.time_of(configs)
+    _, configs = inputs.read_cluster(kubeconfig=kubeconfig, context=context, namespace=namespace, name=None)
+    return deployments, configs, datetime.now(UTC)
+
+
+def _told(explanation: Explanation, why_not: str) -> Iterator[str]:
+    yield f"ModelDeployment {explanation.key}  {explanation.model}".rstrip()
+    yield f"Valid:     {'no' if explanation.violations else 'yes'}"
+    for violation in explanation.violations:
+        yield f"  {violation.path}: {violation.message}" if violation.path else f"  {violation.message}"
+    engine = explanation.engine
+    if engine is None:
+        return
+    yield f"Engine:    {engine.engine or 'none'} ({engine.reason or engine.message})"
+    yield f"Provider:  {explanation.provider or 'none'} ({explanation.message})"
+    if explanation.candidates:
+        yield ""
+        header = ("provider", "verdict", "score", "check", "field", "detail")
+        yield as_columns(header, [row for candidate in explanation.candidates for row in _rows(explanation, candidate)])
+    for candidate in explanation.candidates:
+        asked = candidate.name == why_not
+        if asked or (explanation.provider is None and not why_not):
+            yield ""
+            yield from _why_not(explanation, candidate)
+
+
+def _rows(explanation: Explanation, candidate: Candidate) -> list[tuple[str, ...]]:
+    """One row for each failed check and each rule; the first of them carries the verdict."""
+    said = [(check.name, check.path or "-", check.message) for check in candidate.failed]
+    for rule in candidate.rules:
+        result = "error" if rule.value is None else str(rule.value).lower()
+        error = f": {rule.error}" if rule.error else ""
+        said.append(("rule", "spec", f"{result} (priority {rule.priority}) {rule.condition}{error}"))
+    first = (candidate.name, explanation.verdict(candidate).value, str(candidate.score))
+    rows = said or [("-", "-", "nothing speaks against it; it has no rules")]
+    return [(*(first if position == 0 else ("", "", "")), *row) for position, row in enumerate(rows)]
+
+
+def _why_not(explanation: Explanation, candidate: Candidate) -> Iterator[str]:
+    name = candidate.name
+    advice = dict(explanation.advice).get(name)
+    if advice is None:
+        yield f"{name} is selected."
+        return
+    if candidate.eligible and explanation.engine is not None and explanation.engine.engine is not None:
+        yield f"{name} is eligible, but {_rival(explanation, candidate)}. To have it all the same:"
+        yield f"  set spec.provider.name to {name}"
+        return
+    yield (
+        f"{name} would be eligible:" if advice.changes is not None else f"No change of the spec makes {name} eligible."
+    )
+    yield from _edits(advice)
+    for obstacle in advice.obstacles:
+        yield f"  {obstacle}"
+
+
+def _rival(explanation: Explanation, candidate: Candidate) -> str:
+    if "(kept:" in explanation.message:
+        return f"{explanation.provider} was selected before, and that stays"
+    if explanation.message == "explicit provider selection":
+        return f"the spec names {explanation.provider}"
+    best = next((c for c in explanation.candidates if c.name == explanation.provider), None)
+    if best is None:
+        return "no provider is selected"
+    if best.score == candidate.score:
+        return f"{best.name} has the same score ({best.score}) and comes first by name"
+    return f"{best.name} has the higher score ({best.score} against {candidate.score})"
+
+
+def _edits(advice: Advice) -> Iterator[str]:
+    for change in advice.changes or ():
+        yield f"  {_edit(change)}"
+
+
+def _edit(change: FieldChange) -> str:
+    now = "absent" if change.before is None else change.before
+    if change.after is None:
+        return f"remove {change.path} (now: {now})"
+    return f"set {change.path} to {change.after} (now: {now})"

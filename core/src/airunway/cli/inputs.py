@@ -1,0 +1,148 @@
+"""What the commands that explain and preview read: deployments and providers, from files, plugins or a cluster."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from airunway.cli.validate import ManifestError, read_manifests
+from airunway.resource import ObjectKey, Resource, copy_of, dig, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "deployments_in",
+    "fail",
+    "installed_configs",
+    "parse_target",
+    "provider_configs_in",
+    "read_cluster",
+    "reporting",
+    "time_of",
+]
+
+_DEPLOYMENT_WORDS = ("md", "modeldeployment", "modeldeployments", "modeldeployment.airunway.ai")
+
+
+def fail(message: str) -> NoReturn:
+    """Say on standard error what is wrong, and end with 1."""
+    typer.echo(f"airunway: {message}", err=True)
+    raise typer.Exit(1)
+
+
+@contextmanager
+def reporting() -> Iterator[None]:
+    """What can go wrong outside of us ends in one sentence and exit code 1, without a traceback."""
+    from airunway.plugins.errors import PluginError
+
+    try:
+        yield
+    except (ManifestError, PluginError, OSError, UnicodeDecodeError) as error:
+        fail(str(error))
+
+
+def parse_target(words: list[str]) -> str:
+    """The name in ``md/NAME``, ``md NAME`` or ``NAME``. Raises typer.BadParameter."""
+    parts = words[0].split("/") if len(words) == 1 else words
+    if len(parts) == 1 and parts[0]:
+        return parts[0]
+    if len(parts) != 2 or parts[0].lower() not in _DEPLOYMENT_WORDS or not parts[1]:
+        raise typer.BadParameter(f"{' '.join(words)!r} names no ModelDeployment: write md/NAME")
+    return parts[1]
+
+
+def deployments_in(path: Path, *, namespace: str) -> list[Resource]:
+    """The ModelDeployments of a file (``-``: standard input), those without a namespace in `namespace`.
+
+    Raises ManifestError (also if there is none) and OSError.
+    """
+    found = [obj for obj in _objects_in(path) if obj.get("kind") == "ModelDeployment"]
+    if not found:
+        raise ManifestError(f"{path}: there is no ModelDeployment in it")
+    return [_in_namespace(obj, namespace) for obj in found]
+
+
+def provider_configs_in(path: Path) -> list[Resource]:
+    """The InferenceProviderConfigs of a file or of the YAML and JSON files of a directory.
+
+    One without a status counts as ready. Raises ManifestError (also if there is none) and OSError.
+    """
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml", ".json"))
+    found = [obj for file in files for obj in _objects_in(file) if obj.get("kind") == "InferenceProviderConfig"]
+    if not found:
+        raise ManifestError(f"{path}: there is no InferenceProviderConfig in it")
+    return [obj if isinstance(obj.get("status"), dict) else {**obj, "status": {"ready": True}} for obj in found]
+
+
+def installed_configs(names: list[str] | None = None) -> list[Resource]:
+    """The config of each installed provider plugin (or of `names`), as if it were ready. Raises PluginError."""
+    from airunway.plugins.registry import discover, load
+    from airunway.runtime.provider_config import config_object
+
+    if names is None:
+        names = [distribution.name for distribution in discover()]
+    hosts = [load(name) for name in names]
+    configs = [config_object(host.manifest, contract_version=host.contract_version) for host in hosts]
+    return [{**config, "status": {"ready": True}} for config in configs]
+
+
+def time_of(configs: list[Resource]) -> datetime:
+    """The moment that a set of configs out of files speaks of: its newest heartbeat, or now if there is none."""
+    beats = [parse_time(dig(config, "status", "lastHeartbeat")) for config in configs]
+    return max((beat for beat in beats if beat is not None), default=datetime.now(UTC))
+
+
+def read_cluster(
+    *, kubeconfig: Path | None, context: str | None, namespace: str, name: str | None
+) -> tuple[Resource | None, list[Resource]]:
+    """The ModelDeployment `name` (if given) and all InferenceProviderConfigs of a cluster; ends with 1 on trouble."""
+    import asyncio
+
+    from airunway.kube import KubeError
+
+    try:
+        return asyncio.run(_read_cluster(kubeconfig, context, namespace, name))
+    except KubeError as error:
+        fail(str(error))
+
+
+async def _read_cluster(
+    kubeconfig: Path | None, context: str | None, namespace: str, name: str | None
+) -> tuple[Resource | None, list[Resource]]:
+    from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+    from airunway.kube import Client, load_config, user_agent_of
+
+    config = load_config(kubeconfig=kubeconfig, context=context)
+    async with Client(config, user_agent=user_agent_of("cli")) as client:
+        deployment = None
+        if name is not None:
+            deployment = await client.get(MODEL_DEPLOYMENT, ObjectKey(namespace or config.namespace, name))
+        return deployment, await client.list_all(INFERENCE_PROVIDER_CONFIG)
+
+
+def _objects_in(path: Path) -> list[Resource]:
+    try:
+        if str(path) == "-":
+            objects = list(read_manifests(sys.stdin))
+        else:
+            with path.open(encoding="utf-8") as stream:
+                objects = list(read_manifests(stream))
+    except ManifestError as error:
+        raise ManifestError(f"{path}: {error}") from error
+    return [obj for obj in objects if isinstance(obj, dict)]
+
+
+def _in_namespace(obj: Resource, namespace: str) -> Resource:
+    copied = copy_of(obj)
+    metadata = copied.get("metadata")
+    if isinstance(metadata, dict):
+        metadata["namespace"] = metadata.get("namespace") or namespace or "default"
+    return copied

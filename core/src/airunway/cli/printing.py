@@ -1,0 +1,32 @@
+"""Objects as text on standard output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from airunway.resource import Resource
+
+__all__ = ["as_document"]
+
+
+def as_document(items: Sequence[Resource], output: str) -> str:
+    """Objects as ``json`` (several as a ``List``) or ``yaml`` (one document each); empty for none."""
+    if not items:
+        return ""
+    if output == "json":
+        document = items[0] if len(items) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(items)}
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Texts of several lines as blocks, everything in full."""
+
+        def ignore_aliases(self, _data: object) -> bool:
+            return True
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
+    return str(yaml.dump_all(items, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=2**16))

@@ -1,0 +1,103 @@
+"""``airunway render``: the upstream objects that a provider would make of a deployment, without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from airunway.cli import inputs
+from airunway.cli.printing import as_document
+from airunway.cli.processes import parse_settings
+
+if TYPE_CHECKING:
+    from airunway.resource import Resource
+
+__all__ = ["render"]
+
+
+def render(
+    *,
+    file: Annotated[Path, typer.Option("--filename", "-f", help="Deployments to render; - for standard input.")],
+    provider: Annotated[
+        str, typer.Option(help="The provider (default: the one of the spec, else as selection chooses).")
+    ] = "",
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace where the file names none.")] = "",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting of the provider, KEY=VALUE; may be repeated.")
+    ] = None,
+    output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Format.")] = "yaml",
+) -> None:
+    """Print what a provider would create: no cluster is needed, only the provider's plugin.
+
+    Written for the newest upstream that the provider knows. Owner references are left out: they need the uid that the
+    cluster gives. Ends with 1 if the deployment is invalid or the provider cannot do it.
+    """
+    values = parse_settings(settings or [])
+    objects: list[Resource] = []
+    refused = False
+    with inputs.reporting():
+        for deployment in inputs.deployments_in(file, namespace=namespace):
+            made = _rendered(deployment, provider, values)
+            refused = refused or made is None
+            objects += made or []
+    typer.echo(as_document(objects, output), nl=False)
+    if refused:
+        raise typer.Exit(1)
+
+
+def _rendered(deployment: Resource, provider: str, settings: dict[str, object]) -> list[Resource] | None:
+    """The objects, or None when there can be none; what there is to say goes to standard error."""
+    from datetime import UTC, datetime
+
+    from airunway.api.modeldeployment import parse_deployment
+    from airunway.plugins.contract import Context
+    from airunway.plugins.registry import load
+    from airunway.resource import dig, key_of
+    from airunway.runtime.rendering import assumed_upstream, desired_objects, judge
+    from airunway.selection import provider_facts
+    from airunway.selection.explanation import explain
+
+    key = key_of(deployment)
+    named = provider or dig(deployment, "spec", "provider", "name") or ""
+    now = datetime.now(UTC)
+    configs = inputs.installed_configs([named] if named else None)
+    spec = deployment.get("spec")
+    if named and isinstance(spec, dict):
+        deployment = {**deployment, "spec": {**spec, "provider": {**(dig(spec, "provider") or {}), "name": named}}}
+    explanation = explain(deployment, [provider_facts(config) for config in configs], now=now)
+    if explanation.violations:
+        for violation in explanation.violations:
+            _say(f"{key}: {violation}")
+        return None
+    if explanation.provider is None or explanation.engine is None or explanation.engine.engine is None:
+        _say(f"{key}: no provider: {explanation.message}")
+        return None
+    host = load(explanation.provider)
+    typed = parse_deployment(deployment)
+    context = Context(
+        contract_version=host.contract_version,
+        engine=explanation.engine.engine,
+        upstream=assumed_upstream(host),
+        settings=settings,
+        now=now,
+    )
+    judged = judge(host, typed, context)
+    for finding in judged.warnings:
+        _say(f"{key}: warning: {finding.path}: {finding.message}")
+    if judged.blockers:
+        for finding in judged.blockers:
+            _say(f"{key}: {finding.path}: {finding.message} ({finding.reason})")
+        return None
+    objects = desired_objects(host, deployment, typed, context, merge=judged.merge)
+    return [_without_owner(obj) for obj in objects]
+
+
+def _without_owner(obj: Resource) -> Resource:
+    metadata = {field: value for field, value in obj["metadata"].items() if field != "ownerReferences"}
+    return {**obj, "metadata": metadata}
+
+
+def _say(text: str) -> None:
+    typer.echo(f"airunway render: {text}", err=True)

@@ -1,0 +1,52 @@
+"""Decoding what an API server sends, whatever is nested in it.
+
+orjson refuses documents nested deeper than 1,024, and an API server stores deeper ones: one such object would make the
+list and the watch of its whole kind unreadable for us. What is too deep is cut off; the object around it is then read,
+judged and refused like any other.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+__all__ = ["MAX_DEPTH", "TOO_DEEP", "decoded"]
+
+MAX_DEPTH = 512
+"""Levels that survive where a document is too deep for orjson."""
+
+TOO_DEEP = "<nested too deeply>"
+"""What stands in place of an array or object below MAX_DEPTH."""
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+
+
+def decoded(text: bytes) -> Any:
+    """The JSON value. Raises orjson.JSONDecodeError for what is not JSON even after the cut."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        shortened = _cut(text)
+        if shortened is None:
+            raise
+        return orjson.loads(shortened)
+
+
+def _cut(text: bytes) -> bytes | None:
+    """`text` with everything below MAX_DEPTH replaced; None if nothing is that deep."""
+    parts: list[bytes] = []
+    depth, kept_to, cut_from = 0, 0, 0
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in b"[{":
+            depth += 1
+            if depth == MAX_DEPTH + 1:
+                cut_from = match.start()
+        elif token in b"]}":
+            if depth == MAX_DEPTH + 1:
+                parts += [text[kept_to:cut_from], orjson.dumps(TOO_DEEP)]
+                kept_to = match.end()
+            depth -= 1
+    return b"".join([*parts, text[kept_to:]]) if parts else None

@@ -1,0 +1,51 @@
+"""An object that is nested deeper than the decoder goes must not hide its neighbours."""
+
+from __future__ import annotations
+
+import json
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airunway.kube.decoding import MAX_DEPTH, TOO_DEEP, decoded
+
+
+def nested(depth: int, inner: str = '"]}"') -> bytes:
+    return (b'{"a":' * depth) + inner.encode() + (b"}" * depth)
+
+
+def depth_of(value: object) -> int:
+    depth = 0
+    while isinstance(value, dict):
+        depth, value = depth + 1, value["a"]
+    assert value in (TOO_DEEP, "]}")
+    return depth
+
+
+def test_what_is_too_deep_is_cut_and_the_neighbours_are_whole() -> None:
+    text = b'{"items":[{"n":"before \\" ]"},' + nested(3000) + b',{"n":"after"}]}'
+    items = decoded(text)["items"]
+    assert items[0] == {"n": 'before " ]'}
+    assert items[2] == {"n": "after"}
+    assert depth_of(items[1]) == MAX_DEPTH - 2
+
+
+def test_what_the_decoder_can_read_is_left_as_it_is() -> None:
+    assert depth_of(decoded(nested(900))) == 900
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"a":1}}', b'"\\', b"[1,"])
+def test_what_is_no_json_stays_an_error(text: bytes) -> None:
+    with pytest.raises(orjson.JSONDecodeError):
+        decoded(text)
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers(-9, 9) | st.text(max_size=8), lambda i: st.lists(i) | st.dictionaries(st.text(), i)
+    )
+)
+def test_any_json_beside_something_too_deep_is_whole(value: object) -> None:
+    assert decoded(b"[" + json.dumps(value).encode() + b"," + nested(2000) + b"]")[0] == value
