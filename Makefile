@@ -53,8 +53,9 @@ format: sync  ## Put all code into its format.
 	@$(RUN) ruff check --quiet --fix .
 
 .PHONY: generate
-generate: sync  ## Write the generated files (CRDs) anew.
+generate: sync  ## Write the generated files (CRDs, dashboard, alerts, reference pages) anew.
 	@$(RUN) airunway crds --write core/src/airunway/api/crds
+	@$(RUN) python tools/observability/generate.py
 
 .PHONY: wheels
 wheels: sync  ## Build the wheels of all distributions into dist/.

@@ -130,6 +130,35 @@ async def test_a_failing_handler_or_projection_stops_nothing(
 
 
 @pytest.mark.apiserver
+async def test_objects_of_no_interest_are_not_kept(
+    client: Client, proxied: Client, proxy: FaultProxy, namespace: str, eventually: Eventually
+) -> None:
+    def project(obj: Resource) -> Resource | None:
+        return obj if labels_of(obj).get("mine") == "yes" else None
+
+    for name, mine in (("a", "yes"), ("b", "no")):
+        await client.create(CONFIG_MAP, config_map(namespace, name, labels={"mine": mine}))
+    seen: list[tuple[str, bool]] = []
+    reflector = Reflector(proxied, CONFIG_MAP, namespace=namespace, project=project, backoff=quick())
+    reflector.add_handler(lambda key, old, new: seen.append((key.name, new is not None)))
+    async with running(reflector):
+        await reflector.synced.wait()
+        assert seen == [("a", True)]
+        # An event from when it was still of interest comes after the one that says it no longer is.
+        outage = True
+        proxy.inject(Fault("status", status=503, count=None, where=lambda _: outage), Fault("reorder", verb="watch"))
+        proxy.cut_all()
+        await eventually(lambda: proxy.count("watch") > 1)
+        await client.merge_patch(CONFIG_MAP, ObjectKey(namespace, "a"), {"data": {"k": "2"}})
+        await client.merge_patch(CONFIG_MAP, ObjectKey(namespace, "a"), {"metadata": {"labels": {"mine": "no"}}})
+        await client.merge_patch(CONFIG_MAP, ObjectKey(namespace, "b"), {"metadata": {"labels": {"mine": "yes"}}})
+        outage = False
+        await eventually(lambda: ObjectKey(namespace, "b") in reflector)
+        assert seen == [("a", True), ("a", False), ("b", True)]
+        assert reflector.keys() == [ObjectKey(namespace, "b")]
+
+
+@pytest.mark.apiserver
 async def test_objects_larger_than_any_buffer(client: Client, namespace: str, eventually: Eventually) -> None:
     reflector = Reflector(client, CONFIG_MAP, namespace=namespace)
     async with running(reflector):

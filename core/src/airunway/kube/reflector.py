@@ -66,7 +66,8 @@ class Reflector:
     - `synced` is set once the whole kind was seen, and stays set; what is read later may lag behind during faults.
     - `missing` is true while the server says 404 for the kind (its CRD is not there). What was cached stays until a
       list says otherwise; `retry_now` makes the reflector look at once instead of after its backoff (0.2–30 s).
-    - `project` trims an object before it is cached and before handlers see it; it may change it in place.
+    - `project` trims an object before it is cached and before handlers see it; it may change it in place. None: the
+      object is of no interest; it is not kept, as if it were not there.
     - handlers run inside the loop that reads: they must be quick and not wait. One that raises is logged.
     - `on_restart(cause)` is called whenever a list or watch has to start again because of a fault.
     """
@@ -79,7 +80,7 @@ class Reflector:
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        project: Callable[[Resource], Resource] | None = None,
+        project: Callable[[Resource], Resource | None] | None = None,
         page_size: int = 500,
         backoff: Backoff | None = None,
         on_restart: Callable[[str], None] | None = None,
@@ -280,9 +281,15 @@ class Reflector:
     def _store(self, key: ObjectKey, old: Resource | None, new: Resource) -> None:
         if self._project is not None:
             try:
-                new = self._project(new)
+                projected = self._project(new)
             except Exception:
                 log.exception("%s: projecting %s failed; keeping it whole", self.kind, key)
+            else:
+                if projected is None:
+                    if old is not None:  # buried like a deleted one: a late event must not bring it back
+                        self._remove(key, _version_of(new))
+                    return
+                new = projected
         self._objects[key] = new
         self._tombstones.pop(key, None)
         self._notify(key, old, new)

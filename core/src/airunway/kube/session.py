@@ -6,6 +6,7 @@ more when the connection breaks before an answer, as RFC 9110 §9.2.2 has it; ou
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import ssl
@@ -27,6 +28,9 @@ from airunway.kube.errors import ConnectionFailed, RequestTimedOut, api_error
 __all__ = ["JSON", "Session", "user_agent_of"]
 
 log = logging.getLogger(__name__)
+
+_GOODBYE = 0.1
+"""Seconds that TLS connections get to end properly when a session closes."""
 
 JSON = "application/json"
 
@@ -76,6 +80,9 @@ class Session:
         if self._http is not None:
             await self._http.close()
             self._http = None
+            # Connections of cancelled requests are still saying goodbye, and aiohttp keeps no account of them (its
+            # documentation, "Graceful shutdown").
+            await asyncio.sleep(_GOODBYE)
 
     async def read(
         self,

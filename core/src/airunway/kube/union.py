@@ -109,13 +109,24 @@ def reflector_of(
     *,
     namespaces: Sequence[str] = (),
     label_selector: str = "",
+    field_selector: str = "",
     project: Callable[[Resource], Resource] | None = None,
+    page_size: int = 500,
 ) -> AnyReflector:
     """The cache of a kind in `namespaces`, or in the whole cluster where none are given."""
+
+    def within(namespace: str) -> Reflector:
+        return Reflector(
+            client,
+            kind,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            project=project,
+            page_size=page_size,
+        )
+
     if not namespaces or not kind.namespaced:
-        return Reflector(client, kind, label_selector=label_selector, project=project)
-    parts = [
-        Reflector(client, kind, namespace=namespace, label_selector=label_selector, project=project)
-        for namespace in dict.fromkeys(namespaces)
-    ]
+        return within("")
+    parts = [within(namespace) for namespace in dict.fromkeys(namespaces)]
     return parts[0] if len(parts) == 1 else UnionReflector(parts)
