@@ -49,6 +49,33 @@ def controller(
     enable_provider_selector: Annotated[
         bool, typer.Option(help="Select providers; off: a selector of your own writes status.provider.")
     ] = True,
+    watch_namespaces: processes.WatchNamespaces = "",
+    policy: Annotated[
+        Path | None,
+        typer.Option(help="File that says which providers, engines, images and GPU types namespaces may use."),
+    ] = None,
+    webhook_bind_address: Annotated[
+        str, typer.Option(help="Address of the admission webhook, e.g. :9443; 0: none.")
+    ] = "0",
+    webhook_service: Annotated[
+        str, typer.Option(help="Service by which the API server reaches the webhook, as NAME.NAMESPACE.")
+    ] = "",
+    webhook_url: Annotated[
+        str, typer.Option(help="Instead of a Service: URL of the webhook, e.g. https://127.0.0.1:9443.")
+    ] = "",
+    webhook_secret: Annotated[
+        str, typer.Option(help="Secret with the webhook's certificates, in our own namespace.")
+    ] = "airunway-webhook-tls",
+    webhook_configuration: Annotated[
+        str, typer.Option(help="ValidatingWebhookConfiguration whose CA bundle is kept up to date.")
+    ] = "airunway-webhook",
+    webhook_manage_configuration: Annotated[
+        bool,
+        typer.Option("--webhook-manage-configuration", help="Write all of that configuration, not only the bundle."),
+    ] = False,
+    webhook_access_review: Annotated[
+        bool, typer.Option(help="Refuse users who may not create the provider's own resource in that namespace.")
+    ] = True,
     leader_elect: processes.LeaderElect = False,
     health_probe_bind_address: processes.HealthAddress = "0",
     metrics_bind_address: processes.MetricsAddress = "0",
@@ -56,7 +83,7 @@ def controller(
     log_format: processes.LogFormat = None,
     ready_file: processes.ReadyFile = None,
 ) -> None:
-    """Run the core controller: validation, engine and provider selection."""
+    """Run the core controller: admission, validation, engine and provider selection."""
     processes.run_controller(
         processes.Common(
             kubeconfig=kubeconfig,
@@ -69,6 +96,17 @@ def controller(
             ready_file=ready_file,
         ),
         selector=enable_provider_selector,
+        watch_namespaces=watch_namespaces,
+        policy=policy,
+        webhook=processes.WebhookOptions(
+            bind_address=webhook_bind_address,
+            service=webhook_service,
+            url=webhook_url,
+            secret=webhook_secret,
+            configuration=webhook_configuration,
+            manage_configuration=webhook_manage_configuration,
+            access_review=webhook_access_review,
+        ),
     )
 
 
@@ -88,6 +126,7 @@ def provider_run(
     unknown_schema: Annotated[
         str, typer.Option(help="What to do about an upstream schema that is not known: Verify or Fail.")
     ] = "Verify",
+    watch_namespaces: processes.WatchNamespaces = "",
     log_level: processes.LogLevel = "info",
     log_format: processes.LogFormat = None,
     ready_file: processes.ReadyFile = None,
@@ -107,6 +146,7 @@ def provider_run(
         name=name,
         settings=settings or [],
         unknown_schema=unknown_schema,
+        watch_namespaces=watch_namespaces,
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,6 +29,8 @@ __all__ = [
     "LogLevel",
     "MetricsAddress",
     "ReadyFile",
+    "WatchNamespaces",
+    "WebhookOptions",
     "parse_settings",
     "run_controller",
     "run_provider",
@@ -41,6 +44,9 @@ LeaderElect = Annotated[
 HealthAddress = Annotated[str, typer.Option(help="Address of /livez and /readyz, e.g. :8081; 0: none.")]
 MetricsAddress = Annotated[str, typer.Option(help="Address of /metrics, e.g. :8080; 0: none. Not that of the probes.")]
 ReadyFile = Annotated[Path | None, typer.Option(hidden=True, help="Create this file once ready.")]
+WatchNamespaces = Annotated[
+    str, typer.Option(help="Namespaces to work in, separated by commas (default: all). A Role in each is enough then.")
+]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
 LogFormat = Annotated[str | None, typer.Option(help="text or json (default: text on a terminal).")]
 
@@ -59,23 +65,57 @@ class Common:
     ready_file: Path | None = None
 
 
-def run_controller(common: Common, *, selector: bool) -> None:
+@dataclass(frozen=True, kw_only=True)
+class WebhookOptions:
+    """The options ``--webhook-…``; `bind_address` ``0``: there is no webhook."""
+
+    bind_address: str = "0"
+    service: str = ""
+    url: str = ""
+    secret: str = ""
+    configuration: str = ""
+    manage_configuration: bool = False
+    access_review: bool = True
+
+
+def run_controller(
+    common: Common, *, selector: bool, watch_namespaces: str, policy: Path | None, webhook: WebhookOptions
+) -> None:
     """Run the core controller until it is told to stop."""
     from airunway.api import names
     from airunway.controller.application import CoreApplication, CoreSettings
+    from airunway.controller.policies import PolicyFile
     from airunway.process.metrics import Metrics, Role
+    from airunway.validation.policy import PolicyError
+    from airunway.webhook import Webhook, webhook_settings
 
     instance = _instance()
     metrics = Metrics(names.CORE_MANAGER, role=Role.CORE)
+    given = {name: value for name, value in asdict(webhook).items() if value != ""}
+    try:
+        admission = webhook_settings(**given, namespace=_own_namespace())
+        settings = CoreSettings(
+            selector=selector,
+            namespaces=_namespaces(watch_namespaces),
+            policy=PolicyFile(policy) if policy is not None else None,
+        )
+    except (PolicyError, ValueError) as error:
+        typer.echo(f"airunway: {error}", err=True)
+        raise typer.Exit(1) from error
 
     def make(client: Client) -> Application:
-        settings = CoreSettings(selector=selector)
-        return CoreApplication(client=client, instance=instance, settings=settings, metrics=metrics)
+        core = CoreApplication(client=client, instance=instance, settings=settings, metrics=metrics)
+        if admission is not None:
+            part = Webhook(client, core, admission, namespaces=settings.namespaces, on_review=metrics.on_review)
+            core.add(part)
+        return core
 
     _run(common, metrics=metrics, instance=instance, make=make)
 
 
-def run_provider(common: Common, *, name: str, settings: Sequence[str], unknown_schema: str) -> None:
+def run_provider(
+    common: Common, *, name: str, settings: Sequence[str], unknown_schema: str, watch_namespaces: str
+) -> None:
     """Run one provider until it is told to stop."""
     from airunway.api import names
     from airunway.plugins.errors import PluginError
@@ -91,7 +131,14 @@ def run_provider(common: Common, *, name: str, settings: Sequence[str], unknown_
     except PluginError as error:
         typer.echo(f"airunway: {error}", err=True)
         raise typer.Exit(1) from error
-    values = ProviderSettings(values=parse_settings(settings), verify_unknown_schemas=unknown_schema == "Verify")
+    try:
+        namespaces = _namespaces(watch_namespaces)
+    except ValueError as error:
+        typer.echo(f"airunway: {error}", err=True)
+        raise typer.Exit(1) from error
+    values = ProviderSettings(
+        values=parse_settings(settings), verify_unknown_schemas=unknown_schema == "Verify", namespaces=namespaces
+    )
     instance = _instance()
     metrics = Metrics(names.provider_manager(name))
 
@@ -139,7 +186,7 @@ def _run(common: Common, *, metrics: Metrics, instance: str, make: Callable[[Cli
         health_address=common.health_address,
         metrics_address=common.metrics_address,
         leader_election=common.leader_elect,
-        namespace=os.environ.get("POD_NAMESPACE", "airunway-system"),
+        namespace=_own_namespace(),
         identity=instance,
         ready_file=common.ready_file,
     )
@@ -148,6 +195,19 @@ def _run(common: Common, *, metrics: Metrics, instance: str, make: Callable[[Cli
     except OSError as error:  # an address that is taken; what the API server does comes as KubeError
         typer.echo(f"airunway: {error}", err=True)
         raise typer.Exit(1) from error
+
+
+def _own_namespace() -> str:
+    return os.environ.get("POD_NAMESPACE", "airunway-system")
+
+
+def _namespaces(text: str) -> tuple[str, ...]:
+    """The namespaces of ``a,b``, each once. Raises ValueError for a name that no namespace can have."""
+    names = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
+    for name in names:
+        if len(name) > 63 or not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name):
+            raise ValueError(f"--watch-namespaces: {name!r} is not the name of a namespace")
+    return names
 
 
 def _instance() -> str:

@@ -65,6 +65,8 @@ def _object_points(key: ObjectKey, deployment: Resource) -> Iterator[Point]:
     yield "airunway_modeldeployment_info", (*key, _provider(deployment), engine, model), 1.0
     yield "airunway_deployment_phase", (*key, _phase(deployment)), 1.0
     yield from _condition_points("airunway_modeldeployment_condition", tuple(key), deployment)
+    if dig(deployment, "spec", "suspend") is True:
+        yield "airunway_deployment_suspended", tuple(key), 1.0
     replicas = dig(deployment, "status", "replicas")
     if isinstance(replicas, dict):
         for state in _STATES:

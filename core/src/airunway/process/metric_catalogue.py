@@ -162,6 +162,21 @@ METRICS: tuple[Metric, ...] = (
         help="Events that were not recorded: full (too many at a time) or refused (by the API server).",
         read=True,
     ),
+    # ------------------------------------------------------------------------------------------------------ webhook
+    Metric(
+        name="airunway_webhook_requests_total",
+        type=_COUNTER,
+        labels=("verdict",),
+        help="Reviews by the admission webhook: allowed, refused, or failed (no verdict was reached).",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_webhook_duration_seconds",
+        type=_HISTOGRAM,
+        help="Seconds that a review took.",
+        role=Role.CORE,
+        buckets=_WAIT_SECONDS,
+    ),
     # -------------------------------------------------------------------------------------------------- deployments
     Metric(
         name="airunway_modeldeployment_total",
@@ -203,6 +218,13 @@ METRICS: tuple[Metric, ...] = (
         type=_GAUGE,
         labels=("namespace", "name", "state"),
         help="Replicas of each ModelDeployment: desired, ready and available.",
+        role=Role.CORE,
+    ),
+    Metric(
+        name="airunway_deployment_suspended",
+        type=_GAUGE,
+        labels=("namespace", "name"),
+        help="1 for each ModelDeployment with spec.suspend; the others have no such series.",
         role=Role.CORE,
     ),
     Metric(

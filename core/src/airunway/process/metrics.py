@@ -67,7 +67,8 @@ class Metrics:
 
     def observe(self, name: str, seconds: float, *labels: str) -> None:
         """A measurement for the histogram `name`. Raises KeyError if this process has no such histogram."""
-        self._histograms[name].labels(*labels).observe(seconds)
+        histogram = self._histograms[name]
+        (histogram.labels(*labels) if labels else histogram).observe(seconds)
 
     def forget(self, **labels: str) -> None:
         """Remove all that was counted with these label values, such as those of a provider that is gone."""
@@ -85,6 +86,11 @@ class Metrics:
     def on_leading(self, leading: bool) -> None:
         """For `LeaderElector.on_change`."""
         self._leading = leading
+
+    def on_review(self, verdict: str, seconds: float) -> None:
+        """For the webhook: ``allowed``, ``refused`` or ``failed``."""
+        self.count("airunway_webhook_requests_total", verdict)
+        self.observe("airunway_webhook_duration_seconds", seconds)
 
     def on_wait(self, controller: str) -> Callable[[float], None]:
         """For `Controller.on_wait`."""

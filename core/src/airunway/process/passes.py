@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TypeAlias
 
 from airunway.kube import (
+    AlreadyExists,
     ApiError,
     BadRequest,
     Conflict,
@@ -22,6 +24,8 @@ from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey
 
 __all__ = ["Reconcile", "error_type_of", "observed"]
+
+log = logging.getLogger(__name__)
 
 Reconcile: TypeAlias = Callable[[ObjectKey], Awaitable[float | None]]
 
@@ -45,7 +49,9 @@ def observed(
             metrics.count("airunway_reconciliation_errors_total", controller, provider, error_type_of(error))
             raise
         finally:
-            metrics.observe("airunway_reconciliation_duration_seconds", monotonic() - started, controller, provider)
+            seconds = monotonic() - started
+            metrics.observe("airunway_reconciliation_duration_seconds", seconds, controller, provider)
+            log.debug("the pass took %.1f ms", seconds * 1000)
 
     return one_pass
 
@@ -53,7 +59,7 @@ def observed(
 def error_type_of(error: Exception) -> str:
     """The kind of failure that ended a pass, as the label ``error_type`` has it."""
     match error:
-        case Conflict():  # AlreadyExists is one too
+        case Conflict() | AlreadyExists():
             return "conflict"
         case TooManyRequests():
             return "throttled"

@@ -9,6 +9,7 @@ from airunway.plugins.contract import Finding
 from airunway.resource import Resource, condition_of, dig
 from airunway.runtime.report import Report, warning_text
 from airunway.status import Phase, Verdict
+from airunway.status.rootcause import RootCause
 
 __all__ = ["Announcement", "announcements"]
 
@@ -21,8 +22,16 @@ class Announcement:
     note: str
 
 
-def announcements(before: Resource, report: Report, verdict: Verdict) -> Iterator[Announcement]:
-    """The events for a deployment that had the status of `before` until now."""
+def announcements(
+    before: Resource, report: Report, verdict: Verdict, *, cause: RootCause | None = None
+) -> Iterator[Announcement]:
+    """The events for a deployment that had the status of `before` until now; `cause` is its root cause now."""
+    if (
+        cause is not None
+        and cause.reason == "SecretNotFound"
+        and dig(before, "status", "rootCause", "code") != cause.code
+    ):
+        yield Announcement(reason="SecretNotFound", note=cause.message)
     if verdict.phase in (Phase.FAILED, Phase.DEGRADED) and dig(before, "status", "phase") != verdict.phase.value:
         yield Announcement(reason="ProviderError", note=verdict.message)
     compatible = report.compatible

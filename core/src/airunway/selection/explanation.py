@@ -16,6 +16,7 @@ from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection.advice import Advice, advise
 from airunway.selection.engine import EngineChoice, choose_engine
 from airunway.selection.facts import ProviderFacts, Request, request_of
+from airunway.selection.pinned import not_registered
 from airunway.selection.provider import NO_HEALTHY, Candidate, choose_provider, weigh
 from airunway.validation import Violation, validate
 
@@ -160,19 +161,18 @@ def _provider(
     denied: Collection[str],
 ) -> tuple[str | None, str, tuple[Candidate, ...]]:
     """The provider, why, and all candidates."""
+    explicit = dig(deployment, "spec", "provider", "name")
+    registered = any(provider.name == explicit for provider in providers)
     if engine.engine is None:
         candidates = tuple(
             _best(request, provider, now=now, denied=provider.name in denied)
             for provider in sorted(providers, key=lambda p: p.name)
         )
-        return None, engine.message, candidates
+        return None, not_registered(explicit, providers) if explicit and not registered else engine.message, candidates
     choice = choose_provider(request, providers, engine=engine.engine, now=now, denied=denied)
-    explicit = dig(deployment, "spec", "provider", "name")
+    if explicit and not registered:
+        return None, not_registered(explicit, providers), choice.candidates
     if explicit:
-        if all(provider.name != explicit for provider in providers):
-            registered = ", ".join(sorted(provider.name for provider in providers)) or "none"
-            message = f"provider '{explicit}' is not registered (registered: {registered})"
-            return None, message, choice.candidates
         # That it is only used when named is no objection to one that is named.
         candidates = tuple(
             replace(candidate, failed=tuple(check for check in candidate.failed if check.name != "selection"))

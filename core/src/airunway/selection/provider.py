@@ -89,9 +89,7 @@ def choose_provider(
     )
 
 
-def weigh(
-    request: Request, provider: ProviderFacts, *, engine: str, now: datetime, denied: bool = False
-) -> Candidate:
+def weigh(request: Request, provider: ProviderFacts, *, engine: str, now: datetime, denied: bool = False) -> Candidate:
     """Every check that this provider fails, and what its rules say."""
     failed = []
     if denied:

@@ -73,6 +73,13 @@ _REGISTERED = (
         warning=True,
     ),
     EventReason(
+        name="SecretNotFound",
+        emitter=Emitter.PROVIDER,
+        note="<what the pod's status says of the Secret>",
+        meaning="A pod waits for a Secret, or for a key of one, that does not exist.",
+        warning=True,
+    ),
+    EventReason(
         name="ProviderError",
         emitter=Emitter.PROVIDER,
         note="<what is wrong, as in status.message>",

@@ -1,0 +1,204 @@
+"""`airunway explain`: offline, and against a real API server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from airunway.api import names
+from airunway.cli.main import app
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import Client
+from airunway.resource import ObjectKey, Resource
+from airunway.testing.operator import install_definitions
+
+GPU = {"gpu": {"count": 1}}
+
+
+def deployment(name: str = "llama", **spec: Any) -> Resource:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ModelDeployment",
+        "metadata": {"name": name},
+        "spec": {"model": {"id": "org/model"}} | spec,
+    }
+
+
+def config(name: str, *engines: str, status: Resource | None = None, rules: list[Resource] | None = None) -> Resource:
+    capabilities = [{"name": e, "servingModes": ["aggregated"], "gpuSupport": True} for e in engines]
+    spec: Resource = {"capabilities": {"engines": capabilities}, "selectionRules": rules or []}
+    metadata = {"name": name}
+    result = {"apiVersion": names.API_VERSION, "kind": "InferenceProviderConfig", "metadata": metadata, "spec": spec}
+    return result | ({"status": status} if status else {})
+
+
+def run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(arguments), input=stdin)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    def write_(name: str, *objects: Resource) -> str:
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(yaml.safe_dump_all(objects))
+        return str(path)
+
+    return write_
+
+
+def test_a_table_of_every_candidate(write: Any) -> None:
+    providers = write(
+        "providers.yaml",
+        config("dynamo", "vllm", rules=[{"condition": "spec.engine.type == 'vllm'", "priority": 50}]),
+        config("kaito", "llamacpp", rules=[{"condition": "spec.broken +", "priority": 100}]),
+    )
+    done = run("explain", "-f", write("md.yaml", deployment(resources=GPU)), "--providers", providers)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[:6] == [
+        "ModelDeployment default/llama  org/model",
+        "Valid:     yes",
+        "Engine:    vllm (auto-selected from provider dynamo capabilities)",
+        "Provider:  dynamo (matched capabilities: engine=vllm, gpu=true, mode=aggregated)",
+        "",
+        "PROVIDER  VERDICT   SCORE  CHECK   FIELD             DETAIL",
+    ]
+    rows = done.stdout.splitlines()[6:]
+    assert (
+        rows[0] == "dynamo    selected  50     rule    spec              true (priority 50) spec.engine.type == 'vllm'"
+    )
+    assert rows[1].startswith(
+        "kaito     rejected  0      engine  spec.engine.type  engine vllm is not among its engines"
+    )
+    assert rows[2].split()[:4] == ["rule", "spec", "error", "(priority"]
+    assert len(rows) == 3
+
+
+def test_why_not(write: Any) -> None:
+    providers = write("providers.yaml", config("dynamo", "vllm"), config("kaito", "llamacpp"))
+    file = write("md.yaml", deployment(resources=GPU))
+    done = run("explain", "-f", file, "--providers", providers, "--why-not", "kaito")
+    assert done.stdout.endswith("kaito would be eligible:\n  set spec.engine.type to llamacpp (now: absent)\n")
+    done = run("explain", "-f", file, "--providers", providers, "--why-not", "dynamo")
+    assert done.stdout.endswith("dynamo is selected.\n")
+    done = run("explain", "-f", file, "--providers", providers, "--why-not", "x")
+    assert done.exit_code == 1
+    assert done.stderr == "airunway: there is no provider 'x' (providers: dynamo, kaito)\n"
+
+
+def test_a_provider_that_lost_by_score_or_name(write: Any) -> None:
+    rule = {"condition": "true", "priority": 5}
+    providers = write(
+        "p.yaml", config("a", "vllm"), config("b", "vllm", rules=[rule]), config("c", "vllm", rules=[rule])
+    )
+    file = write("md.yaml", deployment(resources=GPU))
+    for name, why in (
+        ("a", "b has the higher score (5 against 0)"),
+        ("c", "b has the same score (5) and comes first by name"),
+    ):
+        done = run("explain", "-f", file, "--providers", providers, "--why-not", name)
+        assert why in done.stdout
+        assert f"set spec.provider.name to {name}" in done.stdout
+
+
+def test_without_a_provider_every_way_out_is_shown(write: Any) -> None:
+    sick = config("sick", "vllm", status={"ready": False})
+    beat = {"ready": True, "lastHeartbeat": "2026-11-21T12:00:00Z"}
+    silent = config("silent", "vllm", status={"ready": True, "lastHeartbeat": "2026-11-21T11:00:00Z"})
+    providers = write("p.yaml", sick, silent, config("well", "sglang", status=beat))
+    file = write("md.yaml", deployment(engine={"type": "vllm"}, resources=GPU))
+    done = run("explain", "-f", file, "--providers", providers)
+    assert done.exit_code == 0, done.output
+    assert "Provider:  none (no compatible provider found for this configuration)" in done.stdout
+    assert "provider sick must become ready" in done.stdout
+    assert "its last heartbeat is 3600 s old" in done.stdout
+    assert "set spec.engine.type to sglang (now: vllm)" in done.stdout
+
+
+def test_an_invalid_spec_is_said(write: Any) -> None:
+    providers = write("p.yaml", config("dynamo", "vllm"))
+    done = run("explain", "-f", write("md.yaml", deployment(engine={"type": "vllm"})), "--providers", providers)
+    assert done.exit_code == 0
+    assert "Valid:     no" in done.stdout
+    assert "spec.resources.gpu.count: vLLM engine requires GPU (set resources.gpu.count > 0)" in done.stdout
+
+
+def test_structured_output(write: Any) -> None:
+    providers = write("providers/dynamo.yaml", config("dynamo", "vllm"))
+    file = write("md.yaml", deployment("one", resources=GPU), deployment("two"))
+    arguments = ("explain", "-f", file, "-n", "ml", "--providers", str(Path(providers).parent))
+    items = json.loads(run(*arguments, "-o", "json").stdout)["items"]
+    assert [(item["namespace"], item["name"], item["provider"]["name"]) for item in items] == [
+        ("ml", "one", "dynamo"),
+        ("ml", "two", None),
+    ]
+    assert items[1]["candidates"][0]["smallestChange"] == [{"path": "spec.resources.gpu.count", "from": None, "to": 1}]
+    assert list(yaml.safe_load_all(run(*arguments, "-o", "yaml").stdout)) == items
+
+
+def test_installed_plugins_and_standard_input() -> None:
+    done = run("explain", "-f", "-", "--providers", "installed", stdin=yaml.safe_dump(deployment(resources=GPU)))
+    assert done.exit_code == 0, done.output
+    assert "Provider:  kaito" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        ((), 2, "name one ModelDeployment"),
+        (("md/a", "-f", "x"), 2, "name one ModelDeployment"),
+        (("pod/a",), 2, "names no ModelDeployment"),
+        (("md/a", "--providers", "installed"), 2, "--providers goes with -f"),
+        (("md/a", "-o", "wide"), 2, "'wide' is not one of"),
+        (("-f", "/does/not/exist.yaml", "--providers", "installed"), 1, "No such file"),
+    ],
+)
+def test_usage(arguments: tuple[str, ...], code: int, text: str) -> None:
+    done = run("explain", *arguments)
+    assert done.exit_code == code
+    assert text in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_a_file_without_what_is_wanted(write: Any) -> None:
+    file = write("md.yaml", config("dynamo", "vllm"))
+    done = run("explain", "-f", file, "--providers", file)
+    assert (done.exit_code, "there is no ModelDeployment in it" in done.stderr) == (1, True)
+    good = write("good.yaml", deployment())
+    done = run("explain", "-f", good, "--providers", good)
+    assert (done.exit_code, "there is no InferenceProviderConfig in it" in done.stderr) == (1, True)
+
+
+@pytest.mark.apiserver
+async def test_a_deployment_of_the_cluster(client: Client, kubeconfig: Path, namespace: str, write: Any) -> None:
+    import asyncio
+
+    await install_definitions(client)
+    provider = config("explained", "vllm", rules=[{"condition": "spec.engine.type == 'vllm'", "priority": 7}])
+    await client.apply(INFERENCE_PROVIDER_CONFIG, provider, manager="test")
+    status = {**provider, "status": {"ready": True}}
+    status.pop("spec")
+    await client.apply(INFERENCE_PROVIDER_CONFIG, status, manager="test", subresource="status")
+    key = ObjectKey(namespace, "llama")
+    live = deployment(engine={"type": "vllm"}, resources=GPU, provider={"name": "explained"})
+    live["metadata"]["namespace"] = namespace
+    await client.create(MODEL_DEPLOYMENT, live)
+    try:
+        arguments = ("explain", "md/llama", "-n", namespace, "--kubeconfig", str(kubeconfig))
+        done = await asyncio.to_thread(run, *arguments)
+        assert done.exit_code == 0, done.output
+        assert f"ModelDeployment {key}  org/model" in done.stdout
+        assert "Provider:  explained (explicit provider selection)" in done.stdout
+        done = await asyncio.to_thread(run, "explain", "md", "nobody", *arguments[2:])
+        assert done.exit_code == 1
+        assert "nobody" in done.stderr
+        file = write("md.yaml", deployment("other", resources=GPU, engine={"type": "vllm"}))
+        done = await asyncio.to_thread(run, "explain", "-f", file, *arguments[2:])
+        assert done.exit_code == 0, done.output
+        assert "explained" in done.stdout
+    finally:
+        await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "explained"))

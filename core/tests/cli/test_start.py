@@ -1,0 +1,64 @@
+"""The command line starts fast because it imports little."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {"aiohttp", "pydantic", "kopf", "rich", "jsonschema", "prometheus_client", "pluggy", "kubernetes_asyncio"}
+
+
+def imported_by(statement: str) -> set[str]:
+    """Top-level modules that a fresh interpreter has after `statement`."""
+    program = f"import sys; {statement}; print(' '.join(sorted({{name.split('.')[0] for name in sys.modules}})))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import airunway.cli.main", HEAVY),
+        ("import airunway.cli.inputs", HEAVY),
+        ("import airunway.runtime.rendering", {"aiohttp", "kopf", "rich", "prometheus_client"}),
+        ("import airunway.selection.explanation", {"aiohttp", "kopf", "rich", "prometheus_client"}),
+    ],
+)
+def test_imports_are_light(statement: str, absent: set[str]) -> None:
+    assert imported_by(statement) & absent == set()
+
+
+def test_the_help_lists_every_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "airunway", "--help"], capture_output=True, text=True, timeout=60, check=True
+    )
+    for command in ("controller", "provider", "crds", "validate", "explain", "render", "sandbox", "version"):
+        assert command in done.stdout
+
+
+@pytest.mark.parametrize("command", [["controller"], ["provider", "run", "kaito"]])
+def test_metrics_and_probes_cannot_share_an_address(command: list[str]) -> None:
+    addresses = ["--metrics-bind-address", ":9999", "--health-probe-bind-address", ":9999"]
+    done = subprocess.run(
+        [sys.executable, "-m", "airunway", *command, *addresses],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "must not be the same" in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_an_address_that_is_none_is_named() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "airunway", "controller", "--metrics-bind-address", "everywhere"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "'everywhere' is not an address" in done.stderr

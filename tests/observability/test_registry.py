@@ -1,0 +1,155 @@
+"""The lists of events and metrics against the source, the generated files, and Prometheus' own tool."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airunway.process.metric_catalogue import METRICS, PROCESS_METRICS, MetricType
+from airunway.status.events import EVENTS, Emitter
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "core" / "src" / "airunway"
+DASHBOARD = ROOT / "dashboards" / "airunway.json"
+ALERTS = ROOT / "dashboards" / "alerts.yaml"
+
+EMITTING = {"emit", "Happening", "Announcement"}
+"""Calls whose keyword `reason` is an event's."""
+
+TARGET_LABELS = {"job", "instance", "le", "component"}
+"""Labels that Prometheus itself, a histogram or a join brings."""
+
+
+def emitted() -> Iterator[tuple[str, str, bool]]:
+    """Room, reason and whether it is a warning, of every event that the source can emit."""
+    for path in SOURCE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            arguments = {keyword.arg: keyword.value for keyword in node.keywords}
+            reason = arguments.get("reason")
+            if name in EMITTING and isinstance(reason, ast.Constant):
+                warning = arguments.get("warning")
+                warns = name == "Announcement" or (isinstance(warning, ast.Constant) and warning.value is True)
+                yield path.relative_to(SOURCE).parts[0], str(reason.value), warns
+
+
+def test_every_event_of_the_source_is_registered_and_the_other_way_round() -> None:
+    found = list(emitted())
+    assert {reason for _, reason, _ in found} == set(EVENTS)
+    for room, reason, warning in found:
+        event = EVENTS[reason]
+        assert event.emitter is (Emitter.CORE if room == "controller" else Emitter.PROVIDER), reason
+        assert event.warning is warning, reason
+
+
+def test_the_generated_files_are_up_to_date() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/observability/generate.py"), "--check"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_names_and_labels_follow_the_rules() -> None:
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+    for metric in METRICS:
+        assert re.fullmatch(r"airunway_[a-z_]+", metric.name)
+        assert metric.help.endswith("."), metric.name
+        if metric.type is MetricType.COUNTER:
+            assert metric.name.endswith("_total")
+        if metric.type is MetricType.HISTOGRAM:
+            assert metric.name.endswith("_seconds")
+            assert metric.buckets == tuple(sorted(set(metric.buckets)))
+        if "name" in metric.labels:  # per object: must be read from the caches, so that it goes away with the object
+            assert metric.type is MetricType.GAUGE
+
+
+def queries() -> list[str]:
+    """Every PromQL expression of dashboard and alerts."""
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    found = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", [])]
+    found += [v["definition"] for v in dashboard["templating"]["list"] if "definition" in v]
+    return found + [rule["expr"] for rule in alert_rules()]
+
+
+def alert_rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def test_every_queried_metric_and_label_exists() -> None:
+    labels_of = {series: set(metric.labels) for metric in METRICS for series in metric.series}
+    labels_of |= {name: set() for name in PROCESS_METRICS}
+    asked = queries()
+    assert len(asked) > 30
+    for query in asked:
+        used = re.findall(r"\b(?:airunway|process)_[a-z_]+", query)
+        assert used, query
+        assert set(used) <= set(labels_of), query
+        for name, matchers in re.findall(r"\b((?:airunway|process)_[a-z_]+)\{([^}]*)\}", query):
+            matched = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
+            assert matched <= labels_of[name], query
+        grouped = {label.strip() for group in re.findall(r"\bby \(([^)]*)\)", query) for label in group.split(",")}
+        assert grouped <= set().union(*(labels_of[name] for name in used)) | TARGET_LABELS, query
+
+
+def test_every_metric_is_on_the_dashboard_or_in_an_alert() -> None:
+    text = " ".join(queries())
+    assert [m.name for m in METRICS if not any(re.search(rf"\b{series}\b", text) for series in m.series)] == []
+
+
+def test_the_dashboard_is_one_that_grafana_can_lay_out() -> None:
+    dashboard = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    panels = dashboard["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    taken: set[tuple[int, int]] = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24, panel["title"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    variables = {variable["name"] for variable in dashboard["templating"]["list"]}
+    used = set(re.findall(r"\$\{?([a-z]\w*)", json.dumps(panels))) - {"__rate_interval"}
+    assert used <= variables | {"__rate_interval"}
+
+
+def test_every_alert_has_its_runbook() -> None:
+    page = (ROOT / "docs/reference/alerts.md").read_text(encoding="utf-8")
+    headings = {line.removeprefix("## ").lower() for line in page.splitlines() if line.startswith("## ")}
+    rules = alert_rules()
+    assert len({rule["alert"] for rule in rules}) == len(rules) == len(headings)
+    for rule in rules:
+        path, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        assert path.endswith("reference/alerts.md")
+        assert anchor in headings
+        assert rule["labels"]["severity"] in ("info", "warning", "critical")
+
+
+def test_promtool_accepts_the_rules() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not on PATH (it comes with Prometheus)")
+    done = subprocess.run(
+        [promtool, "check", "rules", str(ALERTS)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

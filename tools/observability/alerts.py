@@ -1,0 +1,159 @@
+"""The alerts, as data: rules for Prometheus and the runbook page are made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["ALERTS", "Alert", "rule_file"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alert:
+    """`summary` and `description` are annotations and may use Prometheus' templates; `steps` go to the runbook."""
+
+    name: str
+    expression: str
+    lasting: str
+    severity: str
+    summary: str
+    description: str
+    meaning: str
+    steps: tuple[str, ...]
+
+    @property
+    def anchor(self) -> str:
+        return self.name.lower()
+
+
+ALERTS: tuple[Alert, ...] = (
+    Alert(
+        name="AirunwayNotReady",
+        expression='max by (namespace, name) (airunway_modeldeployment_condition{type="Ready",status!="True"})'
+        " unless on (namespace, name) max by (namespace, name) (airunway_deployment_suspended)",
+        lasting="15m",
+        severity="warning",
+        summary="ModelDeployment {{ $labels.namespace }}/{{ $labels.name }} is not ready",
+        description="It has not been ready for 15 minutes.",
+        meaning="A model does not serve, or not in its newest revision. Suspended deployments do not count.",
+        steps=(
+            "`kubectl get md -n NAMESPACE NAME -o wide` shows phase, reason and message: they name the one cause.",
+            "`kubectl describe md -n NAMESPACE NAME` shows the conditions and the events in their order.",
+            "`airunway explain md/NAME -n NAMESPACE` if no provider or engine was selected.",
+        ),
+    ),
+    Alert(
+        name="AirunwayReconcileErrors",
+        expression='sum by (controller) (rate(airunway_reconcile_total{result="error"}[10m]))'
+        " / sum by (controller) (rate(airunway_reconcile_total[10m])) > 0.1",
+        lasting="10m",
+        severity="warning",
+        summary="{{ $labels.controller }}: {{ $value | humanizePercentage }} of the passes fail",
+        description="More than a tenth of the passes end with an error that is none of the passing ones.",
+        meaning="A bug, a missing permission, or an object that no code foresaw. Passing failures (conflicts, 429 and "
+        "5xx) are not counted here.",
+        steps=(
+            'Look for lines with `"level":"error"` in the log of that component; they carry object and traceback.',
+            "`airunway_reconciliation_errors_total` by `error_type` says of which kind they are; `refused` usually "
+            "means a missing permission: compare the ClusterRole with the one of this release.",
+        ),
+    ),
+    Alert(
+        name="AirunwayProviderDown",
+        expression="min by (provider) (airunway_provider_heartbeat_age_seconds) > 180",
+        lasting="2m",
+        severity="critical",
+        summary="Provider {{ $labels.provider }} is silent",
+        description="Its last heartbeat is {{ $value | humanizeDuration }} old.",
+        meaning="The provider's process does not run or does not reach the API server. Models that run go on serving; "
+        "their status stands still and no new ones are given to this provider.",
+        steps=(
+            "`kubectl get pods -n airunway-system` and the log of the provider's pod.",
+            "`kubectl describe ipc PROVIDER` shows what it said last.",
+            "A provider that was uninstalled on purpose leaves its config: `kubectl delete ipc PROVIDER`.",
+        ),
+    ),
+    Alert(
+        name="AirunwayWatchStalled",
+        expression="sum by (instance, resource) (increase(airunway_watch_restarts_total[15m])) > 10"
+        " or min by (instance, resource) (airunway_watch_synced) == 0",
+        lasting="15m",
+        severity="warning",
+        summary="{{ $labels.instance }} cannot follow {{ $labels.resource }}",
+        description="The cache of this resource is old or was never filled.",
+        meaning="Changes of these objects are not seen, or seen late.",
+        steps=(
+            "The component's log names the cause of each restart (`Forbidden`: a permission is missing; `NotFound`: "
+            "the CRD is not installed; `ConnectionFailed`, `RequestTimedOut`: the network or the API server).",
+            "`airunway_watch_restarts_total` has the cause as a label.",
+        ),
+    ),
+    Alert(
+        name="AirunwayNoLeader",
+        expression="max by (component) (airunway_leader) == 0"
+        ' or absent(airunway_leader{component="airunway-controller"})',
+        lasting="5m",
+        severity="critical",
+        summary="No replica of {{ $labels.component }} does its work",
+        description="All replicas stand by, or none is there.",
+        meaning="Nothing is reconciled. Models that run go on serving.",
+        steps=(
+            "`kubectl get lease -n airunway-system` shows who holds the lease and when it was renewed.",
+            "`kubectl get pods -n airunway-system`: is there any replica, and what does its log say?",
+        ),
+    ),
+    Alert(
+        name="AirunwayWebhookErrors",
+        expression='sum(rate(airunway_webhook_requests_total{verdict="failed"}[10m]))'
+        " / sum(rate(airunway_webhook_requests_total[10m])) > 0.05",
+        lasting="10m",
+        severity="warning",
+        summary="{{ $value | humanizePercentage }} of the webhook's reviews fail",
+        description="The webhook reaches no verdict on some ModelDeployments.",
+        meaning="Users cannot create or change ModelDeployments, or not always. Refusals are not counted here. Reviews "
+        "that never reach the webhook (its Service or certificate is wrong) show in the API server's metrics only.",
+        steps=(
+            "The core's log has the cause: the API server did not answer the webhook's own question, or a traceback.",
+            "`kubectl get validatingwebhookconfiguration airunway-webhook -o yaml` shows CA bundle and Service.",
+        ),
+    ),
+    Alert(
+        name="AirunwaySelectionRulesInvalid",
+        expression='max by (provider) (airunway_provider_condition{type="SelectionRulesValid",status="False"}) == 1',
+        lasting="10m",
+        severity="warning",
+        summary="A selection rule of provider {{ $labels.provider }} cannot be evaluated",
+        description="The rule never counts, so the provider may be passed over.",
+        meaning="A rule in the InferenceProviderConfig does not compile, fails, or gives no truth value.",
+        steps=("`kubectl describe ipc PROVIDER`: the condition `SelectionRulesValid` names the rule and the error.",),
+    ),
+    Alert(
+        name="AirunwayObjectsLeftOut",
+        expression="max(airunway_objects_left_out) > 0",
+        lasting="15m",
+        severity="info",
+        summary="{{ $value }} ModelDeployments are not shown one by one",
+        description="There are more ModelDeployments than the limit on objects in metrics.",
+        meaning="AirunwayNotReady cannot see all deployments. Counts by namespace, provider and phase are complete.",
+        steps=("Alert on `airunway_modeldeployment_total` by phase instead, or watch some namespaces per controller.",),
+    ),
+)
+
+
+def rule_file(docs_url: str) -> dict[str, Any]:
+    """A rule file as Prometheus reads it; the same ``groups`` are the spec of a PrometheusRule."""
+    rules = [
+        {
+            "alert": alert.name,
+            "expr": alert.expression,
+            "for": alert.lasting,
+            "labels": {"severity": alert.severity},
+            "annotations": {
+                "summary": alert.summary,
+                "description": alert.description,
+                "runbook_url": f"{docs_url}/reference/alerts.md#{alert.anchor}",
+            },
+        }
+        for alert in ALERTS
+    ]
+    return {"groups": [{"name": "airunway", "rules": rules}]}
