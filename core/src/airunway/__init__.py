@@ -13,6 +13,7 @@ Rooms, in the order in which imports may point (a room imports only from rooms n
 ``kube``        client, reflector, work queue, controller, lease: Kubernetes without ModelDeployments
 ``runtime``     the one loop that every provider runs in
 ``controller``  the core's reconcilers
+``webhook``     admission: the checks that need the cluster, and the certificates they are served with
 ``process``     the shell of a long-running process: signals, probes, logs
 ``sandbox``     the whole thing on one machine
 ``cli``         the `airunway` command

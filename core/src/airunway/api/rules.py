@@ -82,6 +82,10 @@ class Rule:
     def is_transition(self) -> bool:
         return "oldSelf" in self.expression
 
+    @property
+    def uses_quantities(self) -> bool:
+        return "uantity(" in self.expression
+
 
 _GPU_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
 _DISAGGREGATED = "(has(self.serving) && self.serving.mode == 'disaggregated')"

@@ -4,42 +4,70 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Protocol
 
 from airunway.api import names
+from airunway.controller.decision import SILENT_AFTER
+from airunway.controller.policies import Policies, PolicyFile
 from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
+    AnyReflector,
     Client,
     Controller,
     EventRecorder,
+    KubeError,
     Overlay,
     Reflector,
     WorkQueue,
+    reflector_of,
     strip_managed_fields,
     wait_until_synced,
 )
 from airunway.process.fleet_metrics import Transitions, deployment_points, provider_points
+from airunway.process.lean_kopf import kopf
 from airunway.process.metrics import Metrics, Role
 from airunway.process.passes import Reconcile, observed
 from airunway.process.shell import Lead
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
+from airunway.validation.policy import Policy
 
-__all__ = ["CoreApplication", "CoreSettings"]
+__all__ = ["CoreApplication", "CoreSettings", "Part"]
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoreSettings:
-    """The core's configuration: `selector` is ``--enable-provider-selector``."""
+    """The core's configuration: `selector` is ``--enable-provider-selector``; `namespaces` are those that it watches
+    (empty: all); `policy` says what namespaces may use.
+    """
 
     selector: bool = True
     workers: int = 16
+    namespaces: tuple[str, ...] = ()
+    policy: PolicyFile | None = None
+
+
+class Part(Protocol):
+    """Something that runs in the core's process and looks at its caches: the webhook."""
+
+    def unready(self) -> str | None: ...
+
+    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None: ...
+
+    async def follow(self) -> None:
+        """What every replica does, until cancelled."""
+        ...
+
+    async def lead(self) -> None:
+        """What only the leader does, until cancelled."""
+        ...
 
 
 class CoreApplication:
@@ -60,20 +88,32 @@ class CoreApplication:
         project = strip_managed_fields(names.CORE_MANAGER)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._config_queue: WorkQueue[ObjectKey] = WorkQueue()
-        self._deployments = Reflector(client, MODEL_DEPLOYMENT, project=project)
+        self._client = client
+        self._parts: list[Part] = []
+        namespaces = self._settings.namespaces
+        self._deployments = reflector_of(client, MODEL_DEPLOYMENT, namespaces=namespaces, project=project)
         self._configs = Reflector(client, INFERENCE_PROVIDER_CONFIG, project=project)
         self._events = EventRecorder(client, component=f"{names.GROUP}/{names.CORE_MANAGER}", instance=instance)
         self._facts: dict[str, ProviderFacts] = {}
+        self._policies: Policies | None = None
+        if self._settings.policy is not None:
+            self._policies = Policies(
+                client, self._settings.policy, namespaces=namespaces, on_change=self._on_policy_change
+            )
         self._reconciler = CoreReconciler(
             client=client,
             deployments=Overlay(self._deployments, project=project),
             providers=lambda: self._facts,
             events=self._events,
             selector=self._settings.selector,
+            policies=self._policies,
             clock=self._clock,
         )
         self._config_reconciler = ProviderConfigReconciler(
-            client=client, configs=Overlay(self._configs, project=project), clock=self._clock
+            client=client,
+            configs=Overlay(self._configs, project=project),
+            clock=self._clock,
+            on_silence=self._on_silence,
         )
         self._transitions = Transitions(self._metrics, providers=self._facts, clock=self._clock)
         self._measure()
@@ -90,10 +130,64 @@ class CoreApplication:
 
     def unready(self) -> str | None:
         """Why the process cannot work yet, or None."""
-        for reflector in (self._deployments, self._configs):
+        for reflector in self._caches():
             if not reflector.synced.is_set():
                 return f"the {reflector.kind.plural} have not been read yet"
-        return None
+        return next((problem for part in self._parts if (problem := part.unready()) is not None), None)
+
+    def _caches(self) -> list[AnyReflector]:
+        caches: list[AnyReflector] = [self._deployments, self._configs]
+        return caches if self._policies is None else [*caches, self._policies.reflector]
+
+    # ---------------------------------------------------------------------------------------------- what parts see
+
+    def add(self, part: Part) -> None:
+        """Have `part` run with the core; before `run`."""
+        self._parts.append(part)
+
+    @property
+    def selector(self) -> bool:
+        return self._settings.selector
+
+    @property
+    def policy(self) -> Policy | None:
+        return None if self._policies is None else self._policies.policy
+
+    def watches(self, namespace: str) -> bool:
+        """Whether deployments in that namespace are ours."""
+        return not self._settings.namespaces or namespace in self._settings.namespaces
+
+    def providers(self) -> Mapping[str, ProviderFacts]:
+        return self._facts
+
+    async def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """The labels by which the policy selects. Raises KubeError."""
+        return {} if self._policies is None else await self._policies.labels_of(namespace)
+
+    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
+        """Give kopf the handlers of the parts, and let it start once our own kinds are served: it looks only once."""
+        if not self._parts:
+            return
+
+        @kopf.on.startup(registry=registry)
+        async def served(**_: object) -> None:
+            await self._deployments.synced.wait()
+            while not await self._is_discoverable():
+                await asyncio.sleep(0.2)
+
+        for part in self._parts:
+            part.register(registry, settings)
+
+    async def _is_discoverable(self) -> bool:
+        try:
+            groups = (await self._client.get_path("/apis")).get("groups") or []
+            listed = any(dig(group, "name") == names.GROUP for group in groups)
+            return listed and await self._client.is_served(MODEL_DEPLOYMENT)
+        except KubeError as error:
+            log.info("discovery: %s", error)
+            return False
+
+    # --------------------------------------------------------------------------------------------------- running
 
     async def run(self, lead: Lead) -> None:
         """Follow the API server until cancelled; work while leading."""
@@ -104,7 +198,11 @@ class CoreApplication:
             group.create_task(self._deployments.run(), name="deployments")
             group.create_task(self._configs.run(), name="configs")
             group.create_task(self._events.run(), name="events")
-            await wait_until_synced([self._deployments, self._configs])
+            if self._policies is not None:
+                group.create_task(self._policies.run(), name="policies")
+            for part in self._parts:
+                group.create_task(part.follow(), name=type(part).__name__)
+            await wait_until_synced(self._caches())
             await lead(self._work)
 
     async def _work(self) -> None:
@@ -123,6 +221,8 @@ class CoreApplication:
             async with asyncio.TaskGroup() as group:
                 group.create_task(deployments.run(), name="workers")
                 group.create_task(configs.run(), name="config-workers")
+                for part in self._parts:
+                    group.create_task(part.lead(), name=f"{type(part).__name__} (leader)")
         finally:
             self._transitions.counting = False
 
@@ -150,6 +250,11 @@ class CoreApplication:
         provider = dig(self._deployments.get(key), "status", "provider", "name")
         return provider if provider in self._facts else ""
 
+    def _on_policy_change(self, namespace: str) -> None:
+        for key in self._deployments.keys():  # noqa: SIM118 - not a dict
+            if namespace in ("", key.namespace):
+                self._queue.add(key)
+
     def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         before = self._facts.pop(key.name, None)
         now = self._clock()
@@ -168,6 +273,11 @@ class CoreApplication:
             if chosen is None or key.name in (chosen, dig(deployment, "spec", "provider", "name")):
                 self._queue.add(waiting)
 
+    def _on_silence(self, provider: str) -> None:
+        for key, deployment in self._deployments.items():
+            if dig(deployment, "status", "provider", "name") == provider:
+                self._queue.add(key)
+
 
 def _standing(facts: ProviderFacts | None, now: datetime) -> tuple[object, ...] | None:
     """Everything about a provider that selection looks at, with its heartbeat reduced to fresh or not."""
@@ -175,4 +285,5 @@ def _standing(facts: ProviderFacts | None, now: datetime) -> tuple[object, ...] 
         return None
     silence = facts.silence(now)
     fresh = silence is None or silence <= STALE_AFTER
-    return facts.ready, fresh, facts.explicit_only, facts.engines, facts.rules
+    silent = silence is not None and silence >= SILENT_AFTER
+    return facts.ready, fresh, silent, facts.installed, facts.explicit_only, facts.engines, facts.rules

@@ -5,9 +5,9 @@ Pure. The reconciler reads the facts out of its caches, calls `decide`, and writ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.api.defaults import defaulted_spec
@@ -18,12 +18,27 @@ from airunway.selection import (
     ProviderFacts,
     choose_engine,
     choose_provider,
+    denied,
+    granted,
+    not_installed,
+    not_registered,
     request_of,
 )
-from airunway.status import Condition, Fault, parent_conditions, roll_up, written
+from airunway.status import OVERALL, Condition, Fault, overall_conditions, parent_conditions, roll_up, written
 from airunway.validation import Violation
+from airunway.validation.policy import Grants, Policy
+from airunway.validation.policy import violations as policy_violations
 
-__all__ = ["CORE_CONDITIONS", "Decision", "Happening", "decide", "handed_over"]
+__all__ = [
+    "CORE_CONDITIONS",
+    "SILENT_AFTER",
+    "Decision",
+    "Happening",
+    "decide",
+    "forbidden_by",
+    "handed_over",
+    "is_accepted",
+]
 
 CORE_CONDITIONS = frozenset(
     {
@@ -37,9 +52,13 @@ CORE_CONDITIONS = frozenset(
         "AuthValid",
         "DependenciesReachable",
         "Paused",
+        "ProviderResponsive",
     }
 )
 """Condition types that the core writes; every other one is the provider's."""
+
+SILENT_AFTER = timedelta(minutes=5)
+"""Silence of a provider after which what it said counts as outdated (spec/status.md, "Stale")."""
 
 NO_SELECTOR = "No provider specified and provider-selector not installed"
 
@@ -69,6 +88,22 @@ def handed_over(deployment: Resource) -> bool:
     return dig(deployment, "status", "observedGeneration") is not None
 
 
+def is_accepted(deployment: Resource) -> bool:
+    """Whether this very spec has passed before: what changes around it later does not take that back."""
+    validated = condition_of(deployment, "Validated") or {}
+    generation = dig(deployment, "metadata", "generation")
+    return validated.get("status") == "True" and validated.get("observedGeneration") == generation
+
+
+def forbidden_by(policy: Policy, deployment: Resource, *, namespace_labels: Mapping[str, str]) -> list[Violation]:
+    """What the policy does not allow of a deployment, with the provider that it names or already has."""
+    provider = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
+    engine = dig(deployment, "spec", "engine", "type") or None
+    return policy_violations(
+        policy, deployment["spec"], engine=engine, provider=provider, namespace_labels=namespace_labels
+    )
+
+
 def decide(
     deployment: Resource,
     *,
@@ -76,11 +111,14 @@ def decide(
     providers: Sequence[ProviderFacts],
     selector: bool,
     now: datetime,
+    grants: Grants | None = None,
 ) -> Decision:
     """The core's part of the status.
 
-    `violations` are those of the spec as it is; `selector` is whether the built-in provider selection is on.
+    `violations` are those of the spec as it is; `selector` is whether the built-in provider selection is on; `grants`
+    are what the namespace may use (None: anything).
     """
+    grants = grants or Grants()
     if annotations_of(deployment).get(names.PAUSED) == "true":
         return _paused(deployment, now=now)
     live = deployment.get("status") or {}
@@ -90,16 +128,26 @@ def decide(
         for kept in ("engine", "provider", "selection"):
             _keep(status, live, kept)
         text = "Validation failed: " + "; ".join(f"{v.path}: {v.message}" if v.path else v.message for v in violations)
-        own = [Condition(type="Validated", status=False, reason="ValidationFailed", message=text)]
+        own = [
+            Condition(type="Validated", status=False, reason="ValidationFailed", message=text),
+            *_silence(deployment, providers, now=now),
+        ]
         fault = Fault(component="Validated", reason="ValidationFailed", message=text)
         return _decision(deployment, status, own, fault, events=(), now=now)
 
-    own = [Condition(type="Validated", status=True, reason="ValidationPassed", message="Schema validation passed")]
-    engine = _engine(deployment, providers, now=now)
+    own = [
+        Condition(type="Validated", status=True, reason="ValidationPassed", message="Schema validation passed"),
+        *_silence(deployment, providers, now=now),
+    ]
+    engine = _engine(deployment, providers, grants=grants, now=now)
     if engine.engine is None:
         text = f"Engine selection failed: {engine.message}"
         own.append(Condition(type="EngineSelected", status=False, reason="NoEngineSelected", message=text))
         fault = Fault(component="EngineSelected", reason="NoEngineSelected", message=text, waits=True)
+        pinned = dig(deployment, "spec", "provider", "name")
+        if pinned and all(provider.name != pinned for provider in providers):
+            # Why there is no engine: that is what to tell, as it is where the engine is named.
+            fault = _unselected(own, "ProviderNotFound", not_registered(pinned, providers))
         return _decision(deployment, status, own, fault, events=(), now=now)
     status["engine"] = {"type": engine.engine, "selectedReason": engine.reason}
     explicit = bool(dig(deployment, "spec", "engine", "type"))
@@ -112,14 +160,15 @@ def decide(
         )
     )
     fault_or_none, events = _provider(
-        deployment, status, own, providers, engine=engine.engine, selector=selector, now=now
+        deployment, status, own, providers, engine=engine.engine, selector=selector, grants=grants, now=now
     )
     if fault_or_none is None:
         name = status["provider"]["name"] if "provider" in status else dig(live, "provider", "name")
+        absent = any(provider.name == name and not provider.installed for provider in providers)
         fault_or_none = Fault(
             component="ProviderSelected",
-            reason="WaitingForProvider",
-            message=f"Waiting for provider '{name}' to take over",
+            reason="UpstreamNotInstalled" if absent else "WaitingForProvider",
+            message=not_installed(name) if absent else f"Waiting for provider '{name}' to take over",
             waits=True,
         )
     if dig(live, "engine", "type") != engine.engine:
@@ -130,7 +179,7 @@ def decide(
     return _decision(deployment, status, own, fault_or_none, events=events, now=now)
 
 
-def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime) -> EngineChoice:
+def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, grants: Grants, now: datetime) -> EngineChoice:
     explicit = dig(deployment, "spec", "engine", "type")
     chosen = dig(deployment, "status", "engine", default={})
     if not explicit and chosen.get("type") and dig(deployment, "status", "provider", "resourceName"):
@@ -142,7 +191,12 @@ def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, now: da
         )
     pinned = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
     request = request_of(defaulted_spec(deployment["spec"], engine=explicit))
-    return choose_engine(request, providers, explicit=explicit, pinned=pinned, now=now)
+    # A pinned provider has been judged with the spec already; what is open is only its engine.
+    usable = granted(providers, replace(grants, providers=None) if pinned else grants)
+    choice = choose_engine(request, usable, explicit=explicit, pinned=pinned, now=now)
+    if choice.engine is None and usable != list(providers):
+        return replace(choice, message=f"{choice.message}; the policy of this namespace leaves out some of them")
+    return choice
 
 
 def _provider(
@@ -153,6 +207,7 @@ def _provider(
     *,
     engine: str,
     selector: bool,
+    grants: Grants,
     now: datetime,
 ) -> tuple[Fault | None, tuple[Happening, ...]]:
     """Add the provider's part to `status` and `own`; returns what is missing, or None, and the events."""
@@ -161,10 +216,7 @@ def _provider(
     before = dig(live, "provider", "name")
     if explicit:
         if all(provider.name != explicit for provider in providers):
-            registered = ", ".join(sorted(provider.name for provider in providers)) or "none"
-            return _unselected(
-                own, "ProviderNotFound", f"provider '{explicit}' is not registered (registered: {registered})"
-            ), ()
+            return _unselected(own, "ProviderNotFound", not_registered(explicit, providers)), ()
         own.append(_selected("ExplicitSelection", "Provider explicitly specified in spec"))
         return None, _select(status, explicit, "explicit provider selection", before)
     if before and not selector:
@@ -179,7 +231,7 @@ def _provider(
             return _unselected(own, "NoProviderSelected", NO_SELECTOR), ()
         return _waiting_for_selector(deployment, own), ()
     request = request_of(defaulted_spec(deployment["spec"], engine=engine))
-    choice = choose_provider(request, providers, engine=engine, now=now)
+    choice = choose_provider(request, providers, engine=engine, now=now, denied=denied(providers, grants))
     status["selection"] = _selection(choice, live, now)
     if choice.provider is None:
         return _unselected(own, "NoProviderSelected", choice.message), ()
@@ -218,6 +270,21 @@ def _selection(choice: ProviderChoice, live: Resource, now: datetime) -> Resourc
     return {"candidates": candidates, "evaluatedAt": format_time(now)}
 
 
+def _silence(deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime) -> list[Condition]:
+    """``ProviderResponsive=False`` while the deployment's provider has not been heard of for `SILENT_AFTER`.
+
+    The core says so in a condition of its own: ``Ready`` is the provider's, and what it last said of it stands as its
+    last word. Nothing is said as long as all is well.
+    """
+    name = dig(deployment, "status", "provider", "name")
+    provider = next((provider for provider in providers if provider.name == name), None)
+    silence = provider.silence(now) if provider is not None else None
+    if silence is None or silence < SILENT_AFTER:
+        return []
+    text = f"Provider '{name}' has not been heard of for five minutes: the status is as it was then"
+    return [Condition(type="ProviderResponsive", status=False, reason="ProviderStale", message=text)]
+
+
 def _decision(
     deployment: Resource,
     status: Resource,
@@ -237,7 +304,7 @@ def _decision(
     if not handed_over(deployment):
         verdict = roll_up([fault], previous=live.get("phase"), created=False, now=now)
         status |= {"phase": verdict.phase.value, "reason": verdict.reason, "message": verdict.message}
-        own.append(Condition(type="Ready", status=verdict.ready, reason=verdict.reason, message=verdict.message))
+        own.extend(overall_conditions(verdict))
     status["conditions"] = written(own, previous=before, generation=generation, now=now)
     return Decision(status=status, events=events)
 
@@ -252,7 +319,7 @@ def _paused(deployment: Resource, *, now: datetime) -> Decision:
     if not spoken:
         status |= {field: live[field] for field in ("phase", "reason", "message") if field in live}
     conditions = [c for c in live.get("conditions") or [] if isinstance(c, dict)]
-    kept_types = CORE_CONDITIONS - {"Paused"} | (set() if spoken else {"Ready"})
+    kept_types = CORE_CONDITIONS - {"Paused"} | (set() if spoken else set(OVERALL))
     generation = deployment["metadata"].get("generation", 0)
     message = f"Reconciliation is paused by the annotation {names.PAUSED}"
     paused = written(

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.api.defaults import defaulted_spec
+from airunway.controller.decision import SILENT_AFTER
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, NotFound, Overlay, needs_apply
 from airunway.resource import ObjectKey, Resource, dig
@@ -20,9 +21,20 @@ _SPECIMEN: Resource = {"model": {"id": "organisation/model"}}
 
 
 class ProviderConfigReconciler:
-    """Writes the condition ``SelectionRulesValid``, and nothing else, on every config."""
+    """Writes the condition ``SelectionRulesValid``, and nothing else, on every config.
 
-    def __init__(self, *, client: Client, configs: Overlay, clock: Callable[[], datetime]) -> None:
+    `on_silence(name)` is called when a provider has not been heard of for `SILENT_AFTER`.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        configs: Overlay,
+        clock: Callable[[], datetime],
+        on_silence: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._on_silence = on_silence
         self._client = client
         self._configs = configs
         self._clock = clock
@@ -31,6 +43,16 @@ class ProviderConfigReconciler:
         config = self._configs.get(key)
         if config is None:
             return None
+        await self._publish(key, config)
+        silence = provider_facts(config).silence(self._clock())
+        if silence is None:
+            return None
+        if silence < SILENT_AFTER:
+            return (SILENT_AFTER - silence).total_seconds()
+        self._on_silence(key.name)
+        return None
+
+    async def _publish(self, key: ObjectKey, config: Resource) -> None:
         condition = rules_condition(config)
         generation = config["metadata"].get("generation", 0)
         previous = [c for c in dig(config, "status", "conditions", default=[]) if isinstance(c, dict)]
@@ -41,15 +63,14 @@ class ProviderConfigReconciler:
             "status": {"conditions": written([condition], previous=previous, generation=generation, now=self._clock())},
         }
         if not needs_apply(body, config, manager=names.CORE_MANAGER, subresource="status"):
-            return None
+            return
         try:
             answer = await self._client.apply(
                 INFERENCE_PROVIDER_CONFIG, body, manager=names.CORE_MANAGER, subresource="status", force=True
             )
         except NotFound:
-            return None
+            return
         self._configs.note(answer)
-        return None
 
 
 def rules_condition(config: Resource) -> Condition:

@@ -136,7 +136,7 @@ def violations(
 ) -> list[Violation]:
     """Everything about `spec` that the policy does not allow; `engine` and `provider` are the ones that are known.
 
-    Images are those that the deployment names, in its overrides too; one that a provider chooses by itself is not judged.
+    Images are those that the deployment names, in its overrides too; one that a provider would choose is not judged.
     """
     grants = policy.grants(namespace_labels)
     name = namespace_labels.get(NAMESPACE_NAME, "")

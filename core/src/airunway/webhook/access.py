@@ -1,4 +1,4 @@
-"""May this user do, with own hands, what a provider would do for them? Asked by SubjectAccessReview (seed 004 §13.2)."""
+"""May this user do, with own hands, what a provider would do for them? Asked by SubjectAccessReview (004, 13.2)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from airunway.selection import UpstreamFacts
 __all__ = ["AccessReviewer", "User"]
 
 REMEMBERED = 10.0
-"""Seconds for which an answer holds: long enough for an `apply` of many manifests, short enough for a new RoleBinding."""
+"""Seconds for which an answer holds: long enough for an `apply` of many manifests, short enough for a new role."""
 
 CAPACITY = 4096
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from airunway.api import names
 from airunway.kube import Client
 from airunway.process.lean_kopf import kopf
 from airunway.resource import ObjectKey
@@ -13,7 +12,7 @@ from airunway.webhook.access import AccessReviewer
 from airunway.webhook.admission import Admission, View
 from airunway.webhook.keeper import SETTLE, CertificateKeeper
 from airunway.webhook.secret import CertificateSecret
-from airunway.webhook.server import AdmissionServer
+from airunway.webhook.server import AdmissionServer, OnReview
 from airunway.webhook.settings import WebhookSettings
 
 __all__ = ["MANAGER", "Webhook"]
@@ -34,11 +33,12 @@ class Webhook:
         namespaces: Sequence[str] = (),
         clock: Callable[[], datetime] | None = None,
         settle: float = SETTLE,
+        on_review: OnReview | None = None,
     ) -> None:
         clock = clock or (lambda: datetime.now(UTC))
         access = AccessReviewer(client) if settings.access_review else None
         self.admission = Admission(view, access=access, clock=clock)
-        self._server = AdmissionServer(self.admission, address=settings.bind_address)
+        self._server = AdmissionServer(self.admission, address=settings.bind_address, on_review=on_review)
         self._secret = CertificateSecret(client, ObjectKey(settings.namespace, settings.secret), manager=MANAGER)
         self._keeper = CertificateKeeper(
             client,
@@ -66,4 +66,3 @@ class Webhook:
     async def lead(self) -> None:
         """The leader's part, until cancelled."""
         await self._keeper.run()
-

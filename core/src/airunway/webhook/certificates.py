@@ -61,7 +61,9 @@ class Material:
     @property
     def bundle(self) -> bytes:
         """The certificates that a client of the webhook must trust."""
-        return b"".join(part if part.endswith(b"\n") else part + b"\n" for part in (self.authority, self.previous) if part)
+        return b"".join(
+            part if part.endswith(b"\n") else part + b"\n" for part in (self.authority, self.previous) if part
+        )
 
 
 class Action(StrEnum):
@@ -157,9 +159,7 @@ def issue_serving(material: Material, *, now: datetime, hosts: Sequence[str]) ->
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
     return replace(material, serving=_pem(certificate), serving_key=_key_pem(key))

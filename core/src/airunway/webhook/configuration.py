@@ -19,6 +19,7 @@ from airunway.webhook.settings import PATH, WEBHOOK, WebhookSettings
 __all__ = [
     "CONFIGURATION_KIND",
     "MATCH_CONDITIONS",
+    "TIMEOUT_SECONDS",
     "bundles_in",
     "configuration_object",
     "injection",
@@ -40,6 +41,7 @@ MATCH_CONDITIONS: tuple[Resource, ...] = (
 `failurePolicy: Fail` cannot hold anything back but new specs."""
 
 TIMEOUT_SECONDS = 10
+"""How long the API server waits for a verdict."""
 
 
 def configuration_object(settings: WebhookSettings, *, bundle: bytes, namespaces: Sequence[str] = ()) -> Resource:

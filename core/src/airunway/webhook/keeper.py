@@ -115,7 +115,7 @@ class CertificateKeeper:
             old = material.bundle if material is not None and authorities_in(material.bundle) else trusted
             renewed = new_authority(now=now, hosts=hosts, previous=old)
             if trusted:
-                await self._inject(trusted + renewed.authority, existing_only=True)
+                await self._inject(_united(renewed.bundle, trusted), existing_only=True)
                 await asyncio.sleep(self._settle)
             return renewed
         assert material is not None
@@ -147,7 +147,7 @@ class CertificateKeeper:
         """Every authority that some CA bundle of ours names now."""
         live = await self._configuration()
         bundles = bundles_in(live) if live is not None else []
-        return b"".join(dict.fromkeys(pem for bundle in bundles for pem in authorities_in(bundle)))
+        return _united(*bundles)
 
     async def _inject(self, bundle: bytes, *, existing_only: bool = False) -> None:
         """Have `bundle` stand in the configuration, and in the managed case all the rest of it too."""
@@ -167,3 +167,7 @@ class CertificateKeeper:
             return await self._client.get(CONFIGURATION_KIND, ObjectKey("", self._settings.configuration))
         except NotFound:
             return None
+
+
+def _united(*bundles: bytes) -> bytes:
+    return b"".join(dict.fromkeys(pem for bundle in bundles for pem in authorities_in(bundle)))

@@ -64,9 +64,7 @@ class CertificateSecret:
         self._client = client
         self._manager = manager
         self.key = key
-        self._reflector = Reflector(
-            client, SECRET, namespace=key.namespace, field_selector=f"metadata.name={key.name}"
-        )
+        self._reflector = Reflector(client, SECRET, namespace=key.namespace, field_selector=f"metadata.name={key.name}")
 
     def on_change(self, handler: Callable[[Material | None], None]) -> None:
         """Calls `handler` at each change with what the Secret then holds (None: it is gone)."""

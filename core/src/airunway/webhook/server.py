@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from time import monotonic
 from typing import Any
 
 import orjson
@@ -23,12 +24,13 @@ from aiohttp import web
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.process.lean_kopf import kopf
 from airunway.process.probes import parse_address
-from airunway.resource import Resource, dig, key_of
+from airunway.resource import dig, key_of
 from airunway.webhook.admission import Admission, Answer, User
 from airunway.webhook.certificates import Material
+from airunway.webhook.configuration import TIMEOUT_SECONDS
 from airunway.webhook.settings import PATH
 
-__all__ = ["AdmissionServer"]
+__all__ = ["AdmissionServer", "OnReview"]
 
 log = logging.getLogger(__name__)
 
@@ -40,16 +42,20 @@ _answer: ContextVar[list[Answer]] = ContextVar("answer")
 
 Review = Callable[..., Awaitable[Mapping[str, Any]]]
 
+OnReview = Callable[[str, float], None]
+"""Told of every review: ``allowed``, ``refused`` or ``failed`` (no verdict was reached), and the seconds it took."""
+
 
 class AdmissionServer:
     """Listens at `address` once there is a certificate; given to kopf as ``settings.admission.server``."""
 
-    def __init__(self, admission: Admission, *, address: str) -> None:
+    def __init__(self, admission: Admission, *, address: str, on_review: OnReview | None = None) -> None:
         where = parse_address(address)
         if where is None:
             raise ValueError("the webhook's address must not be 0")
         self._where = where
         self._admission = admission
+        self._on_review = on_review
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
         self._certified = asyncio.Event()
@@ -80,11 +86,11 @@ class AdmissionServer:
         self._certified.set()
         log.info("the webhook shows a new certificate")
 
-    def register(self, registry: "kopf.OperatorRegistry", settings: "kopf.OperatorSettings") -> None:
+    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
         """Have kopf run this server and give it our handler."""
         settings.admission.server = self
         settings.admission.managed = None  # the configuration object is kept by the leader, see keeper.py
-        # kopf logs each refusal as an error of the handler. Refusing is what it is for; our own errors we log ourselves.
+        # kopf logs each refusal as an error of the handler. Refusing is its work; our own errors we log ourselves.
         logging.getLogger("kopf.objects").setLevel(logging.CRITICAL)
 
         @kopf.on.validate(
@@ -95,31 +101,33 @@ class AdmissionServer:
             operations=["CREATE", "UPDATE"],
             registry=registry,
         )
-        async def validate(
-            new: Mapping[str, Any],
-            old: Mapping[str, Any] | None,
-            userinfo: Mapping[str, Any],
-            warnings: list[str],
-            **_: Any,
-        ) -> None:
+        async def validate(body: kopf.Body, userinfo: Mapping[str, Any], warnings: list[str], **more: Any) -> None:
+            old = more["old"]
             answer = await self._admission.review(
-                dict(new), old=dict(old) if old is not None else None, user=_user(userinfo)
+                dict(body), old=dict(old) if old is not None else None, user=_user(userinfo)
             )
             _answer.get().append(answer)
             warnings.extend(answer.warnings)
             if answer.refusal is not None:
                 raise kopf.AdmissionError(answer.refusal.message, code=answer.refusal.code)
 
-    async def __call__(self, review: Review) -> AsyncIterator["kopf.WebhookClientConfig"]:
+    async def __call__(self, review: Review) -> AsyncIterator[kopf.WebhookClientConfig]:
         """Serve until closed; `review` is kopf's way from a review to its answer."""
         await self._certified.wait()
 
         async def handle(request: web.Request) -> web.Response:
-            return await self._handle(review, request)
+            started = monotonic()
+            verdict = "failed"
+            try:
+                response, verdict = await self._handle(review, request)
+            finally:
+                if self._on_review is not None:
+                    self._on_review(verdict, monotonic() - started)
+            return response
 
         application = web.Application(client_max_size=MAX_REVIEW)
         application.router.add_post(PATH, handle)
-        runner = web.AppRunner(application, access_log=None, handle_signals=False)
+        runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=3.0)
         await runner.setup()
         try:
             await web.TCPSite(runner, *self._where, ssl_context=self._tls).start()
@@ -131,28 +139,37 @@ class AdmissionServer:
             self.listening = False
             await runner.cleanup()
 
-    async def _handle(self, review: Review, request: web.Request) -> web.Response:
+    async def _handle(self, review: Review, request: web.Request) -> tuple[web.Response, str]:
+        """The response, and what `OnReview` is told."""
         try:
             body = orjson.loads(await request.read())
         except orjson.JSONDecodeError as error:
-            return web.Response(status=400, text=f"the review is not JSON: {error}")
+            return web.Response(status=400, text=f"the review is not JSON: {error}"), "failed"
         if (problem := _malformed(body)) is not None:
-            return web.Response(status=400, text=problem)
+            return web.Response(status=400, text=problem), "failed"
         found: list[Answer] = []
         token = _answer.set(found)
         try:
-            answer = dict(await review(body, webhook=HANDLER, headers={}, sslpeer={}))
+            async with asyncio.timeout(TIMEOUT_SECONDS - 1):
+                answer = dict(await review(body, webhook=HANDLER, headers={}, sslpeer={}))
+        except TimeoutError:
+            text = "the API server did not answer the webhook's own question in time"
+            return web.Response(status=504, text=text), "failed"
         except Exception:  # whatever goes wrong, the API server must get an answer, and we the traceback
             log.exception("a review could not be answered")
-            return web.Response(status=500, text="the review could not be answered; the log of the webhook says why")
+            text = "the review could not be answered; the log of the webhook says why"
+            return web.Response(status=500, text=text), "failed"
         finally:
             _answer.reset(token)
+        verdict = "allowed"
         if found and found[0].refusal is not None:
+            verdict = "refused"
             obj = body["request"]["object"]
             answer["response"] = {**answer["response"], "status": found[0].refusal.status(key_of(obj))}
         elif not found and not dig(answer, "response", "allowed"):
+            verdict = "failed"
             log.error("a review failed before a verdict: %s", dig(answer, "response", "status"))
-        return web.Response(body=orjson.dumps(answer), content_type="application/json")
+        return web.Response(body=orjson.dumps(answer), content_type="application/json"), verdict
 
 
 def _malformed(body: object) -> str | None:

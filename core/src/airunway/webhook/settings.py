@@ -14,7 +14,7 @@ WEBHOOK = f"validate.modeldeployments.{names.GROUP}"
 """The name of our entry in the ValidatingWebhookConfiguration; users see it in refusals."""
 
 CONFIGURATION = "airunway-webhook"
-SECRET_NAME = "airunway-webhook-tls"  # noqa: S105 - a name, not a secret
+SECRET_NAME = "airunway-webhook-tls"
 PATH = "/validate"
 
 

@@ -1,0 +1,109 @@
+"""The policy that the core applies: a file that may change under us, and the labels that it selects namespaces by."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from airunway.kube import NAMESPACE, AnyReflector, Client, Reflector, UnionReflector
+from airunway.resource import ObjectKey, Resource, labels_of
+from airunway.validation.policy import NAMESPACE_NAME, Policy, PolicyError, parse_policy
+
+__all__ = ["Policies", "PolicyFile"]
+
+log = logging.getLogger(__name__)
+
+REREAD = 5.0
+"""Seconds between two looks at the file: a mounted ConfigMap changes without a signal."""
+
+
+class PolicyFile:
+    """A policy and where it comes from. Raises PolicyError, naming the file, if it cannot be read at the start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._text = ""
+        self.policy = Policy()
+        try:
+            self._take(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, PolicyError) as error:
+            raise PolicyError(f"{path}: {error}") from error
+
+    def _take(self, text: str) -> None:
+        if text != self._text:
+            self._text = text  # also that of a broken one, so that it is told once
+            self.policy = parse_policy(text)
+
+    def reread(self) -> bool:
+        """Look at the file again; whether the policy is another now. One that cannot be read leaves it as it was."""
+        before = self.policy
+        try:
+            self._take(self._path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, PolicyError) as error:
+            log.error("the policy stays as it was, %s: %s", self._path, error)  # noqa: TRY400
+        return self.policy != before
+
+
+class Policies:
+    """The policy and the namespaces' labels; `on_change(namespace)` is told of a change (empty: of the policy)."""
+
+    def __init__(
+        self,
+        client: Client,
+        file: PolicyFile,
+        *,
+        namespaces: Sequence[str],
+        on_change: Callable[[str], None],
+    ) -> None:
+        self._client = client
+        self._file = file
+        self._on_change = on_change
+        self.reflector: AnyReflector
+        if namespaces:
+            # Each by its own name: the right to list all namespaces is not needed then.
+            self.reflector = UnionReflector(
+                [
+                    Reflector(client, NAMESPACE, field_selector=f"metadata.name={name}", project=_labels_only)
+                    for name in dict.fromkeys(namespaces)
+                ]
+            )
+        else:
+            self.reflector = Reflector(client, NAMESPACE, project=_labels_only)
+        self.reflector.add_handler(self._on_namespace)
+
+    @property
+    def policy(self) -> Policy:
+        return self._file.policy
+
+    def known_labels(self, namespace: str) -> Mapping[str, str] | None:
+        """The labels of a namespace as far as the watch has told, its name always among them; None: not told yet."""
+        found = self.reflector.get(ObjectKey("", namespace))
+        return None if found is None else {**labels_of(found), NAMESPACE_NAME: namespace}
+
+    async def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """As `known_labels`, but asks for what has not been told yet. Raises KubeError."""
+        known = self.known_labels(namespace)
+        if known is not None:
+            return known
+        return {**labels_of(await self._client.get(NAMESPACE, ObjectKey("", namespace))), NAMESPACE_NAME: namespace}
+
+    async def run(self) -> None:
+        """Follow namespaces and file until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.reflector.run(), name="namespaces")
+            while True:
+                await asyncio.sleep(REREAD)
+                if self._file.reread():
+                    log.info("the policy has changed")
+                    self._on_change("")
+
+    def _on_namespace(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if new is not None and (old is None or labels_of(old) != labels_of(new)):
+            self._on_change(key.name)
+
+
+def _labels_only(namespace: Resource) -> Resource:
+    metadata = namespace.get("metadata") or {}
+    return {"metadata": {field: metadata.get(field) for field in ("name", "uid", "resourceVersion", "labels")}}

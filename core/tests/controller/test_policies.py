@@ -1,0 +1,137 @@
+"""The policy as the core has it: the file that changes, and what it does to validation and selection."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airunway.controller.decision import decide, forbidden_by, is_accepted
+from airunway.controller.policies import PolicyFile
+from airunway.resource import Resource, condition_of
+from airunway.selection import EngineFacts, ProviderFacts
+from airunway.validation.policy import NAMESPACE_NAME, Grants, PolicyError, parse_policy
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LABELS = {NAMESPACE_NAME: "team"}
+
+
+def engine(name: str) -> EngineFacts:
+    return EngineFacts(name=name, modes=frozenset(["aggregated"]), gpu=True, cpu=True, flags=frozenset())
+
+
+def provider(name: str, *engines: str, installed: bool = True) -> ProviderFacts:
+    return ProviderFacts(
+        name=name,
+        ready=True,
+        heartbeat=NOW,
+        explicit_only=False,
+        engines=tuple(engine(each) for each in engines),
+        rules=(),
+        installed=installed,
+    )
+
+
+PROVIDERS = [provider("alpha", "vllm", "sglang"), provider("beta", "vllm", "sglang")]
+
+
+def deployment(*, status: Resource | None = None, **spec: Any) -> Resource:
+    return {
+        "metadata": {"name": "llama", "namespace": "team", "generation": 2},
+        "spec": {"model": {"id": "a"}, **spec},
+        "status": status or {},
+    }
+
+
+def decided(obj: Resource, grants: Grants, providers: list[ProviderFacts] | None = None) -> Resource:
+    known = PROVIDERS if providers is None else providers
+    return decide(obj, violations=[], providers=known, selector=True, now=NOW, grants=grants).status
+
+
+def test_without_a_policy_the_first_by_name_is_chosen() -> None:
+    status = decided(deployment(), Grants())
+    assert (status["provider"]["name"], status["engine"]["type"]) == ("alpha", "vllm")
+
+
+def test_selection_keeps_to_what_the_namespace_may_use() -> None:
+    status = decided(deployment(), Grants(providers=("beta",), engines=("sg*",)))
+    assert (status["provider"]["name"], status["engine"]["type"]) == ("beta", "sglang")
+    alpha = next(c for c in status["selection"]["candidates"] if c["name"] == "alpha")
+    assert alpha["eligible"] is False
+    assert alpha["reasons"] == ["spec.provider.name: the policy does not allow it in this namespace"]
+
+
+def test_where_nothing_is_left_the_message_says_that_it_is_the_policy() -> None:
+    status = decided(deployment(), Grants(engines=("llamacpp",)))
+    assert status["phase"] == "Pending"
+    assert "the policy of this namespace leaves out some of them" in status["message"]
+
+
+def test_a_pinned_provider_keeps_its_engines_when_the_policy_moves_on() -> None:
+    pinned = deployment(provider={"name": "alpha"})
+    assert decided(pinned, Grants(providers=("beta",)))["engine"]["type"] == "vllm"
+
+
+def test_a_provider_whose_upstream_is_absent_is_waited_for_with_the_seeds_words() -> None:
+    status = decided(deployment(provider={"name": "alpha"}), Grants(), [provider("alpha", "vllm", installed=False)])
+    assert status["message"] == "Provider 'alpha' CRD not installed in cluster"
+    assert (status["phase"], status["reason"]) == ("Pending", "UpstreamNotInstalled")
+
+
+def test_the_policy_judges_the_provider_that_is_named_or_settled() -> None:
+    policy = parse_policy("rules: [{providers: [beta]}]")
+    named = deployment(provider={"name": "alpha"})
+    settled = deployment(status={"provider": {"name": "alpha"}})
+    for obj in (named, settled):
+        assert [v.path for v in forbidden_by(policy, obj, namespace_labels=LABELS)] == ["spec.provider.name"]
+    assert forbidden_by(policy, deployment(), namespace_labels=LABELS) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "generation", "accepted"), [("True", 2, True), ("True", 1, False), ("False", 2, False)]
+)
+def test_a_spec_that_has_passed_before_is_not_judged_again(status: str, generation: int, accepted: bool) -> None:
+    condition = {"type": "Validated", "status": status, "observedGeneration": generation}
+    assert is_accepted(deployment(status={"conditions": [condition]})) is accepted
+    assert not is_accepted(deployment())
+
+
+def test_a_violation_is_told_in_the_status() -> None:
+    policy = parse_policy("rules: [{engines: [vllm]}]")
+    obj = deployment(engine={"type": "sglang"})
+    found = forbidden_by(policy, obj, namespace_labels=LABELS)
+    status = decide(obj, violations=found, providers=PROVIDERS, selector=True, now=NOW).status
+    validated = condition_of({"status": status}, "Validated") or {}
+    assert validated["reason"] == "ValidationFailed"
+    assert validated["message"] == (
+        "Validation failed: spec.engine.type: engine 'sglang' is not allowed in namespace 'team' "
+        "(allowed by policy: vllm)"
+    )
+
+
+def test_the_file_is_read_again_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("default: Deny")
+    file = PolicyFile(path)
+    assert file.policy.deny
+    assert not file.reread()
+    for broken in ("default: Maybe", "["):
+        path.write_text(broken)
+        assert not file.reread()
+        assert file.policy.deny
+    path.unlink()
+    assert not file.reread()
+    path.write_text("default: Allow")
+    assert file.reread()
+    assert not file.policy.deny
+
+
+def test_a_file_that_cannot_be_read_at_the_start_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    with pytest.raises(PolicyError, match=r"policy\.yaml"):
+        PolicyFile(path)
+    path.write_text("rules: 1")
+    with pytest.raises(PolicyError, match=r"policy\.yaml: rules must be a list"):
+        PolicyFile(path)

@@ -1,0 +1,424 @@
+"""The webhook behind a real API server: who is refused and why, what always passes, and what it withstands."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from airunway.controller.application import CoreApplication, CoreSettings
+from airunway.controller.policies import PolicyFile
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import ApiError, Client, Forbidden, Invalid, load_config
+from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.testing.controlplane import Cluster
+from airunway.testing.fixtures import Kubectl
+from airunway.testing.reviews import WebhookClient, review_of
+from airunway.testing.webhook import local_settings, running_webhook
+from airunway.webhook import WebhookSettings
+from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway.webhook.secret import SECRET
+
+pytestmark = pytest.mark.apiserver
+
+Register = Callable[..., Awaitable[str]]
+Deployment = Callable[..., Resource]
+
+
+@pytest.fixture
+def place(namespace: str) -> Iterator[WebhookSettings]:
+    with local_settings(namespace=namespace) as made:
+        yield made
+
+
+@pytest.fixture
+def core(kubeconfig: Path, place: WebhookSettings, namespace: str, installed: None) -> Iterator[CoreApplication]:
+    """Core and webhook for the test's own namespace."""
+    with running_webhook(kubeconfig, place, settings=CoreSettings(namespaces=(namespace,))) as application:
+        yield application
+
+
+@pytest.fixture
+async def webhook(core: CoreApplication, client: Client, place: WebhookSettings) -> AsyncIterator[WebhookClient]:
+    """Asks the webhook without an API server in between."""
+    async with WebhookClient(client, place) as asking:
+        yield asking
+
+
+async def known(core: CoreApplication, name: str) -> None:
+    """Wait until the core's cache has that provider."""
+    async with asyncio.timeout(30):
+        while name not in core.providers():
+            await asyncio.sleep(0.01)
+
+
+async def refusal(client: Client, obj: Resource) -> ApiError:
+    with pytest.raises(ApiError) as caught:
+        await client.create(MODEL_DEPLOYMENT, obj)
+    return caught.value
+
+
+async def test_a_provider_that_is_not_registered(
+    core: CoreApplication, client: Client, register: Register, deployment: Deployment
+) -> None:
+    name = await register()
+    await known(core, name)
+    error = await refusal(client, deployment(provider={"name": "nobody"}))
+    assert isinstance(error, Invalid)
+    assert "denied the request: spec.provider.name: provider 'nobody' is not registered (registered: " in error.message
+    assert name in error.message
+    assert [cause["field"] for cause in error.causes] == ["spec.provider.name"]
+    await client.create(MODEL_DEPLOYMENT, deployment(provider={"name": name}))
+
+
+async def test_a_provider_whose_upstream_is_absent(
+    core: CoreApplication, client: Client, register: Register, deployment: Deployment
+) -> None:
+    name = await register(absent=True)
+    await known(core, name)
+    error = await refusal(client, deployment(provider={"name": name}))
+    assert f"Provider '{name}' CRD not installed in cluster" in error.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "message"),
+    [
+        ({"engine": {"type": "sglang"}, "resources": {"gpu": {"count": 1}}}, "spec.engine.type", "sglang engine"),
+        ({"engine": {"type": "third"}}, "spec.resources.gpu.count", "requires GPU for third engine"),
+        (
+            {
+                "engine": {"type": "vllm"},
+                "serving": {"mode": "disaggregated"},
+                "scaling": {
+                    "prefill": {"gpu": {"count": 1}, "memory": "1Gi"},
+                    "decode": {"gpu": {"count": 1}, "memory": "1Gi"},
+                },
+            },
+            "spec.serving.mode",
+            "Acme does not support disaggregated mode",
+        ),
+    ],
+)
+async def test_what_the_named_provider_does_not_offer(
+    core: CoreApplication,
+    client: Client,
+    register: Register,
+    deployment: Deployment,
+    spec: dict[str, Any],
+    path: str,
+    message: str,
+) -> None:
+    name = await register()
+    await known(core, name)
+    error = await refusal(client, deployment(provider={"name": name}, **spec))
+    assert message in error.message
+    assert [cause["field"] for cause in error.causes] == [path]
+
+
+async def test_overrides_that_no_provider_accepts(
+    core: CoreApplication, client: Client, deployment: Deployment
+) -> None:
+    error = await refusal(client, deployment(provider={"overrides": {"a": [{"hostPath": {}}]}}))
+    assert [cause["field"] for cause in error.causes] == ["spec.provider.overrides.a[0].hostPath"]
+
+
+async def test_warnings_reach_the_user(
+    core: CoreApplication, kubectl: Kubectl, register: Register, deployment: Deployment
+) -> None:
+    name = await register(ready=False)
+    await known(core, name)
+    obj = deployment(engine={"type": "llamacpp", "trustRemoteCode": True}, provider={"name": name})
+    told = kubectl("create", "-f", "-", stdin=orjson.dumps(obj).decode()).stderr
+    assert "Warning: trustRemoteCode executes remote code" in told
+    assert f"Warning: provider '{name}' is registered but not ready" in told
+
+
+async def test_nothing_is_written_into_the_object(
+    core: CoreApplication, client: Client, deployment: Deployment
+) -> None:
+    """There is no mutating webhook: what is stored is what was sent and the CRD's own defaults; never a GPU."""
+    stored = await client.create(MODEL_DEPLOYMENT, deployment(engine={"type": "third"}))
+    assert stored["spec"] == {
+        "model": {"id": "org/model", "source": "huggingface"},
+        "engine": {"type": "third"},
+        "scaling": {"replicas": 1},
+    }
+
+
+# --------------------------------------------------------------------------------------------------- what always passes
+
+
+async def test_26_with_the_provider_gone_everything_but_a_new_spec_passes(
+    core: CoreApplication, client: Client, register: Register, deployment: Deployment
+) -> None:
+    name = await register()
+    await known(core, name)
+    obj = deployment(provider={"name": name})
+    key = key_of(obj)
+    await client.create(MODEL_DEPLOYMENT, obj)
+    await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", name))
+    async with asyncio.timeout(30):
+        while name in core.providers():
+            await asyncio.sleep(0.01)
+    with pytest.raises(Invalid, match="is not registered"):
+        await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"model": {"id": "other/model"}}})
+    held = {"metadata": {"labels": {"a": "b"}, "finalizers": ["example.com/held"]}}
+    await client.merge_patch(MODEL_DEPLOYMENT, key, held)
+    await client.delete(MODEL_DEPLOYMENT, key)
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"labels": {"a": "c"}}})
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": None}})
+    assert await client.list_all(MODEL_DEPLOYMENT, namespace=key.namespace) == []
+
+
+async def test_with_the_webhook_down_only_new_specs_wait(
+    kubeconfig: Path, place: WebhookSettings, namespace: str, client: Client, deployment: Deployment, installed: None
+) -> None:
+    """The configuration stays when the process goes; that alone is what the API server then has."""
+    key = ObjectKey(namespace, "llama")
+    configuration: Resource = {}
+    with running_webhook(kubeconfig, place, settings=CoreSettings(namespaces=(namespace,))):
+        await client.create(MODEL_DEPLOYMENT, deployment())
+        configuration = await client.get(CONFIGURATION_KIND, ObjectKey("", place.configuration))
+    del configuration["metadata"]["resourceVersion"], configuration["metadata"]["uid"]
+    await client.create(CONFIGURATION_KIND, configuration)
+    try:
+        async with asyncio.timeout(30):  # the API server hears of its configurations by watch
+            while True:
+                try:
+                    await client.create(MODEL_DEPLOYMENT, deployment("another"), dry_run=True)
+                except ApiError as error:
+                    assert "failed calling webhook" in error.message  # noqa: PT017
+                    break
+                await asyncio.sleep(0.02)
+        await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": ["example.com/held"]}})
+        await client.merge_patch(MODEL_DEPLOYMENT, key, {"status": {"phase": "Pending"}}, subresource="status")
+        await client.delete(MODEL_DEPLOYMENT, key)
+        await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": None}})
+    finally:
+        await client.delete(CONFIGURATION_KIND, ObjectKey("", place.configuration))
+
+
+async def test_an_api_server_without_match_conditions_gets_the_same(
+    webhook: WebhookClient, deployment: Deployment
+) -> None:
+    bad = deployment(provider={"name": "nobody"})
+    assert len(await webhook.problems(bad)) == 1
+    assert await webhook.problems({**bad, "metadata": {**bad["metadata"], "labels": {"a": "b"}}}, old=bad) == []
+    leaving = {**bad, "metadata": {**bad["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
+    assert await webhook.problems(leaving, old=deployment()) == []
+    assert len(await webhook.problems(bad, old=deployment())) == 1
+
+
+async def test_other_namespaces_are_not_judged(webhook: WebhookClient, deployment: Deployment) -> None:
+    bad = deployment(provider={"name": "nobody"})
+    elsewhere = {**bad, "metadata": {**bad["metadata"], "namespace": "elsewhere"}}
+    assert await webhook.problems(elsewhere) == []
+
+
+# ---------------------------------------------------------------------------------------------------- the user's rights
+
+
+async def test_a_user_needs_the_right_to_create_what_the_provider_creates(
+    core: CoreApplication,
+    control_plane: Cluster,
+    kubectl: Kubectl,
+    register: Register,
+    deployment: Deployment,
+    namespace: str,
+) -> None:
+    name = await register()
+    await known(core, name)
+    kubectl("create", "role", "models", "-n", namespace, "--verb=create", "--resource=modeldeployments.airunway.ai")
+    kubectl("create", "role", "maps", "-n", namespace, "--verb=create", "--resource=configmaps")
+    for user, roles in (("ada", ["models"]), ("bob", ["models", "maps"])):
+        for role in roles:
+            kubectl("create", "rolebinding", f"{user}-{role}", "-n", namespace, f"--role={role}", f"--user={user}")
+    kubectl("create", "rolebinding", "team", "-n", namespace, "--role=maps", "--group=team")
+    async with Client(load_config(kubeconfig=control_plane.kubeconfig_for("ada"))) as ada:
+        for obj in (deployment(provider={"name": name}), deployment()):  # named, or the one that would be selected
+            with pytest.raises(Forbidden) as caught:
+                await ada.create(MODEL_DEPLOYMENT, obj)
+            assert f"user 'ada' cannot create configmaps in namespace '{namespace}'" in caught.value.message
+            assert f"provider '{name}'" in caught.value.message
+            assert [cause["field"] for cause in caught.value.causes] == ["spec.provider.name"]
+    async with Client(load_config(kubeconfig=control_plane.kubeconfig_for("ada", ["team"]))) as ada:
+        await ada.create(MODEL_DEPLOYMENT, deployment("by-group"))
+    async with Client(load_config(kubeconfig=control_plane.kubeconfig_for("bob"))) as bob:
+        await bob.create(MODEL_DEPLOYMENT, deployment("by-user", provider={"name": name}))
+
+
+async def test_where_no_provider_can_be_told_all_that_may_come_count(
+    webhook: WebhookClient, core: CoreApplication, kubectl: Kubectl, register: Register, deployment: Deployment
+) -> None:
+    for name, kind in (("first", "ConfigMap"), ("second", "Service")):
+        await known(core, await register(name, upstream=("", "v1", kind), ready=False))
+    namespace = deployment()["metadata"]["namespace"]
+    kubectl("create", "role", "maps", "-n", namespace, "--verb=create", "--resource=configmaps")
+    kubectl("create", "rolebinding", "maps", "-n", namespace, "--role=maps", "--user=ada")
+    [problem] = await webhook.problems(deployment(), user="ada", groups=[])
+    assert "user 'ada' cannot create services in namespace" in problem
+    assert await webhook.problems(deployment(provider={"name": f"first-{namespace}"}), user="ada", groups=[]) == []
+    assert await webhook.problems(deployment()) == []
+
+
+async def test_the_question_can_be_switched_off(
+    kubeconfig: Path, namespace: str, client: Client, register: Register, deployment: Deployment, installed: None
+) -> None:
+    name = await register()
+    with local_settings(namespace=namespace, access_review=False) as place, running_webhook(kubeconfig, place) as core:
+        await known(core, name)
+        async with WebhookClient(client, place) as asking:
+            assert await asking.problems(deployment(provider={"name": name}), user="ada", groups=[]) == []
+
+
+# ----------------------------------------------------------------------------------------------------------- the policy
+
+
+async def test_a_policy_that_changes(
+    kubeconfig: Path,
+    namespace: str,
+    client: Client,
+    register: Register,
+    deployment: Deployment,
+    tmp_path: Path,
+    installed: None,
+) -> None:
+    name = await register()
+    file = tmp_path / "policy.yaml"
+    file.write_text("rules: [{providers: [other]}]")
+    policy = CoreSettings(policy=PolicyFile(file))
+    with local_settings(namespace=namespace) as place, running_webhook(kubeconfig, place, settings=policy) as core:
+        await known(core, name)
+        error = await refusal(client, deployment(provider={"name": name}))
+        assert isinstance(error, Forbidden)
+        expected = f"provider '{name}' is not allowed in namespace '{namespace}' (allowed by policy: other)"
+        assert expected in error.message
+        selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+        wanted = {"rules": [{"namespaceSelector": selector, "providers": [f"acme-{namespace}"]}]}
+        file.write_text(orjson.dumps(wanted).decode())
+        async with asyncio.timeout(30):
+            while True:
+                with suppress(Forbidden):
+                    await client.create(MODEL_DEPLOYMENT, deployment(provider={"name": name}))
+                    break
+                await asyncio.sleep(0.1)
+
+
+# --------------------------------------------------------------------------------------------------- what it withstands
+
+
+async def test_certificates_change_under_load_and_no_request_fails(
+    core: CoreApplication, client: Client, place: WebhookSettings, deployment: Deployment
+) -> None:
+    key = ObjectKey(place.namespace, place.secret)
+    first = await client.get(SECRET, key)
+    done = asyncio.Event()
+    asked = 0
+
+    async def ask() -> None:
+        nonlocal asked
+        while not done.is_set():
+            await client.create(MODEL_DEPLOYMENT, deployment(), dry_run=True)
+            asked += 1
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(4):
+            group.create_task(ask())
+        await client.delete(SECRET, key)
+        async with asyncio.timeout(30):
+            while True:
+                with suppress(ApiError):
+                    if (await client.get(SECRET, key))["metadata"]["uid"] != dig(first, "metadata", "uid"):
+                        break
+                await asyncio.sleep(0.02)
+        before = asked
+        async with asyncio.timeout(30):
+            while asked < before + 40:
+                await asyncio.sleep(0.02)
+        done.set()
+    async with WebhookClient(client, place) as asking:  # trusts the new Secret only: the new certificate is shown
+        assert await asking.problems(deployment()) == []
+
+
+async def test_reviews_leave_nothing_behind(webhook: WebhookClient, deployment: Deployment) -> None:
+    """kopf would keep a record for each uid that an update names."""
+
+    def records() -> int:
+        gc.collect()
+        return sum(type(obj).__name__ in ("ResourceMemory", "Memo") for obj in gc.get_objects())
+
+    before = records()
+    for number in range(200):
+        old = deployment(suspend=False)
+        old["metadata"]["uid"] = f"uid-{number}"
+        new = deployment(suspend=True)
+        new["metadata"]["uid"] = f"uid-{number}"
+        assert await webhook.problems(new, old=old) == []
+    assert records() <= before + 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+async def test_any_body_gets_a_clear_answer(webhook: WebhookClient, deployment: Deployment) -> None:
+    good = review_of(deployment())
+    bodies: list[Any] = []
+
+    @settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck))
+    @given(JSON, st.sampled_from(["", "kind", *good["request"]]), st.sampled_from(["", *deployment(), "x"]))
+    def collect(junk: Any, field: str, inner: str) -> None:
+        body = orjson.loads(orjson.dumps(good))
+        if not field:
+            body = junk
+        elif field == "kind":
+            body["kind"] = junk
+        elif field == "object" and inner:
+            body["request"]["object"][inner] = junk
+        else:
+            body["request"][field] = junk
+        bodies.append(body)
+
+    collect()
+    for body in bodies:
+        try:
+            encoded = orjson.dumps(body)
+        except TypeError:
+            continue  # an integer that does not fit 64 bits
+        status, answer = await webhook.post(encoded)
+        assert status in (200, 400), (status, answer, body)
+    for raw in (b"", b"{", b"\xff\xfe", b"[" * 100_000):
+        assert (await webhook.post(raw))[0] == 400
+    assert (await webhook.post(orjson.dumps(good), path="/other"))[0] == 404
+    assert (await webhook.post(b" " * (17 * 2**20)))[0] == 413
+    assert await webhook.problems(deployment()) == []
+
+
+@contextmanager
+def counting_threads() -> Iterator[None]:
+    before = threading.active_count()
+    yield
+    deadline = time.monotonic() + 30
+    while threading.active_count() > before:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+async def test_it_ends_without_leaving_anything(
+    kubeconfig: Path, place: WebhookSettings, namespace: str, installed: None
+) -> None:
+    with counting_threads(), running_webhook(kubeconfig, place, settings=CoreSettings(namespaces=(namespace,))):
+        pass
