@@ -163,9 +163,10 @@ async def measure_bound(kubeconfig: Path) -> dict[str, float]:
             params = {"limit": "500"} | ({"continue": token} if token else {})
             body = await client._session.read("list", "GET", KIND.path(), resource=KIND.plural, params=params)
             size += len(body)
-            if b'"continue":"' not in body[-1000:]:
-                break
+            # The server writes the list's own metadata last: {"continue":"...",...}}
             token = json.loads(b"{" + body[body.rindex(b'"metadata":{"continue"') :])["metadata"]["continue"]
+            if not token:
+                break
         return {"seconds": time.perf_counter() - started, "bytes": float(size)}
 
 

@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Kind, NotFound
+from airunway.kube import CONFIG_MAP, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_true, uid_of
 from airunway.testing.audit import AuditReader
@@ -283,3 +284,56 @@ async def test_an_upstream_that_comes_later_is_noticed(
         await client.create(crd, {**fresh, "metadata": {"name": name.name}})
         await until(client, key, lambda d: is_true(d, "ResourceCreated"))
         await client.get(WORKSPACE, key)
+
+
+async def test_a_dry_run_publishes_the_plan_and_changes_nothing(
+    operator: None, client: Client, manifest: Make, create: Create
+) -> None:
+    key = await create(manifest(annotations={names.DRY_RUN: "true"}))
+    planned = await until(client, key, condition_is("DryRun", "True"))
+    assert planned["status"]["phase"] == "Pending"
+    assert "finalizers" not in planned["metadata"]
+    plan = await client.get(CONFIG_MAP, ObjectKey(key.namespace, "gemma-airunway-plan"))
+    (workspace,) = yaml.safe_load_all(plan["data"]["objects.yaml"])
+    assert (workspace["kind"], workspace["metadata"]["name"]) == ("Workspace", "gemma")
+    assert plan["data"]["refusals.txt"] == ""
+    with pytest.raises(NotFound):
+        await client.get(WORKSPACE, key)
+    await client.merge_patch(
+        MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {names.DRY_RUN: None}}}, manager="user"
+    )
+    running = await until(client, key, phase_is("Running"))
+    assert condition_of(running, "DryRun") is None
+    await gone(client, CONFIG_MAP, ObjectKey(key.namespace, "gemma-airunway-plan"))
+
+
+async def test_an_edit_that_cannot_be_honoured_leaves_what_runs_alone_and_in_sight(
+    operator: None, client: Client, manifest: Make, create: Create
+) -> None:
+    key = await create(manifest(provider={"name": "kaito"}))
+    await until(client, key, phase_is("Running"))
+    before = await client.get(WORKSPACE, key)
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"scaling": {"replicas": 3}}}, manager="user")
+    failed = await until(client, key, condition_is("ProviderCompatible", "False"))
+    assert failed["status"]["phase"] == "Failed"
+    assert failed["status"]["replicas"]["ready"] == 1
+    assert failed["status"]["endpoint"]["service"] == "gemma"
+    assert failed["status"]["provider"]["resourceName"] == "gemma"
+    after = await client.get(WORKSPACE, key)
+    assert (uid_of(after), after["metadata"]["generation"]) == (uid_of(before), before["metadata"]["generation"])
+
+
+async def test_a_fight_over_a_field_is_named_and_slows_down(
+    operator: None, client: Client, manifest: Make, create: Create
+) -> None:
+    key = await create(manifest())
+    await until(client, key, phase_is("Running"))
+    async with asyncio.timeout(60):
+        while condition_of(await client.get(MODEL_DEPLOYMENT, key), "DriftFight") is None:
+            labels = {names.MODEL_DEPLOYMENT: "another"}
+            await client.merge_patch(WORKSPACE, key, {"metadata": {"labels": labels}}, manager="other-controller")
+            await asyncio.sleep(0.1)
+    deployment = await client.get(MODEL_DEPLOYMENT, key)
+    condition = condition_of(deployment, "DriftFight") or {}
+    assert (condition["status"], condition["reason"]) == ("True", "RevertedTooOften")
+    assert "Workspace 'gemma'" in condition["message"]

@@ -110,7 +110,7 @@ def reflector_of(
     namespaces: Sequence[str] = (),
     label_selector: str = "",
     field_selector: str = "",
-    project: Callable[[Resource], Resource] | None = None,
+    project: Callable[[Resource], Resource | None] | None = None,
     page_size: int = 500,
 ) -> AnyReflector:
     """The cache of a kind in `namespaces`, or in the whole cluster where none are given."""

@@ -16,12 +16,14 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import (
     CUSTOM_RESOURCE_DEFINITION,
+    AnyReflector,
     Client,
     Controller,
     EventRecorder,
     Overlay,
     Reflector,
     WorkQueue,
+    reflector_of,
     strip_managed_fields,
     wait_until_synced,
 )
@@ -31,7 +33,8 @@ from airunway.process.metrics import Metrics
 from airunway.process.passes import observed
 from airunway.process.shell import Lead
 from airunway.resource import ObjectKey, Resource
-from airunway.runtime.children import Children
+from airunway.runtime.children import Children, deployment_of
+from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.reconciler import ProviderReconciler
 from airunway.runtime.registration import Registration
 from airunway.runtime.surroundings import ProviderSettings, Surroundings, UpstreamView, kind_in
@@ -40,6 +43,9 @@ from airunway.runtime.upstream import CrdFacts, Installed, crd_facts, detect
 __all__ = ["ProviderApplication"]
 
 log = logging.getLogger(__name__)
+
+_PAGE = 100
+"""Objects in a page of a list. A page is decoded before it is trimmed: large ones make the process large for good."""
 
 _FACTS = "crdFacts"
 """Where a projected CRD keeps what was read out of it."""
@@ -66,7 +72,10 @@ class ProviderApplication:
         self._metrics = metrics or Metrics(self._manager)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._project = strip_managed_fields(self._manager)
-        self._deployments = Reflector(client, MODEL_DEPLOYMENT, project=self._project)
+        settings = settings or ProviderSettings()
+        self._deployments = reflector_of(
+            client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=self._project, page_size=_PAGE
+        )
         self._events = EventRecorder(
             client, component=f"{names.GROUP}/{self._manager}", instance=instance or self._manager
         )
@@ -77,9 +86,19 @@ class ProviderApplication:
             installed=Installed(
                 upstream=None, reason="UpstreamNotInstalled", message="the cluster's CRDs have not been read yet"
             ),
-            settings=settings or ProviderSettings(),
+            settings=settings,
             clock=clock or (lambda: datetime.now(UTC)),
         )
+        self.evidence = EvidenceCollector(
+            client=client,
+            pod_label=host.manifest.pod_label,
+            namespaces=settings.namespaces,
+            deployments=self._ours,
+            deployment_named=self._deployment_named,
+            notify=self._queue.add,
+            clock=self._around.clock,
+        )
+        self._around.evidence = self.evidence
         self._reconciler = ProviderReconciler(client=client, host=host, around=self._around, events=self._events)
         self._registration = Registration(
             client=client, host=host, installed=lambda: self._around.installed, clock=self._around.clock
@@ -96,7 +115,7 @@ class ProviderApplication:
         }
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._crds_changed = asyncio.Event()
-        for reflector in (self._deployments, *self._crds.values()):
+        for reflector in (self._deployments, *self._crds.values(), *self.evidence.reflectors):
             self._metrics.follow(reflector)
         self._metrics.show_queue(self._controller_name, self._queue)
         self._metrics.show_events(self._events)
@@ -110,7 +129,9 @@ class ProviderApplication:
         if not self._deployments.synced.is_set():
             return "the ModelDeployments have not been read yet"
         waiting = [view.kind.kind for view in self._around.views.values() if not view.synced()]
-        return f"these upstream kinds have not been read yet: {', '.join(waiting)}" if waiting else None
+        if waiting:
+            return f"these upstream kinds have not been read yet: {', '.join(waiting)}"
+        return None if self.evidence.settled() else "pods and events have not been read yet"
 
     async def run(self, lead: Lead) -> None:
         """Follow the API server until cancelled; register and work while leading."""
@@ -125,6 +146,10 @@ class ProviderApplication:
             await wait_until_synced([*self._crds.values()])
             await self._look_at_upstream(group)
             group.create_task(self._follow_upstream(group), name="upstream")
+            group.create_task(
+                self.evidence.run(after=wait_until_synced([self._deployments]), announce=self._look_at_all),
+                name="evidence",
+            )
             await wait_until_synced([self._deployments])
             await lead(self._work)
 
@@ -153,6 +178,17 @@ class ProviderApplication:
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if any(obj is not None and self._reconciler.concerns(obj) for obj in (old, new)):
             self._queue.add(key)
+
+    def _ours(self, key: ObjectKey) -> Resource | None:
+        """The deployment, if it is the provider's."""
+        deployment = self._deployments.get(key)
+        return deployment if deployment is not None and self._reconciler.concerns(deployment) else None
+
+    def _deployment_named(self, primary: ObjectKey) -> ObjectKey | None:
+        """The deployment whose primary object has that name."""
+        view = self._around.views.get(self._host.primary_kind.kind)
+        found = view.objects.get(primary) if view is not None else None
+        return deployment_of(primary, found) if found is not None else None
 
     # ------------------------------------------------------------------------------------------------- the upstream
 
@@ -204,11 +240,13 @@ class ProviderApplication:
             view = None
         if view is None and version is not None:
             watched = kind_in(kind, version)
-            reflector = Reflector(
+            reflector = reflector_of(
                 self._client,
                 watched,
+                namespaces=self._around.settings.namespaces,
                 label_selector=f"{names.MANAGED_BY}={names.MANAGED_BY_VALUE}",
                 project=self._project,
+                page_size=_PAGE,
             )
             objects = Overlay(reflector, project=self._project)
             reflector.add_handler(self._around.children.handler(watched))
@@ -219,7 +257,7 @@ class ProviderApplication:
             self._watching[kind.kind] = watching
             group.create_task(self._announce(reflector), name=f"synced-{kind.plural}")
 
-    async def _announce(self, reflector: Reflector) -> None:
+    async def _announce(self, reflector: AnyReflector) -> None:
         """Once a kind was read completely, everything that waited for it is looked at."""
         await reflector.synced.wait()
         self._look_at_all()

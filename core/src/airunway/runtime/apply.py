@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.kube import (
@@ -29,12 +31,19 @@ from airunway.runtime.report import Done
 from airunway.runtime.surroundings import Surroundings, UpstreamView
 from airunway.status import Fault
 
-__all__ = ["Applied", "Applier"]
+__all__ = ["Applied", "Applier", "is_refusal"]
 
 log = logging.getLogger(__name__)
 
 CONFLICT_RETRY = 15.0
 """Seconds after which an object that belongs to somebody else is looked at again: nothing of ours watches it."""
+
+FIGHT_WINDOW = timedelta(minutes=2)
+FIGHT_REVERTS = 5
+"""More reverts than this within the window are a fight: somebody else wants something else, again and again."""
+
+FIGHT_PAUSE = 30.0
+"""Seconds between reverts during a fight."""
 
 QUIET_REFUSALS = 5
 """How many refusals that name an object just made are taken for an upstream cache that lags (KAITO's webhook)."""
@@ -42,7 +51,10 @@ QUIET_REFUSALS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Applied:
-    """What became of the objects. `silent`: nothing to report yet; `again`: seconds after which to try once more."""
+    """What became of the objects. `silent`: nothing to report yet; `again`: seconds after which to try once more.
+
+    `fight` is set while somebody else keeps changing what we keep reverting.
+    """
 
     primary: Resource | None = None
     others: tuple[Resource, ...] = ()
@@ -51,10 +63,11 @@ class Applied:
     faults: tuple[Fault, ...] = ()
     again: float | None = None
     silent: bool = False
+    fight: Done | None = None
 
 
 class Applier:
-    """Applies plans; remembers only how often each deployment was refused, for the backoff."""
+    """Applies plans; remembers how often each deployment was refused, for the backoff, and when it was reverted."""
 
     def __init__(self, *, client: Client, around: Surroundings, events: EventRecorder, manager: str) -> None:
         self._client = client
@@ -62,6 +75,7 @@ class Applier:
         self._events = events
         self._manager = manager
         self._refusals: dict[ObjectKey, int] = {}
+        self._reverts: dict[ObjectKey, deque[datetime]] = {}
         self._rng = random.Random()
 
     async def bring(self, deployment: Resource, desired: Sequence[Resource], upstream: Upstream) -> Applied:
@@ -80,6 +94,15 @@ class Applier:
             for position, (wanted, found) in enumerate(zip(desired, live, strict=True))
             if needs_apply(wanted, found, manager=self._manager)
         ]
+        fight = self._fight(deployment, desired[0])
+        if fight is not None and pending and (pause := self._truce(key_of(deployment))) > 0:
+            return Applied(
+                primary=primary,
+                others=tuple(obj for obj in live[1:] if obj is not None),
+                done=_created(desired[0]),
+                again=pause,
+                fight=fight,
+            )
         try:
             if pending:
                 await self._rehearse([desired[i] for i in pending], [live[i] for i in pending], upstream)
@@ -94,9 +117,45 @@ class Applier:
         return Applied(
             primary=live[0],
             others=tuple(obj for obj in live[1:] if obj is not None),
-            done=Done(ok=True, reason="ResourceCreated", message=f"{desired[0]['kind']} created successfully"),
-            again=view.objects.patience + 1.0 if unconfirmed else None,
+            done=_created(desired[0]),
+            again=self._until_peace(key_of(deployment))
+            if fight
+            else view.objects.patience + 1.0
+            if unconfirmed
+            else None,
+            fight=fight,
         )
+
+    # ----------------------------------------------------------------------------------------------------- fights
+
+    def _fight(self, deployment: Resource, primary: Resource) -> Done | None:
+        """What to say if too many reverts lie within the window already."""
+        key, now = key_of(deployment), self._around.clock()
+        reverts = self._reverts.get(key)
+        if reverts is None:
+            return None
+        while reverts and now - reverts[0] > FIGHT_WINDOW:
+            reverts.popleft()
+        if not reverts:
+            del self._reverts[key]
+        if len(reverts) <= FIGHT_REVERTS:
+            return None
+        message = (
+            f"{_named(primary)} was changed and reverted more than {FIGHT_REVERTS} times within "
+            f"{FIGHT_WINDOW.seconds // 60} minutes; reverts now wait {FIGHT_PAUSE:.0f} s. "
+            "The event DriftDetected names the field and who changes it"
+        )
+        return Done(ok=True, reason="RevertedTooOften", message=message)
+
+    def _truce(self, key: ObjectKey) -> float:
+        """Seconds until the next revert is due in a fight."""
+        since = (self._around.clock() - self._reverts[key][-1]).total_seconds()
+        return FIGHT_PAUSE - since
+
+    def _until_peace(self, key: ObjectKey) -> float:
+        """Seconds until the fight is over if nothing more happens."""
+        since = (self._around.clock() - self._reverts[key][0]).total_seconds()
+        return max(1.0, FIGHT_WINDOW.total_seconds() - since)
 
     # ------------------------------------------------------------------------------------------------- one object
 
@@ -123,6 +182,7 @@ class Applier:
         view = self._view(wanted)
         drifted = found is not None and _hash(found) == _hash(wanted)
         if drifted:
+            self._reverts.setdefault(key_of(deployment), deque()).append(self._around.clock())
             await self._tell_drift(deployment, wanted, view.kind)
         try:
             answer = await self._client.apply(view.kind, wanted, manager=self._manager, force=True)
@@ -285,6 +345,10 @@ class _RefusedError(Exception):
 def is_refusal(error: ApiError) -> bool:
     """Whether the server said no to what was asked, as opposed to not now."""
     return error.status in (400, 403, 422)
+
+
+def _created(primary: Resource) -> Done:
+    return Done(ok=True, reason="ResourceCreated", message=f"{primary['kind']} created successfully")
 
 
 def _hash(obj: Resource) -> str | None:

@@ -8,28 +8,35 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import datetime
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder
-from airunway.plugins.contract import Context, Observed, State, Upstream
+from airunway.plugins.contract import Context, Observed, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of
 from airunway.runtime.announcements import announcements
 from airunway.runtime.apply import Applied, Applier
+from airunway.runtime.diagnosis import applied_at, diagnose, is_ready
+from airunway.runtime.durations import Durations, previous_cause
+from airunway.runtime.evidence import secrets_of
+from airunway.runtime.preview import Previewer, is_asked_for
 from airunway.runtime.release import Releaser
 from airunway.runtime.rendering import Judgement, desired_objects, judge
-from airunway.runtime.report import Done, Report, fault_of, provider_status
+from airunway.runtime.report import Done, Report, provider_status
 from airunway.runtime.status_writer import StatusWriter
 from airunway.runtime.surroundings import Surroundings
-from airunway.status import Fault
+from airunway.status import Fault, Phase
+from airunway.status.evidence import Evidence
 
 __all__ = ["ProviderReconciler"]
 
 log = logging.getLogger(__name__)
+
+_ROLL_OUT_RETRY = 5.0
+"""Seconds until a revision that was not there is looked for again; the pods' own changes come sooner."""
 
 
 class ProviderReconciler:
@@ -43,6 +50,7 @@ class ProviderReconciler:
         self._manager = names.provider_manager(host.name)
         self._finalizer = names.provider_finalizer(host.name)
         self._applier = Applier(client=client, around=around, events=events, manager=self._manager)
+        self._previewer = Previewer(client=client, around=around, manager=self._manager)
         self._status = StatusWriter(client=client, deployments=around.deployments, manager=self._manager)
         self._releaser = Releaser(
             client=client,
@@ -52,7 +60,7 @@ class ProviderReconciler:
             manager=self._manager,
             finalizer=self._finalizer,
         )
-        self._since: dict[ObjectKey, dict[tuple[str, str], datetime]] = {}
+        self._durations = Durations()
 
     def concerns(self, deployment: Resource) -> bool:
         """Whether this deployment is, or was, the provider's."""
@@ -62,12 +70,12 @@ class ProviderReconciler:
         """Bring one deployment to where it should be; returns the seconds after which to look again, or None."""
         deployment = self._around.deployments.get(key)
         if deployment is None:
-            self._since.pop(key, None)
+            self._durations.forget(key)
             return None
         if not self.concerns(deployment):
             return None
         if is_deleting(deployment) or not self._is_mine(deployment):
-            self._since.pop(key, None)
+            self._durations.forget(key)
             return await self._releaser.release(deployment)
         if annotations_of(deployment).get(names.PAUSED) == "true":
             return None
@@ -79,7 +87,10 @@ class ProviderReconciler:
         report, again = await self._work(deployment, validated)
         if report is None:
             return again
-        wake = await self._publish(key, report)
+        evidence = await self._evidence(deployment, report)
+        if evidence is not None and not await self._is_rolled_out(deployment, report, evidence):
+            report, again = replace(report, rolled_out=False), _ROLL_OUT_RETRY
+        wake = await self._publish(key, report, evidence)
         return min((seconds for seconds in (again, wake) if seconds is not None), default=None)
 
     # ----------------------------------------------------------------------------------------------- finding out
@@ -95,10 +106,12 @@ class ProviderReconciler:
             text = f"Provider '{self._host.name}' CRD not installed in cluster"
             message = text if reason == "UpstreamNotInstalled" else installed.message
             fault = Fault(component="Upstream", reason=reason, message=message, waits=True)
+            primary = self._host.primary_kind
+            subject = f"CustomResourceDefinition/{primary.plural}.{primary.group}"
             compatible = Done(ok=False, reason=reason, message=message) if reason == "UnsupportedSchema" else None
-            return self._watched(deployment, Report(faults=(fault,), compatible=compatible)), None
-        if not all(view.synced() for view in self._around.views.values()):
-            return None, None  # the caches' first sight of the upstream brings every deployment back
+            return self._watched(deployment, Report(faults=(fault,), compatible=compatible, subject=subject)), None
+        if not self._around.settled():
+            return None, None  # the caches' first sight of everything brings every deployment back
         try:
             return await self._act(deployment, installed.upstream)
         except (PluginFault, ParseError) as error:
@@ -113,7 +126,7 @@ class ProviderReconciler:
         context = self._context(engine, upstream)
         judged = judge(self._host, typed, context)
         if judged.blockers:
-            return self._refused(deployment, judged), None
+            return self._watched(deployment, _refused(judged), typed=typed, context=context), None
         compatible = Done(
             ok=True,
             reason="CompatibilityVerified" if upstream.verified else "UnverifiedSchema",
@@ -130,22 +143,44 @@ class ProviderReconciler:
             ), None
 
         desired = desired_objects(self._host, deployment, typed, context, merge=judged.merge)
+        if is_asked_for(deployment):
+            planned = await self._previewer.publish(deployment, desired)
+            fault = Fault(component="DryRun", reason="DryRun", message=planned.message, waits=True)
+            exists = self._primary_exists(deployment)
+            report = replace(report, dry_run=planned, faults=() if exists else (fault,))
+            return self._watched(deployment, report, typed=typed, context=context), None
+        await self._previewer.withdraw(deployment)
         await self._hold(deployment)
         applied = await self._applier.bring(deployment, desired, upstream)
         return self._observed(typed, context, report, desired, applied), applied.again
 
-    def _refused(self, deployment: Resource, judged: Judgement) -> Report:
-        """The provider cannot do it: nothing is created, what runs is left alone."""
-        reason = judged.blockers[0].reason
-        message = "; ".join(finding.message for finding in judged.blockers)
-        fault = Fault(component="ProviderCompatible", reason=reason, message=message)
-        compatible = Done(ok=False, reason=reason, message=message)
-        report = Report(compatible=compatible, faults=(fault,), warnings=judged.warnings)
-        return self._watched(deployment, report)
-
-    def _watched(self, deployment: Resource, report: Report) -> Report:
+    def _watched(
+        self,
+        deployment: Resource,
+        report: Report,
+        *,
+        typed: ModelDeployment | None = None,
+        context: Context | None = None,
+    ) -> Report:
         """Add what is seen of an upstream object that exists while nothing may be done about it."""
-        return replace(report, created=self._primary_exists(deployment))
+        primary = self._primary_of(deployment)
+        upstream = self._around.installed.upstream
+        if primary is None or upstream is None:
+            return replace(report, created=primary is not None)
+        report = replace(
+            report, created=True, upstream=upstream, resource=(key_of(primary).name, str(primary.get("kind")))
+        )
+        if typed is None or context is None:
+            try:
+                typed = parse_deployment(deployment)
+            except ParseError:
+                return report  # an invalid spec that cannot even be read: what runs is named, not judged
+            engine = dig(deployment, "status", "engine", "type", default="")
+            context = self._context(engine, self._as_written(deployment, upstream))
+        children = self._around.children.of(key_of(deployment)).values()
+        observed = Observed(primary=primary, objects=(primary, *(obj for obj in children if obj is not primary)))
+        observation = self._host.translate_status(typed, observed, context)
+        return replace(report, primary=primary, observation=observation, applied=applied_at(primary, self._manager))
 
     def _observed(
         self, typed: ModelDeployment, context: Context, report: Report, desired: list[Resource], applied: Applied
@@ -161,10 +196,13 @@ class ProviderReconciler:
             created=primary is not None,
             resource=(name, kind) if primary is not None else None,
             faults=(*report.faults, *applied.faults),
+            drift_fight=applied.fight,
             running_message=f"{kind} {name} is ready",
+            subject=f"{kind}/{desired[0]['metadata']['namespace']}/{name}",
         )
         if primary is None:
             return report
+        report = replace(report, primary=primary, applied=applied_at(primary, self._manager))
         observed = Observed(primary=primary, objects=(primary, *applied.others))
         return replace(report, observation=self._host.translate_status(typed, observed, context))
 
@@ -197,22 +235,53 @@ class ProviderReconciler:
         answer = await self._client.apply(MODEL_DEPLOYMENT, body, manager=self._manager)
         self._around.deployments.note(answer)
 
-    async def _publish(self, key: ObjectKey, report: Report) -> float | None:
+    async def _publish(self, key: ObjectKey, report: Report, evidence: Evidence | None) -> float | None:
         """Write the status if it differs from what stands there; returns when time alone will change it."""
         deployment = self._around.deployments.get(key)
         if deployment is None or is_deleting(deployment):
             return None
         now = self._around.clock()
-        components = report.observation.components if report.observation else ()
-        known = self._since.setdefault(key, {})
-        faulty = [component for component in components if component.state is not State.READY]
-        self._since[key] = {(c.name, c.reason): known.get((c.name, c.reason), now) for c in faulty}
-        faults = [fault_of(component, self._since[key][component.name, component.reason]) for component in faulty]
-        status, verdict = provider_status(deployment, report, component_faults=faults, now=now)
+        live = deployment.get("status") or {}
+        found = diagnose(report, evidence, status=live, previous=previous_cause(live), now=now)
+        begun = self._durations.date(key, found.faults, status=live, now=now)
+        status, verdict = provider_status(
+            deployment,
+            found.report,
+            faults=[replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults],
+            root_cause=found.root_cause,
+            now=now,
+        )
         if await self._status.write(deployment, status):
-            for said in announcements(deployment, report, verdict):
+            for said in announcements(deployment, found.report, verdict, cause=found.root_cause):
                 self._events.emit(deployment, reason=said.reason, note=said.note, warning=True)
-        return verdict.wake_after
+        return min((seconds for seconds in (found.wake_after, verdict.wake_after) if seconds is not None), default=None)
+
+    async def _evidence(self, deployment: Resource, report: Report) -> Evidence | None:
+        """What lies behind the primary object, or None if there is none (or nothing may be read)."""
+        if report.primary is None or report.observation is None or self._around.evidence is None:
+            return None
+        found = await self._around.evidence.of(deployment, report.primary)
+        if found is None:
+            return None
+        served = dig(deployment, "status", "phase") in (Phase.RUNNING.value, Phase.DEGRADED.value)
+        return replace(found, served=served, secrets=secrets_of(deployment["spec"]))
+
+    async def _is_rolled_out(self, deployment: Resource, report: Report, evidence: Evidence) -> bool:
+        """Whether what the upstream calls ready is of this generation, as far as its pods' controller can tell.
+
+        Asked once for each change: pods that were made after our last change are of it, and what is Ready for this
+        generation stays so.
+        """
+        if report.observation is None or not is_ready(report.observation) or report.applied is None:
+            return True
+        ready = condition_of(deployment, "Ready") or {}
+        generation = deployment["metadata"].get("generation")
+        if (ready.get("status"), ready.get("observedGeneration")) == ("True", generation):
+            return True
+        before = [pod for pod in evidence.pods if pod.created is None or pod.created <= report.applied]
+        if not before or self._around.evidence is None:
+            return True
+        return await self._around.evidence.rolled_out(before)
 
     # --------------------------------------------------------------------------------------------------- reading
 
@@ -245,6 +314,17 @@ class ProviderReconciler:
         wanted = self._host.primary_kind.kind
         children = self._around.children.of(key_of(deployment))
         return next((obj for (kind, _), obj in children.items() if kind.kind == wanted), None)
+
+
+def _refused(judged: Judgement) -> Report:
+    """The provider cannot do it: nothing is created, what runs is left alone."""
+    reason = judged.blockers[0].reason
+    message = "; ".join(finding.message for finding in judged.blockers)
+    return Report(
+        compatible=Done(ok=False, reason=reason, message=message),
+        faults=(Fault(component="ProviderCompatible", reason=reason, message=message),),
+        warnings=judged.warnings,
+    )
 
 
 def _finalizers(deployment: Resource) -> list[str]:

@@ -6,12 +6,25 @@ Every field here has one writer, the provider (spec/core.md, "Who owns which sta
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airunway.plugins.contract import Component, Finding, Observation, State, Upstream
-from airunway.resource import Resource, dig
-from airunway.status import REASONS, Category, Condition, Fault, Phase, Verdict, bounded, roll_up, written
+from airunway.resource import Resource, dig, format_time
+from airunway.status import (
+    REASONS,
+    Category,
+    Condition,
+    Fault,
+    Phase,
+    Verdict,
+    bounded,
+    category_of,
+    overall_conditions,
+    roll_up,
+    written,
+)
+from airunway.status.rootcause import RootCause
 
 __all__ = ["Done", "Report", "fault_of", "provider_status", "warning_text"]
 
@@ -34,6 +47,9 @@ class Report:
 
     `created` is whether the primary object exists; `resource` is its name and kind once it was applied. `faults` are
     those that the runtime itself sees (upstream missing, recreation under way, …), before the components' own.
+    `subject` names the object that a fault of the upstream is about (``Kind/namespace/name``). `primary` is the primary
+    object as it stands and `applied` when we changed it last; `rolled_out` is False while its pods are known to be of
+    an older revision. `drift_fight` and `dry_run` are there only while they are the case.
     """
 
     compatible: Done | None = None
@@ -45,6 +61,12 @@ class Report:
     faults: tuple[Fault, ...] = ()
     warnings: tuple[Finding, ...] = ()
     running_message: str = "All replicas are ready"
+    subject: str = ""
+    primary: Resource | None = None
+    applied: datetime | None = None
+    rolled_out: bool = True
+    drift_fight: Done | None = None
+    dry_run: Done | None = None
 
 
 _CATEGORY_OF_STATE = {
@@ -73,21 +95,28 @@ def fault_of(component: Component, since: datetime | None) -> Fault:
 
 
 def provider_status(
-    deployment: Resource, report: Report, *, component_faults: Sequence[Fault], now: datetime
+    deployment: Resource,
+    report: Report,
+    *,
+    faults: Sequence[Fault],
+    root_cause: RootCause | None = None,
+    now: datetime,
 ) -> tuple[Resource, Verdict]:
-    """The complete status that the provider wants to own, and the verdict that it rests on."""
+    """The complete status that the provider wants to own, and the verdict that it rests on.
+
+    `faults` are all that is wrong, those of the report included, in the order in which they are to be named. What the
+    pods show as the root cause becomes the verdict's own reason and message.
+    """
     live = deployment.get("status") or {}
     before = [c for c in live.get("conditions") or [] if isinstance(c, dict)]
     generation = deployment["metadata"].get("generation", 0)
-    faults = [*report.faults, *component_faults]
     observation = report.observation
     if observation is not None and not observation.current and not faults:
-        faults.append(
-            Fault(component="Revision", reason="Progressing", message="The newest revision is not serving yet")
-        )
+        faults = [Fault(component="Revision", reason="Progressing", message="The newest revision is not serving yet")]
     verdict = roll_up(
         faults, previous=live.get("phase"), created=report.created, now=now, running_message=report.running_message
     )
+    verdict = _named(verdict, report, root_cause)
     status: Resource = {
         "phase": verdict.phase.value,
         "reason": verdict.reason,
@@ -95,6 +124,14 @@ def provider_status(
         "observedGeneration": generation,
         "conditions": written(_conditions(report, verdict), previous=before, generation=generation, now=now),
     }
+    if root_cause is not None:
+        status["rootCause"] = {
+            "code": root_cause.code,
+            "object": root_cause.object,
+            **({"field": root_cause.field} if root_cause.field else {}),
+            "message": root_cause.message,
+            "since": format_time(root_cause.since),
+        }
     provider: Resource = {}
     if report.resource is not None and report.upstream is not None:
         name, kind = report.resource
@@ -126,14 +163,29 @@ def provider_status(
     return status, verdict
 
 
+def _named(verdict: Verdict, report: Report, cause: RootCause | None) -> Verdict:
+    """The verdict with the root cause's words, where what decided it is of the workload."""
+    components = {"Pods", *(c.name for c in (report.observation.components if report.observation else ()))}
+    if cause is None or not cause.of_pods or verdict.fault is None or verdict.fault.component not in components:
+        return verdict
+    reason = "AuthFailed" if category_of(cause.reason) is Category.AUTH else cause.reason
+    return replace(verdict, reason=reason, message=cause.message)
+
+
 def warning_text(finding: Finding) -> str:
     """The entry of ``status.warnings``."""
     return bounded(f"{finding.path}: {finding.message}" if finding.path else finding.message, WARNING_LIMIT)
 
 
 def _conditions(report: Report, verdict: Verdict) -> list[Condition]:
-    conditions = [Condition(type="Ready", status=verdict.ready, reason=verdict.reason, message=verdict.message)]
-    for type_, done in (("ProviderCompatible", report.compatible), ("ResourceCreated", report.resource_created)):
+    conditions = overall_conditions(verdict)
+    steps = (
+        ("ProviderCompatible", report.compatible),
+        ("ResourceCreated", report.resource_created),
+        ("DriftFight", report.drift_fight),
+        ("DryRun", report.dry_run),
+    )
+    for type_, done in steps:
         if done is not None:
             conditions.append(Condition(type=type_, status=done.ok, reason=done.reason, message=done.message))
     for component in report.observation.components if report.observation else ():
@@ -149,13 +201,13 @@ def terminating_status(deployment: Resource, message: str, *, now: datetime) -> 
     live = deployment.get("status") or {}
     before = [c for c in live.get("conditions") or [] if isinstance(c, dict)]
     generation = deployment["metadata"].get("generation", 0)
-    ready = Condition(type="Ready", status=False, reason="Terminating", message=message)
+    verdict = Verdict(phase=Phase.TERMINATING, reason="Terminating", message=message, ready=False)
     status: Resource = {
         "phase": Phase.TERMINATING.value,
         "reason": "Terminating",
         "message": message,
         "observedGeneration": generation,
-        "conditions": written([ready], previous=before, generation=generation, now=now),
+        "conditions": written(overall_conditions(verdict), previous=before, generation=generation, now=now),
     }
     resource = {
         key: value

@@ -10,6 +10,7 @@ from typing import Any
 from airunway.kube import Kind, Overlay
 from airunway.plugins.contract import UpstreamKind
 from airunway.runtime.children import Children
+from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.upstream import Installed
 
 __all__ = ["ProviderSettings", "Surroundings", "UpstreamView", "kind_in"]
@@ -50,4 +51,10 @@ class Surroundings:
     views: dict[str, UpstreamView]
     installed: Installed
     settings: ProviderSettings
+    evidence: EvidenceCollector | None = None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+    def settled(self) -> bool:
+        """Whether every cache was read completely: before that, absence means nothing."""
+        known = self.evidence is None or self.evidence.settled()
+        return known and all(view.synced() for view in self.views.values())

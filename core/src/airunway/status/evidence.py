@@ -7,11 +7,11 @@ cut and interned here, so that a cache of facts costs about one kilobyte for a p
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
-from airunway.resource import Resource, controller_owner, dig, key_of, labels_of, parse_time, uid_of
+from airunway.resource import Resource, controller_owner, dig, labels_of, parse_time, uid_of
 from airunway.status.conditions import bounded
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "claim_facts",
     "event_facts",
     "job_facts",
+    "parse_moment",
     "pod_facts",
 ]
 
@@ -156,7 +157,8 @@ class Evidence:
     """Everything that is known around one deployment at one moment.
 
     `events` are about the given pods and claims, and about workloads whose pods belong to the deployment. `served` is
-    whether the deployment has served before. `reports` are other parties' words.
+    whether the deployment has served before. `reports` are other parties' words. `secrets` are the Secrets that the
+    deployment names, each with the path of the field that does.
     """
 
     pods: tuple[PodFacts, ...] = ()
@@ -165,11 +167,12 @@ class Evidence:
     jobs: tuple[JobFacts, ...] = ()
     reports: tuple[Reported, ...] = ()
     served: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict)
 
 
 def pod_facts(obj: Resource) -> PodFacts:
     """The facts of a Pod."""
-    key, status = key_of(_object(obj)), _object(dig(obj, "status"))
+    status = _object(dig(obj, "status"))
     conditions = {_text(c.get("type")): c for c in _objects(status.get("conditions"))}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
     owner = controller_owner(obj) or {}
@@ -180,20 +183,20 @@ def pod_facts(obj: Resource) -> PodFacts:
         unscheduled = Unscheduled(
             reason=_word(scheduled.get("reason")),
             message=_long(scheduled.get("message")),
-            since=parse_time(scheduled.get("lastTransitionTime")),
+            since=parse_moment(scheduled.get("lastTransitionTime")),
         )
     return PodFacts(
-        namespace=_word(key.namespace),
-        name=_text(key.name),
+        namespace=_word(dig(obj, "metadata", "namespace")),
+        name=_text(dig(obj, "metadata", "name")),
         uid=uid_of(obj),
-        created=parse_time(dig(obj, "metadata", "creationTimestamp")),
+        created=parse_moment(dig(obj, "metadata", "creationTimestamp")),
         deleting=bool(dig(obj, "metadata", "deletionTimestamp")),
         phase=_word(status.get("phase")),
         reason=_word(status.get("reason")),
         message=_long(status.get("message")),
         node=_word(dig(obj, "spec", "nodeName")),
         ready=ready.get("status") == "True",
-        ready_since=parse_time(ready.get("lastTransitionTime")),
+        ready_since=parse_moment(ready.get("lastTransitionTime")),
         unscheduled=unscheduled,
         revision=next((_word(labels[name]) for name in _REVISION_LABELS if labels.get(name)), ""),
         owner=(_word(owner.get("kind")), _word(owner.get("name"))),
@@ -205,11 +208,11 @@ def pod_facts(obj: Resource) -> PodFacts:
 def event_facts(obj: Resource) -> EventFacts:
     """The facts of an Event of ``events.k8s.io/v1``."""
     regarding = _object(dig(obj, "regarding"))
-    first = parse_time(dig(obj, "deprecatedFirstTimestamp")) or parse_time(dig(obj, "eventTime"))
+    first = parse_moment(dig(obj, "deprecatedFirstTimestamp")) or parse_moment(dig(obj, "eventTime"))
     last = (
-        parse_time(dig(obj, "series", "lastObservedTime"))
-        or parse_time(dig(obj, "deprecatedLastTimestamp"))
-        or parse_time(dig(obj, "eventTime"))
+        parse_moment(dig(obj, "series", "lastObservedTime"))
+        or parse_moment(dig(obj, "deprecatedLastTimestamp"))
+        or parse_moment(dig(obj, "eventTime"))
         or first
     )
     return EventFacts(
@@ -226,19 +229,17 @@ def event_facts(obj: Resource) -> EventFacts:
 
 def claim_facts(obj: Resource) -> ClaimFacts:
     """The facts of a PersistentVolumeClaim."""
-    key = key_of(_object(obj))
     return ClaimFacts(
-        namespace=_word(key.namespace),
-        name=_text(key.name),
+        namespace=_word(dig(obj, "metadata", "namespace")),
+        name=_text(dig(obj, "metadata", "name")),
         phase=_word(dig(obj, "status", "phase")),
         storage_class=_word(dig(obj, "spec", "storageClassName")),
-        created=parse_time(dig(obj, "metadata", "creationTimestamp")),
+        created=parse_moment(dig(obj, "metadata", "creationTimestamp")),
     )
 
 
 def job_facts(obj: Resource) -> JobFacts:
     """The facts of a Job."""
-    key = key_of(_object(obj))
     failed = next(
         (
             c
@@ -248,25 +249,25 @@ def job_facts(obj: Resource) -> JobFacts:
         None,
     )
     if failed is None:
-        return JobFacts(namespace=_word(key.namespace), name=_text(key.name))
+        return JobFacts(namespace=_word(dig(obj, "metadata", "namespace")), name=_text(dig(obj, "metadata", "name")))
     return JobFacts(
-        namespace=_word(key.namespace),
-        name=_text(key.name),
+        namespace=_word(dig(obj, "metadata", "namespace")),
+        name=_text(dig(obj, "metadata", "name")),
         failed=_word(failed.get("reason")) or "Failed",
         message=_long(failed.get("message")),
-        since=parse_time(failed.get("lastTransitionTime")),
+        since=parse_moment(failed.get("lastTransitionTime")),
     )
 
 
 def _containers_of(status: Resource) -> Iterator[ContainerFacts]:
-    for field in ("initContainerStatuses", "containerStatuses"):
-        for container in _objects(status.get(field)):
+    for list_ in ("initContainerStatuses", "containerStatuses"):
+        for container in _objects(status.get(list_)):
             waiting = _object(dig(container, "state", "waiting"))
             restarts = container.get("restartCount")
             yield ContainerFacts(
                 name=_word(container.get("name")),
                 image=_word(container.get("image")),
-                init=field.startswith("init"),
+                init=list_.startswith("init"),
                 ready=container.get("ready") is True,
                 running=isinstance(dig(container, "state", "running"), dict),
                 restarts=restarts if isinstance(restarts, int) else 0,
@@ -285,7 +286,7 @@ def _ending(terminated: object) -> Ending | None:
         code=code if isinstance(code, int) else 0,
         reason=_word(terminated.get("reason")),
         message=_long(terminated.get("message")),
-        finished=parse_time(terminated.get("finishedAt")),
+        finished=parse_moment(terminated.get("finishedAt")),
     )
 
 
@@ -305,6 +306,12 @@ def _objects(value: object) -> list[Resource]:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def parse_moment(value: object) -> datetime | None:
+    """A time in UTC; None for one so far away that arithmetic with it would overflow."""
+    moment = parse_time(value)
+    return moment.astimezone(UTC) if moment is not None and 1970 <= moment.year < 9000 else None
 
 
 def _word(value: object) -> str:

@@ -18,10 +18,12 @@ from airunway.status.reasons import Category, category_of
 __all__ = [
     "CAPACITY_PATIENCE",
     "DEPENDENCY_GRACE",
+    "OVERALL",
     "PARENTS",
     "Fault",
     "Phase",
     "Verdict",
+    "overall_conditions",
     "parent_conditions",
     "roll_up",
 ]
@@ -33,6 +35,9 @@ CAPACITY_PATIENCE = timedelta(minutes=15)
 """How long missing capacity counts as normal waiting."""
 
 PARENTS = ("ConfigValid", "AuthValid", "DependenciesReachable")
+
+OVERALL = ("Ready", "Reconciling", "Stalled")
+"""Conditions about the whole, with the meaning that kstatus gives them; whoever owns the phase owns these."""
 
 
 class Phase(StrEnum):
@@ -154,6 +159,26 @@ def _after(fault: Fault, patience: timedelta, *, before: Phase, now: datetime) -
     return (before, left) if left > 0 else (Phase.DEGRADED, None)
 
 
+def overall_conditions(verdict: Verdict) -> list[Condition]:
+    """``Ready``, ``Reconciling`` and ``Stalled``: what generic tools read (kstatus, and with it Flux and cli-utils).
+
+    kstatus decides by ``Reconciling=True`` (InProgress), ``Stalled=True`` (Failed), then ``Ready``. Stalled is what
+    failed and what only a change of the spec can help; a degraded deployment is neither: it may recover by itself.
+    All three are always there, since an entry of a list map whose owners differ cannot be dropped by one of them.
+    """
+    config = verdict.fault is not None and verdict.fault.kind is Category.CONFIG
+    stalled = verdict.phase is Phase.FAILED or (verdict.phase is Phase.PENDING and config)
+    reconciling = verdict.phase in (Phase.PENDING, Phase.DEPLOYING) and not stalled
+    ready = Condition(type="Ready", status=verdict.ready, reason=verdict.reason, message=verdict.message)
+    return [ready, _abnormal("Reconciling", reconciling, verdict), _abnormal("Stalled", stalled, verdict)]
+
+
+def _abnormal(type_: str, status: bool, verdict: Verdict) -> Condition:
+    if not status:
+        return Condition(type=type_, status=False, reason=f"Not{type_}")
+    return Condition(type=type_, status=True, reason=verdict.reason, message=verdict.message)
+
+
 def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
     """``ConfigValid``, ``AuthValid`` and ``DependenciesReachable``, derived from every other condition that is False.
 
@@ -164,10 +189,11 @@ def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
         Category.CONFIG: "ConfigValid",
         Category.AUTH: "AuthValid",
         Category.CONNECTIVITY: "DependenciesReachable",
+        Category.STALE: "DependenciesReachable",
     }
     for child in sorted(conditions, key=lambda c: str(c.get("type"))):
-        # `Ready` repeats what a child already says; parents must not feed on themselves.
-        if child.get("type") in (*PARENTS, "Ready") or child.get("status") != "False":
+        # The overall ones repeat what a child already says; parents must not feed on themselves.
+        if child.get("type") in (*PARENTS, *OVERALL) or child.get("status") != "False":
             continue
         parent = parent_of.get(category_of(str(child.get("reason"))))
         if parent is not None:

@@ -22,7 +22,10 @@ __all__ = [
     "first_meaning",
     "line_of",
     "redacted",
+    "without_names",
 ]
+
+_NAMES = re.compile(r'"[^"]*"|(?<!\S)(?!i/o)\S*/\S*')
 
 EXCERPT = 400
 """Characters of a quoted text in a message."""
@@ -49,16 +52,28 @@ IMAGE_PULL: tuple[Meaning, ...] = (
         "ImagePull.RateLimited",
         "registries (HTTP 429); kubelet's own limit",
     ),
+    # Before the refusals: a token that cannot be fetched for want of a network is called "failed to authorize" too.
+    _row(r"no such host|server misbehaving|name resolution", "DNSFailure", "", "container runtimes: name lookup"),
+    _row(r"connection refused", "ConnectionRefused", "", "container runtimes: TCP"),
+    _row(
+        r"i/o timeout|deadline exceeded|timed out|TLS handshake timeout", "Timeout", "", "container runtimes: TCP, TLS"
+    ),
+    _row(r"x509:", "DependenciesUnreachable", "", "container runtimes: the registry's certificate"),
+    _row(
+        r"\b50[0-9] (Internal|Bad|Service|Gateway)|internal server error",
+        "ServerError",
+        "",
+        "registries (HTTP 5xx)",
+    ),
     _row(
         r"insufficient_scope|authorization failed|failed to authorize|unauthorized|authentication required"
-        r"|\b40[13]\b|no basic auth credentials|access to the resource is denied|access forbidden|\bdenied:",
+        r"|\b40[13]\b|no basic auth credentials|access to the resource is denied|access forbidden|\bdenied\b",
         "ImagePullAuthFailure",
         "ImagePull.Auth",
         "registries (HTTP 401 and 403) through containerd, CRI-O and Docker",
     ),
     _row(
-        r"no match for platform|no matching manifest for|no image found in (manifest list|image index)"
-        r"|exec format error",
+        r"no match for platform|no matching manifest for|no image found in (manifest list|image index)",
         "ImageNotFound",
         "ImagePull.NotFound",
         "containerd, Docker, CRI-O: the image has no variant for the node's architecture",
@@ -71,23 +86,17 @@ IMAGE_PULL: tuple[Meaning, ...] = (
     ),
     _row(r"no space left on device", "StorageFull", "Storage.Full", "container runtimes: the node's disk is full"),
     _row(
-        r"manifest unknown|name unknown|manifest for .* not found|repository .* not found|\b404\b|not found"
-        r"|ErrImageNeverPull|is not present with pull policy of Never",
+        r"manifest unknown|name unknown|\b404\b|not found|ErrImageNeverPull|not present with pull policy of Never",
         "ImageNotFound",
         "ImagePull.NotFound",
         "registries (HTTP 404, MANIFEST_UNKNOWN, NAME_UNKNOWN) through containerd, CRI-O and Docker",
     ),
-    _row(r"no such host|server misbehaving|name resolution", "DNSFailure", "", "container runtimes: name lookup"),
-    _row(r"connection refused", "ConnectionRefused", "", "container runtimes: TCP"),
-    _row(r"i/o timeout|deadline exceeded|timed? ?out", "Timeout", "", "container runtimes: TCP and TLS"),
-    _row(r"\b50[0-9]\b|internal server error|bad gateway", "ServerError", "", "registries (HTTP 5xx)"),
-    _row(r"x509|certificate", "DependenciesUnreachable", "", "container runtimes: TLS"),
 )
-"""``ErrImagePull``, ``ImagePullBackOff`` and the kubelet's event ``Failed``."""
+"""``ErrImagePull``, ``ImagePullBackOff`` and the kubelet's event ``Failed``; names of images are taken out before."""
 
 SCHEDULING: tuple[Meaning, ...] = (
     _row(
-        r"Insufficient (?!hugepages)\S+[./]\S*/\S+|Insufficient \S+\.\S+/\S+|cannot allocate all claims",
+        r"Insufficient [\w.-]+/[\w.-]+|cannot allocate all claims",
         "InsufficientCapacity",
         "Unschedulable.InsufficientGPU",
         "kube-scheduler, plugins NodeResourcesFit and DynamicResources",
@@ -196,8 +205,13 @@ PROVISIONING: tuple[Meaning, ...] = (
 
 ENGINE: tuple[Meaning, ...] = (
     _row(
-        r"GatedRepoError|cannot access gated repo|you are trying to access a gated repo|awaiting a review from the repo"
-        r"|access to model \S+ is restricted",
+        r"access to model \S+ is restricted|awaiting a review from the repo",
+        "GatedModel",
+        "Model.AuthGated",
+        "huggingface_hub: the line that names the model",
+    ),
+    _row(
+        r"GatedRepoError|cannot access gated repo|you are trying to access a gated repo",
         "GatedModel",
         "Model.AuthGated",
         "huggingface_hub, transformers",
@@ -220,7 +234,7 @@ ENGINE: tuple[Meaning, ...] = (
     _row(r"no space left on device|ENOSPC|disk quota exceeded", "StorageFull", "Storage.Full", "libc"),
     _row(
         r"unrecognized arguments?:|the following arguments are required|error: argument |invalid choice:"
-        r"|No such option|unexpected extra argument|invalid argument:|unknown argument",
+        r"|No such option|unexpected extra argument|error: (invalid|unknown) argument",
         "BadArguments",
         "Engine.BadArgs",
         "argparse (vLLM, SGLang), click (TensorRT-LLM), llama.cpp",
@@ -240,21 +254,21 @@ ENGINE: tuple[Meaning, ...] = (
     ),
     _row(r"429 Client Error|Too Many Requests", "RateLimited", "Model.DownloadStalled", "huggingface_hub"),
     _row(
-        r"(huggingface|hf\.co|s3|LocalEntryNotFoundError).*(name resolution|Name or service not known|no such host)"
-        r"|(name resolution|Name or service not known).*(huggingface|hf\.co|s3)",
+        r"(huggingface|hf\.co|s3\.|LocalEntryNotFoundError).*(name resolution|Name or service not known|no such host)"
+        r"|(name resolution|Name or service not known).*(huggingface|hf\.co|s3\.)",
         "DNSFailure",
         "Model.DownloadStalled",
         "requests, httpx: the model's host cannot be looked up",
     ),
     _row(
-        r"(huggingface|hf\.co|s3).*(timed out|ReadTimeout|ConnectTimeout)|(timed out).*(huggingface|hf\.co)"
+        r"(huggingface|hf\.co|s3\.).*(timed out|ReadTimeout|ConnectTimeout)|(timed out).*(huggingface|hf\.co)"
         r"|LocalEntryNotFoundError|couldn't connect to '?https://huggingface\.co",
         "Timeout",
         "Model.DownloadStalled",
         "requests, httpx, huggingface_hub: the model's host does not answer",
     ),
 )
-"""The last words of a container: ``terminated.message``, which has the end of the log where the pod's policy says so."""
+"""The last words of a container, ``terminated.message``: the end of its log where the pod's policy says so."""
 
 _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\bhf_[A-Za-z0-9]{8,}"), "hf_***"),
@@ -271,12 +285,20 @@ _SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
 
 
 def first_meaning(texts: Sequence[str], table: Sequence[Meaning]) -> tuple[Meaning, str] | None:
-    """The first row that matches any of `texts`, and the line of that text which says it; None if none does."""
-    for meaning in table:
-        for text in texts:
+    """The first row that matches the first text that any row matches, with the line which says it; None if none does.
+
+    Texts stand in order of trust: what a later one says counts only where the earlier ones say nothing.
+    """
+    for text in texts:
+        for meaning in table:
             if found := meaning.pattern.search(text):
                 return meaning, line_of(text, found.start())
     return None
+
+
+def without_names(text: str) -> str:
+    """`text` without what is quoted or looks like an image or an address: a tag may be called ``404``."""
+    return _NAMES.sub(" ", text)
 
 
 def line_of(text: str, position: int = -1) -> str:

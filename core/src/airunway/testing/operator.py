@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 
 from airunway.api.crds import custom_resource_definitions
@@ -48,11 +49,15 @@ async def running_core(kubeconfig: Path, *, settings: CoreSettings | None = None
 
 @asynccontextmanager
 async def running_provider(
-    kubeconfig: Path, host: ProviderHost, *, settings: ProviderSettings | None = None
+    kubeconfig: Path,
+    host: ProviderHost,
+    *,
+    settings: ProviderSettings | None = None,
+    clock: Callable[[], datetime] | None = None,
 ) -> AsyncIterator[ProviderApplication]:
-    """One provider for as long as the context lasts."""
+    """One provider for as long as the context lasts; `clock` is what it takes for the time of day."""
     async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of(f"provider-{host.name}")) as client:
-        application = ProviderApplication(client=client, host=host, settings=settings)
+        application = ProviderApplication(client=client, host=host, settings=settings, clock=clock)
         async with _running(application.run(_at_once), application.unready):
             yield application
 

@@ -1,0 +1,324 @@
+"""Following what lies behind the upstream's objects: pods, warning events, claims and jobs of our deployments.
+
+Pods are selected by label on the server, projected when they are decoded, and wake their deployment only when a fact
+about them changes. Of events one watch brings the cluster's warnings; what is about none of our objects is dropped
+when it is decoded. Nothing here writes, and nothing here is needed to run a deployment: where access is missing the
+evidence is, and the upstream's own words count alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from airunway.api import names
+from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, AnyReflector, Client, Kind, reflector_of
+from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of
+from airunway.runtime.workloads import WORKLOADS, Workloads
+from airunway.status.evidence import (
+    EventFacts,
+    Evidence,
+    PodFacts,
+    claim_facts,
+    event_facts,
+    job_facts,
+    pod_facts,
+)
+
+__all__ = ["EvidenceCollector", "secrets_of"]
+
+log = logging.getLogger(__name__)
+
+FACTS = "facts"
+"""Where a projected object keeps what was read out of it."""
+
+EVENTS_PER_DEPLOYMENT = 64
+"""The newest events that are looked at; a deployment that fails in more ways than this is not understood better."""
+
+EVENT_AGE = timedelta(hours=1)
+"""Events that were not repeated for this long are not kept, whatever the server's own limit is."""
+
+_PAGE = 100
+"""Objects in a page of a list: pods are large, and a page is decoded before it is projected."""
+
+_REASONS = {
+    "Pod": frozenset(
+        {"Failed", "InspectFailed", "FailedMount", "FailedAttachVolume", "FailedToRetrieveImagePullSecret", "Unhealthy"}
+    ),
+    "PersistentVolumeClaim": frozenset({"ProvisioningFailed"}),
+    **{kind: frozenset({"FailedCreate"}) for kind in WORKLOADS},
+}
+"""The events that explain something, by the kind that they are about."""
+
+_QUIET = frozenset({"Unhealthy"})
+"""Events that come with every start: read when a pod changes, and no cause to look by themselves."""
+
+
+class EvidenceCollector:
+    """The caches, and the evidence for one deployment out of them.
+
+    `pod_label` is the label that the upstream puts on pods, with the primary object's name (None: ours, with the
+    deployment's). `deployments` gives a deployment if it is the provider's, `deployment_named` the one whose primary
+    object has a name; `notify` has a deployment looked at again.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        pod_label: str | None,
+        namespaces: Sequence[str] = (),
+        deployments: Callable[[ObjectKey], Resource | None],
+        deployment_named: Callable[[ObjectKey], ObjectKey | None],
+        notify: Callable[[ObjectKey], None],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._label = pod_label or names.MODEL_DEPLOYMENT
+        self._deployments = deployments
+        self._deployment_named = deployment_named
+        self._notify = notify
+        self._clock = clock
+        self._workloads = Workloads(client, label=self._label)
+        ours = names.MODEL_DEPLOYMENT
+
+        def follow(
+            kind: Kind,
+            project: Callable[[Resource], Resource | None],
+            *,
+            label_selector: str = "",
+            field_selector: str = "",
+        ) -> AnyReflector:
+            return reflector_of(
+                client,
+                kind,
+                namespaces=namespaces,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                project=project,
+                page_size=_PAGE,
+            )
+
+        self._pods = follow(POD, self._project_pod, label_selector=self._label)
+        self._claims = follow(PERSISTENT_VOLUME_CLAIM, _projection(claim_facts, ours), label_selector=ours)
+        self._jobs = follow(JOB, _projection(job_facts, ours), label_selector=ours)
+        self._events = follow(EVENT, self._project_event, field_selector="type=Warning")
+        self._pods_by_value = self._pods.add_index(_by_label)
+        self._claims_by_value = self._claims.add_index(_by_label)
+        self._jobs_by_value = self._jobs.add_index(_by_label)
+        self._events_by_object = self._events.add_index(_by_object)
+        self._events_by_deployment = self._events.add_index(lambda event: event["about"])
+        self._pods.add_handler(self._on_pod)
+        self._events.add_handler(self._on_event)
+        for reflector in (self._claims, self._jobs):
+            reflector.add_handler(self._on_labelled)
+        self._denied: set[Kind] = set()
+
+    @property
+    def reflectors(self) -> tuple[AnyReflector, ...]:
+        return (self._pods, self._claims, self._jobs, self._events)
+
+    def settled(self) -> bool:
+        """Whether everything was read that may be read: before that, absence means nothing."""
+        return self._are_settled(self.reflectors)
+
+    def _are_settled(self, reflectors: Iterable[AnyReflector]) -> bool:
+        return all(reflector.synced.is_set() or reflector.kind in self._denied for reflector in reflectors)
+
+    async def _until_settled(self, reflectors: Iterable[AnyReflector]) -> None:
+        while not self._are_settled(reflectors):
+            await asyncio.sleep(0.05)
+
+    async def run(self, *, after: Awaitable[object], announce: Callable[[], None]) -> None:
+        """Follow the server until cancelled. `after` is waited for before events are read: they are kept only if they
+        are about something known. `announce` is called once all is read.
+        """
+        for reflector in self.reflectors:
+            reflector.on_restart = self._on_trouble(reflector)
+        first = (self._pods, self._claims, self._jobs)
+        async with asyncio.TaskGroup() as group:
+            for reflector in first:
+                group.create_task(reflector.run(), name=f"evidence-{reflector.kind.plural}")
+            await after
+            await self._until_settled(first)
+            group.create_task(self._events.run(), name="evidence-events")
+            await self._until_settled(self.reflectors)
+            announce()
+
+    async def of(self, deployment: Resource, primary: Resource) -> Evidence | None:
+        """What is known around a deployment whose primary object exists; None where pods may not be read.
+
+        Raises KubeError if the API server cannot be asked about a workload just now.
+        """
+        if not self._pods.synced.is_set():
+            return None
+        key, own = key_of(deployment), key_of(primary)
+        pods = tuple(_facts(self._pods_by_value.get((key.namespace, self._value(deployment, primary)))))
+        labelled = (key.namespace, key.name)
+        events = list(self._explaining(pods))
+        refusals = [event for event in _facts(self._events_by_deployment.get(key)) if event.kind in WORKLOADS]
+        events += [e for e in refusals if await self._workloads.makes_pods_of(e, primary=own, deployment=key)]
+        events.sort(key=lambda event: (str(event.last), event.kind, event.name, event.reason, event.note))
+        return Evidence(
+            pods=pods,
+            events=tuple(events[-EVENTS_PER_DEPLOYMENT:]),
+            claims=tuple(_facts(self._claims_by_value.get(labelled))),
+            jobs=tuple(_facts(self._jobs_by_value.get(labelled))),
+        )
+
+    async def rolled_out(self, pods: Iterable[PodFacts]) -> bool:
+        """Whether the pods are of the newest revision that their controller knows, as far as can be told."""
+        return await self._workloads.rolled_out(pods)
+
+    def _value(self, deployment: Resource, primary: Resource) -> str:
+        """The value of the label on the deployment's pods."""
+        return key_of(deployment if self._label == names.MODEL_DEPLOYMENT else primary).name
+
+    def _explaining(self, pods: Iterable[PodFacts]) -> Iterator[EventFacts]:
+        claims = set()
+        for pod in pods:
+            for event in _facts(self._events_by_object.get(("Pod", pod.namespace, pod.name))):
+                if event.uid in ("", pod.uid):
+                    yield event
+            claims |= {(pod.namespace, claim) for claim in pod.claims}
+        for namespace, name in claims:
+            yield from _facts(self._events_by_object.get(("PersistentVolumeClaim", namespace, name)))
+
+    # -------------------------------------------------------------------------------------------------- what changes
+
+    def _on_pod(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if old is not None and new is not None and old[FACTS] == new[FACTS]:
+            return
+        for value in {_label_value(pod) for pod in (old, new) if pod is not None}:
+            deployment = self._owner(ObjectKey(key.namespace, value))
+            if deployment is not None:
+                self._notify(deployment)
+
+    def _owner(self, named: ObjectKey) -> ObjectKey | None:
+        """The deployment whose pods have the label with that value."""
+        if self._label == names.MODEL_DEPLOYMENT:
+            return named if self._deployments(named) is not None else None
+        return self._deployment_named(named)
+
+    def _on_labelled(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if old is not None and new is not None and old[FACTS] == new[FACTS]:
+            return
+        deployment = ObjectKey(key.namespace, _label_value(new or old or {}))
+        if self._deployments(deployment) is not None:
+            self._notify(deployment)
+
+    def _on_event(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if new is None:
+            return
+        facts: EventFacts = new[FACTS]
+        if facts.reason in _QUIET or (old is not None and old[FACTS].note == facts.note):
+            return  # counting up is no news
+        for deployment in set(self._about(facts)):
+            self._notify(deployment)
+
+    def _about(self, event: EventFacts) -> Iterator[ObjectKey]:
+        """The deployments that an event may be about: by the pod's label, by the claim's users, else by the name."""
+        if event.kind == "Pod" and (pod := self._pods.get(ObjectKey(event.namespace, event.name))) is not None:
+            if (deployment := self._owner(ObjectKey(event.namespace, _label_value(pod)))) is not None:
+                yield deployment
+            return
+        if event.kind == "PersistentVolumeClaim":
+            for pod in self._pods_by_claim(event):
+                if (deployment := self._owner(ObjectKey(event.namespace, _label_value(pod)))) is not None:
+                    yield deployment
+            claim = self._claims.get(ObjectKey(event.namespace, event.name))
+            if claim is not None:
+                yield ObjectKey(event.namespace, _label_value(claim))
+            return
+        yield from self._by_name(event)
+
+    def _pods_by_claim(self, event: EventFacts) -> Iterator[Resource]:
+        for deployment in self._by_name(event):
+            for pod in self._pods_by_value.get((deployment.namespace, deployment.name)):
+                if event.name in pod[FACTS].claims:
+                    yield pod
+
+    def _by_name(self, event: EventFacts) -> Iterator[ObjectKey]:
+        """Our deployments whose name the object's begins with, the longest first: upstreams name by appending."""
+        parts = event.name.split("-")
+        for length in range(len(parts), 0, -1):
+            key = ObjectKey(event.namespace, "-".join(parts[:length]))
+            if self._deployments(key) is not None:
+                yield key
+
+    # --------------------------------------------------------------------------------------------------- projections
+
+    def _project_pod(self, pod: Resource) -> Resource:
+        return _projected(pod, pod_facts(pod), str(labels_of(pod).get(self._label, "")))
+
+    def _project_event(self, event: Resource) -> Resource | None:
+        """The event, or None if it is about nothing of ours."""
+        kind, reason = dig(event, "regarding", "kind"), dig(event, "reason")
+        if not isinstance(kind, str) or reason not in _REASONS.get(kind, ()):
+            return None
+        facts = event_facts(event)
+        if facts.note.startswith("Error: "):  # repeats the waiting reason of the container
+            return None
+        if facts.last is not None and self._clock() - facts.last > EVENT_AGE:
+            return None
+        about = tuple(dict.fromkeys([*self._about(facts), *self._by_name(facts)]))
+        return {**_projected(event, facts, ""), "about": about} if about else None
+
+    def _on_trouble(self, reflector: AnyReflector) -> Callable[[str], None]:
+        counted, kind = reflector.on_restart, reflector.kind
+
+        def on_restart(cause: str) -> None:
+            if counted is not None:
+                counted(cause)
+            if cause in ("Forbidden", "Unauthorized") and kind not in self._denied:
+                self._denied.add(kind)
+                log.warning("%s may not be read (%s): root causes that they show stay unknown", kind, cause)
+
+        return on_restart
+
+
+def secrets_of(spec: Resource) -> dict[str, str]:
+    """The Secrets that a deployment's spec names, each with the path of the field that does."""
+    found: dict[str, str] = {}
+    for position, variable in enumerate(dig(spec, "env", default=[])):
+        name = dig(variable, "valueFrom", "secretKeyRef", "name")
+        if isinstance(name, str):
+            found.setdefault(name, f"spec.env[{position}]")
+    for position, reference in enumerate(dig(spec, "imagePullSecrets", default=[])):
+        name = dig(reference, "name")
+        if isinstance(name, str):
+            found.setdefault(name, f"spec.imagePullSecrets[{position}]")
+    token = dig(spec, "secrets", "huggingFaceToken")
+    if isinstance(token, str) and token:
+        found[token] = "spec.secrets.huggingFaceToken"
+    return found
+
+
+def _projected(obj: Resource, facts: object, value: str) -> Resource:
+    """What a cache keeps: enough to compare versions, the facts, and the value of the label that selected it."""
+    metadata = obj.get("metadata") or {}
+    kept = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
+    return {"metadata": kept, FACTS: facts, "label": value}
+
+
+def _projection(facts: Callable[[Resource], object], label: str) -> Callable[[Resource], Resource]:
+    return lambda obj: _projected(obj, facts(obj), str(labels_of(obj).get(label, "")))
+
+
+def _facts(objects: Iterable[Resource]) -> list[Any]:
+    return [obj[FACTS] for obj in objects]
+
+
+def _label_value(obj: Resource) -> str:
+    return str(obj.get("label", ""))
+
+
+def _by_label(obj: Resource) -> Iterator[tuple[str, str]]:
+    yield obj["metadata"]["namespace"] or "", _label_value(obj)
+
+
+def _by_object(event: Resource) -> Iterator[tuple[str, str, str]]:
+    facts: EventFacts = event[FACTS]
+    yield facts.kind, facts.namespace, facts.name

@@ -1,0 +1,85 @@
+"""Asking about workloads that upstreams make: are their pods a deployment's, and are they of the newest revision?
+
+Upstreams put no labels of ours on them, so they cannot be watched; they are read one by one, when an event says that
+one cannot create its pods, and when an upstream says that a changed deployment is ready.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from airunway.api import names
+from airunway.kube import DEPLOYMENT, JOB, REPLICA_SET, STATEFUL_SET, Client, Forbidden, NotFound
+from airunway.resource import ObjectKey, dig, uid_of
+from airunway.status.evidence import EventFacts, PodFacts
+
+__all__ = ["WORKLOADS", "Workloads"]
+
+log = logging.getLogger(__name__)
+
+WORKLOADS = {kind.kind: kind for kind in (STATEFUL_SET, REPLICA_SET, DEPLOYMENT, JOB)}
+"""Kinds that make pods from a template."""
+
+_REMEMBERED = 4096
+
+
+class Workloads:
+    """Reads workloads; remembers by uid whose pods one makes, which never changes."""
+
+    def __init__(self, client: Client, *, label: str) -> None:
+        self._client = client
+        self._label = label
+        self._known: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._denied = False
+
+    async def makes_pods_of(self, event: EventFacts, *, primary: ObjectKey, deployment: ObjectKey) -> bool:
+        """Whether the workload that an event is about makes the pods of that deployment: by its template's labels.
+
+        Raises KubeError if the API server cannot tell just now.
+        """
+        if event.uid not in self._known:
+            if not event.uid or self._denied:
+                return event.name == primary.name
+            try:
+                workload = await self._client.get(WORKLOADS[event.kind], ObjectKey(event.namespace, event.name))
+            except NotFound:
+                workload = {}
+            except Forbidden as error:
+                self._denied = True
+                log.warning("workloads may not be read (%s): they are told by their names", error)
+                return event.name == primary.name
+            if uid_of(workload) != event.uid:
+                workload = {}  # the event is about an earlier one of the same name, which is gone for good
+            labels = dig(workload, "spec", "template", "metadata", "labels", default={})
+            self._known[event.uid] = (str(labels.get(self._label, "")), str(labels.get(names.MODEL_DEPLOYMENT, "")))
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        theirs, ours = self._known[event.uid]
+        return ours == deployment.name or (self._label != names.MODEL_DEPLOYMENT and theirs == primary.name)
+
+    async def rolled_out(self, pods: Iterable[PodFacts]) -> bool:
+        """Whether each StatefulSet behind the pods has no newer revision than theirs. Raises KubeError."""
+        revisions: dict[ObjectKey, set[str]] = {}
+        for pod in pods:
+            kind, name = pod.owner
+            if kind == STATEFUL_SET.kind and pod.alive and pod.revision:
+                revisions.setdefault(ObjectKey(pod.namespace, name), set()).add(pod.revision)
+        for key, seen in revisions.items():
+            if self._denied:
+                return True
+            try:
+                found = await self._client.get(STATEFUL_SET, key)
+            except NotFound:
+                return False
+            except Forbidden as error:
+                self._denied = True
+                log.warning("workloads may not be read (%s): their newest revision stays unknown", error)
+                return True
+            observed = dig(found, "status", "observedGeneration", default=0)
+            if observed < dig(found, "metadata", "generation", default=0):
+                return False
+            if seen != {dig(found, "status", "updateRevision")}:
+                return False
+        return True

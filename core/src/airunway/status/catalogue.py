@@ -1,0 +1,95 @@
+"""The condition types of a ModelDeployment: who writes each, and what it tells when it is not as it should be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["CONDITIONS", "ConditionType", "Writer"]
+
+
+class Writer(StrEnum):
+    """Who writes a condition; no condition has two writers at a time."""
+
+    CORE = "core"
+    PROVIDER = "provider"
+    SPEAKER = "whoever owns the phase"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionType:
+    """One condition; `good` is the status that it has when all is well, `meaning` what it tells."""
+
+    name: str
+    writer: Writer
+    good: str = "True"
+    meaning: str
+
+
+CONDITIONS: tuple[ConditionType, ...] = (
+    ConditionType(
+        name="Ready",
+        writer=Writer.SPEAKER,
+        meaning="The newest spec is served. Unknown: the upstream has not been heard of for five minutes.",
+    ),
+    ConditionType(
+        name="Reconciling",
+        writer=Writer.SPEAKER,
+        good="False",
+        meaning="Work goes on towards the newest spec (phase Pending or Deploying).",
+    ),
+    ConditionType(
+        name="Stalled",
+        writer=Writer.SPEAKER,
+        good="False",
+        meaning="It has failed, or nothing will happen until the spec is changed.",
+    ),
+    ConditionType(
+        name="ConfigValid", writer=Writer.CORE, meaning="No other condition is False because of what was asked for."
+    ),
+    ConditionType(
+        name="AuthValid",
+        writer=Writer.CORE,
+        meaning="No other condition is False because of credentials or permissions.",
+    ),
+    ConditionType(
+        name="DependenciesReachable",
+        writer=Writer.CORE,
+        meaning="No other condition is False because something else does not answer, the provider included.",
+    ),
+    ConditionType(name="Validated", writer=Writer.CORE, meaning="The spec keeps the rules of a ModelDeployment."),
+    ConditionType(name="EngineSelected", writer=Writer.CORE, meaning="An inference engine is chosen."),
+    ConditionType(name="ProviderSelected", writer=Writer.CORE, meaning="A provider is chosen."),
+    ConditionType(
+        name="ProviderResponsive",
+        writer=Writer.CORE,
+        meaning=(
+            "Only there while it is False: the provider has not been heard of for five minutes, and what it said last "
+            "may be outdated. Ready and phase stay as the provider left them: models that run go on serving."
+        ),
+    ),
+    ConditionType(name="RuntimeConfigReady", writer=Writer.CORE, meaning="The runtime config was found and is valid."),
+    ConditionType(name="ModelCacheReady", writer=Writer.CORE, meaning="The cached weights are complete."),
+    ConditionType(name="GatewayReady", writer=Writer.CORE, meaning="The gateway routes to the model."),
+    ConditionType(
+        name="Paused", writer=Writer.CORE, good="absent", meaning="The annotation that stops reconciliation is set."
+    ),
+    ConditionType(
+        name="ProviderCompatible", writer=Writer.PROVIDER, meaning="The provider can honour every field of the spec."
+    ),
+    ConditionType(
+        name="ResourceCreated", writer=Writer.PROVIDER, meaning="The API server has accepted the upstream's objects."
+    ),
+    ConditionType(
+        name="ProviderResourceReady", writer=Writer.PROVIDER, meaning="The upstream says that its object is ready."
+    ),
+    ConditionType(
+        name="PodsReady",
+        writer=Writer.PROVIDER,
+        meaning="The pods are ready; False has the precise fault. Absent where no pod can be seen.",
+    ),
+    ConditionType(
+        name="AutoscalerReady", writer=Writer.PROVIDER, meaning="The autoscaler that the provider made works."
+    ),
+)
+"""Every condition that core and runtime write. A provider adds ``<Component>Ready`` for further components."""

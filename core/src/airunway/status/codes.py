@@ -1,0 +1,220 @@
+"""The codes of root causes: what each means, where to look in the deployment, and what to do (spec/status.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CODES", "PAGE", "Code", "code_of_reason"]
+
+PAGE = "docs/reference/conditions.md"
+"""The page that `airunway.status.docs` renders; remedies link into it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Code:
+    """One root cause.
+
+    `tier` orders how specific it is, 0 before 3; within a tier the nearest and the oldest count. `field` is the JSON
+    path of the deployment to look at, empty where none is to blame. `reasons` are the condition reasons that it gives.
+    """
+
+    name: str
+    tier: int
+    reasons: tuple[str, ...]
+    field: str = ""
+    meaning: str
+    remedy: str
+
+    @property
+    def link(self) -> str:
+        """Where the remedy is explained."""
+        return f"{PAGE}#{self.name.lower().replace('.', '')}"
+
+
+_REGISTERED = (
+    Code(
+        name="Secret.NotFound",
+        tier=0,
+        reasons=("SecretNotFound",),
+        field="spec.secrets",
+        meaning="A pod names a Secret, or a key of one, that does not exist.",
+        remedy="Create the Secret in the deployment's namespace, or correct its name or key.",
+    ),
+    Code(
+        name="Model.AuthGated",
+        tier=0,
+        reasons=("GatedModel", "AuthFailed"),
+        field="spec.secrets.huggingFaceToken",
+        meaning="The model is gated or private, and the token has no access to it or was refused.",
+        remedy="Ask for access on the model's page and name a Secret with the token of an account that has it.",
+    ),
+    Code(
+        name="Model.NotFound",
+        tier=0,
+        reasons=("SourceNotFound",),
+        field="spec.model.id",
+        meaning="The model does not exist at its source. Hugging Face gives the same answer for a private model.",
+        remedy="Correct the model's id or revision; for a private model name a Secret with a token.",
+    ),
+    Code(
+        name="Engine.BadArgs",
+        tier=0,
+        reasons=("BadArguments",),
+        field="spec.engine.args",
+        meaning="The engine refused its command line, or its command does not exist in the image.",
+        remedy="Correct the argument that the message names, for the engine version in the image.",
+    ),
+    Code(
+        name="Storage.Full",
+        tier=0,
+        reasons=("StorageFull",),
+        field="spec.model.storage.volumes",
+        meaning="A volume, or the disk of the node, is full.",
+        remedy="Enlarge the volume or free space on it.",
+    ),
+    Code(
+        name="Engine.OutOfMemory",
+        tier=0,
+        reasons=("PodOOMKilled", "GPUOutOfMemory"),
+        field="spec.resources.memory",
+        meaning="A container used more memory than its limit, or the engine more than the GPUs have.",
+        remedy="Give it more memory or more GPUs, or lower the context length.",
+    ),
+    Code(
+        name="ImagePull.Auth",
+        tier=0,
+        reasons=("ImagePullAuthFailure",),
+        field="spec.imagePullSecrets",
+        meaning="The registry refused to hand the image out. Some registries answer so for an image that is not there.",
+        remedy="Name a pull secret whose account may read the image, and check the image's name.",
+    ),
+    Code(
+        name="ImagePull.NotFound",
+        tier=0,
+        reasons=("ImageNotFound", "InvalidImageReference"),
+        field="spec.image",
+        meaning="The registry has no such image, or none for the architecture of the node.",
+        remedy="Correct the image's name or tag.",
+    ),
+    Code(
+        name="ImagePull.RateLimited",
+        tier=0,
+        reasons=("RateLimited",),
+        field="spec.imagePullSecrets",
+        meaning="The registry limits how often images are pulled. Kubernetes goes on trying.",
+        remedy="Wait, pull with an account, or use a mirror.",
+    ),
+    Code(
+        name="Storage.ClassMissing",
+        tier=0,
+        reasons=("ReferenceNotFound",),
+        field="spec.model.storage.volumes",
+        meaning="A volume claim names a StorageClass that does not exist.",
+        remedy="Name a StorageClass of the cluster (kubectl get storageclass), or none for the default.",
+    ),
+    Code(
+        name="Unschedulable.Quota",
+        tier=0,
+        reasons=("QuotaExceeded",),
+        field="spec.resources",
+        meaning="A ResourceQuota of the namespace, or a quota of the cloud, forbids what is asked for.",
+        remedy="Ask for less, remove something else from the namespace, or have the quota raised.",
+    ),
+    Code(
+        name="Unschedulable.InsufficientGPU",
+        tier=0,
+        reasons=("InsufficientCapacity",),
+        field="spec.resources.gpu.count",
+        meaning="No node that may be used has as many free GPUs as the pod asks for.",
+        remedy="Ask for fewer GPUs, free some, or add a node.",
+    ),
+    Code(
+        name="Unschedulable.TaintOrSelector",
+        tier=1,
+        reasons=("FailedScheduling",),
+        field="spec.tolerations",
+        meaning="Nodes have room, but their taints or labels keep the pod away.",
+        remedy="Add the toleration or correct the selector that the message names, or label a node.",
+    ),
+    Code(
+        name="Storage.PvcPending",
+        tier=1,
+        reasons=("PvcPending", "ReferenceNotFound", "QuotaExceeded"),
+        field="spec.model.storage.volumes",
+        meaning="A volume claim is missing or has no volume yet, or the volume cannot be attached.",
+        remedy="Look at the claim (kubectl describe pvc) and at the provisioner of its StorageClass.",
+    ),
+    Code(
+        name="Model.DownloadStalled",
+        tier=1,
+        reasons=("DNSFailure", "Timeout", "RateLimited"),
+        field="spec.model.id",
+        meaning="The model cannot be downloaded at the moment: its source is out of reach or limits requests.",
+        remedy="Check that pods can reach the source (egress rules, proxy, name resolution), or cache the model.",
+    ),
+    Code(
+        name="Probe.Timeout",
+        tier=1,
+        reasons=("ProbeTimeout",),
+        meaning="The engine does not answer its probe in time, so that it gets no traffic or is restarted.",
+        remedy="See what the engine does (kubectl logs); loading a large model may need more time, memory or CPU.",
+    ),
+    Code(
+        name="Engine.CrashLoop",
+        tier=2,
+        reasons=("CrashLoopBackOff",),
+        meaning="A container ends again and again, and its last words do not tell why.",
+        remedy="Read its log: kubectl logs --previous.",
+    ),
+    Code(
+        name="Provider.Rejected",
+        tier=3,
+        reasons=("InvalidSpec", "Forbidden", "ReferenceNotFound"),
+        meaning="The API server, or a webhook of the upstream, refused an object that the deployment needs.",
+        remedy="Change what the message names, or the policy that refuses it.",
+    ),
+    Code(
+        name="Upstream.NotInstalled",
+        tier=3,
+        reasons=("UpstreamNotInstalled",),
+        field="spec.provider.name",
+        meaning="The upstream of the provider is not installed in the cluster.",
+        remedy="Install it (kubectl describe inferenceproviderconfig has the steps), or choose another provider.",
+    ),
+    Code(
+        name="Provider.Stale",
+        tier=3,
+        reasons=("StaleStatus",),
+        meaning="The upstream's controller has not looked at the newest state of its object for five minutes.",
+        remedy="See whether the upstream's controller runs, and what its log says.",
+    ),
+)
+
+CODES: dict[str, Code] = {code.name: code for code in _REGISTERED}
+"""Every root cause by its name; the order is the order of precedence between equals."""
+
+_BY_REASON = {
+    "SecretNotFound": "Secret.NotFound",
+    "GatedModel": "Model.AuthGated",
+    "SourceNotFound": "Model.NotFound",
+    "BadArguments": "Engine.BadArgs",
+    "StorageFull": "Storage.Full",
+    "PodOOMKilled": "Engine.OutOfMemory",
+    "GPUOutOfMemory": "Engine.OutOfMemory",
+    "ImagePullAuthFailure": "ImagePull.Auth",
+    "ImageNotFound": "ImagePull.NotFound",
+    "InvalidImageReference": "ImagePull.NotFound",
+    "QuotaExceeded": "Unschedulable.Quota",
+    "PvcPending": "Storage.PvcPending",
+    "ProbeTimeout": "Probe.Timeout",
+    "CrashLoopBackOff": "Engine.CrashLoop",
+    "InvalidSpec": "Provider.Rejected",
+    "Forbidden": "Provider.Rejected",
+    "UpstreamNotInstalled": "Upstream.NotInstalled",
+    "StaleStatus": "Provider.Stale",
+}
+
+
+def code_of_reason(reason: str) -> str:
+    """The code that a reason alone tells (somebody else's report has no more); empty where it tells none."""
+    return _BY_REASON.get(reason, "")

@@ -1,0 +1,184 @@
+"""What is wrong with one container, from its status and the events that explain it. Pure and total."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from airunway.status.codes import CODES
+from airunway.status.evidence import ContainerFacts, Ending, EventFacts, PodFacts
+from airunway.status.texts import ENGINE, IMAGE_PULL, PREPARATION, Meaning, first_meaning, line_of, without_names
+
+__all__ = ["Finding", "container_finding", "probe_finding"]
+
+IMAGE_REASONS = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "ErrImageNeverPull",
+        "InvalidImageName",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+    }
+)
+START_REASONS = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError", "PreStartHookError", "StartError"}
+)
+
+SETTLING = timedelta(seconds=10)
+"""How much later than a container's end its pod may be seen to become unready because of it."""
+
+PROBE_WINDOW = timedelta(minutes=1)
+"""How long before a pod becomes unready the failed probes begin that make it so."""
+
+_CRASHES = 2
+"""Restarts from which on a container that runs again, and is not ready, counts as crashing still."""
+
+_PULL_PREFIX = re.compile(
+    r'^(?:(?:ErrImagePull|ImagePullBackOff): )?(?:Back-off pulling image "[^"]*": ErrImagePull: )?'
+    r'(?:Failed to pull image "[^"]*": )?'
+)
+_KILLED = (137, 143)
+_PANICS = ("panic:", "goroutine ", "fatal error:", "Traceback")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """A reason, a root-cause code (or none), and a sentence without the object's name. `field` overrides the code's."""
+
+    reason: str
+    code: str
+    text: str
+    since: datetime | None = None
+    field: str = ""
+
+
+def container_finding(
+    pod: PodFacts, container: ContainerFacts, events: Sequence[EventFacts], *, known: str = ""
+) -> Finding | None:
+    """What keeps the container from being ready; None if nothing is wrong (it may well be starting).
+
+    `events` are those about the pod, newest first. `known` is the code that was found for the pod before: kubelets up
+    to Kubernetes 1.29 drop the cause from ``ImagePullBackOff``.
+    """
+    if container.ready:
+        return None
+    if container.waiting in IMAGE_REASONS:
+        return _image(container, events, known=known)
+    if container.waiting in START_REASONS:
+        text = f"{container.waiting}: {line_of(container.message)}."
+        return _prepared(container.message, text) or Finding(reason="PodFailed", code="", text=text)
+    ending, sure = _ending(pod, container)
+    return None if ending is None else _ended(container, ending, events, sure=sure)
+
+
+def probe_finding(pod: PodFacts, events: Sequence[EventFacts]) -> Finding | None:
+    """A pod that runs and is not ready because a probe fails, by the events from when it became so."""
+    if not any(container.running and not container.init for container in pod.containers) or pod.ready_since is None:
+        return None
+    for event in events:
+        if event.reason == "Unhealthy" and event.last is not None and event.last >= pod.ready_since - PROBE_WINDOW:
+            text = f"runs and is not ready: {line_of(event.note)}."
+            return Finding(reason="ProbeTimeout", code="Probe.Timeout", text=text, since=pod.ready_since)
+    return None
+
+
+def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: str) -> Finding:
+    told = f"{container.waiting}: {container.message}"
+    notes = [
+        event.note
+        for event in events
+        if event.reason in ("Failed", "InspectFailed") and "pull image" in event.note and container.image in event.note
+    ]
+    # The waiting reason alternates between two that tell the same in two ways: only the cause goes into the message.
+    texts = [_PULL_PREFIX.sub("", text) for text in (told, *notes)]
+    matches = (first_meaning([without_names(text)], IMAGE_PULL) for text in texts)
+    match, text = next(((m[0], text) for m, text in zip(matches, texts, strict=True) if m), (None, texts[0]))
+    said = f'image "{container.image}" cannot be pulled: {line_of(text)}.'
+    since = min((event.first for event in events if event.first and "pull image" in event.note), default=None)
+    if match is None:
+        if known.startswith("ImagePull."):
+            return Finding(reason=CODES[known].reasons[0], code=known, text=said, since=since)
+        return Finding(reason="ImagePullBackOff", code="", text=said, since=since)
+    if match.reason == "ImagePullAuthFailure" and (missing := _missing_pull_secret(events)):
+        text = f"{missing}; {said}"
+        return Finding(
+            reason="SecretNotFound", code="Secret.NotFound", text=text, since=since, field="spec.imagePullSecrets"
+        )
+    return Finding(reason=match.reason, code=match.code, text=said, since=since)
+
+
+def _missing_pull_secret(events: Sequence[EventFacts]) -> str:
+    event = next((event for event in events if event.reason == "FailedToRetrieveImagePullSecret"), None)
+    if event is None:
+        return ""
+    names = event.note.partition("(")[2].partition(")")[0]
+    listed = ", ".join(f'"{name.strip()}"' for name in names.split(",") if name.strip())
+    return f"the image pull secret {listed or 'of the pod'} does not exist"
+
+
+def _prepared(message: str, text: str) -> Finding | None:
+    match = first_meaning([message], PREPARATION)
+    if match is None:
+        return None
+    meaning = match[0]
+    return Finding(reason=meaning.reason, code=meaning.code, text=text)
+
+
+def _ending(pod: PodFacts, container: ContainerFacts) -> tuple[Ending | None, bool]:
+    """The end that keeps the container from being ready, and whether that it ended is fault enough.
+
+    A container that runs again is crashing still until it is ready, once it has ended twice; before that only an end
+    whose cause is known counts. An end from before the pod was ready the last time is over.
+    """
+    if container.waiting == "CrashLoopBackOff":
+        return container.last or container.ended or Ending(code=0), True
+    if container.ended is not None:
+        return (container.ended, True) if container.ended.code != 0 else (None, False)
+    last = container.last
+    if last is None or last.code == 0 or container.restarts < 1:
+        return None, False
+    if pod.ready_since is not None and last.finished is not None and pod.ready_since > last.finished + SETTLING:
+        return None, False
+    return last, container.restarts >= _CRASHES
+
+
+def _ended(container: ContainerFacts, ending: Ending, events: Sequence[EventFacts], *, sure: bool) -> Finding | None:
+    code = f"exit code {ending.code}"
+    since = ending.finished
+    if ending.reason == "OOMKilled":
+        text = f"was killed because it used more memory than its limit (OOMKilled, {code})."
+        return Finding(reason="PodOOMKilled", code="Engine.OutOfMemory", text=text, since=since)
+    if ending.reason in ("StartError", "ContainerCannotRun"):
+        prepared = _prepared(ending.message, f"cannot be started ({code}): {line_of(ending.message)}.")
+        if prepared is not None:
+            return prepared
+    if (match := first_meaning([ending.message], ENGINE)) is not None:
+        meaning, line = match
+        text = f"ended with {code}: {line}."
+        return Finding(
+            reason=meaning.reason, code=meaning.code, text=text, since=since, field=_engine_field(meaning, line)
+        )
+    if ending.code == 2 and not any(word in ending.message for word in _PANICS):
+        last = f": {line_of(ending.message)}" if ending.message else ""
+        text = f"ended with {code}, with which engines refuse their command line{last}."
+        return Finding(reason="BadArguments", code="Engine.BadArgs", text=text, since=since)
+    probe = next((e for e in events if e.reason == "Unhealthy" and not e.note.startswith("Readiness")), None)
+    if ending.code in _KILLED and probe is not None:
+        text = f"was restarted because its probe failed ({code}): {line_of(probe.note)}."
+        return Finding(reason="ProbeTimeout", code="Probe.Timeout", text=text, since=since)
+    if not sure:
+        return None
+    last = f": {line_of(ending.message)}" if ending.message else ""
+    text = f"ended with {code}{last}."
+    return Finding(reason="CrashLoopBackOff", code="Engine.CrashLoop", text=text, since=since)
+
+
+def _engine_field(meaning: Meaning, line: str) -> str:
+    """The field where the code's own would be a poor guess."""
+    if meaning.reason == "GPUOutOfMemory":
+        return "spec.engine.contextLength"
+    return "spec.engine.trustRemoteCode" if "trust_remote_code" in line else ""

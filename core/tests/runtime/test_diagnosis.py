@@ -1,0 +1,299 @@
+"""Whose word counts: the upstream's, or what the pods show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airunway.plugins.contract import Component, Observation, Replicas, State
+from airunway.resource import ObjectKey, Resource, format_time
+from airunway.runtime.diagnosis import ABSENCE_PATIENCE, STALE_AFTER, Diagnosis, applied_at, diagnose
+from airunway.runtime.durations import Durations, previous_cause
+from airunway.runtime.report import Report, provider_status
+from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, REASONS, Category, Fault
+from airunway.status.evidence import ContainerFacts, Ending, EventFacts, Evidence, PodFacts, Unscheduled
+from airunway.status.pods import POD_SHOWN, count_pods
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+KEY = ObjectKey("ml", "llama")
+
+
+def pod(name: str = "llama-0", *, ready: bool = True, **fields: Any) -> PodFacts:
+    base: dict[str, Any] = {
+        "namespace": "ml",
+        "name": name,
+        "uid": name,
+        "created": NOW - timedelta(minutes=5),
+        "phase": "Running",
+        "node": "gpu-0",
+        "ready": ready,
+        "revision": "1",
+        "owner": ("StatefulSet", "llama"),
+        "containers": (ContainerFacts(name="model", ready=ready, running=True),),
+    }
+    return PodFacts(**{**base, **fields})
+
+
+def crashing(name: str = "llama-0", **fields: Any) -> PodFacts:
+    ended = Ending(code=1, reason="Error", message="boom", finished=NOW)
+    broken = ContainerFacts(name="model", waiting="CrashLoopBackOff", last=ended, restarts=3)
+    return pod(name, ready=False, containers=(broken,), **fields)
+
+
+def waiting(reason: str, message: str) -> PodFacts:
+    return pod(
+        ready=False, phase="Pending", containers=(ContainerFacts(name="model", waiting=reason, message=message),)
+    )
+
+
+def unschedulable(message: str = "2 Insufficient nvidia.com/gpu", *, ago: timedelta = timedelta()) -> PodFacts:
+    told = Unscheduled(reason="Unschedulable", message=message, since=NOW - ago)
+    return pod(ready=False, phase="Pending", node="", unscheduled=told, containers=())
+
+
+def upstream(state: State, reason: str, message: str = "", *, current: bool = True, **more: Any) -> Report:
+    component = Component(name="ProviderResource", state=state, reason=reason, message=message)
+    observation = Observation(components=(component,), current=current, **more)
+    return Report(
+        created=True,
+        observation=observation,
+        resource=("llama", "Workspace"),
+        subject="Workspace/ml/llama",
+        running_message="Workspace llama is ready",
+    )
+
+
+READY = upstream(State.READY, "Ready", "workspace succeeds")
+STARTING = upstream(State.PROGRESSING, "Progressing", "Inference workload is not ready")
+NOT_READY = upstream(State.DEGRADED, "UpstreamFailed", "Inference workload is not ready")
+
+
+def outcome(report: Report, *pods: PodFacts, phase: str = "Deploying", **more: Any) -> tuple[Resource, Diagnosis]:
+    """The status that follows, and the diagnosis. Keyword arguments: the live status' other fields, events, now."""
+    now = more.pop("now", NOW)
+    live = {"phase": phase, "conditions": more.pop("conditions", []), **more.pop("live", {})}
+    evidence = Evidence(pods=pods, served=phase in ("Running", "Degraded"), **more)
+    found = diagnose(report, evidence, status=live, previous=previous_cause(live), now=now)
+    begun = Durations().date(KEY, found.faults, status=live, now=now)
+    deployment = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": live}
+    faults = [replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults]
+    status, verdict = provider_status(deployment, found.report, faults=faults, root_cause=found.root_cause, now=now)
+    return status, replace(found, wake_after=found.wake_after or verdict.wake_after)
+
+
+def condition(status: Resource, type_: str) -> Resource:
+    return next((c for c in status["conditions"] if c["type"] == type_), {})
+
+
+def test_ready_is_what_upstream_and_pods_say_together() -> None:
+    status, found = outcome(READY, pod())
+    assert (status["phase"], found.root_cause) == ("Running", None)
+    assert condition(status, "PodsReady")["status"] == "True"
+
+
+def test_where_no_pod_was_ever_seen_the_upstream_counts_alone() -> None:
+    status, _ = outcome(READY)
+    assert status["phase"] == "Running"
+    assert condition(status, "PodsReady") == {}
+    blind = diagnose(READY, None, status={}, previous=None, now=NOW)
+    assert blind.faults == ()
+
+
+@pytest.mark.parametrize(
+    "pods",
+    [
+        (pod(ready=False),),
+        (pod(deleting=True),),
+        (pod("a", revision="1"), pod("b", ready=False, created=NOW, revision="2")),
+    ],
+    ids=["a pod is not ready", "the old pod is going", "the new revision is not ready"],
+)
+def test_an_upstream_that_is_ready_too_early(pods: tuple[PodFacts, ...]) -> None:
+    status, _ = outcome(READY, *pods)
+    assert status["phase"] == "Deploying"
+    assert condition(status, "ProviderResourceReady")["status"] == "True"
+    assert condition(status, "PodsReady")["status"] == "False"
+
+
+def test_the_steps_of_a_start_are_one_state() -> None:
+    steps = [(), (unstarted := pod(ready=False, phase="Pending", node="", containers=()),), (pod(ready=False),)]
+    assert unstarted.alive
+    shown = [condition(outcome(STARTING, *pods)[0], "PodsReady") for pods in steps]
+    assert shown[0]["reason"] == "Starting"
+    assert shown == [shown[0]] * 3
+
+
+def test_pods_that_vanish_from_a_ready_upstream_are_waited_for_and_then_thought_elsewhere() -> None:
+    seen = {"type": "PodsReady", "status": "True", "reason": "PodsReady", "lastTransitionTime": format_time(NOW)}
+    status, found = outcome(READY, phase="Running", conditions=[seen])
+    assert (status["phase"], found.wake_after) == ("Deploying", ABSENCE_PATIENCE.total_seconds())
+    gone = condition(status, "PodsReady")
+    later, _ = outcome(READY, conditions=[gone], now=NOW + ABSENCE_PATIENCE)
+    assert later["phase"] == "Running"
+    assert condition(later, "PodsReady") == {}
+
+
+@pytest.mark.parametrize("report", [STARTING, NOT_READY], ids=["starting", "not ready any more"])
+def test_a_precise_fault_of_a_pod_wins_over_a_general_word(report: Report) -> None:
+    status, found = outcome(report, crashing(), phase="Running")
+    assert found.root_cause is not None
+    assert (status["phase"], status["reason"]) == ("Degraded", "CrashLoopBackOff")
+    assert status["message"] == found.root_cause.message == status["rootCause"]["message"]
+    assert status["rootCause"]["object"] == "Pod/ml/llama-0"
+    assert condition(status, "PodsReady")["reason"] == "CrashLoopBackOff"
+    assert condition(status, "ProviderResourceReady")["reason"] in ("Progressing", "UpstreamFailed")
+
+
+def test_lack_of_capacity_is_not_turned_into_failure_by_a_general_word() -> None:
+    status, _ = outcome(NOT_READY, unschedulable(), phase="Running")
+    assert (status["phase"], status["reason"]) == ("Deploying", "InsufficientCapacity")
+
+
+@pytest.mark.parametrize("reason", sorted(POD_SHOWN))
+def test_an_outdated_word_about_pods_is_progress(reason: str) -> None:
+    status, found = outcome(upstream(State.FAILED, reason, "as of an hour ago"), pod(ready=False))
+    assert (status["phase"], found.root_cause) == ("Deploying", None)
+    shown = condition(status, "ProviderResourceReady")
+    assert shown["reason"] == "Progressing"
+    assert "as of an hour ago" in shown["message"]
+
+
+def test_without_living_pods_the_upstream_s_word_about_them_counts() -> None:
+    status, found = outcome(upstream(State.FAILED, "CrashLoopBackOff", "it crashed"))
+    assert (status["phase"], status["reason"]) == ("Failed", "CrashLoopBackOff")
+    assert found.root_cause is not None
+    assert (found.root_cause.code, found.root_cause.object) == ("Engine.CrashLoop", "Workspace/ml/llama")
+    assert status["message"] == "it crashed"
+
+
+def test_what_pods_cannot_show_stays_the_upstream_s_word() -> None:
+    status, _ = outcome(upstream(State.PENDING, "PendingResources", "Not enough Nodes are ready"), pod(ready=False))
+    assert condition(status, "ProviderResourceReady")["reason"] == "PendingResources"
+
+
+def test_one_of_several_is_degraded_and_never_failed() -> None:
+    status, _ = outcome(READY, pod("llama-0"), crashing("llama-1"))
+    assert status["phase"] == "Degraded"
+    assert "llama-1" in status["message"]
+    alone, _ = outcome(STARTING, crashing("llama-1"))
+    assert alone["phase"] == "Failed"
+    prefill = pod("p-0", owner=("StatefulSet", "prefill"))
+    roles, _ = outcome(STARTING, prefill, crashing("d-0", owner=("StatefulSet", "decode")))
+    assert roles["phase"] == "Failed"  # the other role cannot stand in
+
+
+def test_an_old_refusal_is_over_when_all_is_ready() -> None:
+    told = EventFacts(
+        kind="StatefulSet", namespace="ml", name="llama", reason="FailedCreate", note="exceeded quota: q", last=NOW
+    )
+    status, _ = outcome(STARTING, events=(told,))
+    assert status["rootCause"]["code"] == "Unschedulable.Quota"
+    over, found = outcome(READY, pod(), events=(told,))
+    assert (over["phase"], found.root_cause) == ("Running", None)
+
+
+# ------------------------------------------------------------------------------------------------------------- time
+
+
+def test_missing_capacity_is_patient_also_across_a_restart() -> None:
+    status, found = outcome(STARTING, unschedulable())
+    assert (status["phase"], found.wake_after) == ("Deploying", CAPACITY_PATIENCE.total_seconds())
+    # A new process: nothing but the status is left of the old one.
+    later = NOW + timedelta(minutes=10)
+    again, found = outcome(STARTING, unschedulable(ago=timedelta()), live=status, now=later)
+    assert (again["phase"], found.wake_after) == ("Deploying", 300.0)
+    assert again["rootCause"]["since"] == format_time(NOW)
+    end, _ = outcome(STARTING, unschedulable(), live=status, now=NOW + CAPACITY_PATIENCE)
+    assert end["phase"] == "Degraded"
+
+
+def test_what_is_out_of_reach_is_debounced_and_a_flap_begins_anew() -> None:
+    durations = Durations()
+    pull = waiting("ErrImagePull", "dial tcp: lookup registry.example: no such host")
+
+    def faults(*pods: PodFacts, now: datetime) -> dict[tuple[str, str], datetime]:
+        found = diagnose(STARTING, Evidence(pods=pods), status={}, previous=None, now=now)
+        return durations.date(KEY, found.faults, status={}, now=now)
+
+    assert faults(pull, now=NOW)["Pods", "DNSFailure"] == NOW
+    assert faults(pull, now=NOW + timedelta(seconds=8))["Pods", "DNSFailure"] == NOW
+    assert ("Pods", "DNSFailure") not in faults(pod(ready=False), now=NOW + timedelta(seconds=9))
+    again = NOW + timedelta(seconds=10)
+    assert faults(pull, now=again)["Pods", "DNSFailure"] == again
+    status, found = outcome(STARTING, pull)
+    assert (status["phase"], found.wake_after) == ("Deploying", DEPENDENCY_GRACE.total_seconds())
+
+
+def test_another_component_s_recovery_does_not_reset_a_fault() -> None:
+    durations = Durations()
+    first = [Fault(component="Pods", reason="Timeout"), Fault(component="Other", reason="Progressing")]
+    durations.date(KEY, first, status={}, now=NOW)
+    later = durations.date(KEY, first[:1], status={}, now=NOW + timedelta(seconds=9))
+    assert later == {("Pods", "Timeout"): NOW}
+    durations.forget(KEY)
+    assert durations.date(KEY, first[:1], status={}, now=NOW + timedelta(seconds=9)) != later
+
+
+def test_an_upstream_that_does_not_look_at_a_change() -> None:
+    moved = {"type": "X", "status": "True", "lastTransitionTime": format_time(NOW - timedelta(hours=1))}
+    report = replace(
+        upstream(State.READY, "Ready", current=False),
+        applied=NOW,
+        primary={"metadata": {}, "status": {"conditions": [moved]}},
+    )
+    status, found = outcome(report, pod(), phase="Running")
+    assert (status["phase"], found.wake_after) == ("Deploying", STALE_AFTER.total_seconds())
+    stale, found = outcome(report, pod(), phase="Deploying", now=NOW + STALE_AFTER)
+    assert (stale["phase"], condition(stale, "Ready")["status"]) == ("Deploying", "Unknown")
+    assert (stale["reason"], stale["rootCause"]["code"]) == ("StaleStatus", "Provider.Stale")
+    assert "Workspace 'llama'" in stale["message"]
+
+
+def test_when_we_changed_an_object_last() -> None:
+    entries = [
+        {"manager": "ours", "time": format_time(NOW)},
+        {"manager": "ours", "subresource": "status", "time": format_time(NOW + timedelta(hours=1))},
+        {"manager": "theirs", "time": format_time(NOW + timedelta(hours=1))},
+    ]
+    assert applied_at({"metadata": {"managedFields": entries}}, "ours") == NOW
+    made = {"metadata": {"creationTimestamp": format_time(NOW)}}
+    assert applied_at(made, "ours") == NOW
+
+
+def test_pods_of_jobs_and_those_that_are_over_do_not_count() -> None:
+    counts = count_pods([pod(), pod("j", owner=("Job", "load")), pod("x", phase="Failed"), pod("y", deleting=True)])
+    assert (counts.living, counts.ready, counts.leaving) == (1, 1, 1)
+
+
+def test_replicas_that_nobody_wants_are_not_missed() -> None:
+    status, _ = outcome(upstream(State.READY, "Ready", replicas=Replicas(desired=0)))
+    assert status["phase"] == "Running"
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.lists(st.sampled_from([pod(), crashing("c"), unschedulable(), pod("d", deleting=True)]), max_size=3),
+    st.sampled_from(State),
+    st.sampled_from([*sorted(REASONS), "Unheard"]),
+    st.booleans(),
+    st.sampled_from(["Pending", "Deploying", "Running", "Degraded", "Failed", ""]),
+)
+def test_ready_never_contradicts_the_pods(
+    pods: list[PodFacts], state: State, reason: str, current: bool, phase: str
+) -> None:
+    status, found = outcome(upstream(state, reason, current=current), *pods, phase=phase)
+    if condition(status, "Ready")["status"] == "True" and found.faults:  # debounced: it goes on being what it was
+        assert phase == "Running"
+        assert {fault.kind for fault in found.faults} == {Category.CONNECTIVITY}
+    elif condition(status, "Ready")["status"] == "True":
+        assert state is State.READY
+        assert all(one.ready for one in pods if one.alive)
+    if found.root_cause is not None:
+        assert status["rootCause"]["message"] == found.root_cause.message
+    else:
+        assert "rootCause" not in status

@@ -1,0 +1,51 @@
+"""The reference page against the registries, and the registries against the source."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import airunway
+from airunway.controller.decision import CORE_CONDITIONS
+from airunway.status import OVERALL, REASONS
+from airunway.status.catalogue import CONDITIONS, Writer
+from airunway.status.codes import CODES, PAGE
+from airunway.status.docs import page
+
+ROOT = Path(__file__).resolve().parents[3]
+SOURCE = Path(airunway.__file__).parent
+
+
+def test_the_page_is_current() -> None:
+    written = (ROOT / PAGE).read_text(encoding="utf-8")
+    assert written == page(), "python -m airunway.status.docs > docs/reference/conditions.md"
+
+
+def test_the_page_has_every_reason_and_an_anchor_for_every_remedy() -> None:
+    text = page()
+    for reason in REASONS:
+        assert f"| `{reason}` |" in text
+    for code in CODES.values():
+        anchor = code.name.lower().replace(".", "")  # as Markdown renderers make it of the heading
+        assert f"\n### {code.name}\n" in text
+        assert code.link == f"{PAGE}#{anchor}"
+
+
+def test_every_condition_that_the_source_writes_is_in_the_catalogue() -> None:
+    names = {condition.name for condition in CONDITIONS}
+    found = set()
+    for room in ("controller", "runtime", "status"):
+        for path in (SOURCE / room).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Condition":
+                    type_ = next((k.value for k in node.keywords if k.arg == "type"), None)
+                    if isinstance(type_, ast.Constant):
+                        found.add(type_.value)
+    of_configs = {"UpstreamInstalled", "SchemaSupported", "Healthy", "SelectionRulesValid"}
+    assert {"Ready", "Validated"} <= found
+    assert found - of_configs <= names
+
+
+def test_the_catalogue_knows_the_writers() -> None:
+    assert {c.name for c in CONDITIONS if c.writer is Writer.CORE} == CORE_CONDITIONS
+    assert {c.name for c in CONDITIONS if c.writer is Writer.SPEAKER} == set(OVERALL)

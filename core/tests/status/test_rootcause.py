@@ -1,0 +1,396 @@
+"""Evidence → root cause. The texts are those of kubelet, containerd, CRI-O, scheduler, API server and engines."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airunway.resource import Resource, format_time
+from airunway.status import MESSAGE_LIMIT, REASONS
+from airunway.status.codes import CODES, code_of_reason
+from airunway.status.evidence import (
+    Evidence,
+    Reported,
+    claim_facts,
+    event_facts,
+    job_facts,
+    pod_facts,
+)
+from airunway.status.rootcause import find_root_cause, find_symptoms
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+IMAGE = "registry.example/team/vllm:1.0"
+
+
+def at(seconds: float) -> str:
+    """A time that many seconds before now."""
+    return format_time(NOW - timedelta(seconds=seconds))
+
+
+def pod(name: str = "llama-0", **status: Any) -> Resource:
+    """A pod of the StatefulSet ``llama``; keyword arguments are parts of its status, or metadata and spec whole."""
+    metadata = {
+        "name": name,
+        "namespace": "ml",
+        "uid": f"uid-{name}",
+        "creationTimestamp": at(300),
+        "labels": {"controller-revision-hash": "llama-1"},
+        "ownerReferences": [{"kind": "StatefulSet", "name": "llama", "controller": True}],
+    }
+    metadata |= status.pop("metadata", {})
+    spec = {"nodeName": "gpu-0", **status.pop("spec", {})}
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending", **status}}
+
+
+def container(**values: Any) -> Resource:
+    return {"containerStatuses": [{"name": "model", "image": IMAGE, "ready": False, "restartCount": 0, **values}]}
+
+
+def waiting(reason: str, message: str = "", **values: Any) -> Resource:
+    return container(state={"waiting": {"reason": reason, "message": message}}, **values)
+
+
+def ended(code: int, reason: str = "Error", message: str = "", *, ago: float = 5) -> Resource:
+    return {"terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": at(ago)}}
+
+
+def crashed(code: int, message: str = "", reason: str = "Error") -> Resource:
+    text = "back-off 10s restarting failed container=model"
+    return waiting("CrashLoopBackOff", text, lastState=ended(code, reason, message), restartCount=3)
+
+
+def unschedulable(message: str, *, ago: float = 60) -> Resource:
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+        "lastTransitionTime": at(ago),
+    }
+    return {"conditions": [condition], "spec": {"nodeName": None}}
+
+
+def event(
+    reason: str, note: str, *, kind: str = "Pod", name: str = "llama-0", uid: str = "uid-llama-0", ago: float = 10
+) -> Resource:
+    return {
+        "metadata": {"name": f"{name}.{reason}", "namespace": "ml"},
+        "regarding": {"kind": kind, "namespace": "ml", "name": name, "uid": uid},
+        "reason": reason,
+        "note": note,
+        "type": "Warning",
+        "deprecatedFirstTimestamp": at(ago + 30),
+        "deprecatedLastTimestamp": at(ago),
+    }
+
+
+def refusal(note: str, *, ago: float = 10) -> Resource:
+    return event("FailedCreate", note, kind="StatefulSet", name="llama", uid="uid-llama", ago=ago)
+
+
+def evidence(*pods: Resource, events: tuple[Resource, ...] = (), **more: Any) -> Evidence:
+    return Evidence(pods=tuple(map(pod_facts, pods)), events=tuple(map(event_facts, events)), **more)
+
+
+PULL = f'failed to pull and unpack image "{IMAGE}": failed to resolve reference "{IMAGE}": '
+QUOTA = (
+    'create Pod llama-0 in StatefulSet llama failed error: pods "llama-0" is forbidden: exceeded quota: gpus, '
+    "requested: requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=8, limited: requests.nvidia.com/gpu=8"
+)
+
+
+POD_ROWS: list[Resource] = yaml.safe_load((Path(__file__).parent / "podcauses.yaml").read_text())
+
+
+def status_of(row: Resource) -> Resource:
+    """The pod status that a row of the table describes."""
+    if "unschedulable" in row:
+        return unschedulable(row["unschedulable"])
+    if "waiting" in row:
+        return waiting(row["waiting"]["reason"], row["waiting"].get("message", ""))
+    if "crashed" in row:
+        how = row["crashed"]
+        return crashed(how["exitCode"], how.get("message", ""), how.get("reason", "Error"))
+    return dict(row["pod"])
+
+
+@pytest.mark.parametrize("row", POD_ROWS, ids=lambda row: row["case"])
+def test_what_a_pod_shows(row: Resource) -> None:
+    events = tuple(event(told["reason"], told["note"]) for told in row.get("events", ()))
+    found = evidence(pod(**status_of(row)), events=events, served=row.get("served", False))
+    first = find_symptoms(found, now=NOW)[0]
+    assert (first.code or None, first.reason) == (row["code"], row["reason"])
+    assert first.object == "Pod/ml/llama-0"
+    assert row["says"] in first.message
+    assert "llama-0" in first.message
+    cause = find_root_cause(found, now=NOW)
+    if row["code"] is None:
+        assert cause is None
+        return
+    assert cause is not None
+    assert (cause.code, cause.object, cause.reason) == (row["code"], "Pod/ml/llama-0", row["reason"])
+    assert CODES[row["code"]].link == cause.remedy
+    assert cause.remedy in cause.message
+    assert len(cause.message) <= MESSAGE_LIMIT
+    assert cause.since <= NOW
+
+
+FINE = [
+    ("a pod that is ready", pod(phase="Running", conditions=[{"type": "Ready", "status": "True"}], **crashed(1)), ()),
+    ("a pod that is being deleted", pod(metadata={"deletionTimestamp": at(1)}, **crashed(1)), ()),
+    ("a pod that the scheduler has not looked at", pod(spec={"nodeName": None}), ()),
+    (
+        "a pod that waits for its turn",
+        pod(
+            spec={"nodeName": None},
+            conditions=[{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": "gated"}],
+        ),
+        (),
+    ),
+    ("containers being made", pod(**waiting("ContainerCreating")), ()),
+    (
+        "an engine that loads: its probes fail as they must",
+        pod(**container(state={"running": {}})),
+        (event("Unhealthy", "Startup probe failed: connection refused"),),
+    ),
+    (
+        "restarted once, running, no cause known",
+        pod(**container(state={"running": {}}, lastState=ended(1), restartCount=1)),
+        (),
+    ),
+    (
+        "out of memory long before it was ready the last time",
+        pod(
+            conditions=[{"type": "Ready", "status": "False", "lastTransitionTime": at(10)}],
+            **container(state={"running": {}}, lastState=ended(137, "OOMKilled", ago=3600), restartCount=1),
+        ),
+        (),
+    ),
+    ("a job's pod that is done", pod(phase="Succeeded", **container(state=ended(0))), ()),
+    (
+        "an event about an earlier pod of the name",
+        pod(**waiting("ContainerCreating")),
+        (event("FailedMount", 'secret "x" not found', uid="earlier"),),
+    ),
+    (
+        "a volume that was mounted long since",
+        pod(**waiting("ContainerCreating")),
+        (event("FailedMount", 'secret "x" not found', ago=3600),),
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "found", "events"), FINE, ids=[row[0] for row in FINE])
+def test_what_is_no_fault(case: str, found: Resource, events: tuple[Resource, ...]) -> None:
+    assert find_symptoms(evidence(found, events=events), now=NOW) == ()
+
+
+def test_a_failed_pod_that_was_replaced_is_history() -> None:
+    evicted = pod(phase="Failed", reason="Evicted", message="memory", metadata={"creationTimestamp": at(600)})
+    after = pod("llama-x", phase="Running", conditions=[{"type": "Ready", "status": "True"}])
+    assert [s.reason for s in find_symptoms(evidence(evicted), now=NOW)] == ["PodEvicted"]
+    assert find_symptoms(evidence(evicted, after), now=NOW) == ()
+
+
+# ------------------------------------------------------------------------------------------- beside and behind the pods
+
+
+def test_quota_forbids_the_pods() -> None:
+    cause = find_root_cause(evidence(events=(refusal(QUOTA),)), now=NOW)
+    assert cause is not None
+    assert (cause.code, cause.reason, cause.object) == ("Unschedulable.Quota", "QuotaExceeded", "StatefulSet/ml/llama")
+    assert "exceeded quota: gpus" in cause.message
+    assert cause.field == "spec.resources"
+    assert cause.since == NOW - timedelta(seconds=40)
+
+
+@pytest.mark.parametrize(
+    ("note", "code", "reason"),
+    [
+        ('pods "x" is forbidden: violates PodSecurity "restricted:latest"', "Provider.Rejected", "InvalidSpec"),
+        ('admission webhook "w" denied the request: no', "Provider.Rejected", "InvalidSpec"),
+        (
+            'error looking up service account ml/x: serviceaccount "x" not found',
+            "Provider.Rejected",
+            "ReferenceNotFound",
+        ),
+        ("something new", "Provider.Rejected", "InvalidSpec"),
+    ],
+)
+def test_other_refusals(note: str, code: str, reason: str) -> None:
+    cause = find_root_cause(evidence(events=(refusal(note),)), now=NOW)
+    assert cause is not None
+    assert (cause.code, cause.reason) == (code, reason)
+
+
+def test_a_refusal_is_over_once_a_pod_was_made_or_it_is_not_repeated() -> None:
+    made = pod(metadata={"creationTimestamp": at(5)})
+    assert find_root_cause(evidence(made, events=(refusal(QUOTA, ago=10),)), now=NOW) is None
+    older = pod(metadata={"creationTimestamp": at(60)})
+    assert find_root_cause(evidence(older, events=(refusal(QUOTA, ago=10),)), now=NOW) is not None
+    assert find_root_cause(evidence(events=(refusal(QUOTA, ago=1300),)), now=NOW) is None
+
+
+def test_a_claim_whose_class_does_not_exist() -> None:
+    note = 'storageclass.storage.k8s.io "fast" not found'
+    told = event("ProvisioningFailed", note, kind="PersistentVolumeClaim", name="weights", uid="c")
+    pending = claim_facts({"metadata": {"name": "weights", "namespace": "ml"}, "status": {"phase": "Pending"}})
+    bound = claim_facts({"metadata": {"name": "weights", "namespace": "ml"}, "status": {"phase": "Bound"}})
+    waits = pod(
+        **{
+            **unschedulable("0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
+            "spec": {"nodeName": None, "volumes": [{"persistentVolumeClaim": {"claimName": "weights"}}]},
+        }
+    )
+    for found in (
+        evidence(events=(told,), claims=(pending,)),
+        evidence(waits, events=(told,)),  # a claim without our label: the pod that waits for it names it
+    ):
+        cause = find_root_cause(found, now=NOW)
+        assert cause is not None
+        assert (cause.code, cause.object) == ("Storage.ClassMissing", "PersistentVolumeClaim/ml/weights")
+    assert find_root_cause(evidence(events=(told,), claims=(bound,)), now=NOW) is None
+    assert find_root_cause(evidence(events=(told,)), now=NOW) is None
+
+
+def test_lost_claims_and_failed_jobs_are_shown_without_a_code() -> None:
+    lost = claim_facts({"metadata": {"name": "weights", "namespace": "ml"}, "status": {"phase": "Lost"}})
+    condition = {
+        "type": "Failed",
+        "status": "True",
+        "reason": "BackoffLimitExceeded",
+        "message": "has reached the limit",
+    }
+    job = job_facts({"metadata": {"name": "load", "namespace": "ml"}, "status": {"conditions": [condition]}})
+    symptoms = find_symptoms(Evidence(claims=(lost,), jobs=(job,)), now=NOW)
+    assert [(s.reason, s.object) for s in symptoms] == [
+        ("PvcLost", "PersistentVolumeClaim/ml/weights"),
+        ("JobFailed", "Job/ml/load"),
+    ]
+
+
+def test_a_report_counts_where_nothing_nearer_tells() -> None:
+    report = Reported(reason="ImageNotFound", object="Workspace/ml/llama", message="image pull failed")
+    cause = find_root_cause(Evidence(reports=(report,)), now=NOW)
+    assert cause is not None
+    assert (cause.code, cause.object, cause.of_pods) == ("ImagePull.NotFound", "Workspace/ml/llama", False)
+    nearer = find_root_cause(evidence(pod(**crashed(137, reason="OOMKilled")), reports=(report,)), now=NOW)
+    assert nearer is not None
+    assert nearer.code == "Engine.OutOfMemory"
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "code"),
+    [
+        ("UpstreamNotInstalled", "not installed", "Upstream.NotInstalled"),
+        ("StaleStatus", "silent", "Provider.Stale"),
+        ("InvalidSpec", "refused", "Provider.Rejected"),
+        ("InsufficientCapacity", "2 Insufficient nvidia.com/gpu", "Unschedulable.InsufficientGPU"),
+        ("InsufficientCapacity", "the zone has no machines", ""),
+        ("Progressing", "working", ""),
+    ],
+)
+def test_what_reports_mean(reason: str, message: str, code: str) -> None:
+    cause = find_root_cause(Evidence(reports=(Reported(reason=reason, message=message),)), now=NOW)
+    assert (cause.code if cause else "") == code
+
+
+def test_the_field_is_the_one_that_names_the_secret() -> None:
+    found = evidence(
+        pod(**waiting("CreateContainerConfigError", 'secret "hf-token" not found')),
+        secrets={"hf-token": "spec.secrets.huggingFaceToken", "other": "spec.env[0]"},
+    )
+    cause = find_root_cause(found, now=NOW)
+    assert cause is not None
+    assert cause.field == "spec.secrets.huggingFaceToken"
+
+
+# ---------------------------------------------------------------------------------------------------------- precedence
+
+
+def test_the_most_specific_then_the_nearest_then_the_oldest() -> None:
+    crash = pod("a", **crashed(1))
+    taint = pod("b", **unschedulable("3 node(s) had untolerated taint {x: y}"))
+    young = pod("c", **unschedulable("3 Insufficient nvidia.com/gpu", ago=10))
+    old = pod("d", **unschedulable("3 Insufficient nvidia.com/gpu", ago=99))
+    near = pod("e", **crashed(137, reason="OOMKilled"))
+
+    def named(*pods: Resource) -> str:
+        cause = find_root_cause(evidence(*pods), now=NOW)
+        assert cause is not None
+        return cause.object
+
+    assert named(crash, taint) == "Pod/ml/b"
+    assert named(crash, taint, young) == "Pod/ml/c"
+    assert named(crash, taint, young, old) == "Pod/ml/d"
+    assert named(crash, taint, young, old, near) == "Pod/ml/e"  # a container is nearer than the scheduler's word
+
+
+def test_a_lasting_fault_keeps_its_beginning_and_what_was_learnt() -> None:
+    first = find_root_cause(evidence(pod(**crashed(137, reason="OOMKilled"))), now=NOW)
+    assert first is not None
+    later = NOW + timedelta(minutes=3)
+    again = find_root_cause(evidence(pod(**crashed(137, reason="OOMKilled"))), now=later, previous=first)
+    assert again == first
+    refused = pod(**waiting("ErrImagePull", f"{PULL}unexpected status: 401 Unauthorized"))
+    known = find_root_cause(evidence(refused), now=NOW)
+    mute = pod(**waiting("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'))
+    assert find_root_cause(evidence(mute), now=NOW) is None
+    kept = find_root_cause(evidence(mute), now=later, previous=known)
+    assert kept is not None
+    assert (kept.code, kept.since) == ("ImagePull.Auth", NOW)
+    assert find_root_cause(evidence(), now=later, previous=known) is None
+
+
+def test_both_waiting_reasons_of_one_pull_give_one_message() -> None:
+    """Kubernetes alternates between them: the status must not."""
+    cause = f"{PULL}{IMAGE}: not found"
+    texts = {
+        find_symptoms(evidence(pod(**waiting(reason, message))), now=NOW)[0].message
+        for reason, message in (
+            ("ErrImagePull", cause),
+            ("ImagePullBackOff", f'Back-off pulling image "{IMAGE}": ErrImagePull: {cause}'),
+        )
+    }
+    assert len(texts) == 1
+
+
+def test_no_credential_reaches_a_message() -> None:
+    words = (
+        "RuntimeError: GET https://user:hunter2222@hub.example/x?token=abcdef123456 with hf_abcdefghijklmnop "
+        "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.e30 AKIAABCDEFGHIJKLMNOP"
+    )
+    cause = find_root_cause(evidence(pod(**crashed(1, words))), now=NOW)
+    assert cause is not None
+    for secret in ("hunter2222", "abcdef123456", "hf_abcdefghijklmnop", "eyJhbGci", "ABCDEFGHIJKLMNOP"):
+        assert secret not in cause.message
+    assert "RuntimeError" in cause.message
+
+
+def test_a_long_traceback_is_cut() -> None:
+    cause = find_root_cause(evidence(pod(**crashed(1, "x\n" * 50 + "Error: " + "y" * 40_000))), now=NOW)
+    assert cause is not None
+    assert len(cause.message) <= MESSAGE_LIMIT
+    assert cause.message.endswith(cause.remedy)
+
+
+def test_the_registry_is_complete_and_consistent() -> None:
+    spec = (
+        "Unschedulable.InsufficientGPU Unschedulable.Quota Unschedulable.TaintOrSelector ImagePull.NotFound "
+        "ImagePull.Auth ImagePull.RateLimited Model.AuthGated Model.NotFound Model.DownloadStalled "
+        "Storage.ClassMissing Storage.PvcPending Storage.Full Engine.OutOfMemory Engine.BadArgs Engine.CrashLoop "
+        "Probe.Timeout Provider.Rejected Provider.Stale Upstream.NotInstalled Secret.NotFound"
+    )
+    assert set(CODES) == set(spec.split())
+    for name, code in CODES.items():
+        assert name == code.name
+        assert set(code.reasons) <= set(REASONS), name
+        assert code.meaning.endswith(".")
+        assert code.remedy.endswith(".")
+    for reason in REASONS:
+        code_name = code_of_reason(reason)
+        assert not code_name or reason in CODES[code_name].reasons

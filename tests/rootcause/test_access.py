@@ -1,0 +1,224 @@
+"""The provider with exactly the rights that are listed for it, and without those for root causes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    EVENT,
+    POD,
+    Client,
+)
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway.runtime.access import RUNTIME_RBAC
+from airunway.testing.audit import AuditReader
+from airunway.testing.controlplane import Cluster
+from airunway.testing.operator import install_definitions, running_core, running_provider, running_simulator, until
+from airunway.testing.simulators import SIMULATORS
+
+pytestmark = pytest.mark.apiserver
+
+
+def manifest(namespace: str, name: str) -> Resource:
+    return {
+        "apiVersion": MODEL_DEPLOYMENT.api_version,
+        "kind": MODEL_DEPLOYMENT.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},
+            "engine": {"type": "llamacpp"},
+            "provider": {"name": "kaito"},
+            "resources": {"memory": "16Gi", "cpu": "8"},
+            "image": "ghcr.io/sozercan/llama-cpp-runner:latest",
+        },
+    }
+
+
+def crashing_pod(namespace: str, name: str, *, labels: dict[str, str]) -> Resource:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": {
+            "automountServiceAccountToken": False,
+            "containers": [{"name": "model", "image": "registry.example/model:1"}],
+        },
+    }
+
+
+CRASHED = {
+    "phase": "Running",
+    "containerStatuses": [
+        {
+            "name": "model",
+            "image": "registry.example/model:1",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 3,
+            "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}},
+            "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+        }
+    ],
+}
+
+
+@pytest.fixture
+async def installed(client: Client) -> None:
+    await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
+
+
+@asynccontextmanager
+async def allowed(client: Client, cluster: Cluster, rules: Sequence[Resource]) -> AsyncIterator[tuple[str, Path]]:
+    """A user who may do what `rules` say: name and kubeconfig."""
+    user = f"provider-{uuid4().hex[:8]}"
+    await client.create(CLUSTER_ROLE, role(user, rules))
+    await client.create(CLUSTER_ROLE_BINDING, binding(user))
+    async with asyncio.timeout(30):  # the authorizer learns of the binding by a watch
+        while not (await client.subject_access_review(user=user, verb="list", kind=MODEL_DEPLOYMENT)).allowed:
+            await asyncio.sleep(0.05)
+    yield user, cluster.kubeconfig_for(user)
+    await client.delete(CLUSTER_ROLE_BINDING, ObjectKey("", user))
+    await client.delete(CLUSTER_ROLE, ObjectKey("", user))
+
+
+def role(name: str, rules: Sequence[Resource]) -> Resource:
+    return {
+        "apiVersion": CLUSTER_ROLE.api_version,
+        "kind": CLUSTER_ROLE.kind,
+        "metadata": {"name": name},
+        "rules": list(rules),
+    }
+
+
+def binding(user: str) -> Resource:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": CLUSTER_ROLE_BINDING.api_version,
+        "kind": CLUSTER_ROLE_BINDING.kind,
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": group, "kind": CLUSTER_ROLE.kind, "name": user},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
+
+
+async def crash(client: Client, key: ObjectKey) -> None:
+    """A pod of the Workspace that was killed for its memory."""
+    pod = ObjectKey(key.namespace, f"{key.name}-0")
+    await client.create(POD, crashing_pod(pod.namespace, pod.name, labels={"kaito.sh/workspace": key.name}))
+    await client.merge_patch(POD, pod, {"status": CRASHED}, subresource="status")
+
+
+async def test_the_listed_rights_are_enough(
+    client: Client,
+    control_plane: Cluster,
+    audit_log: Path,
+    kubeconfig: Path,
+    namespace: str,
+    installed: None,
+    kaito: ProviderHost,
+) -> None:
+    key = ObjectKey(namespace, "gemma")
+    rules = [*RUNTIME_RBAC, *kaito.manifest.rbac_rules]
+    async with (
+        allowed(client, control_plane, rules) as (user, theirs),
+        running_core(kubeconfig),
+        running_simulator(kubeconfig, kaito, level="api"),
+        running_provider(theirs, kaito),
+    ):
+        audit = AuditReader(audit_log)
+        await client.create(MODEL_DEPLOYMENT, manifest(namespace, "gemma"))
+        await until(client, key, lambda found: dig(found, "status", "phase") == "Running")
+        await crash(client, key)
+        await until(client, key, lambda found: dig(found, "status", "rootCause", "code") == "Engine.OutOfMemory")
+        await client.create(EVENT, refusal(namespace, "gemma"))
+        await client.delete(MODEL_DEPLOYMENT, key)
+        async with asyncio.timeout(30):
+            while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+                await asyncio.sleep(0.05)
+        requests = [request for request in audit.read() if request.user == user]
+    assert requests
+    assert [f"{r.verb} {r.resource}" for r in requests if r.code == 403] == []
+
+
+def refusal(namespace: str, name: str, *, kind: str = "StatefulSet") -> Resource:
+    """The event of a workload controller that may not create its pods."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {"name": f"{name}.{uuid4().hex[:8]}", "namespace": namespace},
+        "regarding": {"apiVersion": "apps/v1", "kind": kind, "namespace": namespace, "name": name, "uid": "u"},
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "action": "Create",
+        "note": "forbidden: exceeded quota: none",
+        "eventTime": now,
+        "reportingController": "tests",
+        "reportingInstance": "tests",
+    }
+
+
+async def test_without_the_rights_for_root_causes_the_upstream_s_words_count(
+    client: Client, control_plane: Cluster, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
+) -> None:
+    key = ObjectKey(namespace, "blind")
+    upstream = [rule for rule in kaito.manifest.rbac_rules if "pods" not in rule["resources"]]
+    blind = [rule for rule in RUNTIME_RBAC if not {"pods", "jobs", "statefulsets", "events"} & set(rule["resources"])]
+    async with (
+        allowed(client, control_plane, [*blind, *upstream]) as (_, theirs),
+        running_core(kubeconfig),
+        running_simulator(kubeconfig, kaito, level="api"),
+        running_provider(theirs, kaito),
+    ):
+        await client.create(MODEL_DEPLOYMENT, manifest(namespace, "blind"))
+        await crash(client, key)
+        deployment = await until(client, key, lambda found: dig(found, "status", "phase") == "Running")
+        assert condition_of(deployment, "PodsReady") is None
+        assert "rootCause" not in deployment["status"]
+        await client.delete(MODEL_DEPLOYMENT, key)
+        async with asyncio.timeout(30):
+            while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+                await asyncio.sleep(0.05)
+
+
+async def test_what_is_none_of_ours_is_dropped_when_it_is_decoded(
+    client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
+) -> None:
+    key = ObjectKey(namespace, "gemma")
+    async with (
+        running_core(kubeconfig),
+        running_simulator(kubeconfig, kaito, level="api"),
+        running_provider(kubeconfig, kaito) as provider,
+    ):
+        await client.create(MODEL_DEPLOYMENT, manifest(namespace, "gemma"))
+        await until(client, key, lambda found: dig(found, "status", "phase") == "Running")
+        for number in range(5):
+            await client.create(POD, crashing_pod(namespace, f"other-{number}", labels={"app": "other"}))
+            await client.create(EVENT, refusal(namespace, f"other-{number}"))
+            # Begins as ours does, and is another's: kept as a candidate, and not believed.
+            await client.create(EVENT, refusal(namespace, f"gemma-{number}"))
+        await crash(client, key)
+        found = await until(client, key, lambda deployment: "rootCause" in deployment["status"])
+        assert found["status"]["rootCause"]["code"] == "Engine.OutOfMemory"
+        pods, _, _, events = provider.evidence.reflectors
+        ours = {name.name for name in pods.keys() if name.namespace == namespace}  # noqa: SIM118 - not a dict
+        assert ours == {"gemma-0"}
+        kept = {event["facts"].name for event in events.values() if event["facts"].namespace == namespace}
+        assert kept == {f"gemma-{number}" for number in range(5)}
+        await client.delete(POD, ObjectKey(namespace, "gemma-0"), grace_seconds=0)
+        await until(client, key, lambda deployment: "rootCause" not in deployment["status"])
+        await client.delete(MODEL_DEPLOYMENT, key)
+        async with asyncio.timeout(30):
+            while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+                await asyncio.sleep(0.05)
