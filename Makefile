@@ -56,6 +56,7 @@ format: sync  ## Put all code into its format.
 generate: sync  ## Write the generated files (CRDs, dashboard, alerts, reference pages) anew.
 	@$(RUN) airunway crds --write core/src/airunway/api/crds
 	@$(RUN) python tools/observability/generate.py
+	@$(RUN) python -m airunway.status.docs > docs/reference/conditions.md
 
 .PHONY: wheels
 wheels: sync  ## Build the wheels of all distributions into dist/.

@@ -91,5 +91,17 @@ CONDITIONS: tuple[ConditionType, ...] = (
     ConditionType(
         name="AutoscalerReady", writer=Writer.PROVIDER, meaning="The autoscaler that the provider made works."
     ),
+    ConditionType(
+        name="DriftFight",
+        writer=Writer.PROVIDER,
+        good="absent",
+        meaning="Somebody keeps changing an upstream object that is reverted every time; reverts are slowed down.",
+    ),
+    ConditionType(
+        name="DryRun",
+        writer=Writer.PROVIDER,
+        good="absent",
+        meaning="The annotation that asks for a plan only is set; the ConfigMap NAME-airunway-plan holds the plan.",
+    ),
 )
 """Every condition that core and runtime write. A provider adds ``<Component>Ready`` for further components."""
