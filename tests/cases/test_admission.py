@@ -136,7 +136,7 @@ def test_case_42_a_security_key_in_overrides_is_refused_at_any_depth_by_core_and
 def test_case_43_a_key_of_engine_args_that_is_no_flag_stops_the_deployment_whatever_the_engine(
     engine: str, dialect: str, key: str
 ) -> None:
-    """One validator for all providers; the CRD does not refuse it, since `args` is also where a provider has its own."""
+    """One validator for all providers; the CRD does not refuse it: `args` is also where a provider has its own keys."""
     obj = parse_deployment(deployment(engine={"type": engine, "args": {key: "1"}}))
     found = engine_arguments(obj, engine=engine, dialect=dialect)
     assert [error.path for error in found.errors] == [f"spec.engine.args[{key}]"]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Kind, NotFound
+from airunway.kube import Client, Invalid, Kind, NotFound
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, dig, is_true
+from airunway.resource import ObjectKey, Resource, condition_of, is_true
 from airunway.testing.fixtures import Kubectl
 from airunway.testing.operator import running_provider, until
 
@@ -62,22 +63,21 @@ async def test_kubectl_wait_sees_readiness_and_deletion(
     key = await create(manifest())
     name, where = f"md/{key.name}", ("-n", key.namespace, "--timeout=60s")
     await until(client, key, running_at(1))
-    kubectl("wait", "--for=condition=Ready", name, *where)
-    kubectl("wait", "--for=jsonpath={.status.phase}=Running", name, *where)
-    kubectl("delete", name, *where)
-    kubectl("wait", "--for=delete", name, *where)
+    for arguments in (
+        ("wait", "--for=condition=Ready", name),
+        ("wait", "--for=jsonpath={.status.phase}=Running", name),
+        ("delete", name),  # kubectl waits until it is gone, while the operator works in this process
+        ("wait", "--for=delete", name),
+    ):
+        await asyncio.to_thread(kubectl, *arguments, *where)
     with pytest.raises(NotFound):
         await client.get(MODEL_DEPLOYMENT, key)
 
 
-@pytest.mark.cluster
-async def test_an_autoscaler_that_points_at_a_deployment_resolves_its_scale_target(
-    installed: None, client: Client, manifest: Make, create: Create, seen: Seen
-) -> None:
-    key = await create(manifest())
+def autoscaler_of(key: ObjectKey) -> Resource:
     target = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind, "name": key.name}
     utilisation = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
-    autoscaler = {
+    return {
         "apiVersion": AUTOSCALER.api_version,
         "kind": AUTOSCALER.kind,
         "metadata": {"name": key.name, "namespace": key.namespace},
@@ -88,7 +88,31 @@ async def test_an_autoscaler_that_points_at_a_deployment_resolves_its_scale_targ
             "metrics": [{"type": "Resource", "resource": utilisation}],
         },
     }
-    await client.create(AUTOSCALER, autoscaler, field_validation="Strict")
-    live = await seen(AUTOSCALER, key, lambda found: bool(dig(found, "status", "conditions")))
-    print(live["status"])
-    assert is_true(live, "AbleToScale")
+
+
+@pytest.mark.apiserver
+async def test_an_autoscaler_is_accepted_and_its_target_can_be_read_and_set_without_a_replica_count_in_the_spec(
+    installed: None, client: Client, manifest: Make, create: Create
+) -> None:
+    key = await create(manifest())
+    await client.create(AUTOSCALER, autoscaler_of(key), field_validation="Strict")
+    scale = await client.get(MODEL_DEPLOYMENT, key, subresource="scale")
+    assert scale["spec"]["replicas"] == 1
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"replicas": 4}}, subresource="scale", manager="hpa")
+    assert (await client.get(MODEL_DEPLOYMENT, key))["spec"]["scaling"]["replicas"] == 4
+    with pytest.raises(Invalid):
+        await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"replicas": 33}}, subresource="scale", manager="hpa")
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+async def test_the_real_autoscaler_finds_its_target(
+    installed: None, client: Client, manifest: Make, create: Create, seen: Seen
+) -> None:
+    """Slow, because that controller learns new kinds every 30 seconds and looks every 15."""
+    key = await create(manifest())
+    await client.create(AUTOSCALER, autoscaler_of(key), field_validation="Strict")
+    live = await seen(AUTOSCALER, key, lambda found: is_true(found, "AbleToScale"))
+    able = condition_of(live, "AbleToScale") or {}
+    assert able["reason"] == "SucceededGetScale"
+    assert live["status"]["currentReplicas"] == 1
