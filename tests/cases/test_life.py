@@ -13,7 +13,7 @@ from airunway.controller.application import CoreSettings
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, is_true, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, format_time, is_true, uid_of
 from airunway.testing.operator import (
     running_core,
     running_provider,
@@ -93,7 +93,7 @@ async def test_case_05_a_rule_that_is_wrong_is_told_on_the_provider_config_with_
             condition = condition_of(wrong, "SelectionRulesValid") or {}
             assert condition["status"] == "False"
             assert "spec.engine.type ==" in condition["message"]
-            assert "1 more" in condition["message"]
+            assert "1 + 1" in condition["message"]  # each wrong rule with its error (ruling 6)
             config["spec"]["selectionRules"] = config["spec"]["selectionRules"][1:]
             await client.apply(INFERENCE_PROVIDER_CONFIG, config, manager="admin")
             await seen(INFERENCE_PROVIDER_CONFIG, key, lambda c: "1 + 1" in str(condition_of(c, "SelectionRulesValid")))
@@ -325,3 +325,14 @@ async def test_case_22_zero_replicas_are_an_explicit_incompatibility_where_the_u
     assert "spec.suspend" in refused["status"]["message"]
     with pytest.raises(NotFound):
         await client.get(WORKSPACE, key)
+
+
+async def test_case_29_a_removed_owner_reference_is_restored(
+    operator: None, client: Client, manifest: Make, create: Create, seen: Seen
+) -> None:
+    key = await create(manifest())
+    await until(client, key, phase_is("Running"))
+    before = await client.get(WORKSPACE, key)
+    await client.merge_patch(WORKSPACE, key, {"metadata": {"ownerReferences": None}}, manager="somebody")
+    restored = await seen(WORKSPACE, key, lambda w: controller_owner(w) is not None)
+    assert uid_of(restored) == uid_of(before)

@@ -274,3 +274,38 @@ def test_case_60_and_aim_41_looking_again_changes_nothing() -> None:
     )
     assert again.status == first
     assert again.events == ()
+
+
+def test_case_11_a_selected_provider_stays_when_its_config_goes_before_anything_was_made() -> None:
+    deployment: Resource = {
+        "apiVersion": "airunway.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": "llama", "namespace": "default", "uid": "1", "generation": 1},
+        "spec": {"model": {"id": "org/model"}, "resources": {"gpu": {"count": 1}}},
+        "status": {
+            "engine": {"type": "vllm", "selectedReason": "auto-selected from provider kaito capabilities"},
+            "provider": {"name": "kaito", "selectedReason": "matched capabilities"},
+        },
+    }
+    other = provider_facts(
+        {
+            "metadata": {"name": "other"},
+            "spec": {
+                "capabilities": {"engines": [{"name": "vllm", "gpuSupport": True, "servingModes": ["aggregated"]}]}
+            },
+            "status": {"ready": True},
+        }
+    )
+    decision = decide(
+        deployment, violations=(), providers=[other], selector=True, now=datetime(2026, 11, 21, tzinfo=UTC)
+    )
+    assert decision.status["provider"]["name"] == "kaito"
+    assert (condition_of({"status": decision.status}, "ProviderSelected") or {})["status"] == "True"
+
+
+def test_case_58_capabilities_of_any_shape_are_passed_over() -> None:
+    for shape in (7, "vllm", {"name": "vllm"}, [7, "vllm", {"name": 7}], [{"name": "vllm", "servingModes": 7}]):
+        facts = provider_facts(
+            {"metadata": {"name": "odd"}, "spec": {"capabilities": {"engines": shape}, "selectionRules": shape}}
+        )
+        assert facts.rules == ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "API_VERSION",
     "CORE_MANAGER",
+    "DEPLOYMENT_UID",
     "DRY_RUN",
     "GROUP",
     "MANAGED_BY",
@@ -36,6 +37,9 @@ SPEC_HASH = f"{GROUP}/spec-hash"
 
 TRANSFORMER = f"{GROUP}/transformer"
 """Annotation on the primary upstream object: the transformer that wrote it."""
+
+DEPLOYMENT_UID = f"{GROUP}/deployment-uid"
+"""Annotation on upstream objects: the uid of their deployment, for when somebody removes the owner reference."""
 
 MAX_NAME_LENGTH = 52
 """Longest name of a ModelDeployment: derived names (pods, revisions, routes) must stay within 63 characters."""

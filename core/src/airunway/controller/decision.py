@@ -148,6 +148,12 @@ def decide(
         if pinned and all(provider.name != pinned for provider in providers):
             # Why there is no engine: that is what to tell, as it is where the engine is named.
             fault = _unselected(own, "ProviderNotFound", not_registered(pinned, providers))
+        elif not pinned and (before := dig(live, "provider", "name")):
+            # A provider that was selected stays, whatever happens to configs (spec/core.md, "Selection").
+            _keep(status, live, "selection")
+            if selector:
+                own.append(_selected("AutoSelected", f"Provider {before} auto-selected"))
+                _keep(status, live, "provider")
         return _decision(deployment, status, own, fault, events=(), now=now)
     status["engine"] = {"type": engine.engine, "selectedReason": engine.reason}
     explicit = bool(dig(deployment, "spec", "engine", "type"))

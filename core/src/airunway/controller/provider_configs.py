@@ -86,6 +86,5 @@ def rules_condition(config: Resource) -> Condition:
             reason="RulesValid",
             message=f"{len(results)} rules can be evaluated",
         )
-    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    message = f"rule '{wrong[0].condition}' is never true: {wrong[0].error}{more}"
+    message = "; ".join(f"rule '{rule.condition}' is never true: {rule.error}" for rule in wrong)
     return Condition(type="SelectionRulesValid", status=False, reason="RuleError", message=message)

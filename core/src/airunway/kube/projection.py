@@ -30,8 +30,16 @@ def strip_managed_fields(keep: str = "") -> Callable[[Resource], Resource]:
         if isinstance(fields, dict):
             if len(shared) >= _MAX_SHARED:
                 shared.clear()
-            entry["fieldsV1"] = shared.setdefault(orjson.dumps(fields), fields)
+            for part, below in fields.items():
+                # By part: an owner's uid among the metadata must not keep all the rest from being shared.
+                if part == "f:metadata" and isinstance(below, dict):
+                    below.update((key, shared_part(value)) for key, value in list(below.items()))
+                else:
+                    fields[part] = shared_part(below)
         return entry
+
+    def shared_part(fields: Resource) -> Resource:
+        return shared.setdefault(orjson.dumps(fields), fields) if fields else fields
 
     def project(obj: Resource) -> Resource:
         metadata = obj.get("metadata")

@@ -24,7 +24,6 @@ from airunway.kube import (
     Reflector,
     WorkQueue,
     reflector_of,
-    strip_managed_fields,
     wait_until_synced,
 )
 from airunway.plugins.contract import UpstreamKind
@@ -34,6 +33,7 @@ from airunway.process.passes import observed
 from airunway.process.shell import Lead
 from airunway.resource import ObjectKey, Resource
 from airunway.runtime.children import Children, deployment_of
+from airunway.runtime.compaction import Compaction
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.reconciler import ProviderReconciler
 from airunway.runtime.registration import Registration
@@ -71,7 +71,7 @@ class ProviderApplication:
         self._manager = names.provider_manager(host.name)
         self._metrics = metrics or Metrics(self._manager)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
-        self._project = strip_managed_fields(self._manager)
+        self._project = Compaction(self._manager)
         settings = settings or ProviderSettings()
         self._deployments = reflector_of(
             client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=self._project, page_size=_PAGE
@@ -216,10 +216,13 @@ class ProviderApplication:
             self._look_at_all()
 
     def _version_of(self, kind: UpstreamKind) -> str | None:
-        """The version in which a kind can be written now, or None."""
+        """The version in which a kind is watched now, or None where its CRD is not there.
+
+        One whose schema nothing may be written for is watched all the same: what exists of it still counts.
+        """
         upstream = self._around.installed.upstream
-        if kind == self._host.primary_kind:
-            return upstream.api_version.rpartition("/")[2] if upstream else None
+        if kind == self._host.primary_kind and upstream is not None:
+            return upstream.api_version.rpartition("/")[2]
         if not kind.requires_crd:
             return kind.versions[0]
         facts = self._facts_of(kind)

@@ -29,7 +29,7 @@ from airunway.resource import ObjectKey, Resource, annotations_of, controller_ow
 from airunway.runtime.plan import is_ours, recreate_causes
 from airunway.runtime.report import Done
 from airunway.runtime.surroundings import Surroundings, UpstreamView
-from airunway.status import Fault
+from airunway.status import Category, Fault
 
 __all__ = ["Applied", "Applier", "is_refusal"]
 
@@ -319,7 +319,12 @@ class Applier:
         log.info("%s: %s", key, message)
         if not upstream.verified and refused.status in (400, 422):
             verdict = Done(ok=False, reason="UnsupportedSchema", message=message)
-            fault = Fault(component="ProviderCompatible", reason="UnsupportedSchema", message=message)
+            fault = Fault(
+                component="ProviderCompatible",
+                reason="UnsupportedSchema",
+                message=message,
+                category=Category.WORKLOAD if live[0] is None else None,  # Failed, though nothing exists (ruling 13)
+            )
             return Applied(primary=live[0], incompatible=verdict, faults=(fault,), again=again)
         reason = "InvalidSpec"
         if refused.status == 403:

@@ -11,7 +11,7 @@ import orjson
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.resource import Resource, annotations_of, canonical_json, digest, owner_reference
+from airunway.resource import Resource, annotations_of, canonical_json, controller_owner, digest, owner_reference
 
 __all__ = ["REPLACE_ON_CHANGE", "complete", "identity_of", "is_ours", "propagated_labels", "recreate_causes"]
 
@@ -68,17 +68,26 @@ def complete(
             annotations[REPLACE_ON_CHANGE] = canonical_json(_replaceable(obj, identity, immutable_paths)).decode()
         # Hashed before the owner goes in: its uid says whose object this is, not what was asked for.
         hashed = {**obj, "metadata": {**meta, "annotations": annotations}}
-        meta["annotations"] = {**annotations, names.SPEC_HASH: digest(hashed, length=_HASH_LENGTH)}
+        meta["annotations"] = {
+            **annotations,
+            names.SPEC_HASH: digest(hashed, length=_HASH_LENGTH),
+            names.DEPLOYMENT_UID: metadata["uid"],
+        }
         meta["ownerReferences"] = [owner_reference(deployment)]
         result.append({**obj, "metadata": meta})
     return result
 
 
 def is_ours(live: Resource, deployment: Resource) -> bool:
-    """Whether the object carries an owner reference to exactly this deployment (by uid)."""
+    """Whether the object carries an owner reference to exactly this deployment (by uid).
+
+    One that has no controlling owner any more is known by its annotation: the next apply restores the reference.
+    """
     uid = deployment["metadata"]["uid"]
     references = (live.get("metadata") or {}).get("ownerReferences") or []
-    return any(isinstance(ref, dict) and ref.get("uid") == uid for ref in references)
+    if any(isinstance(ref, dict) and ref.get("uid") == uid for ref in references):
+        return True
+    return controller_owner(live) is None and annotations_of(live).get(names.DEPLOYMENT_UID) == uid
 
 
 def recreate_causes(live: Resource, desired: Resource) -> list[str]:

@@ -28,7 +28,7 @@ from airunway.runtime.rendering import Judgement, desired_objects, judge
 from airunway.runtime.report import Done, Report, provider_status
 from airunway.runtime.status_writer import StatusWriter
 from airunway.runtime.surroundings import Surroundings
-from airunway.status import Fault, Phase
+from airunway.status import Category, Fault, Phase
 from airunway.status.evidence import Evidence
 
 __all__ = ["ProviderReconciler"]
@@ -105,11 +105,17 @@ class ProviderReconciler:
             reason = installed.reason
             text = f"Provider '{self._host.name}' CRD not installed in cluster"
             message = text if reason == "UpstreamNotInstalled" else installed.message
-            fault = Fault(component="Upstream", reason=reason, message=message, waits=True)
             primary = self._host.primary_kind
             subject = f"CustomResourceDefinition/{primary.plural}.{primary.group}"
-            compatible = Done(ok=False, reason=reason, message=message) if reason == "UnsupportedSchema" else None
-            return self._watched(deployment, Report(faults=(fault,), compatible=compatible, subject=subject)), None
+            if reason != "UnsupportedSchema":
+                fault = Fault(component="Upstream", reason=reason, message=message, waits=True)
+                return self._watched(deployment, Report(faults=(fault,), subject=subject)), None
+            # What runs is never failed because a schema is new; what is not there yet fails, and says so (ruling 13).
+            report = Report(compatible=Done(ok=False, reason=reason, message=message), subject=subject)
+            if not self._primary_exists(deployment):
+                fault = Fault(component="Upstream", reason=reason, message=message, category=Category.WORKLOAD)
+                report = replace(report, faults=(fault,))
+            return self._watched(deployment, report), None
         if not self._around.settled():
             return None, None  # the caches' first sight of everything brings every deployment back
         try:
@@ -164,11 +170,16 @@ class ProviderReconciler:
     ) -> Report:
         """Add what is seen of an upstream object that exists while nothing may be done about it."""
         primary = self._primary_of(deployment)
-        upstream = self._around.installed.upstream
+        upstream = self._around.installed.upstream or self._written_upstream(primary)
         if primary is None or upstream is None:
             return replace(report, created=primary is not None)
+        name = key_of(primary).name
         report = replace(
-            report, created=True, upstream=upstream, resource=(key_of(primary).name, str(primary.get("kind")))
+            report,
+            created=True,
+            upstream=upstream,
+            resource=(name, str(primary.get("kind"))),
+            selector=self._selector(name),
         )
         if typed is None or context is None:
             try:
@@ -197,6 +208,7 @@ class ProviderReconciler:
             resource=(name, kind) if primary is not None else None,
             faults=(*report.faults, *applied.faults),
             drift_fight=applied.fight,
+            selector=self._selector(name),
             running_message=f"{kind} {name} is ready",
             subject=f"{kind}/{desired[0]['metadata']['namespace']}/{name}",
         )
@@ -306,6 +318,21 @@ class ProviderReconciler:
             if transformer.name == written_by and transformer.api_version == upstream.api_version:
                 return replace(upstream, transformer=transformer)
         return upstream
+
+    def _written_upstream(self, primary: Resource | None) -> Upstream | None:
+        """The upstream as it was when an object was written, where nothing may be written for its present schema."""
+        if primary is None:
+            return None
+        api_version = str(primary.get("apiVersion"))
+        known = [t for t in self._host.transformers if t.api_version == api_version]
+        written_by = annotations_of(primary).get(names.TRANSFORMER)
+        transformer = next((t for t in known if t.name == written_by), known[-1] if known else None)
+        return Upstream(api_version=api_version, transformer=transformer, verified=False) if transformer else None
+
+    def _selector(self, primary: str) -> str:
+        """What selects the deployment's pods: the scale subresource needs it, and with it every HPA."""
+        label = self._host.manifest.pod_label
+        return f"{label}={primary}" if label else ""
 
     def _primary_exists(self, deployment: Resource) -> bool:
         return self._primary_of(deployment) is not None

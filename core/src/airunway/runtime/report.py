@@ -48,8 +48,9 @@ class Report:
     `created` is whether the primary object exists; `resource` is its name and kind once it was applied. `faults` are
     those that the runtime itself sees (upstream missing, recreation under way, …), before the components' own.
     `subject` names the object that a fault of the upstream is about (``Kind/namespace/name``). `primary` is the primary
-    object as it stands and `applied` when we changed it last; `rolled_out` is False while its pods are known to be of
-    an older revision. `drift_fight` and `dry_run` are there only while they are the case.
+    object as it stands, `selector` the label selector of its pods, and `applied` when we changed it last; `rolled_out`
+    is False while its pods are known to be of an older revision. `drift_fight` and `dry_run` are there only while they
+    are the case.
     """
 
     compatible: Done | None = None
@@ -65,6 +66,7 @@ class Report:
     primary: Resource | None = None
     applied: datetime | None = None
     rolled_out: bool = True
+    selector: str = ""
     drift_fight: Done | None = None
     dry_run: Done | None = None
 
@@ -139,6 +141,8 @@ def provider_status(
         if report.upstream.schema_hash:
             provider["schemaHash"] = report.upstream.schema_hash[:12]
         status["provider"] = provider
+        if report.selector:
+            status["selector"] = report.selector
     if observation is not None:
         if observation.replicas is not None:
             counts = observation.replicas

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from airunway.api.names import GROUP
 from airunway.resource import Resource, annotations_of, condition_of, dig, key_of, parse_time
@@ -85,21 +86,21 @@ class Request:
 def provider_facts(config: Resource) -> ProviderFacts:
     """Read a config; entries of a wrong shape are passed over (the CRD's schema refuses them anyway)."""
     engines = []
-    for entry in dig(config, "spec", "capabilities", "engines", default=[]):
+    for entry in _list(dig(config, "spec", "capabilities", "engines")):
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
             continue
         engines.append(
             EngineFacts(
                 name=entry["name"],
-                modes=frozenset(mode for mode in entry.get("servingModes") or () if isinstance(mode, str)),
+                modes=frozenset(mode for mode in _list(entry.get("servingModes")) if isinstance(mode, str)),
                 gpu=entry.get("gpuSupport") is True,
                 cpu=entry.get("cpuSupport") is True,
                 flags=frozenset(key for key, value in entry.items() if value is True),
             )
         )
     rules = [
-        (rule["condition"], int(rule.get("priority") or 0))
-        for rule in dig(config, "spec", "selectionRules", default=[])
+        (rule["condition"], rule["priority"] if isinstance(rule.get("priority"), int) else 0)
+        for rule in _list(dig(config, "spec", "selectionRules"))
         if isinstance(rule, dict) and isinstance(rule.get("condition"), str)
     ]
     return ProviderFacts(
@@ -113,6 +114,10 @@ def provider_facts(config: Resource) -> ProviderFacts:
         installed=(condition_of(config, "UpstreamInstalled") or {}).get("status") != "False",
         upstream=_upstream(config),
     )
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _upstream(config: Resource) -> UpstreamFacts | None:
