@@ -17,7 +17,6 @@ import pytest
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, STATEFUL_SET, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, is_true, uid_of
 from airunway.status.codes import CODES
 from airunway.testing.controlplane.stages import OUTCOME
@@ -31,11 +30,6 @@ BY_HAND = "ByHand"
 IMAGE = "registry.example/team/vllm:1.0"
 
 Deploy = Callable[..., Awaitable[ObjectKey]]
-
-
-@pytest.fixture(scope="module")
-def kaito() -> ProviderHost:
-    return load("kaito")
 
 
 @pytest.fixture

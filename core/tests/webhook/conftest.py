@@ -11,7 +11,7 @@ import pytest
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, NotFound
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, key_of
 from airunway.testing.operator import install_definitions
 
 Register = Callable[..., Awaitable[str]]
@@ -20,7 +20,11 @@ Deployment = Callable[..., Resource]
 
 @pytest.fixture
 async def installed(client: Client) -> None:
+    """Our CRDs, and no provider that other tests have registered on the same API server."""
     await install_definitions(client)
+    for config in await client.list_all(INFERENCE_PROVIDER_CONFIG):
+        with suppress(NotFound):
+            await client.delete(INFERENCE_PROVIDER_CONFIG, key_of(config))
 
 
 @pytest.fixture

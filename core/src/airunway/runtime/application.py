@@ -114,6 +114,8 @@ class ProviderApplication:
             if kind.requires_crd
         }
         self._watching: dict[str, asyncio.Task[None]] = {}
+        self._followed = False
+        self._leads = False
         self._crds_changed = asyncio.Event()
         for reflector in (self._deployments, *self._crds.values(), *self.evidence.reflectors):
             self._metrics.follow(reflector)
@@ -131,7 +133,11 @@ class ProviderApplication:
         waiting = [view.kind.kind for view in self._around.views.values() if not view.synced()]
         if waiting:
             return f"these upstream kinds have not been read yet: {', '.join(waiting)}"
-        return None if self.evidence.settled() else "pods and events have not been read yet"
+        if not self.evidence.settled():
+            return "pods and events have not been read yet"
+        if not self._followed or (self._leads and not self._registration.registered):
+            return "the provider is not registered yet"
+        return None
 
     async def run(self, lead: Lead) -> None:
         """Follow the API server until cancelled; register and work while leading."""
@@ -151,10 +157,12 @@ class ProviderApplication:
                 name="evidence",
             )
             await wait_until_synced([self._deployments])
+            self._followed = True
             await lead(self._work)
 
     async def _work(self) -> None:
         """The leader's part; ends with a farewell. Everything of ours is looked at once at the beginning."""
+        self._leads = True
         name, metrics = self._controller_name, self._metrics
         controller = Controller(
             name,
@@ -172,6 +180,7 @@ class ProviderApplication:
                 group.create_task(self._registration.run(), name="registration")
                 group.create_task(controller.run(), name="workers")
         finally:
+            self._leads = False
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._registration.farewell(), 5.0)
 

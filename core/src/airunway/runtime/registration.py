@@ -38,6 +38,7 @@ class Registration:
         self._manager = names.provider_manager(host.name)
         self._changed = asyncio.Event()
         self._status: Resource = {}
+        self.registered = False
 
     def changed(self) -> None:
         """Have the status written now rather than with the next heartbeat."""
@@ -45,18 +46,17 @@ class Registration:
 
     async def run(self) -> None:
         """Register, then beat until cancelled. API trouble is logged and tried again."""
-        registered = False
         while True:
             self._changed.clear()
             wait = HEARTBEAT_INTERVAL.total_seconds()
             try:
-                if not registered:
+                if not self.registered:
                     await self._register()
-                    registered = True
                 await self._beat()
+                self.registered = True
             except KubeError as error:
                 log.warning("registration of provider %s: %s; again in %.0f s", self._host.name, error, RETRY)
-                registered, wait = False, RETRY
+                self.registered, wait = False, RETRY
             try:
                 await asyncio.wait_for(self._changed.wait(), wait)
             except TimeoutError:
