@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.runtime.overrides import FORBIDDEN_KEYS, check_overrides, merged
+from airunway.api.rules import FORBIDDEN_OVERRIDES
+from airunway.runtime.overrides import check_overrides, merged
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -47,7 +48,7 @@ def test_a_wrong_type_names_the_key() -> None:
     assert result.errors[0].reason == "InvalidOverride"
 
 
-@pytest.mark.parametrize("key", sorted(FORBIDDEN_KEYS))
+@pytest.mark.parametrize("key", sorted(FORBIDDEN_OVERRIDES))
 def test_forbidden_keys_are_found_inside_lists_too(key: str) -> None:
     result = check_overrides({"spec": {"containers": [{"name": "x", key: True}]}}, SCHEMA)
     assert [finding.path for finding in result.errors] == [f"spec.provider.overrides.spec.containers[0].{key}"]

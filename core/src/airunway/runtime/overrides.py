@@ -15,30 +15,11 @@ from typing import Any
 import jsonschema
 import orjson
 
+from airunway.api.rules import FORBIDDEN_OVERRIDES
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource, canonical_json
 
-__all__ = ["FORBIDDEN_KEYS", "Overrides", "check_overrides", "merged"]
-
-FORBIDDEN_KEYS = frozenset(
-    {
-        "securityContext",
-        "serviceAccountName",
-        "serviceAccount",
-        "hostNetwork",
-        "hostPID",
-        "hostIPC",
-        "automountServiceAccountToken",
-        "nodeName",
-        "runtimeClassName",
-        "hostPath",
-        "apiVersion",
-        "kind",
-        "metadata",
-        "status",
-    }
-)
-"""Keys that no override may set, at any depth."""
+__all__ = ["Overrides", "check_overrides", "merged"]
 
 ROOT = "spec.provider.overrides"
 
@@ -98,7 +79,7 @@ def _forbidden(node: object, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(node, Mapping):
         for key, value in node.items():
             here = f"{path}.{key}" if path else str(key)
-            if key in FORBIDDEN_KEYS:
+            if key in FORBIDDEN_OVERRIDES:
                 yield here, key
             else:
                 yield from _forbidden(value, here)
