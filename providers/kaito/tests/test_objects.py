@@ -124,6 +124,7 @@ def test_vllm_template_is_exact(vllm: Any, context: Any) -> None:
             "periodSeconds": 30,
             "failureThreshold": 120,
         },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "readinessProbe": {"httpGet": {"path": "/health", "port": 5000}},
         "volumeMounts": [{"name": "airunway-dshm", "mountPath": "/dev/shm"}],
     }
@@ -186,6 +187,7 @@ def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> No
                     "ports": [{"name": "http", "containerPort": 5000}],
                     "resources": {"requests": {"cpu": "8", "memory": "16Gi"}, "limits": {"memory": "16Gi"}},
                     "startupProbe": {"tcpSocket": {"port": 5000}, "periodSeconds": 10, "failureThreshold": 180},
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
                     "readinessProbe": {"tcpSocket": {"port": 5000}},
                 }
             ]

@@ -100,6 +100,8 @@ def _pod_template(deployment: ModelDeployment, context: Context, plan: Plan) -> 
     container = _llamacpp(deployment, plan) if plan.mode is Mode.LLAMACPP else _vllm(deployment, plan)
     container["env"] = _environment(deployment, context)
     container["resources"] = _container_resources(deployment)
+    # What an engine says when it gives up (a gated model, a wrong argument) reaches the pod's status only like this.
+    container["terminationMessagePolicy"] = "FallbackToLogsOnError"
     claims = [volume for volume in spec.model.storage.volumes if volume.claim_name and volume.mount_path]
     volumes: list[Resource] = []
     mounts: list[Resource] = []
