@@ -70,7 +70,8 @@ def _object_points(key: ObjectKey, deployment: Resource) -> Iterator[Point]:
     replicas = dig(deployment, "status", "replicas")
     if isinstance(replicas, dict):
         for state in _STATES:
-            yield "airunway_deployment_replicas", (*key, state), float(replicas.get(state) or 0)
+            number = replicas.get(state)
+            yield "airunway_deployment_replicas", (*key, state), float(number) if isinstance(number, int) else 0.0
 
 
 def provider_points(configs: Sequence[tuple[ObjectKey, Resource]], *, now: datetime) -> Iterator[Point]:

@@ -11,7 +11,15 @@ import orjson
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.resource import Resource, annotations_of, canonical_json, controller_owner, digest, owner_reference
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    canonical_json,
+    controller_owner,
+    digest,
+    owner_reference,
+    uid_of,
+)
 
 __all__ = ["REPLACE_ON_CHANGE", "complete", "identity_of", "is_ours", "propagated_labels", "recreate_causes"]
 
@@ -68,11 +76,9 @@ def complete(
             annotations[REPLACE_ON_CHANGE] = canonical_json(_replaceable(obj, identity, immutable_paths)).decode()
         # Hashed before the owner goes in: its uid says whose object this is, not what was asked for.
         hashed = {**obj, "metadata": {**meta, "annotations": annotations}}
-        meta["annotations"] = {
-            **annotations,
-            names.SPEC_HASH: digest(hashed, length=_HASH_LENGTH),
-            names.DEPLOYMENT_UID: metadata["uid"],
-        }
+        meta["annotations"] = {**annotations, names.SPEC_HASH: digest(hashed, length=_HASH_LENGTH)}
+        if uid := uid_of(deployment):  # a preview's deployment has none
+            meta["annotations"][names.DEPLOYMENT_UID] = uid
         meta["ownerReferences"] = [owner_reference(deployment)]
         result.append({**obj, "metadata": meta})
     return result
