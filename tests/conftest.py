@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-import yaml
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind
@@ -74,7 +73,3 @@ async def create(client: Client) -> Callable[[Resource], Any]:
         return ObjectKey(deployment["metadata"]["namespace"], deployment["metadata"]["name"])
 
     return create_
-
-
-def to_yaml(obj: Resource) -> str:
-    return yaml.safe_dump(obj)

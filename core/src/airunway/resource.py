@@ -7,7 +7,6 @@ accepts any JSON object that an API server can return and never raises on a miss
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -149,8 +148,3 @@ def age_seconds(text: object, now: datetime) -> float | None:
     """Seconds between an RFC 3339 text and `now`; None if the text is not a time."""
     moment = parse_time(text)
     return None if moment is None else (now - moment).total_seconds()
-
-
-def sorted_conditions(conditions: Iterable[Resource]) -> list[Resource]:
-    """Conditions by type, the order in which we write them."""
-    return sorted(conditions, key=lambda c: str(c.get("type")))

@@ -14,7 +14,7 @@ from airunway.selection.facts import (
 from airunway.selection.grants import denied, granted
 from airunway.selection.pinned import Misfit, not_installed, not_registered, unsupported
 from airunway.selection.provider import Candidate, Check, ProviderChoice, choose_provider, weigh
-from airunway.selection.rules import RuleResult, check_rules, evaluate_rules, score_of
+from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
 __all__ = [
     "HEARTBEAT_INTERVAL",
@@ -30,7 +30,6 @@ __all__ = [
     "Request",
     "RuleResult",
     "UpstreamFacts",
-    "check_rules",
     "choose_engine",
     "choose_provider",
     "denied",

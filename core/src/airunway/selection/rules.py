@@ -9,7 +9,7 @@ from functools import lru_cache
 from airunway.cel import CelError, Program, compile_expression
 from airunway.resource import Resource
 
-__all__ = ["RuleResult", "check_rules", "evaluate_rules", "score_of"]
+__all__ = ["RuleResult", "evaluate_rules", "score_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,12 +53,3 @@ def _evaluate(condition: str, priority: int, spec: Resource) -> RuleResult:
 def score_of(results: Iterable[RuleResult]) -> int:
     """The highest priority among the rules that are true; 0 if none is (priorities are not added up)."""
     return max((result.priority for result in results if result.value), default=0)
-
-
-def check_rules(rules: Iterable[tuple[str, int]]) -> list[RuleResult]:
-    """The rules that do not even compile."""
-    return [
-        RuleResult(condition=condition, priority=priority, value=None, error=program)
-        for condition, priority in rules
-        if isinstance(program := _compiled(condition), str)
-    ]
