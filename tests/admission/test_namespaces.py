@@ -14,7 +14,7 @@ from airunway.controller.policies import PolicyFile
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.runtime.surroundings import ProviderSettings
 from airunway.testing.controlplane import Cluster
 from airunway.testing.fixtures import Kubectl
@@ -113,12 +113,14 @@ async def test_roles_in_the_watched_namespaces_are_enough(
             key = ObjectKey(where, "gemma")
             await until(client, key, lambda live: dig(live, "status", "phase") == "Running", what="Running")
         elsewhere = await client.get(MODEL_DEPLOYMENT, ObjectKey(other, "gemma"))
-        assert "status" not in elsewhere
+        assert condition_of(elsewhere, "Validated") is None
         for where in watched:
             await client.delete(MODEL_DEPLOYMENT, ObjectKey(where, "gemma"))
         async with asyncio.timeout(60):
             while any(key.namespace in names for key in await existing(client)):
                 await asyncio.sleep(0.05)
+    kubectl("delete", "namespace", watched[1], other, "--wait=false")
+    kubectl("delete", "clusterrole,clusterrolebinding", user)
 
 
 async def existing(client: Client) -> list[ObjectKey]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from airunway.kube import (
     load_config,
 )
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, is_true
+from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, is_true, key_of
 from airunway.testing.controlplane import ControlPlane
 from airunway.testing.operator import install_definitions, running_core, running_provider, until
 from airunway.testing.reviews import WebhookClient
@@ -112,6 +112,20 @@ def without_rules(crd: Resource) -> Resource:
         for key in ("x-kubernetes-validations", "required"):
             schema.pop(key, None)
         schema["properties"]["spec"] = {"x-kubernetes-preserve-unknown-fields": True}
+    return crd
+
+
+def with_types_only(crd: Resource) -> Resource:
+    """The CRD as the Go project's is: types and enums, hardly a limit, no rule."""
+    crd = copy_of(crd)
+    pending: list[Any] = [crd["spec"]["versions"]]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, dict):
+            for key in ("x-kubernetes-validations", "maxLength", "maxItems", "maxProperties", "pattern"):
+                if not isinstance(node.get(key), dict):
+                    node.pop(key, None)
+        pending.extend(node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())
     return crd
 
 
@@ -250,9 +264,41 @@ async def test_the_reconciler_says_the_same(lax: Path, kaito: ProviderHost, core
     assert wrong == {}
 
 
-async def in_own_namespace(client: Client, manifest: Resource, number: int) -> Resource:
+async def test_what_came_in_before_the_rules_is_never_stuck(lax: Path) -> None:
+    """Stored under another CRD (the Go project's has no rules): labels, status and deletion work under ours."""
+    ours = [crd for crd in custom_resource_definitions() if "modeldeployments" in crd["metadata"]["name"]]
+    stuck: dict[str, str] = {}
+    async with prepared(lax, [with_types_only(crd) for crd in ours]) as client:
+        async with asyncio.timeout(30):
+            while await refusal(client, INVALID["vllm without gpu"][0]) is not None:
+                await asyncio.sleep(0.05)
+        stored: dict[str, ObjectKey] = {}
+        for number, (title, (manifest, _)) in enumerate(INVALID.items()):
+            made = await in_own_namespace(client, manifest, number, prefix="before")
+            made["metadata"]["finalizers"] = ["example.com/held"]
+            with suppress(Invalid):  # of a wrong type: no CRD lets it in
+                await client.create(MODEL_DEPLOYMENT, made)
+                stored[title] = key_of(made)
+        assert {"name too long", "name with a dot", "volume with size and a claim", "bad quantities"} <= set(stored)
+        for crd in ours:
+            await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager="airunway-testing", force=True)
+        async with asyncio.timeout(30):
+            while await refusal(client, INVALID["vllm without gpu"][0]) is None:
+                await asyncio.sleep(0.05)
+        for title, key in stored.items():
+            try:
+                await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"labels": {"a": "b"}}})
+                await client.merge_patch(MODEL_DEPLOYMENT, key, {"status": {"phase": "Pending"}}, subresource="status")
+                await client.delete(MODEL_DEPLOYMENT, key)
+                await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": None}})
+            except ApiError as error:
+                stuck[title] = error.message
+    assert stuck == {}
+
+
+async def in_own_namespace(client: Client, manifest: Resource, number: int, *, prefix: str = "case") -> Resource:
     """The manifest in a namespace of its own: its name may be what is wrong with it."""
-    name = f"case-{number}"
+    name = f"{prefix}-{number}"
     await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return {**manifest, "metadata": {**manifest["metadata"], "namespace": name}}
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from airunway.controller.decision import decide, forbidden_by, is_accepted
+from airunway.controller.decision import decide
 from airunway.controller.policies import PolicyFile
 from airunway.resource import Resource, condition_of
-from airunway.selection import EngineFacts, ProviderFacts
+from airunway.selection import EngineFacts, ProviderFacts, forbidden_by, is_accepted, unsettled
+from airunway.validation import validate
 from airunway.validation.policy import NAMESPACE_NAME, Grants, PolicyError, parse_policy
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -67,6 +68,9 @@ def test_where_nothing_is_left_the_message_says_that_it_is_the_policy() -> None:
     status = decided(deployment(), Grants(engines=("llamacpp",)))
     assert status["phase"] == "Pending"
     assert "the policy of this namespace leaves out some of them" in status["message"]
+    status = decided(deployment(), Grants(providers=()))
+    told = "the policy of this namespace allows none of the registered providers (alpha, beta)"
+    assert status["message"] == f"Engine selection failed: {told}"
 
 
 def test_a_pinned_provider_keeps_its_engines_when_the_policy_moves_on() -> None:
@@ -98,6 +102,27 @@ def test_a_spec_that_has_passed_before_is_not_judged_again(status: str, generati
     assert not is_accepted(deployment())
 
 
+@pytest.mark.parametrize(
+    ("spec", "counts"),
+    [
+        ({"model": {"id": "a"}, "engine": {"type": "vllm"}}, False),
+        ({"model": {}}, False),
+        ({"model": {"id": 3}}, True),
+        ({}, True),
+        ("hello", True),
+    ],
+)
+def test_a_rule_that_came_later_stops_nothing_that_has_passed(spec: Any, counts: bool) -> None:
+    condition = {"type": "Validated", "status": "True", "observedGeneration": 2}
+    kind = {"apiVersion": "airunway.ai/v1alpha1", "kind": "ModelDeployment"}
+    obj = {**kind, **deployment(status={"conditions": [condition]}), "spec": spec}
+    found = validate(obj)
+    assert found
+    assert bool(unsettled(obj, found)) is counts
+    changed = {**obj, "metadata": {**obj["metadata"], "generation": 3}}
+    assert unsettled(changed, found) == found
+
+
 def test_a_violation_is_told_in_the_status() -> None:
     policy = parse_policy("rules: [{engines: [vllm]}]")
     obj = deployment(engine={"type": "sglang"})
@@ -117,15 +142,35 @@ def test_the_file_is_read_again_and_a_broken_one_changes_nothing(tmp_path: Path)
     file = PolicyFile(path)
     assert file.policy.deny
     assert not file.reread()
-    for broken in ("default: Maybe", "["):
+    for broken in ("default: Maybe", "[", ""):
         path.write_text(broken)
         assert not file.reread()
         assert file.policy.deny
     path.unlink()
     assert not file.reread()
+    assert file.policy.deny
     path.write_text("default: Allow")
     assert file.reread()
     assert not file.policy.deny
+
+
+def test_a_problem_with_the_file_is_told_once_and_so_is_its_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text("default: Deny")
+    file = PolicyFile(path)
+    caplog.set_level("INFO")
+    path.unlink()
+    for _ in range(3):
+        file.reread()
+    [told] = caplog.messages
+    assert told.startswith("the policy stays as it was (0 rules, default Deny), ")
+    path.write_text("default: Deny")
+    file.reread()
+    file.reread()
+    assert len(caplog.messages) == 2
+    assert "can be read again" in caplog.messages[-1]
 
 
 def test_a_file_that_cannot_be_read_at_the_start_is_named(tmp_path: Path) -> None:

@@ -161,7 +161,9 @@ def test_a_name_or_a_generated_name_is_needed() -> None:
 
 def test_metadata_is_checked_too() -> None:
     spec = {"model": {"id": "a"}}
-    assert messages(deployment(spec, labels={"a": 1})) == ["metadata.labels.a: must be of type string, not integer"]
+    assert messages(deployment(spec, labels={"a": 1})) == [
+        "metadata.labels.a: must be of type string, not integer: put it in quotes"
+    ]
     assert messages(deployment(spec, lables={})) == ["metadata.lables: unknown field, did you mean labels?"]
 
 
@@ -172,6 +174,13 @@ def test_transition_rules_need_the_old_object() -> None:
     assert validate(new) == []
     assert len(validate(new, old=old)) == 1
     assert validate(new, old={}) == []
+
+
+def test_a_name_is_judged_when_the_object_is_new() -> None:
+    """As on the API server: an object that came in before the rule about names can still be changed."""
+    old, new = (deployment({"model": {"id": model}}, name="8b") for model in ("a", "b"))
+    assert [message.split(":")[0] for message in messages(new)] == ["metadata.name"]
+    assert messages(new, old=old) == []
 
 
 def test_a_violation_prints_with_its_path() -> None:

@@ -127,19 +127,30 @@ def test_deny_by_default() -> None:
     assert violations(policy, {}, engine="vllm", provider="kaito", namespace_labels={"a": "b"}) == []
 
 
-def test_an_empty_policy_allows_everything() -> None:
-    assert parse_policy("") == Policy()
+def test_a_policy_without_rules_allows_everything() -> None:
+    assert parse_policy("{}") == parse_policy("rules: []") == Policy()
     assert parse_policy("{}").grants({}) == Grants()
+
+
+def test_rules_that_match_no_namespace_are_found() -> None:
+    policy = parse_policy(POLICY)
+    assert policy.idle_rules([GOLD]) == [1]
+    assert policy.idle_rules([]) == [0, 1, 2]
+    assert str(policy) == "3 rules, default Allow"
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[", "the policy is not YAML"),
+        ("", "the policy is empty: write {} for one that allows everything"),
+        ("# nothing yet\n", "the policy is empty"),
+        ("[", "the policy is not YAML: line 1, column 2"),
+        ("rules: []\nrules: []\n", "the key rules is there twice"),
+        ("rules: {}", "rules must be a list"),
         ("- a", "the policy must be an object"),
         ("rule: []", "the policy has the unknown key 'rule', did you mean rules?"),
         ("default: Refuse", "default must be Allow or Deny, not 'Refuse'"),
-        ("rules: {}\ndefault: 1", "default must be"),
+        ("rules: {a: b}\ndefault: 1", "default must be"),
         ("rules: {a: b}", "rules must be a list"),
         ("rules: [{engine: [a]}]", "rules[0] has the unknown key 'engine', did you mean engines?"),
         ("rules: [{engines: vllm}]", "rules[0].engines must be a list of texts"),

@@ -11,8 +11,8 @@ import pytest
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, NotFound
-from airunway.resource import ObjectKey, Resource, key_of
-from airunway.testing.operator import install_definitions
+from airunway.resource import ObjectKey, Resource
+from airunway.testing.operator import install_definitions, remove_leftovers
 
 Register = Callable[..., Awaitable[str]]
 Deployment = Callable[..., Resource]
@@ -22,9 +22,7 @@ Deployment = Callable[..., Resource]
 async def installed(client: Client) -> None:
     """Our CRDs, and no provider that other tests have registered on the same API server."""
     await install_definitions(client)
-    for config in await client.list_all(INFERENCE_PROVIDER_CONFIG):
-        with suppress(NotFound):
-            await client.delete(INFERENCE_PROVIDER_CONFIG, key_of(config))
+    await remove_leftovers(client)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -9,19 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from airunway.cli.main import app
-from airunway.kube import Client
+from airunway.kube import Client, NotFound
 from airunway.resource import ObjectKey
 from airunway.testing.controlplane.ports import reserved_ports
 from airunway.testing.fixtures import Kubectl
 from airunway.webhook import webhook_settings
-from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in, configuration_object
 from airunway.webhook.settings import WebhookSettings
 
 URL = "https://127.0.0.1:9443"
@@ -106,7 +107,45 @@ async def test_two_replicas_one_leader(
                 assert "Traceback" not in replicas[0][2].read_text()
         finally:
             del os.environ["POD_NAMESPACE"]
-            await client.delete(CONFIGURATION_KIND, ObjectKey("", name))
+            with suppress(NotFound):
+                await client.delete(CONFIGURATION_KIND, ObjectKey("", name))
+
+
+@pytest.mark.apiserver
+async def test_the_leader_is_ready_when_the_configuration_has_its_certificate(
+    kubeconfig: Path, kubectl: Kubectl, client: Client, namespace: str, installed: None, tmp_path: Path
+) -> None:
+    """The chart's configuration comes after the process: only then do reviews come."""
+    log, ready = tmp_path / "log", tmp_path / "ready"
+    key = ObjectKey("", f"hook-{namespace}")
+    with reserved_ports(1) as (port,):
+        url = f"https://127.0.0.1:{port}"
+        settings = webhook_settings(
+            bind_address=f"127.0.0.1:{port}", url=url, namespace=namespace, configuration=key.name
+        )
+        assert settings is not None
+        options = ["--kubeconfig", str(kubeconfig), "--log-format", "text", "--watch-namespaces", namespace]
+        options += ["--webhook-bind-address", settings.bind_address, "--webhook-url", url]
+        options += ["--webhook-configuration", key.name]
+        os.environ["POD_NAMESPACE"] = namespace
+        try:
+            with process(*options, ready=ready, log=log) as started:
+                said = f"there is no ValidatingWebhookConfiguration {key.name}"
+                deadline = time.monotonic() + 60
+                while said not in log.read_text():
+                    assert started.poll() is None, log.read_text()
+                    assert time.monotonic() < deadline, log.read_text()
+                    await asyncio.sleep(0.05)
+                assert not ready.exists()
+                wanted = configuration_object(settings, bundle=b"", namespaces=[namespace])
+                del wanted["webhooks"][0]["clientConfig"]["caBundle"]
+                await client.apply(CONFIGURATION_KIND, wanted, manager="helm")
+                wait_for(ready, started, log)
+                assert all(bundles_in(await client.get(CONFIGURATION_KIND, key)))
+        finally:
+            del os.environ["POD_NAMESPACE"]
+            with suppress(NotFound):
+                await client.delete(CONFIGURATION_KIND, key)
 
 
 def certificate(port: int) -> str:

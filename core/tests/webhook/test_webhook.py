@@ -75,7 +75,8 @@ async def test_a_provider_that_is_not_registered(
     await known(core, name)
     error = await refusal(client, deployment(provider={"name": "nobody"}))
     assert isinstance(error, Invalid)
-    assert "denied the request: spec.provider.name: provider 'nobody' is not registered (registered: " in error.message
+    told = "denied the request: ModelDeployment.airunway.ai \"llama\" is invalid: spec.provider.name: provider 'nobody'"
+    assert f"{told} is not registered (registered: " in error.message
     assert name in error.message
     assert [cause["field"] for cause in error.causes] == ["spec.provider.name"]
     await client.create(MODEL_DEPLOYMENT, deployment(provider={"name": name}))
@@ -250,6 +251,7 @@ async def test_a_user_needs_the_right_to_create_what_the_provider_creates(
                 await ada.create(MODEL_DEPLOYMENT, obj)
             assert f"user 'ada' cannot create configmaps in namespace '{namespace}'" in caught.value.message
             assert f"provider '{name}'" in caught.value.message
+            assert 'modeldeployments.airunway.ai "llama" is forbidden: ' in caught.value.message
             assert [cause["field"] for cause in caught.value.causes] == ["spec.provider.name"]
     async with Client(load_config(kubeconfig=control_plane.kubeconfig_for("ada", ["team"]))) as ada:
         await ada.create(MODEL_DEPLOYMENT, deployment("by-group"))
@@ -275,7 +277,11 @@ async def test_the_question_can_be_switched_off(
     kubeconfig: Path, namespace: str, client: Client, register: Register, deployment: Deployment, installed: None
 ) -> None:
     name = await register()
-    with local_settings(namespace=namespace, access_review=False) as place, running_webhook(kubeconfig, place) as core:
+    only_here = CoreSettings(namespaces=(namespace,))  # others share the API server
+    with (
+        local_settings(namespace=namespace, access_review=False) as place,
+        running_webhook(kubeconfig, place, settings=only_here) as core,
+    ):
         await known(core, name)
         async with WebhookClient(client, place) as asking:
             assert await asking.problems(deployment(provider={"name": name}), user="ada", groups=[]) == []
@@ -296,7 +302,7 @@ async def test_a_policy_that_changes(
     name = await register()
     file = tmp_path / "policy.yaml"
     file.write_text("rules: [{providers: [other]}]")
-    policy = CoreSettings(policy=PolicyFile(file))
+    policy = CoreSettings(policy=PolicyFile(file), namespaces=(namespace,))
     with local_settings(namespace=namespace) as place, running_webhook(kubeconfig, place, settings=policy) as core:
         await known(core, name)
         error = await refusal(client, deployment(provider={"name": name}))

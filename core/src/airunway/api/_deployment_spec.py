@@ -86,8 +86,9 @@ class Provider(ApiModel):
 class Engine(ApiModel):
     """The inference engine and its settings."""
 
-    type: Annotated[str | None, Field(max_length=63, pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")] = Field(
+    type: str | None = Field(
         default=None,
+        max_length=63,
         description="Inference engine: vllm, sglang, trtllm, llamacpp or another that a provider offers. Default: "
         "selected from what the providers offer, see status.engine.type.",
     )
@@ -118,7 +119,7 @@ class Engine(ApiModel):
         description="Flags of the engine by name without dashes, values as text, for example "
         'gpu-memory-utilization: "0.9". Default: none.',
     )
-    extra_args: list[Annotated[str, Field(max_length=4096)]] = Field(
+    extra_args: list[Annotated[str, Field(max_length=8192)]] = Field(
         default_factory=list,
         max_length=512,
         description="Arguments appended to the engine's command line as they are, one token each. Default: none.",

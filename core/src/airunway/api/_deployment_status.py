@@ -7,14 +7,36 @@ from typing import Annotated
 from pydantic import Field
 
 from airunway.api._base import ApiModel, Int32, Int64, Timestamp, list_map
+from airunway.resource import Resource
 
 __all__ = [
     "PHASES",
+    "UNSEEN",
     "Condition",
     "ModelDeploymentStatus",
 ]
 
 PHASES = ("Pending", "Deploying", "Running", "Degraded", "Failed", "Terminating")
+
+UNSEEN: Resource = {
+    "phase": "Pending",
+    "reason": "WaitingForController",
+    "message": "Waiting for the controller",
+    "conditions": [
+        {
+            "type": "Ready",
+            "status": "Unknown",
+            "reason": "WaitingForController",
+            "message": "Waiting for the controller",
+            "lastTransitionTime": "1970-01-01T00:00:00Z",
+        }
+    ],
+}
+"""The status of a deployment that nobody has looked at yet, written by the API server as the schema's default.
+
+Tools that follow kstatus take an object without any status for one that is as it should be.
+"""
+
 _Short = Annotated[str, Field(max_length=1024)]
 
 

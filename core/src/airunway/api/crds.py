@@ -14,10 +14,11 @@ import yaml
 
 from airunway.api import inferenceproviderconfig, modeldeployment
 from airunway.api._base import ApiModel
+from airunway.api._deployment_status import UNSEEN
 from airunway.api._schema import SchemaError, structural_schema
 from airunway.api.names import GROUP, VERSION
 from airunway.api.rules import MODEL_DEPLOYMENT_RULES, Rule
-from airunway.resource import Resource
+from airunway.resource import Resource, copy_of
 
 __all__ = ["custom_resource_definitions", "schema_of", "to_yaml", "write"]
 
@@ -43,6 +44,7 @@ class _Definition:
     columns: tuple[_Column, ...]
     rules: tuple[Rule, ...] = ()
     scale: Resource | None = None
+    unseen: Resource | None = None
     selectable: tuple[str, ...] = ()
 
 
@@ -77,6 +79,7 @@ _DEFINITIONS = (
             "labelSelectorPath": ".status.selector",
         },
         selectable=(".status.phase", ".status.provider.name"),
+        unseen=UNSEEN,
     ),
     _Definition(
         kind=inferenceproviderconfig.KIND,
@@ -180,6 +183,8 @@ def _schema(definition: _Definition) -> Resource:
             "status": parts["status"],
         },
     }
+    if definition.unseen is not None:
+        schema["properties"]["status"]["default"] = copy_of(definition.unseen)
     if definition.required:
         schema["required"] = list(definition.required)
     return schema
@@ -201,7 +206,12 @@ def _node(schema: Resource, path: str) -> Resource:
 
 
 def _validation(rule: Rule) -> Resource:
-    validation = {"rule": rule.expression, "message": rule.message, "reason": rule.reason}
+    validation: Resource = {"rule": rule.expression, "message": rule.message, "reason": rule.reason}
+    if rule.unless_unchanged:
+        # `oldSelf` is optional then: there is none when the object is created.
+        field = rule.unless_unchanged
+        same = f"oldSelf.hasValue() && oldSelf.value().{field} == self.{field}"
+        validation |= {"rule": f"({same}) || ({rule.expression})", "optionalOldSelf": True}
     if rule.message_expression:
         validation["messageExpression"] = rule.message_expression
     if rule.field:

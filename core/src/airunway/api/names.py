@@ -18,6 +18,7 @@ __all__ = [
     "VERSION",
     "provider_finalizer",
     "provider_manager",
+    "provider_of_finalizer",
 ]
 
 GROUP = "airunway.ai"
@@ -55,3 +56,11 @@ def provider_manager(provider: str) -> str:
 def provider_finalizer(provider: str) -> str:
     """The finalizer that a provider holds on its ModelDeployments while something upstream may exist."""
     return f"{GROUP}/{provider}-provider"
+
+
+def provider_of_finalizer(finalizer: str) -> str:
+    """The provider whose finalizer that is; empty if it is none of a provider's."""
+    prefix, suffix = f"{GROUP}/", "-provider"
+    if not (finalizer.startswith(prefix) and finalizer.endswith(suffix)):
+        return ""
+    return finalizer[len(prefix) : -len(suffix)]

@@ -69,7 +69,12 @@ FORBIDDEN = "FieldValueForbidden"
 class Rule:
     """One rule. `field` is the path below the node that an error names; `message_expression`, when given, makes the
     message (with `message` for when it cannot). A rule whose expression has `oldSelf` speaks of changes and runs on
-    updates only."""
+    updates only.
+
+    The API server passes over a rule whose node an update leaves as it was, so that no object is stuck which came in
+    before the rule. The object as a whole is never left as it was (its finalizers are part of it): rules on it have
+    `unless_unchanged`, the field below it that they are about.
+    """
 
     path: str
     expression: str
@@ -77,6 +82,7 @@ class Rule:
     message_expression: str = ""
     field: str = ""
     reason: str = INVALID
+    unless_unchanged: str = ""
 
     @property
     def is_transition(self) -> bool:
@@ -99,6 +105,18 @@ def _given(owner: str, field: str) -> str:
     return f"(has({owner}.{field}) && string({owner}.{field}) != '')"
 
 
+_SIZED_VOLUME_DEFAULTS = {
+    "mountPath": "({0}.purpose == 'modelCache' ? '/model-cache' : '/compilation-cache')",
+    "purpose": "'custom'",
+    "accessMode": "'ReadWriteMany'",
+}
+"""What is meant where a volume with size leaves a field out: to write it down is no change."""
+
+
+def _effective(owner: str, field: str, default: str) -> str:
+    return f"(has({owner}.{field}) && {owner}.{field} != '' ? {owner}.{field} : {default.format(owner)})"
+
+
 def _name_rules() -> Iterator[Rule]:
     yield Rule(
         path="",
@@ -106,6 +124,7 @@ def _name_rules() -> Iterator[Rule]:
         message=f"the name is too long: choose one of at most {MAX_NAME_LENGTH} characters, because pods, services and "
         "routes get names derived from it",
         field=".metadata.name",
+        unless_unchanged="metadata.name",
     )
     yield Rule(
         path="",
@@ -113,6 +132,7 @@ def _name_rules() -> Iterator[Rule]:
         message="the name must start with a lower-case letter and have only lower-case letters, digits and '-' after "
         "it (a DNS label, because a Service gets a name derived from it)",
         field=".metadata.name",
+        unless_unchanged="metadata.name",
     )
 
 
@@ -175,6 +195,19 @@ def _field_rules() -> Iterator[Rule]:
         " || self.engine.image == '' || self.image == self.engine.image",
         message="image and engine.image name different images: keep only engine.image",
         field=".image",
+    )
+    yield Rule(
+        path="spec.engine",
+        expression="!has(self.type) || self.type.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        message="engine.type is lower-case letters, digits and '-', such as vllm; leave it out to have one selected",
+        field=".type",
+    )
+    yield Rule(
+        path="spec",
+        expression="!has(self.runtimeConfigName) || self.runtimeConfigName == ''"
+        " || self.runtimeConfigName.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",
+        message="no RuntimeConfig can have this name: write lower-case letters, digits, '-' and '.'",
+        field=".runtimeConfigName",
     )
     in_both = "t.startsWith('--') && t.substring(2).split('=')[0] in self.args"
     yield Rule(
@@ -311,6 +344,7 @@ def _storage_list_rules() -> Iterator[Rule]:
         message="claimName must not be set when size is set (the claim is created as <deployment>-<volume>)",
         field=".spec.model.storage.volumes",
         reason=FORBIDDEN,
+        unless_unchanged="spec.model",
     )
     old = "!has(oldSelf.storage) || !has(oldSelf.storage.volumes)"
     yield Rule(
@@ -322,12 +356,12 @@ def _storage_list_rules() -> Iterator[Rule]:
         reason=FORBIDDEN,
     )
     same = " && ".join(
-        f"(has(self.{f}) ? self.{f} : '') == (has(oldSelf.{f}) ? oldSelf.{f} : '')"
-        for f in ("mountPath", "purpose", "accessMode")
+        f"{_effective('self', field, default)} == {_effective('oldSelf', field, default)}"
+        for field, default in _SIZED_VOLUME_DEFAULTS.items()
     )
     yield Rule(
         path=f"{storage}.volumes[*]",
-        expression=f"!has(oldSelf.size) || (has(self.size) && {same}"
+        expression=f"!has(oldSelf.size) || !isQuantity(string(oldSelf.size)) || (has(self.size) && {same}"
         " && quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) == 0"
         " && has(self.storageClassName) == has(oldSelf.storageClassName)"
         " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName))",

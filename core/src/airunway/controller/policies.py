@@ -25,6 +25,7 @@ class PolicyFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._text = ""
+        self._problem = ""
         self.policy = Policy()
         try:
             self._take(path.read_text(encoding="utf-8"))
@@ -33,16 +34,21 @@ class PolicyFile:
 
     def _take(self, text: str) -> None:
         if text != self._text:
-            self._text = text  # also that of a broken one, so that it is told once
             self.policy = parse_policy(text)
+            self._text = text
 
     def reread(self) -> bool:
         """Look at the file again; whether the policy is another now. One that cannot be read leaves it as it was."""
-        before = self.policy
+        before, problem = self.policy, ""
         try:
             self._take(self._path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, PolicyError) as error:
-            log.error("the policy stays as it was, %s: %s", self._path, error)  # noqa: TRY400
+            problem = str(error)
+        if problem and problem != self._problem:  # told once, not at every look
+            log.error("the policy stays as it was (%s), %s: %s", self.policy, self._path, problem)
+        elif self._problem and not problem:
+            log.info("the policy can be read again, %s", self._path)
+        self._problem = problem
         return self.policy != before
 
 
@@ -93,11 +99,19 @@ class Policies:
         """Follow namespaces and file until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.reflector.run(), name="namespaces")
+            await self.reflector.synced.wait()
+            self._tell("the policy is in force")
             while True:
                 await asyncio.sleep(REREAD)
                 if self._file.reread():
-                    log.info("the policy has changed")
+                    self._tell("the policy has changed")
                     self._on_change("")
+
+    def _tell(self, what: str) -> None:
+        log.info("%s: %s", what, self.policy)
+        namespaces = [{**labels_of(obj), NAMESPACE_NAME: key.name} for key, obj in self.reflector.items()]
+        for number in self.policy.idle_rules(namespaces):
+            log.warning("rules[%d] of the policy matches no namespace: is its selector right?", number)
 
     def _on_namespace(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if new is not None and (old is None or labels_of(old) != labels_of(new)):

@@ -36,6 +36,8 @@ Check: TypeAlias = Callable[[object, str, list[Violation]], object]
 nulls and without the content of free-form fields."""
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\Z")
+_INTEGER = re.compile(r"-?\d{1,18}\Z", re.ASCII)
+_BOOLEAN = re.compile(r"(true|false)\Z")
 _INT_RANGES = {"int32": range(-(2**31), 2**31), "int64": range(-(2**63), 2**63)}
 _TYPES: Mapping[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), "array": (list,), "object": (dict,)}
 
@@ -58,7 +60,16 @@ def compile_schema(schema: Resource) -> Check:
 
 
 def _misfit(value: object, wanted: str, path: str) -> Violation:
-    return Violation(path=path, message=f"must be of type {wanted}, not {_type_name(value)}", reason=TYPE_INVALID)
+    message = f"must be of type {wanted}, not {_type_name(value)}{_remedy(value, wanted)}"
+    return Violation(path=path, message=message, reason=TYPE_INVALID)
+
+
+def _remedy(value: object, wanted: str) -> str:
+    """YAML's own traps: 4096 and true are no texts, "4096" and "true" are."""
+    if wanted == "string" and isinstance(value, bool | int | float):
+        return ": put it in quotes"
+    written = {"integer": _INTEGER, "boolean": _BOOLEAN}.get(wanted)
+    return ": write it without quotes" if written and isinstance(value, str) and written.match(value) else ""
 
 
 def _type_name(value: object) -> str:

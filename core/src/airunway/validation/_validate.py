@@ -112,6 +112,8 @@ def _broken_rules(kind: str, obj: Resource, old: Resource | None, evaluator: Eva
             nodes[rule.path] = list(_nodes(obj, before, rule.path))
         for path, value, previous in nodes[rule.path]:
             bindings = {"self": value}
+            if rule.unless_unchanged and previous is not None and _is_unchanged(rule.unless_unchanged, value, previous):
+                continue
             if rule.is_transition:
                 if previous is None:
                     continue
@@ -138,6 +140,11 @@ def _programs(kind: str, evaluator: Evaluator | None) -> list[tuple[Rule, Progra
         )
         for rule in _RULES[kind]
     ]
+
+
+def _is_unchanged(field: str, value: Any, previous: Any) -> bool:
+    steps = field.split(".")
+    return bool(dig(value, *steps) == dig(previous, *steps))
 
 
 def _holds(program: Program, bindings: dict[str, Any]) -> bool:

@@ -18,7 +18,7 @@ several rules add up. What no matching rule speaks about is free; an empty list 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -40,6 +40,17 @@ _DIMENSIONS = {"providers": "providers", "engines": "engines", "images": "images
 
 class PolicyError(ValueError):
     """A policy cannot be read; the message names the place, what is wrong, and what is known."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which no key may be there twice: of two `rules` the first would be lost without a word."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        keys = [key.value for key, _ in node.value]
+        twice = next((key for index, key in enumerate(keys) if key in keys[:index]), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(None, None, f"the key {twice} is there twice", node.start_mark)
+        return super().construct_mapping(node, deep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,20 +116,34 @@ class Policy:
             return Grants(providers=nothing, engines=nothing, images=nothing, gpu_types=nothing)
         return Grants(**{name: _union([getattr(rule, name) for rule in matching]) for name in _DIMENSIONS.values()})
 
+    def idle_rules(self, namespaces: Iterable[Mapping[str, str]]) -> list[int]:
+        """The places in the list of the rules that match none of the namespaces with these labels."""
+        known = list(namespaces)
+        return [i for i, rule in enumerate(self.rules) if not any(rule.selector.matches(labels) for labels in known)]
+
+    def __str__(self) -> str:
+        number = len(self.rules)
+        return f"{number} rule{'' if number == 1 else 's'}, default {'Deny' if self.deny else 'Allow'}"
+
 
 def parse_policy(text: str) -> Policy:
-    """Read a policy from YAML (or JSON). An empty text is a policy without rules. Raises PolicyError."""
+    """Read a policy from YAML (or JSON). Raises PolicyError.
+
+    An empty text is no policy: a file that is just being written, or was lost, must not allow everything.
+    """
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise PolicyError(f"the policy is not YAML: {error}") from error
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise PolicyError(f"the policy is not YAML: {where}{getattr(error, 'problem', None) or error}") from error
     if document is None:
-        return Policy()
+        raise PolicyError("the policy is empty: write {} for one that allows everything")
     top = _mapping(document, "the policy", ("default", "rules"))
     default = top.get("default", "Allow")
     if default not in ("Allow", "Deny"):
         raise PolicyError(f"default must be Allow or Deny, not {default!r}")
-    rules = top.get("rules") or []
+    rules = top.get("rules", [])
     if not isinstance(rules, list):
         raise PolicyError("rules must be a list")
     return Policy(

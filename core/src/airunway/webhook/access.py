@@ -14,7 +14,9 @@ from airunway.selection import UpstreamFacts
 __all__ = ["AccessReviewer", "User"]
 
 REMEMBERED = 10.0
-"""Seconds for which an answer holds: long enough for an `apply` of many manifests, short enough for a new role."""
+"""Seconds for which a yes holds: long enough for an `apply` of many manifests. A no is not kept: whoever gets a role
+tries again at once.
+"""
 
 CAPACITY = 4096
 
@@ -32,12 +34,12 @@ class User:
 
 
 class AccessReviewer:
-    """Asks, and remembers the answers for a moment."""
+    """Asks, and remembers for a moment who is allowed what."""
 
     def __init__(self, client: Client, *, clock: Callable[[], float] = monotonic) -> None:
         self._client = client
         self._clock = clock
-        self._answers: OrderedDict[bytes, tuple[float, bool]] = OrderedDict()
+        self._allowed_at: OrderedDict[bytes, float] = OrderedDict()
         self._plurals: dict[tuple[str, str, str], tuple[float, str]] = {}
 
     async def problem(self, user: User, upstream: UpstreamFacts, *, namespace: str, provider: str) -> str | None:
@@ -60,9 +62,9 @@ class AccessReviewer:
             [user.name, user.uid, sorted(user.groups), extra, upstream.group, upstream.version, plural, namespace]
         )
         now = self._clock()
-        known = self._answers.get(key)
-        if known is not None and now - known[0] < REMEMBERED:
-            return known[1]
+        known = self._allowed_at.get(key)
+        if known is not None and now - known < REMEMBERED:
+            return True
         decision = await self._client.subject_access_review(
             user=user.name,
             uid=user.uid,
@@ -72,10 +74,11 @@ class AccessReviewer:
             kind=Kind(upstream.group, upstream.version, upstream.kind, plural),
             namespace=namespace,
         )
-        self._answers[key] = (now, decision.allowed)
-        self._answers.move_to_end(key)
-        while len(self._answers) > CAPACITY:
-            self._answers.popitem(last=False)
+        self._allowed_at.pop(key, None)
+        if decision.allowed:
+            self._allowed_at[key] = now
+        while len(self._allowed_at) > CAPACITY:
+            self._allowed_at.popitem(last=False)
         return decision.allowed
 
     async def _plural(self, upstream: UpstreamFacts) -> str:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Protocol
 
 from airunway.api.defaults import defaulted_spec
-from airunway.api.modeldeployment import KIND, ParseError
+from airunway.api.modeldeployment import KIND, PLURAL, ParseError
 from airunway.api.names import GROUP
 from airunway.kube import KubeError
 from airunway.resource import ObjectKey, Resource, canonical_json, dig, is_deleting, key_of
@@ -72,16 +72,23 @@ class Refusal:
     causes: tuple[Violation, ...] = ()
 
     def status(self, key: ObjectKey) -> Resource:
-        """The status that the API server hands on to the user."""
+        """The status that the API server hands on to the user; its message names the object, as the API server's do."""
         causes = [{"reason": c.reason, "field": c.path, "message": c.message} for c in self.causes]
         details = {"group": GROUP, "kind": KIND, "name": key.name, "causes": causes}
         return {
             "status": "Failure",
             "code": self.code,
             "reason": self.reason,
-            "message": self.message,
+            "message": self._naming(key.name),
             "details": details,
         }
+
+    def _naming(self, name: str) -> str:
+        if self.reason == "Invalid":
+            return f'{KIND}.{GROUP} "{name}" is invalid: {self.message}'
+        if self.reason == "Forbidden":
+            return f'{PLURAL}.{GROUP} "{name}" is forbidden: {self.message}'
+        return self.message
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +133,7 @@ class Admission:
             if found or denied:
                 return Answer(refusal=_invalid([*found, *denied], forbidden=not found), warnings=told)
             if self._access is not None:
-                candidates = [facts[settled]] if settled in facts else self._candidates(spec, engine, grants)
+                candidates = [facts[settled]] if settled in facts else self._candidates(spec, request, engine, grants)
                 refusal = await self._access_refusal(self._access, user, candidates, namespace)
                 if refusal is not None:
                     return Answer(refusal=refusal, warnings=told)
@@ -143,7 +150,7 @@ class Admission:
         labels = await self._view.labels_of(namespace)
         return policy.grants(labels), labels
 
-    def _candidates(self, spec: Resource, engine: str | None, grants: Grants) -> list[ProviderFacts]:
+    def _candidates(self, spec: Resource, request: Request, engine: str | None, grants: Grants) -> list[ProviderFacts]:
         """The providers that may get a deployment that names none.
 
         The one that would be selected now; where none would, because none is ready or somebody else selects, all that
@@ -151,12 +158,12 @@ class Admission:
         """
         facts = list(self._view.providers().values())
         now = self._clock()
-        request = request_of(defaulted_spec(spec, engine=engine))
         if self._view.selector:
             allowed = granted(facts, grants)
             chosen = choose_engine(request, allowed, explicit=engine, pinned=None, now=now).engine
             if chosen is not None:
-                request = request_of(defaulted_spec(spec, engine=chosen))
+                if chosen != engine:  # the rules see the engine that was chosen
+                    request = request_of(defaulted_spec(spec, engine=chosen))
                 name = choose_provider(request, allowed, engine=chosen, now=now).provider
                 if name is not None:
                     return [each for each in facts if each.name == name]

@@ -50,10 +50,20 @@ class Webhook:
             settle=settle,
         )
         self._secret.on_change(self._server.show)
+        self._configuration = settings.configuration
+        self._leading = False
 
     def unready(self) -> str | None:
-        """Why reviews cannot be answered yet, or None."""
-        return self._server.unready
+        """Why reviews cannot be answered yet, or do not come yet; else None.
+
+        They come when the configuration trusts our certificate: the leader sees to that, and is not ready before. Once
+        it was ready it stays so: a configuration that is taken away later comes back no sooner for it.
+        """
+        if self._server.unready is not None:
+            return self._server.unready
+        if self._leading and not self._keeper.configured:
+            return f"the ValidatingWebhookConfiguration {self._configuration} does not have our certificate yet"
+        return None
 
     def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
         """Add the admission handler and server to the process's kopf."""
@@ -65,4 +75,8 @@ class Webhook:
 
     async def lead(self) -> None:
         """The leader's part, until cancelled."""
-        await self._keeper.run()
+        self._leading = True
+        try:
+            await self._keeper.run()
+        finally:
+            self._leading = False

@@ -67,6 +67,9 @@ class CertificateKeeper:
         self._namespaces = tuple(namespaces)
         self._settle = settle
         self._changed = asyncio.Event()
+        self._missing = False
+        self.configured = False
+        """Whether API servers have been told of the material in the Secret."""
         secret.on_change(lambda _: self._changed.set())
 
     async def run(self) -> None:
@@ -101,7 +104,7 @@ class CertificateKeeper:
                 now, verdict = await self._by_server_clock(material, now, verdict)
             if verdict.action is Action.KEEP:
                 assert material is not None
-                await self._inject(material.bundle)
+                self._note_presence(await self._inject(material.bundle))
                 return self._seconds_until(verdict.look_again, now)
             log.info("webhook certificates: %s, because %s", verdict.action.value, verdict.why)
             renewed = await self._renewed(material, verdict.action, now)
@@ -149,18 +152,31 @@ class CertificateKeeper:
         bundles = bundles_in(live) if live is not None else []
         return _united(*bundles)
 
-    async def _inject(self, bundle: bytes, *, existing_only: bool = False) -> None:
-        """Have `bundle` stand in the configuration, and in the managed case all the rest of it too."""
+    def _note_presence(self, present: bool) -> None:
+        if present:
+            self.configured = True
+        elif not self._missing:
+            log.warning(
+                "there is no %s %s: API servers send nothing to the webhook until it is there (the chart brings it)",
+                CONFIGURATION_KIND.kind,
+                self._settings.configuration,
+            )
+        self._missing = not present
+
+    async def _inject(self, bundle: bytes, *, existing_only: bool = False) -> bool:
+        """Have `bundle` stand in the configuration, and in the managed case all the rest of it too; whether there is
+        one of ours."""
         live = await self._configuration()
         if self._settings.manage_configuration and not (existing_only and live is None):
             wanted: Resource | None = configuration_object(self._settings, bundle=bundle, namespaces=self._namespaces)
         elif live is not None:
             wanted = injection(live, bundle=bundle)
         else:
-            return  # the watch tells when the chart has brought it
+            return False  # the watch tells when the chart has brought it
         if wanted is not None and needs_apply(wanted, live, manager=self._manager):
             await self._client.apply(CONFIGURATION_KIND, wanted, manager=self._manager, force=True)
             log.info("put the CA bundle into the %s %s", CONFIGURATION_KIND.kind, self._settings.configuration)
+        return wanted is not None
 
     async def _configuration(self) -> Resource | None:
         try:

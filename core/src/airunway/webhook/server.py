@@ -163,7 +163,8 @@ class AdmissionServer:
             _answer.reset(token)
         verdict = "allowed"
         if found and found[0].refusal is not None:
-            verdict = "refused"
+            # A question of ours that the API server did not answer is no verdict: nobody refused anything.
+            verdict = "failed" if found[0].refusal.code >= 500 else "refused"
             obj = body["request"]["object"]
             answer["response"] = {**answer["response"], "status": found[0].refusal.status(key_of(obj))}
         elif not found and not dig(answer, "response", "allowed"):

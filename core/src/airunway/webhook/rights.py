@@ -1,0 +1,46 @@
+"""What the webhook needs to be allowed besides what the core needs."""
+
+from __future__ import annotations
+
+from airunway.process.rights import Rights
+from airunway.resource import Resource
+from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway.webhook.secret import SECRET
+from airunway.webhook.settings import WebhookSettings
+
+__all__ = ["webhook_rights"]
+
+_LOOK = ["get", "list", "watch"]
+
+
+def webhook_rights(settings: WebhookSettings) -> Rights:
+    """Its own Secret and its own configuration, both by name, and (with `access_review`) asking about users.
+
+    Creating cannot be limited to a name. The right to create Secrets gives no sight of any other, and is how the
+    webhook learns the API server's time (a creation that is not kept).
+    """
+    group = CONFIGURATION_KIND.group
+    ours: Resource = {
+        "apiGroups": [group],
+        "resources": [CONFIGURATION_KIND.plural],
+        "resourceNames": [settings.configuration],
+        "verbs": [*_LOOK, "patch"],
+    }
+    cluster = [ours]
+    if settings.manage_configuration:
+        cluster.append({"apiGroups": [group], "resources": [CONFIGURATION_KIND.plural], "verbs": ["create"]})
+    if settings.access_review:
+        reviews = {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}
+        cluster.append(reviews)
+    return Rights(
+        cluster=tuple(cluster),
+        own=(
+            {"apiGroups": [""], "resources": [SECRET.plural], "verbs": ["create"]},
+            {
+                "apiGroups": [""],
+                "resources": [SECRET.plural],
+                "resourceNames": [settings.secret],
+                "verbs": [*_LOOK, "update"],
+            },
+        ),
+    )

@@ -1,0 +1,74 @@
+"""docs/admission.md cannot lie: its roles are the ones that are tested, its policy is read, its options exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+import yaml
+
+from airunway.api import names
+from airunway.cli.main import app
+from airunway.controller.access import core_rights
+from airunway.process.rights import leader_election_rights, roles
+from airunway.validation.policy import NAMESPACE_NAME, parse_policy, violations
+from airunway.webhook import webhook_settings
+from airunway.webhook.guard import provider_guard
+from airunway.webhook.rights import webhook_rights
+
+PAGE = (Path(__file__).parents[2] / "docs/admission.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+def test_the_roles_are_those_that_are_listed() -> None:
+    webhook = webhook_settings(bind_address=":9443", service="airunway-webhook", manage_configuration=True)
+    assert webhook is not None
+    rights = core_rights(policy=True) + webhook_rights(webhook) + leader_election_rights(names.CORE_MANAGER)
+    account = {"kind": "ServiceAccount", "name": "airunway-controller", "namespace": webhook.namespace}
+    wanted = roles(rights, name="airunway-controller", namespace=webhook.namespace, subject=account)
+    assert list(yaml.safe_load_all(BLOCKS[0])) == wanted
+
+
+def test_with_watched_namespaces_the_last_three_rules_move() -> None:
+    """As the page says it."""
+    account = {"kind": "ServiceAccount", "name": "core", "namespace": "system"}
+    rights = core_rights(policy=True, namespaces=["a", "b"])
+    made = {
+        (obj["kind"], obj["metadata"].get("namespace", "")): obj
+        for obj in roles(rights, name="core", namespace="system", subject=account, watched=["a", "b"])
+        if "rules" in obj
+    }
+    assert made.keys() == {("ClusterRole", ""), ("Role", "a"), ("Role", "b")}
+    everything = [
+        rule for obj in yaml.safe_load_all(BLOCKS[0]) if obj["kind"] == "ClusterRole" for rule in obj["rules"]
+    ]
+    assert made["Role", "a"]["rules"] == made["Role", "b"]["rules"] == everything[-3:]
+    [namespaces] = [rule for rule in made["ClusterRole", ""]["rules"] if rule["resources"] == ["namespaces"]]
+    assert namespaces["resourceNames"] == ["a", "b"]
+
+
+def test_the_guard_is_the_one_that_is_tested() -> None:
+    wanted = provider_guard(["system:serviceaccount:airunway-system:airunway-provider-kaito"])
+    assert list(yaml.safe_load_all(BLOCKS[2])) == wanted
+
+
+def judged(image: str, **labels: str) -> int:
+    spec: dict[str, Any] = {"model": {"id": "a"}, "engine": {"image": image}}
+    labels = {NAMESPACE_NAME: "x", **labels}
+    return len(violations(parse_policy(BLOCKS[1]), spec, engine=None, provider=None, namespace_labels=labels))
+
+
+def test_the_policy_means_what_the_page_says() -> None:
+    assert judged("ghcr.io/acme/x:1") == 0
+    assert judged("vllm/vllm-openai:v1") == 1
+    for image in ("ghcr.io/acme/x:1", "vllm/vllm-openai:v1"):
+        assert judged(image, team="search") == 0
+
+
+def test_every_option_on_the_page_exists() -> None:
+    command = typer.main.get_command(app)
+    controller = command.commands["controller"]  # type: ignore[attr-defined]
+    known = {option for parameter in controller.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert set(re.findall(r"--[a-z][a-z-]+", PAGE)) - known == set()

@@ -1,0 +1,301 @@
+"""Two replicas of `airunway controller` with a webhook, with exactly the rights that are listed for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airunway.api import names
+from airunway.controller.access import core_rights
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import LEASE, ApiError, Client, Invalid, NotFound
+from airunway.process.rights import Rights, leader_election_rights, roles
+from airunway.resource import ObjectKey, Resource, dig, is_true
+from airunway.testing.audit import AuditReader, Request
+from airunway.testing.controlplane import Cluster
+from airunway.testing.controlplane.ports import reserved_ports
+from airunway.testing.fixtures import Kubectl
+from airunway.testing.operator import until
+from airunway.webhook import WebhookSettings, webhook_settings
+from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in
+from airunway.webhook.rights import webhook_rights
+from airunway.webhook.secret import SECRET, material_of
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
+
+RARE = {
+    ("get", "namespaces"): "the labels of a namespace that the watch has not told yet",
+    ("patch", "events"): "an event that repeats itself",
+    ("create", "validatingwebhookconfigurations"): "an apply that creates, which the audit log calls a patch",
+}
+"""Rights that are needed, and that the audit log of this test cannot show."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replica:
+    process: subprocess.Popen[bytes]
+    log: Path
+    ready: Path
+
+    async def is_ready(self) -> None:
+        async with asyncio.timeout(60):
+            while not self.ready.exists():
+                assert self.process.poll() is None, self.log.read_text()
+                await asyncio.sleep(0.05)
+
+
+@contextmanager
+def replica(options: Sequence[str], *, name: str, namespace: str, folder: Path) -> Iterator[Replica]:
+    log, ready = folder / f"{name}.log", folder / f"{name}.ready"
+    command = [sys.executable, "-m", "airunway", "controller", "--leader-elect", "--log-format", "text"]
+    command += ["--ready-file", str(ready), *options]
+    environment = {**os.environ, "POD_NAMESPACE": namespace, "POD_NAME": name}
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        try:
+            yield Replica(process=process, log=log, ready=ready)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def settings_of(port: int, *, namespace: str) -> WebhookSettings:
+    made = webhook_settings(
+        bind_address=f"127.0.0.1:{port}",
+        url=f"https://127.0.0.1:{port}",
+        namespace=namespace,
+        configuration=f"airunway-webhook-{namespace}",
+        manage_configuration=True,
+    )
+    assert made is not None
+    return made
+
+
+@asynccontextmanager
+async def allowed(
+    client: Client, kubectl: Kubectl, rights: Rights, *, user: str, namespace: str
+) -> AsyncIterator[None]:
+    """A user who may do what `rights` say in the one namespace, for the duration."""
+    subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
+    made = roles(rights, name=user, namespace=namespace, subject=subject, watched=[namespace])
+    kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(made))
+    try:
+        async with asyncio.timeout(30):  # the authorizer learns of the bindings by a watch
+            while not (
+                await client.subject_access_review(user=user, verb="list", kind=MODEL_DEPLOYMENT, namespace=namespace)
+            ).allowed:
+                await asyncio.sleep(0.05)
+        yield
+    finally:
+        kubectl("delete", "clusterrole,clusterrolebinding", user)
+
+
+def deployment(namespace: str, name: str, provider: str) -> Resource:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ModelDeployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"model": {"id": "a"}, "engine": {"type": "llamacpp"}, "provider": {"name": provider}},
+    }
+
+
+async def judged(client: Client, namespace: str) -> str:
+    """What the webhook says of a provider that nobody knows; asks until an answer comes from it."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await client.create(MODEL_DEPLOYMENT, deployment(namespace, "probe", "nobody"), dry_run=True)
+            except Invalid as error:
+                return error.message
+            except ApiError:
+                pass  # it is just being replaced
+            await asyncio.sleep(0.05)
+
+
+async def registered(client: Client, name: str) -> None:
+    """A provider that makes ConfigMaps, with a rule that is no CEL."""
+    modes = ["aggregated"]
+    engines = [{"name": "llamacpp", "servingModes": modes, "gpuSupport": False, "cpuSupport": True}]
+    config = {
+        "apiVersion": names.API_VERSION,
+        "kind": "InferenceProviderConfig",
+        "metadata": {"name": name},
+        "spec": {
+            "capabilities": {"engines": engines},
+            "upstream": [{"group": "", "kind": "ConfigMap", "versions": ["v1"], "requiresCRD": False}],
+            "selectionRules": [{"condition": "spec.("}],
+        },
+    }
+    await client.apply(INFERENCE_PROVIDER_CONFIG, config, manager="tests")
+    await client.merge_patch(
+        INFERENCE_PROVIDER_CONFIG, ObjectKey("", name), {"status": {"ready": True}}, subresource="status"
+    )
+
+
+async def test_two_replicas_with_the_listed_rights(
+    client: Client,
+    control_plane: Cluster,
+    kubeconfig: Path,
+    kubectl: Kubectl,
+    audit_log: Path,
+    installed: None,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    user, provider = f"core-{namespace}", f"acme-{namespace}"
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(yaml.safe_dump({"rules": [{"providers": [provider, "nobody"]}]}))
+    with reserved_ports(2) as ports:
+        webhook = settings_of(ports[0], namespace=namespace)
+        rights = (
+            core_rights(policy=True, namespaces=[namespace])
+            + webhook_rights(webhook)
+            + leader_election_rights(names.CORE_MANAGER)
+        )
+        audit = AuditReader(audit_log)
+        async with allowed(client, kubectl, rights, user=user, namespace=namespace):
+            options = ["--kubeconfig", str(control_plane.kubeconfig_for(user)), "--policy", str(policy)]
+            options += ["--watch-namespaces", namespace, "--webhook-url", webhook.url]
+            options += ["--webhook-configuration", webhook.configuration, "--webhook-manage-configuration"]
+            try:
+                with ExitStack() as stack:
+                    replicas = [
+                        stack.enter_context(
+                            replica(
+                                [*options, "--webhook-bind-address", f"127.0.0.1:{port}"],
+                                name=f"core-{number}",
+                                namespace=namespace,
+                                folder=tmp_path,
+                            )
+                        )
+                        for number, port in enumerate(ports)
+                    ]
+                    await lived_through(client, kubectl, control_plane, webhook, replicas, provider=provider)
+            finally:
+                await cleaned_up(client, webhook, provider)
+        ours = [request for request in audit.read(watches=True) if request.user == user]
+    assert [f"{r.verb} {r.resource} {r.name}" for r in ours if r.code == 403] == []
+    assert unused(rights, ours) == []
+
+
+async def lived_through(
+    client: Client,
+    kubectl: Kubectl,
+    cluster: Cluster,
+    webhook: WebhookSettings,
+    replicas: Sequence[Replica],
+    *,
+    provider: str,
+) -> None:
+    """A life of the core: it judges and selects, loses Secret and configuration, and its leader."""
+    namespace = webhook.namespace
+    secret, configuration = ObjectKey(namespace, webhook.secret), ObjectKey("", webhook.configuration)
+    for each in replicas:
+        await each.is_ready()
+    await registered(client, provider)
+    assert "provider 'nobody' is not registered" in await judged(client, namespace)
+    kubectl("create", "role", "models", "-n", namespace, "--verb=create", "--resource=modeldeployments.airunway.ai")
+    kubectl("create", "rolebinding", "ada", "-n", namespace, "--role=models", "--user=ada")
+    refused = kubectl(
+        *("create", "-f", "-", "--as=ada"), stdin=yaml.safe_dump(deployment(namespace, "ada", provider)), check=False
+    )
+    assert "user 'ada' cannot create configmaps" in refused.stderr
+    await client.create(MODEL_DEPLOYMENT, deployment(namespace, "llama", provider))
+    key = ObjectKey(namespace, "llama")
+    await until(client, key, lambda live: is_true(live, "ProviderSelected"), what="selected")
+
+    before = material_of(await client.get(SECRET, secret))
+    await client.delete(SECRET, secret)
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(NotFound):
+                made = await client.get(SECRET, secret)
+                if material_of(made).authority != before.authority:
+                    break
+            await asyncio.sleep(0.05)
+    await judged(client, namespace)
+    # Half of the Secret is lost: it is written again, not made anew.
+    await client.merge_patch(SECRET, secret, {"data": {"tls.crt": None}})
+    async with asyncio.timeout(60):
+        while not material_of(await client.get(SECRET, secret)).serving:
+            await asyncio.sleep(0.05)
+    await client.delete(CONFIGURATION_KIND, configuration)
+    async with asyncio.timeout(60):
+        while True:
+            with suppress(NotFound):
+                bundles = bundles_in(await client.get(CONFIGURATION_KIND, configuration))
+                if bundles and bundles[0]:
+                    break
+            await asyncio.sleep(0.05)
+    await judged(client, namespace)
+
+    follower, leader = replicas if await is_leader(client, namespace, replicas[1]) else reversed(replicas)
+    leader.process.send_signal(signal.SIGTERM)
+    assert leader.process.wait(30) == 0, leader.log.read_text()
+    async with asyncio.timeout(60):
+        while not await is_leader(client, namespace, follower):
+            await asyncio.sleep(0.05)
+    for each in replicas:
+        assert "Traceback" not in each.log.read_text()
+
+
+async def is_leader(client: Client, namespace: str, replica: Replica) -> bool:
+    lease = await client.get(LEASE, ObjectKey(namespace, names.CORE_MANAGER))
+    return bool(dig(lease, "spec", "holderIdentity") == replica.log.stem)
+
+
+async def cleaned_up(client: Client, webhook: WebhookSettings, provider: str) -> None:
+    for kind, key in (
+        (CONFIGURATION_KIND, ObjectKey("", webhook.configuration)),
+        (INFERENCE_PROVIDER_CONFIG, ObjectKey("", provider)),
+    ):
+        with suppress(NotFound):
+            await client.delete(kind, key)
+
+
+def unused(rights: Rights, requests: Sequence[Request]) -> list[str]:
+    """Each verb on each resource that was granted and not used."""
+    used = {(request.verb, request.resource) for request in requests}
+    granted = {
+        (verb, resource)
+        for rule in (*rights.cluster, *rights.watched, *rights.own)
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+    }
+    return sorted(f"{verb} {resource}" for verb, resource in granted - used - RARE.keys())
+
+
+async def test_a_right_that_is_missing_is_named(
+    client: Client,
+    control_plane: Cluster,
+    kubectl: Kubectl,
+    installed: None,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    """Without its Secret the webhook never gets ready, and the log says what is forbidden."""
+    user = f"core-{namespace}"
+    with reserved_ports(1) as (port,):
+        webhook = settings_of(port, namespace=namespace)
+        rights = core_rights(namespaces=[namespace]) + leader_election_rights(names.CORE_MANAGER)
+        async with allowed(client, kubectl, rights, user=user, namespace=namespace):
+            options = ["--kubeconfig", str(control_plane.kubeconfig_for(user)), "--watch-namespaces", namespace]
+            options += ["--webhook-bind-address", webhook.bind_address, "--webhook-url", webhook.url]
+            with replica(options, name="core", namespace=namespace, folder=tmp_path) as started:
+                wanted = f'cannot get resource "secrets" in API group "" in the namespace "{namespace}"'
+                async with asyncio.timeout(60):
+                    while wanted not in started.log.read_text():
+                        assert started.process.poll() is None, started.log.read_text()
+                        await asyncio.sleep(0.1)
+                assert not started.ready.exists()
+                assert "Traceback" not in started.log.read_text()
