@@ -32,9 +32,10 @@ def parse_quantity(value: object) -> Decimal:
     if match is None:
         raise ValueError(f"{value!r} is not a Kubernetes quantity (examples: 8, 500m, 32Gi)")
     number, suffix = match[1], match[2] or ""
-    if suffix in _SCALE:
-        return Decimal(number) * _SCALE[suffix]
-    return Decimal(number + suffix)
+    try:
+        return Decimal(number) * _SCALE[suffix] if suffix in _SCALE else Decimal(number + suffix)
+    except ArithmeticError:
+        raise ValueError(f"{value!r} has an exponent that is out of range") from None
 
 
 def same_quantity(left: object, right: object) -> bool:

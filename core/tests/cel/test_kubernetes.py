@@ -63,7 +63,7 @@ def literal(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(literal, value))}]"
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{literal(k)}: {literal(v)}' for k, v in value.items())}}}"
+        return f"{{{', '.join(f'{literal(k)}: dyn({literal(v)})' for k, v in value.items())}}}"
     return json.dumps(value)
 
 

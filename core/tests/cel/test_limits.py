@@ -91,6 +91,20 @@ def test_ordinary_rules_pass_on_large_specs(expression: str, evaluator: Evaluato
 
 
 @evaluators
+@pytest.mark.parametrize("text", ["9E999999", "1e999999999", "-1e-999999", "1e99999999999999999999"])
+@pytest.mark.parametrize(
+    "call", ["asInteger() == 1", "isInteger()", "add(1) == quantity('1')", "sub(quantity('1')) == quantity('1')"]
+)
+def test_quantities_without_measure_are_errors(text: str, call: str, evaluator: Evaluator) -> None:
+    """Written out, such a number takes a megabyte, and seconds to become an integer."""
+    with pytest.raises(CelEvaluationError):
+        compile_expression(f"quantity('{text}').{call}", evaluator=evaluator).evaluate({"spec": {}})
+    smuggled = compile_expression(f"spec.{call}", evaluator=evaluator)
+    with pytest.raises(CelEvaluationError):
+        smuggled.evaluate({"spec": {"quantity.amount": text}})
+
+
+@evaluators
 @pytest.mark.parametrize("depth", [300, 10_000, 100_000])
 def test_data_that_is_nested_too_deep_is_refused(depth: int, evaluator: Evaluator) -> None:
     """cel-cpp itself would end the process."""

@@ -12,8 +12,9 @@ from typer.testing import CliRunner, Result
 
 from airunway.api import names
 from airunway.cli.main import app
+from airunway.columns import as_columns
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import Client
+from airunway.kube import NAMESPACE, Client
 from airunway.resource import ObjectKey, Resource
 from airunway.testing.operator import install_definitions
 
@@ -66,17 +67,29 @@ def test_a_table_of_every_candidate(write: Any) -> None:
         "Engine:    vllm (auto-selected from provider dynamo capabilities)",
         "Provider:  dynamo (matched capabilities: engine=vllm, gpu=true, mode=aggregated)",
         "",
-        "PROVIDER  VERDICT   SCORE  CHECK   FIELD             DETAIL",
+        "PROVIDER  VERDICT   SCORE  CHECK   DETAIL",
     ]
     rows = done.stdout.splitlines()[6:]
-    assert (
-        rows[0] == "dynamo    selected  50     rule    spec              true (priority 50) spec.engine.type == 'vllm'"
-    )
+    assert rows[0] == "dynamo    selected  50     rule    true (priority 50) spec.engine.type == 'vllm'"
     assert rows[1].startswith(
-        "kaito     rejected  0      engine  spec.engine.type  engine vllm is not among its engines"
+        "kaito     rejected  0      engine  spec.engine.type: engine vllm is not among its engines"
     )
-    assert rows[2].split()[:4] == ["rule", "spec", "error", "(priority"]
+    assert rows[2].split()[:3] == ["rule", "error", "(priority"]
     assert len(rows) == 3
+
+
+def test_a_narrow_terminal_folds_the_details_under_each_other() -> None:
+    rows = [("kaito", "rule", "true (priority 5) spec.a == 'b'"), ("", "rule", "x" * 40)]
+    assert as_columns(("provider", "check", "detail"), rows, width=45).splitlines() == [
+        "PROVIDER  CHECK  DETAIL",
+        "kaito     rule   true (priority 5) spec.a ==",
+        "                 'b'",
+        "          rule   " + "x" * 28,
+        "                 " + "x" * 12,
+    ]
+    # Without room for it, and where nobody said how wide it is, nothing is folded.
+    for width in (None, 40):
+        assert len(as_columns(("provider", "check", "detail"), rows, width=width).splitlines()) == 3
 
 
 def test_why_not(write: Any) -> None:
@@ -116,8 +129,53 @@ def test_without_a_provider_every_way_out_is_shown(write: Any) -> None:
     assert done.exit_code == 0, done.output
     assert "Provider:  none (no compatible provider found for this configuration)" in done.stdout
     assert "provider sick must become ready" in done.stdout
-    assert "its last heartbeat is 3600 s old" in done.stdout
+    assert "its last heartbeat was at 2026-11-21T11:00:00Z, more than 180 s ago" in done.stdout
     assert "set spec.engine.type to sglang (now: vllm)" in done.stdout
+
+
+POLICY = """
+rules:
+  - namespaceSelector: {matchLabels: {team: red}}
+    providers: [kaito]
+"""
+
+
+@pytest.mark.parametrize(("team", "provider"), [("red", "kaito"), ("blue", "dynamo")])
+def test_the_policy_of_the_controller_counts(write: Any, tmp_path: Path, team: str, provider: str) -> None:
+    """By the labels of the Namespace that is in the file."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    providers = write("p.yaml", config("dynamo", "vllm"), config("kaito", "vllm"))
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ml", "labels": {"team": team}}}
+    file = write("md.yaml", namespace, deployment(engine={"type": "vllm"}, resources=GPU))
+    arguments = ("explain", "-f", file, "-n", "ml", "--providers", providers, "--policy", str(policy))
+    done = run(*arguments, "--why-not", "dynamo")
+    assert done.exit_code == 0, done.output
+    assert f"Provider:  {provider} (matched capabilities" in done.stdout
+    forbidden = "the policy does not allow it in this namespace" in done.stdout
+    assert forbidden is (team == "red")
+    assert ("an administrator must allow provider dynamo in this namespace" in done.stdout) is forbidden
+
+
+def test_a_policy_that_cannot_be_read_is_named(write: Any, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("rules: [{provider: [kaito]}]")
+    file = write("md.yaml", deployment())
+    done = run("explain", "-f", file, "--providers", "installed", "--policy", str(policy))
+    assert done.exit_code == 1
+    assert f"{policy}: rules[0] has the unknown key 'provider', did you mean providers?" in done.stderr
+
+
+def test_what_would_still_not_be_selected_is_said(write: Any) -> None:
+    always = [{"condition": "true", "priority": 9}]
+    providers = write("p.yaml", config("best", "vllm", "sglang", rules=always), config("other", "sglang"))
+    file = write("md.yaml", deployment(engine={"type": "vllm"}, resources=GPU))
+    arguments = ("explain", "-f", file, "--providers", providers, "--why-not", "other")
+    done = run(*arguments)
+    assert "set spec.engine.type to sglang (now: vllm)" in done.stdout
+    assert "to have it selected then, besides: set spec.provider.name to other" in done.stdout
+    (other,) = [c for c in json.loads(run(*arguments, "-o", "json").stdout)["candidates"] if c["name"] == "other"]
+    assert other["wouldBeSelected"] is False
 
 
 def test_an_invalid_spec_is_said(write: Any) -> None:
@@ -196,6 +254,18 @@ async def test_a_deployment_of_the_cluster(client: Client, kubeconfig: Path, nam
         done = await asyncio.to_thread(run, "explain", "md", "nobody", *arguments[2:])
         assert done.exit_code == 1
         assert "nobody" in done.stderr
+        policy = write("policy.yaml")
+        Path(policy).write_text(
+            f"rules: [{{namespaceSelector: {{matchLabels: {{team: {namespace}}}}}, providers: []}}]"
+        )
+        done = await asyncio.to_thread(run, *arguments, "--policy", policy)
+        assert "Valid:     yes" in done.stdout
+        label = {"metadata": {"labels": {"team": namespace}}}
+        await client.merge_patch(NAMESPACE, ObjectKey("", namespace), label)
+        done = await asyncio.to_thread(run, *arguments, "--policy", policy)
+        assert f"provider 'explained' is not allowed in namespace '{namespace}'" in done.stdout
+        done = await asyncio.to_thread(run, *arguments, "--context", "nosuch")
+        assert (done.exit_code, "nosuch" in done.stderr) == (1, True)
         file = write("md.yaml", deployment("other", resources=GPU, engine={"type": "vllm"}))
         done = await asyncio.to_thread(run, "explain", "-f", file, *arguments[2:])
         assert done.exit_code == 0, done.output

@@ -56,6 +56,14 @@ def test_json_and_overrides(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["resource"]["instanceType"] == "Standard_NC24"
 
 
+def test_a_setting_of_the_provider_reaches_what_is_made(tmp_path: Path) -> None:
+    done = render(tmp_path / "md.yaml", deployment(), "--set", 'cpuNodeSelector={"pool": "cheap"}')
+    assert done.exit_code == 0, done.output
+    assert yaml.safe_load(done.stdout)["resource"]["labelSelector"]["matchLabels"] == {"pool": "cheap"}
+    wrong = render(tmp_path / "md.yaml", deployment(), "--set", "cpuNodeSelector")
+    assert (wrong.exit_code, "is not KEY=VALUE" in wrong.stderr) == (2, True)
+
+
 def test_what_cannot_be_is_said_and_fails(tmp_path: Path) -> None:
     path = tmp_path / "md.yaml"
     invalid = render(path, deployment(engine={"type": "vllm"}))

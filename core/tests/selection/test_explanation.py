@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 
 from airunway.controller.decision import decide
 from airunway.resource import Resource, condition_of, dig
-from airunway.selection import ProviderFacts, provider_facts
+from airunway.selection import ProviderFacts, forbidden_by, provider_facts, recorded
+from airunway.selection.advice import with_changes
 from airunway.selection.explanation import Verdict, explain
 from airunway.validation import validate
+from airunway.validation.policy import NAMESPACE_NAME, Policy, parse_policy
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -127,13 +130,94 @@ def test_an_invalid_spec_is_explained_as_far_as_it_goes() -> None:
     assert explain({**deployment(), "spec": None}, [KAITO], now=NOW).violations
 
 
+def test_an_advice_repairs_an_invalid_spec_too() -> None:
+    """Eligible is not enough where the API server would refuse the deployment all the same."""
+    obj = deployment(engine={"type": "vllm"})
+    explanation = explain(obj, [KAITO], now=NOW)
+    advice = dict(explanation.advice).get("kaito")
+    assert advice is not None
+    assert [(change.path, change.after) for change in advice.changes or ()] == [("spec.resources.gpu.count", 1)]
+
+
+def test_what_a_policy_forbids_is_no_advice() -> None:
+    policy = parse_policy("rules: [{engines: [llamacpp]}]")
+    obj = deployment(engine={"type": "vllm"}, resources=GPU)
+    explanation = explain(obj, [KAITO, DYNAMO], now=NOW, policy=policy)
+    assert [violation.path for violation in explanation.violations] == ["spec.engine.type"]
+    candidates = {candidate["name"]: candidate for candidate in explanation.as_resource()["candidates"]}
+    assert candidates["kaito"]["smallestChange"] == [{"path": "spec.engine.type", "from": "vllm", "to": "llamacpp"}]
+    assert candidates["dynamo"]["smallestChange"] is None  # it has no engine that is allowed
+
+
+POLICIES = [
+    parse_policy(text)
+    for text in (
+        "{}",
+        "default: Deny",
+        "rules: [{providers: [kaito]}]",
+        "rules: [{providers: [dynamo], engines: [vllm]}]",
+        "rules: [{engines: ['llama*']}]",
+        "rules: [{namespaceSelector: {matchLabels: {team: red}}, gpuTypes: []}]",
+    )
+]
+RULES = ("spec.resources.gpu.count > 1", "spec.engine.type == 'vllm'", "spec.nope == 1", "true")
+
+
+@given(
+    engine_type=st.sampled_from([None, "vllm", "llamacpp", "sglang"]),
+    gpus=st.sampled_from([0, 1, 2]),
+    named=st.sampled_from([None, "kaito", "dynamo", "nobody"]),
+    kept=st.sampled_from([None, "kaito", "dynamo"]),
+    rules=st.lists(st.lists(st.sampled_from(RULES), max_size=3), min_size=3, max_size=3),
+    policy=st.sampled_from(POLICIES),
+)
+def test_who_follows_the_advice_gets_the_provider(
+    engine_type: str | None,
+    gpus: int,
+    named: str | None,
+    kept: str | None,
+    rules: list[list[str]],
+    policy: Policy,
+) -> None:
+    """Also where a rule is in the way, or that another was selected before, or that it must be named."""
+    spec: Resource = {"resources": {"gpu": {"count": gpus}}}
+    if engine_type:
+        spec["engine"] = {"type": engine_type}
+    if named:
+        spec["provider"] = {"name": named}
+    obj = deployment({"provider": {"name": kept}} if kept else None, **spec)
+    shy = replace(config("shy", [engine("sglang", gpu=True, cpu=True)], rules=tuple(rules[2])), explicit_only=True)
+    providers = [
+        config("dynamo", [engine("vllm", gpu=True, cpu=False)], rules=tuple(rules[0])),
+        config(
+            "kaito",
+            [engine("vllm", gpu=True, cpu=False), engine("llamacpp", gpu=True, cpu=True)],
+            rules=tuple(rules[1]),
+        ),
+        shy,
+    ]
+    for name, advice in explain(obj, providers, now=NOW, policy=policy).advice:
+        if advice.changes is None or advice.obstacles:
+            continue
+        edited = {**obj, "spec": with_changes(obj["spec"], advice.changes)}
+        if not advice.selected:
+            edited["spec"]["provider"] = {"name": name}
+        after = explain(edited, providers, now=NOW, policy=policy)
+        assert after.violations == ()
+        assert after.provider == name
+        assert {c.name: c.failed for c in after.candidates}[name] == ()
+
+
 @given(
     engine_type=st.sampled_from([None, "vllm", "llamacpp", "sglang"]),
     gpus=st.sampled_from([0, 1, 2]),
     named=st.sampled_from([None, "kaito", "dynamo", "nobody"]),
     ready=st.booleans(),
+    policy=st.sampled_from(POLICIES),
 )
-def test_it_agrees_with_the_core(engine_type: str | None, gpus: int, named: str | None, ready: bool) -> None:
+def test_it_agrees_with_the_core(
+    engine_type: str | None, gpus: int, named: str | None, ready: bool, policy: Policy
+) -> None:
     spec: Resource = {"resources": {"gpu": {"count": gpus}}}
     if engine_type:
         spec["engine"] = {"type": engine_type}
@@ -141,9 +225,11 @@ def test_it_agrees_with_the_core(engine_type: str | None, gpus: int, named: str 
         spec["provider"] = {"name": named}
     obj = deployment(**spec)
     providers = [config("dynamo", [engine("vllm", gpu=True, cpu=False)], ready=ready), KAITO]
-    violations = validate(obj)
-    decision = decide(obj, violations=violations, providers=providers, selector=True, now=NOW)
-    explanation = explain(obj, providers, now=NOW)
+    labels = {NAMESPACE_NAME: "ml", "team": "red"}
+    violations = validate(obj) or forbidden_by(policy, obj, namespace_labels=labels)
+    grants = policy.grants(labels)
+    decision = decide(obj, violations=violations, providers=providers, selector=True, grants=grants, now=NOW)
+    explanation = explain(obj, providers, now=NOW, policy=policy, namespace_labels={"team": "red"})
     assert list(explanation.violations) == violations
     if violations:
         return
@@ -152,7 +238,7 @@ def test_it_agrees_with_the_core(engine_type: str | None, gpus: int, named: str 
     assert explanation.provider == dig(decision.status, "provider", "name")
     candidates = dig(decision.status, "selection", "candidates")
     if candidates is not None:
-        assert [candidate.as_status() for candidate in explanation.candidates] == candidates
+        assert recorded(explanation.candidates) == candidates
     selected = condition_of({"status": decision.status}, "ProviderSelected")
     if selected is not None and selected["status"] == "False":
         assert selected["message"] == explanation.message

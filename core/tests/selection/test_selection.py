@@ -18,6 +18,7 @@ from airunway.selection import (
     choose_engine,
     choose_provider,
     provider_facts,
+    recorded,
     request_of,
 )
 
@@ -166,7 +167,7 @@ def test_5_a_wrong_rule_is_reported_and_others_still_count(rule: str, part_of_er
     assert choice.provider == "broken"
     assert choice.candidates[0].score == 5
     assert [r.value for r in choice.candidates[0].rules] == [None, True]
-    reasons = choice.candidates[0].as_status()["reasons"]
+    reasons = recorded(choice.candidates)[0]["reasons"]
     assert any(rule in reason and "failed" in reason for reason in reasons), reasons
 
 

@@ -18,8 +18,18 @@ lists (``sum``, ``min``, ``isSorted``, …),     do not compile          do not 
 ``has(spec.text.x)`` on what is not a map      error                   error                        false
 ``int(true)``                                  1                       1                            error
 ``{'a': 1, 'a': 2}``                           error                   error                        the last one counts
-static type errors inside a list               does not compile        false or an error            does not compile
-(``1 in ['a']``), ``size(1)``
+static type errors inside a list or map        does not compile        a value or an error          does not compile
+(``1 in ['a']``, ``[1] == [1.0]``)
+numbers in texts: with spaces (``int(' 1')``)  yes                     yes                          error
+``double('0x1f')``, ``double('nan(1)')``       yes                     error                        error
+``double('1_0')``                              error                   error                        10.0
+``string()`` of an infinity; of a NaN          inf; nan                inf; error                   +Inf; NaN
+``''.split('')``                               ``['']``                ``['']``                     ``[]``
+``'ab'.indexOf('', 3)``                        error                   error                        3
+``null``, a list or a map ``in`` a map         error                   error                        false
+a raw text that ends with a backslash          does not compile        does not compile             yes
+quantities beyond 10^1000, calculated with     error                   error                        yes
+the order in which a loop sees a map's keys    any                     any                          any
 =============================================  ======================  ===========================  ====================
 
 Limits (`CelCompileError`, or `CelEvaluationError` where only the data shows it): 2048 characters, nesting 32 deep, 8
@@ -33,9 +43,11 @@ from airunway.cel._program import (
     CelEvaluationError,
     Evaluator,
     Program,
+    Size,
     available_evaluators,
     compile_expression,
     evaluator_name,
+    size_of,
 )
 
 __all__ = [
@@ -45,7 +57,9 @@ __all__ = [
     "CelEvaluationError",
     "Evaluator",
     "Program",
+    "Size",
     "available_evaluators",
     "compile_expression",
     "evaluator_name",
+    "size_of",
 ]

@@ -19,7 +19,7 @@ from celpy.celparser import CELParseError, CELParser
 from airunway.cel import _semantics as semantics
 from airunway.cel._errors import CelCompileError, CelEvaluationError
 from airunway.cel._literals import literal_value
-from airunway.cel._loops import LOOPS, Frame, Run, bound, either, iterate, truth, variable
+from airunway.cel._loops import LOOPS, Frame, Later, Run, bound, either, iterate, truth, variable
 
 __all__ = ["compile_program"]
 
@@ -67,7 +67,7 @@ def compile_program(expression: str, variables: tuple[str, ...]) -> CompiledExpr
         tree = _parser().parse(expression)
     except CELParseError as error:
         raise CelCompileError(f"line {error.line}, column {error.column}: syntax error") from error
-    return CompiledExpression(_Compiler().compile(tree, frozenset(variables), 0))
+    return CompiledExpression(_Compiler().compile(tree, dict.fromkeys(variables, "dyn"), 0))
 
 
 @lru_cache(maxsize=1)
@@ -93,7 +93,7 @@ _ANY = _ORDERED | {"list", "map", "null", "quantity"}
 class _Compiler:
     """Turns the parse tree into closures. One method per rule of the grammar that does something."""
 
-    def compile(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def compile(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         if depth > _MAX_DEPTH:
             raise CelCompileError(f"the expression is nested more than {_MAX_DEPTH} deep")
         while len(tree.children) == 1 and isinstance(tree.children[0], lark.Tree) and tree.data in _PASS_THROUGH:
@@ -104,14 +104,14 @@ class _Compiler:
         node: Node = method(tree, scope, depth + 1)
         return node
 
-    def _operands(self, tree: Any, scope: frozenset[str], depth: int) -> tuple[str, Node, Node]:
+    def _operands(self, tree: Any, scope: Mapping[str, str], depth: int) -> tuple[str, Node, Node]:
         """The operator and both sides of a binary node; a long chain ``a || b || c`` is one level, not many."""
         left, right = tree.children
         if left.data in ("conditionalor", "conditionaland"):
             return tree.data, self.compile(left, scope, depth - 1), self.compile(right, scope, depth)
         return left.data, self.compile(left.children[0], scope, depth), self.compile(right, scope, depth)
 
-    def _expr(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _expr(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         condition, yes, no = (self.compile(child, scope, depth) for child in tree.children)
         _typed("?:", "bool", condition.run, condition, allowed=_BOOL)
 
@@ -128,13 +128,13 @@ class _Compiler:
             allowed=_ANY,
         )
 
-    def _conditionalor(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _conditionalor(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         _, left, right = self._operands(tree, scope, depth)
         return _typed(
             "||", "bool", lambda f: either(lambda: left.run(f), lambda: right.run(f), True), left, right, allowed=_BOOL
         )
 
-    def _conditionaland(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _conditionaland(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         _, left, right = self._operands(tree, scope, depth)
         return _typed(
             "&&",
@@ -145,7 +145,7 @@ class _Compiler:
             allowed=_BOOL,
         )
 
-    def _relation(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _relation(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         name, left, right = self._operands(tree, scope, depth)
         if name == "relation_in":
             if right.type not in ("dyn", "list", "map"):
@@ -171,7 +171,7 @@ class _Compiler:
             allowed=_ANY,
         )
 
-    def _addition(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _addition(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         name, left, right = self._operands(tree, scope, depth)
         sign = _ARITHMETIC[name]
         result = left.type if left.type != "dyn" else right.type
@@ -180,44 +180,55 @@ class _Compiler:
                 sign, result, lambda f: semantics.add(left.run(f), right.run(f)), left, right, allowed=_SUMMABLE
             )
         return _typed(
-            sign, result, lambda f: semantics.arithmetic(sign, left.run(f), right.run(f)), left, right, allowed=_NUMBER
+            sign,
+            result,
+            lambda f: semantics.arithmetic(sign, left.run(f), right.run(f)),
+            left,
+            right,
+            allowed=_NUMBER - {"double"} if sign == "%" else _NUMBER,
         )
 
     _multiplication = _addition
 
-    def _unary(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _unary(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         sign, child = tree.children
+        inner = _skipped(child)
+        if inner.data == "unary" and len(inner.children) == 2 and inner.children[0].data == sign.data:
+            # As the parsers of cel-cpp and of Kubernetes do: a pair of signs is none at all, whatever it stands before.
+            return self.compile(inner.children[1], scope, depth)
         operand = self.compile(child, scope, depth)
         if sign.data == "unary_not":
             return _typed("!", "bool", lambda f: not truth(operand.run(f), "!"), operand, allowed=_BOOL)
         return _typed("-", operand.type, lambda f: semantics.negate(operand.run(f)), operand, allowed=_NUMBER)
 
-    def _member_dot(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _member_dot(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         owner, name = self.compile(tree.children[0], scope, depth), _field_name(tree.children[1])
         if owner.type not in ("dyn", "map"):
             raise CelCompileError(f"a {owner.type} has no field {name}")
         return Node("dyn", lambda f: semantics.select(owner.run(f), name))
 
-    def _member_index(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _member_index(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         owner, key = (self.compile(child, scope, depth) for child in tree.children)
+        if owner.type not in ("dyn", "list", "map"):
+            raise CelCompileError(_LOGIC.format("_[_]", f"{owner.type}, {key.type}"))
         return Node("dyn", lambda f: semantics.index(owner.run(f), key.run(f)))
 
-    def _ident(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _ident(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         name = str(tree.children[0])
         if name not in scope:
             raise CelCompileError(
                 f"line {tree.children[0].line}, column {tree.children[0].column}: undeclared reference to '{name}'"
             )
-        return Node("dyn", lambda f: variable(f, name))
+        return Node(scope[name], lambda f: variable(f, name))
 
-    def _paren_expr(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _paren_expr(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         return self.compile(tree.children[0], scope, depth)
 
-    def _list_lit(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _list_lit(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         items = [self.compile(child, scope, depth) for child in _arguments(tree.children)]
         return Node("list", lambda f: [item.run(f) for item in items])
 
-    def _map_lit(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _map_lit(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         parts = [self.compile(child, scope, depth) for child in _arguments(tree.children)]
         keys, values = parts[::2], parts[1::2]
         if any(key.type != "string" for key in keys):
@@ -231,17 +242,17 @@ class _Compiler:
 
         return Node("map", run)
 
-    def _literal(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _literal(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         type_, value = literal_value(tree.children[0])
         return Node(type_, lambda f: value)
 
-    def _ident_arg(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _ident_arg(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         name, arguments = str(tree.children[0]), list(_arguments(tree.children[1:]))
         if name == "has":
             return self._has(arguments, scope, depth)
         return self._call(name, [self.compile(argument, scope, depth) for argument in arguments], member=False)
 
-    def _member_dot_arg(self, tree: Any, scope: frozenset[str], depth: int) -> Node:
+    def _member_dot_arg(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         owner, name, arguments = tree.children[0], str(tree.children[1]), list(_arguments(tree.children[2:]))
         if name == "bind" and _ident_name(owner) == "cel":
             return self._bind(arguments, scope, depth)
@@ -255,14 +266,16 @@ class _Compiler:
         if overload is None:
             raise CelCompileError(f"undeclared reference to '{name}' (cel-python has fewer functions than cel-cpp)")
         wrong = not overload.accepts(len(arguments)) or any(
-            wanted not in ("dyn", given.type) and given.type != "dyn"
+            wanted != "dyn" and given.type != "dyn" and given.type not in wanted.split("|")
             for wanted, given in zip(overload.parameters, arguments, strict=False)
         )
+        # cel-cpp takes a bool for an integer only where its type is not known before.
+        wrong = wrong or (name == "int" and arguments[0].type == "bool")
         if wrong:
             raise CelCompileError(_LOGIC.format(name, ", ".join(argument.type for argument in arguments)))
         return Node(overload.result, lambda f: overload(name, [argument.run(f) for argument in arguments]))
 
-    def _has(self, arguments: list[Any], scope: frozenset[str], depth: int) -> Node:
+    def _has(self, arguments: list[Any], scope: Mapping[str, str], depth: int) -> Node:
         selected = _unwrapped(arguments[0]) if len(arguments) == 1 else None
         if selected is None or selected.data != "member_dot":
             raise CelCompileError("has() takes one field selection, such as has(spec.image)")
@@ -276,26 +289,22 @@ class _Compiler:
 
         return Node("bool", run)
 
-    def _bind(self, arguments: list[Any], scope: frozenset[str], depth: int) -> Node:
+    def _bind(self, arguments: list[Any], scope: Mapping[str, str], depth: int) -> Node:
         name = _ident_name(arguments[0]) if len(arguments) == 3 else None
         if name is None:
             raise CelCompileError("cel.bind() takes a name, its value and an expression")
-        value, body = self.compile(arguments[1], scope, depth), self.compile(arguments[2], scope | {name}, depth)
+        value = self.compile(arguments[1], scope, depth)
+        body = self.compile(arguments[2], {**scope, name: value.type}, depth)
+        return Node(body.type, lambda f: body.run(bound(f, name, Later(lambda: value.run(f)))))
 
-        def run(frame: Frame) -> Any:
-            with_value = bound(frame, name, value.run(frame))
-            return body.run(with_value)
-
-        return Node(body.type, run)
-
-    def _macro(self, name: str, owner: Any, arguments: list[Any], scope: frozenset[str], depth: int) -> Node:
+    def _macro(self, name: str, owner: Any, arguments: list[Any], scope: Mapping[str, str], depth: int) -> Node:
         variable = _ident_name(arguments[0]) if arguments else None
         if variable is None or len(arguments) not in ((2, 3) if name == "map" else (2,)):
             raise CelCompileError(f"{name}() takes a name and an expression")
         items = self.compile(owner, scope, depth)
         if items.type not in ("dyn", "list", "map"):
             raise CelCompileError(f"{name}() needs a list or a map, not a {items.type}")
-        bodies = [self.compile(body, scope | {variable}, depth) for body in arguments[1:]]
+        bodies = [self.compile(body, {**scope, variable: "dyn"}, depth) for body in arguments[1:]]
         if (name != "map" or len(bodies) == 2) and bodies[0].type not in ("dyn", "bool"):
             raise CelCompileError(f"{name}() needs a condition, not a {bodies[0].type}")
         run = LOOPS[name]
@@ -312,6 +321,18 @@ def _arguments(children: list[Any]) -> Iterator[Any]:
     for child in children:
         if child is not None:
             yield from child.children
+
+
+def _skipped(tree: Any) -> Any:
+    """The tree without the rules above it that have only this one child."""
+    while (
+        isinstance(tree, lark.Tree)
+        and tree.data in _PASS_THROUGH
+        and len(tree.children) == 1
+        and isinstance(tree.children[0], lark.Tree)
+    ):
+        tree = tree.children[0]
+    return tree
 
 
 def _unwrapped(tree: Any) -> Any:

@@ -16,7 +16,7 @@ import orjson
 
 from airunway.cel._errors import CelCompileError, CelEvaluationError
 
-__all__ = ["CostModel", "cost_model"]
+__all__ = ["CostModel", "Size", "cost_model", "size_of"]
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*)
@@ -37,14 +37,27 @@ _MAX_LEVELS = 16
 _MAX_PRODUCTS = 4
 _MAX_STEPS = 10_000
 """Loop steps of one evaluation; both evaluators stop there by themselves."""
-_MAX_WORK = 1_000_000_000
-"""Characters that one evaluation may touch: some tenths of a second."""
+_MAX_WORK = 250_000_000
+"""Characters that one evaluation may touch: about a tenth of a second."""
 _MAX_BUILT = 50_000_000
 """Characters that one evaluation may build: the memory it may take, roughly."""
 _MAX_DATA_DEPTH = 250
 """Nesting of the data. cel-cpp converts values recursively and crashes where they are nested some thousands deep."""
 _REGEX_WEIGHT = 10
 """Matching a pattern takes about so many times as long per character as comparing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """What matters of the data: about how many `characters` it is as JSON, and how long its `widest` list or map is."""
+
+    characters: int
+    widest: int
+
+
+def size_of(bindings: Mapping[str, object]) -> Size:
+    """The size of bindings, for any number of evaluations. Raises CelEvaluationError for what cannot be evaluated."""
+    return Size(characters=_characters(bindings), widest=_widest(bindings))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +71,16 @@ class CostModel:
     products: int
     weight: int
 
-    def check(self, bindings: Mapping[str, object]) -> None:
-        """Raise CelEvaluationError if evaluating with these bindings might cost too much, or cannot be done safely."""
-        characters = _characters(bindings)
+    def check(self, size: Size) -> int:
+        """About how many characters evaluating with bindings of this size may touch, at most.
+
+        Raises CelEvaluationError if it might cost too much.
+        """
+        characters = size.characters
         if not self.loops and not self.binds and not self.products:
-            return
+            return self.weight * characters
         levels = self.loops + self.binds
-        steps = min(_widest(bindings) ** self.loops, _MAX_STEPS) if self.loops else 1
+        steps = min(size.widest**self.loops, _MAX_STEPS) if self.loops else 1
         work = self.weight * steps * characters
         if work > _MAX_WORK:
             raise _too_expensive("touch", work, _MAX_WORK)
@@ -73,6 +89,7 @@ class CostModel:
             built = steps * growth * characters ** (1 + self.products)
             if built > _MAX_BUILT:
                 raise _too_expensive("build", built, _MAX_BUILT)
+        return work
 
 
 def _too_expensive(what: str, amount: float, limit: int) -> CelEvaluationError:

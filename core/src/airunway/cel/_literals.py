@@ -22,6 +22,8 @@ def literal_value(token: Any) -> tuple[str, Any]:
         case "NULL_LIT":
             return "null", None
         case "FLOAT_LIT":
+            if re.match(r"-?[0-9]+\.(?![0-9])", text):
+                raise CelCompileError(f"the number {text} needs a digit after its point")
             return "double", float(text)
         case "INT_LIT":
             value = int(text, 16 if "0x" in text else 10)
@@ -39,6 +41,8 @@ def _unquoted(text: str) -> str:
     body = text[1:] if raw else text
     width = 3 if body[:3] in ("'''", '"""') and len(body) >= 6 else 1
     body = body[width:-width]
+    if raw and body.endswith("\\") and width == 1:
+        raise CelCompileError("a raw text cannot end with a backslash")
     return body if raw else _ESCAPE.sub(_unescape, body)
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from airunway.cel._errors import CelEvaluationError
 from airunway.cel._semantics import checked
 
-__all__ = ["LOOPS", "Frame", "Run", "bound", "either", "iterate", "truth", "variable"]
+__all__ = ["LOOPS", "Frame", "Later", "Run", "bound", "either", "iterate", "truth", "variable"]
 
 _MAX_STEPS = 10_000
 
@@ -58,11 +58,27 @@ def either(left: Callable[[], Any], right: Callable[[], Any], decisive: bool) ->
     return not decisive
 
 
+class Later:
+    """The value of a ``cel.bind``, computed when it is first asked for: one that nobody uses may be an error."""
+
+    __slots__ = ("_compute", "_value")
+
+    def __init__(self, compute: Callable[[], Any]) -> None:
+        self._compute: Callable[[], Any] | None = compute
+        self._value: Any = None
+
+    def value(self) -> Any:
+        if self._compute is not None:
+            self._value, self._compute = self._compute(), None
+        return self._value
+
+
 def variable(frame: Frame, name: str) -> Any:
     """The value of a variable. Raises CelEvaluationError if it has none."""
     if name not in frame.values:
         raise CelEvaluationError(f"no value for {name}")
-    return checked(frame.values[name])
+    value = frame.values[name]
+    return checked(value.value() if isinstance(value, Later) else value)
 
 
 def bound(frame: Frame, name: str, value: Any) -> Frame:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from airunway.cel._cost import CostModel, cost_model
+from airunway.cel._cost import CostModel, Size, cost_model, size_of
 from airunway.cel._errors import CelCompileError, CelError, CelEvaluationError
 
 __all__ = [
@@ -18,9 +18,11 @@ __all__ = [
     "CelEvaluationError",
     "Evaluator",
     "Program",
+    "Size",
     "available_evaluators",
     "compile_expression",
     "evaluator_name",
+    "size_of",
 ]
 
 MAX_EXPRESSION_LENGTH = 2048
@@ -63,14 +65,24 @@ class Program:
         """The static type of the result (``bool``, ``string``, …), or ``dyn`` where only evaluation can tell."""
         return self.backend.result_type
 
-    def evaluate(self, bindings: Mapping[str, object]) -> object:
+    def work(self, size: Size) -> int:
+        """About how many characters `evaluate` may touch with bindings of this size, at most; 0 if it is trusted.
+
+        For those who evaluate many expressions of others and have to bound the sum. Raises CelEvaluationError where
+        `evaluate` would for the cost.
+        """
+        return self.cost.check(size) if self.cost is not None else 0
+
+    def evaluate(self, bindings: Mapping[str, object], *, size: Size | None = None) -> object:
         """The value for these bindings (JSON-like values by variable name), as plain Python.
+
+        `size` is that of the bindings, where it is known already.
 
         The cost is bounded: where the expression could run long on values of this size, it is not run at all.
         Raises CelEvaluationError when there is no value.
         """
         if self.cost is not None:
-            self.cost.check(bindings)
+            self.cost.check(size or size_of(bindings))
         return self.backend.evaluate(bindings)
 
 

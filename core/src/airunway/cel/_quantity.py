@@ -25,6 +25,8 @@ __all__ = [
 
 _KEY = "quantity.amount"
 _INT64 = range(-(2**63), 2**63)
+_MAX_EXPONENT = 1000
+"""Of amounts that are calculated with: ``1e999999`` in full is a megabyte of text, and takes seconds as an integer."""
 
 
 def quantity(text: str) -> dict[str, str]:
@@ -85,11 +87,18 @@ def _operand(value: Mapping[str, str] | int) -> Decimal:
 
 
 def _wrap(amount: Decimal) -> dict[str, str]:
-    return {_KEY: format(amount.normalize(), "f") if amount else "0"}
+    return {_KEY: format(_bounded(amount).normalize(), "f") if amount else "0"}
 
 
 def _unwrap(value: Mapping[str, str]) -> Decimal:
     try:
-        return Decimal(value[_KEY])
+        amount = Decimal(value[_KEY])
     except (KeyError, TypeError, ArithmeticError):
         raise ValueError("not a quantity") from None
+    return _bounded(amount)
+
+
+def _bounded(amount: Decimal) -> Decimal:
+    if not amount.is_finite() or abs(amount.adjusted()) > _MAX_EXPONENT:
+        raise ValueError(f"a quantity beyond 10^{_MAX_EXPONENT} is out of range")
+    return amount

@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, NoReturn
 
+import orjson
 import re2  # type: ignore[import-untyped]  # google-re2, which cel-python requires
 
 from airunway.cel import _quantity
@@ -65,12 +67,22 @@ def _in_range(value: int) -> int:
     return value
 
 
+def _as_numbers(left: Any, right: Any) -> tuple[Any, Any]:
+    """Two numbers as they are compared: an integer against a double as a double, as CEL's evaluators do."""
+    if isinstance(left, float) or isinstance(right, float):
+        return float(left), float(right)
+    return left, right
+
+
 def equal(left: Any, right: Any) -> bool:
     """``==``: numbers compare across types, everything else only within its type; lists and maps by content."""
     if _is_number(left) and _is_number(right):
+        left, right = _as_numbers(left, right)
         return bool(left == right)
     if _kind(left) != _kind(right):
         return False
+    if isinstance(left, list | dict) and _same_text(left, right):
+        return True
     if isinstance(left, list):
         return len(left) == len(right) and all(equal(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, dict):
@@ -78,11 +90,25 @@ def equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
+def _same_text(left: Any, right: Any) -> bool:
+    """Whether two lists or maps are equal for being the same JSON: quick for large ones, False decides nothing.
+
+    ``null`` may be what became of a NaN, which equals nothing.
+    """
+    try:
+        text = orjson.dumps(left, option=orjson.OPT_SORT_KEYS)
+        return b"null" not in text and text == orjson.dumps(right, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        return False
+
+
 def compare(name: str, left: Any, right: Any) -> bool:
     """``<``, ``<=``, ``>``, ``>=`` on numbers, texts and bools."""
     numbers = _is_number(left) and _is_number(right)
     if not numbers and (_kind(left) != _kind(right) or not isinstance(left, str | bool)):
         _no_overload(name, left, right)
+    if numbers:
+        left, right = _as_numbers(left, right)
     return _ORDER[name](left, right)
 
 
@@ -90,7 +116,7 @@ def contains(item: Any, container: Any) -> bool:
     """``item in container``."""
     if isinstance(container, list):
         return any(equal(item, element) for element in container)
-    if isinstance(container, dict):
+    if isinstance(container, dict) and _kind(item) not in ("null", "list", "map"):
         return isinstance(item, str) and item in container
     _no_overload("in", item, container)
 
@@ -110,8 +136,8 @@ def arithmetic(name: str, left: Any, right: Any) -> Any:
         if name in "/%" and right == 0:
             raise CelEvaluationError("divide by zero" if name == "/" else "modulus by zero")
         if name in "/%":
-            quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-            return _in_range(quotient if name == "/" else left - quotient * right)
+            quotient = _in_range(abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1))
+            return quotient if name == "/" else left - quotient * right
         return _in_range({"+": operator.add, "-": operator.sub, "*": operator.mul}[name](left, right))
     if _kind(left) == _kind(right) == "double" and name != "%":
         if name == "/" and right == 0:
@@ -173,12 +199,23 @@ def _string(value: Any) -> str:
             return "true" if value else "false"
         case "int":
             return str(value)
-        case "double" if value.is_integer() and abs(value) < 1e6:
-            return str(int(value))
-        case "double" if 1e-4 <= abs(value) < 1e6:
-            return repr(value)
+        case "double" if not math.isnan(value):
+            return _double_text(value)
         case _:
             _no_overload("string", value)
+
+
+def _double_text(value: float) -> str:
+    """The fewest digits that tell the double, with an exponent from a million on and below a ten-thousandth."""
+    if math.isinf(value):
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    point = len(digits) + int(exponent) - 1
+    if value and not -4 <= point < 6:
+        mantissa = "".join(map(str, digits))
+        mantissa = f"{mantissa[0]}.{mantissa[1:]}" if mantissa[1:] else mantissa
+        return f"{'-' * sign}{mantissa}e{point:+03d}"
+    return repr(value).removesuffix(".0")
 
 
 def _int(value: Any) -> int:
@@ -187,20 +224,24 @@ def _int(value: Any) -> int:
             return int(value)
         case "double" if math.isfinite(value) and abs(value) < 2**63:
             return int(value)
-        case "string" if re2.fullmatch(r"-?[0-9]+", value):
-            return _in_range(int(value)) if len(value) <= 20 else _in_range(2**63)
+        case "string" if match := re2.fullmatch(r"[ \t-\r]*([-+]?)0*([0-9]+)[ \t-\r]*", value):
+            return _in_range(int(match[1] + match[2]) if len(match[2]) <= 19 else 2**63)
         case "string" | "double":
             raise CelEvaluationError("cannot convert to int")
         case _:
             _no_overload("int", value)
 
 
+_DOUBLE = r"(?i)[ \t-\r]*([-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf|infinity|nan))[ \t-\r]*"
+"""What cel-cpp takes for a double in a text, but for hexadecimal ones; Kubernetes allows no space around it."""
+
+
 def _double(value: Any) -> float:
     match _kind(value):
         case "int" | "double":
             return float(value)
-        case "string" if re2.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?", value):
-            return float(value)
+        case "string" if match := re2.fullmatch(_DOUBLE, value):
+            return float(match[1])
         case "string":
             raise CelEvaluationError("cannot convert to double")
         case _:
@@ -248,9 +289,9 @@ def _replace(text: str, part: str, other: str, limit: int = -1) -> str:
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
     if limit == 0:
         return []
-    if not separator:
+    if not separator and text:
         return list(text) if limit < 0 or limit >= len(text) else [*text[: limit - 1], text[limit - 1 :]]
-    return text.split(separator, -1 if limit < 0 else limit - 1)
+    return text.split(separator, -1 if limit < 0 else limit - 1) if text else [""]
 
 
 def _join(parts: list[Any], separator: str = "") -> str:
@@ -280,7 +321,8 @@ class Overload:
 
     def __call__(self, name: str, values: list[Any]) -> Any:
         for wanted, value in zip(self.parameters, values, strict=False):
-            if wanted not in ("dyn", _kind(value)) and not (wanted == "quantity" and isinstance(value, dict)):
+            kind = _kind(value)
+            if wanted != "dyn" and kind not in wanted.split("|") and not (wanted == "quantity" and kind == "map"):
                 _no_overload(name, *values)
         try:
             return self.call(*values)
@@ -299,11 +341,11 @@ def _method(parameters: str, result: str, call: Callable[..., Any], optional: in
 
 
 FUNCTIONS: dict[tuple[str, bool], Overload] = {
-    ("size", False): _function("dyn", "int", _size),
-    ("size", True): _method("dyn", "int", _size),
+    ("size", False): _function("string|list|map", "int", _size),
+    ("size", True): _method("string|list|map", "int", _size),
     ("string", False): _function("dyn", "string", _string),
-    ("int", False): _function("dyn", "int", _int),
-    ("double", False): _function("dyn", "double", _double),
+    ("int", False): _function("int|double|string|bool", "int", _int),
+    ("double", False): _function("int|double|string", "double", _double),
     ("dyn", False): _function("dyn", "dyn", lambda value: value),
     ("matches", False): _function("string string", "bool", _matches),
     ("matches", True): _method("string string", "bool", _matches),

@@ -141,7 +141,7 @@ def _start_detached(name: str, level: _Level, audit: _AuditLevel) -> "RunningSta
     options = ["--level", level, "--name", name, "--audit", audit]
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "airunway.cli.controlplane", "up", *options],
+            [sys.executable, "-m", "airunway", "controlplane", "up", *options],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -188,7 +188,3 @@ def _report(line: str) -> None:
 def _fail(message: str) -> NoReturn:
     typer.echo(f"error: {message}", err=True)
     raise typer.Exit(1)
-
-
-if __name__ == "__main__":
-    app()

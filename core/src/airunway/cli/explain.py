@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs, processes
-from airunway.cli.printing import as_document
+from airunway.cli.printing import as_document, terminal_width
 from airunway.columns import as_columns
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ INSTALLED = "installed"
 
 
 def explain(
-    target: Annotated[
-        list[str] | None, typer.Argument(metavar="[md/NAME]", help="A deployment of the cluster.")
-    ] = None,
+    target: Annotated[list[str] | None, typer.Argument(metavar="md/NAME", help="A deployment of the cluster.")] = None,
     *,
     file: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Deployments of a file instead; - for standard input.")
@@ -42,6 +40,13 @@ def explain(
             "no cluster is needed. Default: those of the cluster."
         ),
     ] = "",
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="The policy file of the controller (its --policy), so that the answer is the controller's. Labels of "
+            "namespaces come from the cluster; with --providers from Namespaces in the file of -f."
+        ),
+    ] = None,
     why_not: Annotated[str, typer.Option(help="Say what keeps this provider from being selected.")] = "",
     output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
     kubeconfig: processes.Kubeconfig = None,
@@ -59,18 +64,31 @@ def explain(
         raise typer.BadParameter(
             "--providers goes with -f: a deployment of the cluster is explained with its providers"
         )
+    from airunway.resource import key_of
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain as explained
 
     with inputs.reporting():
+        rules = inputs.policy_in(policy) if policy is not None else None
         deployments, configs, now = _read(target, file, namespace, providers, kubeconfig, context)
+        labels: dict[str, dict[str, str]] = {}
+        if policy is not None and file is not None and providers:
+            labels = inputs.namespace_labels_in(file)
+        elif policy is not None:
+            names = {key_of(deployment).namespace for deployment in deployments}
+            labels = inputs.read_namespace_labels(names, kubeconfig=kubeconfig, context=context)
     facts = [provider_facts(config) for config in configs]
     if why_not and all(provider.name != why_not for provider in facts):
         known = ", ".join(sorted(provider.name for provider in facts)) or "none"
         inputs.fail(f"there is no provider {why_not!r} (providers: {known})")
-    explanations = [explained(deployment, facts, now=now) for deployment in deployments]
+    explanations = [
+        explained(deployment, facts, now=now, policy=rules, namespace_labels=labels.get(key_of(deployment).namespace))
+        for deployment in deployments
+    ]
     if output == "table":
         typer.echo("\n\n".join("\n".join(_told(explanation, why_not)) for explanation in explanations))
+        for deployment in deployments if target else ():
+            typer.echo("\n".join(["", *_state(deployment)]))
     else:
         typer.echo(as_document([explanation.as_resource() for explanation in explanations], output), nl=False)
 
@@ -108,12 +126,14 @@ def _told(explanation: Explanation, why_not: str) -> Iterator[str]:
     engine = explanation.engine
     if engine is None:
         return
+    if explanation.violations:
+        yield "  As long as this is so, nothing is created or changed; what follows is what would be selected."
     yield f"Engine:    {engine.engine or 'none'} ({engine.reason or engine.message})"
     yield f"Provider:  {explanation.provider or 'none'} ({explanation.message})"
     if explanation.candidates:
         yield ""
-        header = ("provider", "verdict", "score", "check", "field", "detail")
-        yield as_columns(header, [row for candidate in explanation.candidates for row in _rows(explanation, candidate)])
+        rows = [row for candidate in explanation.candidates for row in _rows(explanation, candidate)]
+        yield as_columns(("provider", "verdict", "score", "check", "detail"), rows, width=terminal_width())
     for candidate in explanation.candidates:
         asked = candidate.name == why_not
         if asked or (explanation.provider is None and not why_not):
@@ -121,15 +141,27 @@ def _told(explanation: Explanation, why_not: str) -> Iterator[str]:
             yield from _why_not(explanation, candidate)
 
 
+def _state(deployment: Resource) -> Iterator[str]:
+    """How a deployment of the cluster fares, and the one cause if something is wrong."""
+    status = deployment.get("status") or {}
+    yield f"State:     {status.get('phase', 'none')} ({status.get('reason', 'nobody has looked at it yet')})"
+    cause = status.get("rootCause")
+    if cause:
+        field = f", look at {cause['field']}" if cause.get("field") else ""
+        yield f"Cause:     {cause.get('code')}: {cause.get('object')} since {cause.get('since')}{field}"
+    if status.get("message"):
+        yield f"           {status['message']}"
+
+
 def _rows(explanation: Explanation, candidate: Candidate) -> list[tuple[str, ...]]:
     """One row for each failed check and each rule; the first of them carries the verdict."""
-    said = [(check.name, check.path or "-", check.message) for check in candidate.failed]
+    said = [(c.name, f"{c.path}: {c.message}" if c.path else c.message) for c in candidate.failed]
     for rule in candidate.rules:
         result = "error" if rule.value is None else str(rule.value).lower()
         error = f": {rule.error}" if rule.error else ""
-        said.append(("rule", "spec", f"{result} (priority {rule.priority}) {rule.condition}{error}"))
+        said.append(("rule", f"{result} (priority {rule.priority}) {rule.condition}{error}"))
     first = (candidate.name, explanation.verdict(candidate).value, str(candidate.score))
-    rows = said or [("-", "-", "nothing speaks against it; it has no rules")]
+    rows = said or [("-", "nothing speaks against it; it has no rules")]
     return [(*(first if position == 0 else ("", "", "")), *row) for position, row in enumerate(rows)]
 
 
@@ -139,16 +171,22 @@ def _why_not(explanation: Explanation, candidate: Candidate) -> Iterator[str]:
     if advice is None:
         yield f"{name} is selected."
         return
-    if candidate.eligible and explanation.engine is not None and explanation.engine.engine is not None:
+    chosen = explanation.engine.engine if explanation.engine is not None else None
+    if candidate.eligible and chosen is not None and not explanation.violations:
         yield f"{name} is eligible, but {_rival(explanation, candidate)}. To have it all the same:"
         yield f"  set spec.provider.name to {name}"
         return
-    yield (
-        f"{name} would be eligible:" if advice.changes is not None else f"No change of the spec makes {name} eligible."
-    )
+    if advice.changes is None:
+        yield f"No change of the spec makes {name} eligible."
+    elif advice.changes or advice.obstacles:
+        yield f"{name} would be eligible:"
+    else:
+        yield f"{name} would be eligible if the spec were valid."
     yield from _edits(advice)
     for obstacle in advice.obstacles:
         yield f"  {obstacle}"
+    if advice.changes is not None and not advice.selected:
+        yield f"  to have it selected then, besides: set spec.provider.name to {name}"
 
 
 def _rival(explanation: Explanation, candidate: Candidate) -> str:

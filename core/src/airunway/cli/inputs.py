@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -11,23 +11,34 @@ from typing import TYPE_CHECKING, NoReturn
 import typer
 
 from airunway.cli.validate import ManifestError, read_manifests
-from airunway.resource import ObjectKey, Resource, copy_of, dig, parse_time
+from airunway.resource import ObjectKey, Resource, copy_of, dig, key_of, labels_of, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
+
+    from airunway.validation.policy import Policy
 
 __all__ = [
     "deployments_in",
     "fail",
     "installed_configs",
+    "namespace_labels_in",
     "parse_target",
+    "policy_in",
     "provider_configs_in",
     "read_cluster",
+    "read_namespace_labels",
     "reporting",
     "time_of",
 ]
 
-_DEPLOYMENT_WORDS = ("md", "modeldeployment", "modeldeployments", "modeldeployment.airunway.ai")
+_DEPLOYMENT_WORDS = (
+    "md",
+    "modeldeployment",
+    "modeldeployments",
+    "modeldeployment.airunway.ai",
+    "modeldeployments.airunway.ai",
+)
 
 
 def fail(message: str) -> NoReturn:
@@ -40,10 +51,11 @@ def fail(message: str) -> NoReturn:
 def reporting() -> Iterator[None]:
     """What can go wrong outside of us ends in one sentence and exit code 1, without a traceback."""
     from airunway.plugins.errors import PluginError
+    from airunway.validation.policy import PolicyError
 
     try:
         yield
-    except (ManifestError, PluginError, OSError, UnicodeDecodeError) as error:
+    except (ManifestError, PluginError, PolicyError, OSError, UnicodeDecodeError) as error:
         fail(str(error))
 
 
@@ -92,6 +104,50 @@ def installed_configs(names: list[str] | None = None) -> list[Resource]:
     hosts = [load(name) for name in names]
     configs = [config_object(host.manifest, contract_version=host.contract_version) for host in hosts]
     return [{**config, "status": {"ready": True}} for config in configs]
+
+
+def policy_in(path: Path) -> Policy:
+    """The policy of a file, as the controller reads it. Raises PolicyError and OSError."""
+    from airunway.validation.policy import PolicyError, parse_policy
+
+    try:
+        return parse_policy(path.read_text(encoding="utf-8"))
+    except PolicyError as error:
+        raise PolicyError(f"{path}: {error}") from error
+
+
+def namespace_labels_in(path: Path) -> dict[str, dict[str, str]]:
+    """The labels of the Namespaces in a file, by name. Nothing for standard input, which is read already."""
+    if str(path) == "-":
+        return {}
+    return {key_of(obj).name: labels_of(obj) for obj in _objects_in(path) if obj.get("kind") == "Namespace"}
+
+
+def read_namespace_labels(
+    names: Collection[str], *, kubeconfig: Path | None, context: str | None
+) -> dict[str, dict[str, str]]:
+    """The labels of these namespaces of a cluster; one that does not exist has none. Ends with 1 on trouble."""
+    import asyncio
+
+    from airunway.kube import KubeError
+
+    try:
+        return asyncio.run(_read_namespace_labels(names, kubeconfig, context))
+    except KubeError as error:
+        fail(str(error))
+
+
+async def _read_namespace_labels(
+    names: Collection[str], kubeconfig: Path | None, context: str | None
+) -> dict[str, dict[str, str]]:
+    from airunway.kube import NAMESPACE, Client, NotFound, load_config, user_agent_of
+
+    found = {}
+    async with Client(load_config(kubeconfig=kubeconfig, context=context), user_agent=user_agent_of("cli")) as client:
+        for name in names:
+            with suppress(NotFound):
+                found[name] = labels_of(await client.get(NAMESPACE, ObjectKey("", name)))
+    return found
 
 
 def time_of(configs: list[Resource]) -> datetime:

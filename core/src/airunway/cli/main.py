@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,6 +12,7 @@ from airunway.cli import processes
 from airunway.cli.controlplane import app as controlplane
 from airunway.cli.crds import crds
 from airunway.cli.explain import explain
+from airunway.cli.flags import SwitchCommand
 from airunway.cli.render import render
 from airunway.cli.simulate import simulate
 from airunway.cli.validate import validate
@@ -24,13 +25,20 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # its tables cut the names of options off at 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 provider = typer.Typer(help="Run and inspect provider plugins.", no_args_is_help=True)
 app.add_typer(provider, name="provider")
 app.add_typer(controlplane, name="controlplane")
-for command in (crds, validate, explain, render, simulate):
-    app.command()(command)
+for command, summary in (
+    (crds, "Print the CustomResourceDefinitions as YAML."),
+    (validate, "Check manifests as the API server would, without one."),
+    (explain, "Say why a deployment gets its engine and provider, or none."),
+    (render, "Print what a provider would create, without a cluster."),
+    (simulate, "Play an upstream operator, for development and tests."),
+):
+    app.command(short_help=summary)(command)
 
 
 @app.command()
@@ -41,11 +49,11 @@ def version() -> None:
     typer.echo(f"airunway {__version__}")
 
 
-@app.command()
+@app.command(short_help="Run the core controller.", cls=SwitchCommand)
+@processes.with_common
 def controller(
+    common: processes.Common,
     *,
-    kubeconfig: processes.Kubeconfig = None,
-    context: processes.Context = None,
     enable_provider_selector: Annotated[
         bool, typer.Option(help="Select providers; off: a selector of your own writes status.provider.")
     ] = True,
@@ -76,25 +84,10 @@ def controller(
     webhook_access_review: Annotated[
         bool, typer.Option(help="Refuse users who may not create the provider's own resource in that namespace.")
     ] = True,
-    leader_elect: processes.LeaderElect = False,
-    health_probe_bind_address: processes.HealthAddress = "0",
-    metrics_bind_address: processes.MetricsAddress = "0",
-    log_level: processes.LogLevel = "info",
-    log_format: processes.LogFormat = None,
-    ready_file: processes.ReadyFile = None,
 ) -> None:
     """Run the core controller: admission, validation, engine and provider selection."""
     processes.run_controller(
-        processes.Common(
-            kubeconfig=kubeconfig,
-            context=context,
-            leader_elect=leader_elect,
-            health_address=health_probe_bind_address,
-            metrics_address=metrics_bind_address,
-            log_level=log_level,
-            log_format=log_format,
-            ready_file=ready_file,
-        ),
+        common,
         selector=enable_provider_selector,
         watch_namespaces=watch_namespaces,
         policy=policy,
@@ -110,39 +103,28 @@ def controller(
     )
 
 
-@provider.command("run")
+@provider.command("run", cls=SwitchCommand)
+@processes.with_common
 def provider_run(
+    common: processes.Common,
     name: Annotated[str, typer.Argument(help="The provider's name (its entry point).")],
     *,
-    kubeconfig: processes.Kubeconfig = None,
-    context: processes.Context = None,
-    leader_elect: processes.LeaderElect = False,
-    health_probe_bind_address: processes.HealthAddress = "0",
-    metrics_bind_address: processes.MetricsAddress = "0",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A setting of the provider, KEY=VALUE (a JSON value or text); may be repeated."),
     ] = None,
     unknown_schema: Annotated[
-        str, typer.Option(help="What to do about an upstream schema that is not known: Verify or Fail.")
+        Literal["Verify", "Fail"],
+        typer.Option(
+            help="What to do about an upstream schema that is not known. Verify: use the newest that is, if a dry-run "
+            "passes. Fail: refuse."
+        ),
     ] = "Verify",
     watch_namespaces: processes.WatchNamespaces = "",
-    log_level: processes.LogLevel = "info",
-    log_format: processes.LogFormat = None,
-    ready_file: processes.ReadyFile = None,
 ) -> None:
     """Run one provider: register it, translate its deployments, bring their status back."""
     processes.run_provider(
-        processes.Common(
-            kubeconfig=kubeconfig,
-            context=context,
-            leader_elect=leader_elect,
-            health_address=health_probe_bind_address,
-            metrics_address=metrics_bind_address,
-            log_level=log_level,
-            log_format=log_format,
-            ready_file=ready_file,
-        ),
+        common,
         name=name,
         settings=settings or [],
         unknown_schema=unknown_schema,
@@ -164,19 +146,22 @@ def provider_list() -> None:
         typer.echo(f"{distribution.name:<{width}}  {distribution.distribution} {distribution.version}")
 
 
-@app.command()
+@app.command(short_help="Run all of AI Runway on this machine.")
 def sandbox(
     *,
-    demo: Annotated[bool, typer.Option(help="Apply the samples, show what becomes of them, and end.")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Apply the samples, show what becomes of them, and end.")
+    ] = False,
     level: Annotated[
-        str, typer.Option(help="cluster: scheduler, workloads and nodes too; api: no pods, upstreams answer at once.")
+        Literal["cluster", "api"],
+        typer.Option(help="cluster: scheduler, workloads and nodes too; api: no pods, upstreams answer at once."),
     ] = "cluster",
     upstream_crds: Annotated[
         Path | None, typer.Option(help="Install the upstreams' own CRDs from this directory instead of minimal ones.")
     ] = None,
     kubeconfig: Annotated[Path | None, typer.Option(help="Use this cluster instead of starting one.")] = None,
     context: processes.Context = None,
-    keep: Annotated[bool, typer.Option(help="Keep the logs afterwards.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the logs afterwards.")] = False,
 ) -> None:
     """Run all of AI Runway on this machine: a real control plane, the core, the providers, simulated upstreams."""
     from airunway.cli.sandbox import run_sandbox

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Sequence
 
 from airunway.resource import Resource
 
-__all__ = ["as_document"]
+__all__ = ["as_document", "terminal_width"]
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that standard output is, or None: what is piped is not folded."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def as_document(items: Sequence[Resource], output: str) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import re
 import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,18 +23,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Common",
     "Context",
-    "HealthAddress",
     "Kubeconfig",
-    "LeaderElect",
-    "LogFormat",
-    "LogLevel",
-    "MetricsAddress",
-    "ReadyFile",
     "WatchNamespaces",
     "WebhookOptions",
     "parse_settings",
     "run_controller",
     "run_provider",
+    "with_common",
 ]
 
 Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig file (default: as kubectl; in a pod its account).")]
@@ -47,8 +43,10 @@ ReadyFile = Annotated[Path | None, typer.Option(hidden=True, help="Create this f
 WatchNamespaces = Annotated[
     str, typer.Option(help="Namespaces to work in, separated by commas (default: all). A Role in each is enough then.")
 ]
-LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
-LogFormat = Annotated[str | None, typer.Option(help="text or json (default: text on a terminal).")]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], typer.Option(help="What is logged, and worse.")]
+LogFormat = Annotated[
+    Literal["text", "json"] | None, typer.Option(help="Format of the log (default: text on a terminal, else json).")
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +61,44 @@ class Common:
     log_level: str
     log_format: str | None
     ready_file: Path | None = None
+
+
+def _common(
+    *,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    leader_elect: LeaderElect = False,
+    health_probe_bind_address: HealthAddress = "0",
+    metrics_bind_address: MetricsAddress = "0",
+    log_level: LogLevel = "info",
+    log_format: LogFormat = None,
+    ready_file: ReadyFile = None,
+) -> Common:
+    return Common(
+        kubeconfig=kubeconfig,
+        context=context,
+        leader_elect=leader_elect,
+        health_address=health_probe_bind_address,
+        metrics_address=metrics_bind_address,
+        log_level=log_level,
+        log_format=log_format,
+        ready_file=ready_file,
+    )
+
+
+def with_common(command: Callable[..., None]) -> Callable[..., None]:
+    """The command for Typer of a function that takes a `Common` first: its own options, then the shared ones."""
+    shared = inspect.signature(_common, eval_str=True).parameters
+    own = dict(list(inspect.signature(command, eval_str=True).parameters.items())[1:])
+
+    def run(**given: Any) -> None:
+        command(_common(**{name: given.pop(name) for name in shared}), **given)
+
+    parameters = {**own, **shared}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+    run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    return run
 
 
 @dataclass(frozen=True, kw_only=True)

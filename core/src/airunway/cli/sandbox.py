@@ -33,19 +33,16 @@ _STYLES = {"Running": "green", "Failed": "red", "Degraded": "yellow", "Deploying
 
 
 def run_sandbox(
-    *, demo: bool, level: str, upstream_crds: Path | None, kubeconfig: Path | None, context: str | None, keep: bool
+    *, demo: bool, level: Level, upstream_crds: Path | None, kubeconfig: Path | None, context: str | None, keep: bool
 ) -> int:
     """Run the sandbox until Ctrl-C, or its demonstration to the end; returns the exit code."""
-    if level not in ("api", "cluster"):
-        raise typer.BadParameter(f"--level must be api or cluster, not {level!r}")
-    chosen: Level = "cluster" if level == "cluster" else "api"
-    if demo and chosen == "api":
+    if demo and level == "api":
         raise typer.BadParameter("--demo shows pods being scheduled: it needs --level cluster")
     screen = _Screen()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with sandbox(
-            level=chosen,
+            level=level,
             say=screen.say,
             kubeconfig=kubeconfig,
             context=context,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from airunway.cli import processes
+
 if TYPE_CHECKING:
+    from airunway.kube import ClusterConfig
     from airunway.testing.simulators import Simulator
 
 __all__ = ["simulate"]
@@ -17,9 +19,8 @@ __all__ = ["simulate"]
 
 def simulate(
     name: Annotated[str, typer.Argument(help="Which operator, for example kaito.")],
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Kubeconfig of the cluster [default: $KUBECONFIG, ~/.kube/config, in-cluster].")
-    ] = None,
+    kubeconfig: processes.Kubeconfig = None,
+    context: processes.Context = None,
     level: Annotated[
         Literal["api", "cluster"],
         typer.Option(help="cluster: make the workload and follow its pods. api: no pods, answer by scenario."),
@@ -27,7 +28,7 @@ def simulate(
     scenario: Annotated[
         str,
         typer.Option(
-            help="On level api, the answer to resources without their own: instant, never-ready, fails:REASON, …"
+            help="On level api, the answer to resources without their own: instant, never-ready, fails:REASON, etc."
         ),
     ] = "",
 ) -> None:
@@ -35,7 +36,7 @@ def simulate(
 
     Its custom resource definitions must be installed; an operator that runs already must be stopped first.
     """
-    from airunway.kube import KubeError
+    from airunway.kube import KubeError, load_config
     from airunway.testing.simulators import SIMULATORS
     from airunway.testing.simulators.kaito import ScenarioError
 
@@ -43,7 +44,8 @@ def simulate(
     if simulator is None:
         raise typer.BadParameter(f"{name!r} is not simulated; choose from: {', '.join(sorted(SIMULATORS))}")
     try:
-        asyncio.run(_simulate(simulator, kubeconfig, level, scenario))
+        config = load_config(kubeconfig=kubeconfig, context=context)
+        asyncio.run(_simulate(simulator, config, level, scenario))
     except ScenarioError as error:
         raise typer.BadParameter(str(error)) from error
     except KubeError as error:
@@ -52,13 +54,13 @@ def simulate(
 
 
 async def _simulate(
-    simulator: Simulator, kubeconfig: Path | None, level: Literal["api", "cluster"], scenario: str
+    simulator: Simulator, config: ClusterConfig, level: Literal["api", "cluster"], scenario: str
 ) -> None:
-    from airunway.kube import Client, load_config, user_agent_of
+    from airunway.kube import Client, user_agent_of
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     agent = user_agent_of(f"simulated-{simulator.name}")
-    async with Client(load_config(kubeconfig=kubeconfig), user_agent=agent) as client:
+    async with Client(config, user_agent=agent) as client:
         await simulator.run(client, level=level, scenario=scenario, stop=stop)

@@ -1,6 +1,6 @@
 """Engine and provider selection: pure, deterministic, and able to say why (spec/core.md, "Selection")."""
 
-from airunway.selection.engine import PREFERENCE, EngineChoice, choose_engine
+from airunway.selection.engine import NO_HEALTHY, PREFERENCE, EngineChoice, choose_engine
 from airunway.selection.facts import (
     HEARTBEAT_INTERVAL,
     STALE_AFTER,
@@ -11,13 +11,22 @@ from airunway.selection.facts import (
     provider_facts,
     request_of,
 )
-from airunway.selection.grants import denied, granted
+from airunway.selection.grants import choose_granted_engine, denied, forbidden_by, granted, is_accepted, unsettled
 from airunway.selection.pinned import Misfit, not_installed, not_registered, unsupported
-from airunway.selection.provider import Candidate, Check, ProviderChoice, choose_provider, weigh
+from airunway.selection.provider import (
+    Candidate,
+    Check,
+    ProviderChoice,
+    choose_provider,
+    weigh,
+    weigh_at_best,
+)
+from airunway.selection.record import recorded
 from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
 __all__ = [
     "HEARTBEAT_INTERVAL",
+    "NO_HEALTHY",
     "PREFERENCE",
     "STALE_AFTER",
     "Candidate",
@@ -31,15 +40,21 @@ __all__ = [
     "RuleResult",
     "UpstreamFacts",
     "choose_engine",
+    "choose_granted_engine",
     "choose_provider",
     "denied",
     "evaluate_rules",
+    "forbidden_by",
     "granted",
+    "is_accepted",
     "not_installed",
     "not_registered",
     "provider_facts",
+    "recorded",
     "request_of",
     "score_of",
+    "unsettled",
     "unsupported",
     "weigh",
+    "weigh_at_best",
 ]

@@ -16,7 +16,9 @@ from airunway.api.defaults import defaulted_spec
 from airunway.resource import Resource, copy_of, dig
 from airunway.selection.engine import PREFERENCE, choose_engine
 from airunway.selection.facts import DISAGGREGATED, ProviderFacts, request_of
-from airunway.selection.provider import Check, weigh
+from airunway.selection.grants import granted
+from airunway.selection.provider import Check, choose_provider, weigh
+from airunway.validation.policy import Grants
 
 __all__ = ["Advice", "FieldChange", "advise", "failing_checks", "smallest_change", "with_changes"]
 
@@ -42,10 +44,15 @@ class FieldChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """What would make a provider eligible: `changes` (None: no edit of the spec helps) and no `obstacles`."""
+    """What would make a provider eligible: `changes` (None: no edit of the spec helps) and no `obstacles`.
+
+    `selected` is whether it would then also be the one that is selected. Where it would not (another one scores higher,
+    or was selected before), naming it in ``spec.provider.name`` besides does that.
+    """
 
     changes: tuple[FieldChange, ...] | None
     obstacles: tuple[str, ...] = ()
+    selected: bool = False
 
 
 def advise(
@@ -54,15 +61,20 @@ def advise(
     providers: Sequence[ProviderFacts],
     *,
     now: datetime,
-    denied: bool = False,
+    grants: Grants | None = None,
+    kept: str | None = None,
     valid: Callable[[Resource], bool] = lambda _: True,
 ) -> Advice:
     """The smallest change of `spec`, and what has to happen besides.
 
-    `providers` are all that there are: the engine is chosen among theirs where the spec names none. `denied` is whether
-    a policy forbids the provider; `valid` tells whether an edited spec would be admitted. Raises ParseError where
-    `spec` does not fit the schema.
+    `providers` are all that there are: the engine is chosen among theirs where the spec names none. `grants` are what
+    the namespace may use (None: anything), `kept` is the provider that was selected before; `valid` tells whether an
+    edited spec would be admitted. Raises ParseError where `spec` does not fit the schema.
     """
+    grants = grants or Grants()
+    denied = not grants.allows_provider(provider.name)
+    others = granted([other for other in providers if other.name != provider.name], grants)
+    allowed = granted([provider], replace(grants, providers=None))
     engine = next((engine.name for engine in provider.engines), "")
     verdict = weigh(request_of(defaulted_spec(spec, engine=None)), provider, engine=engine, now=now, denied=denied)
     obstacles = tuple(
@@ -70,7 +82,23 @@ def advise(
         for check in verdict.failed
         if check.name in _OBSTACLES
     )
-    return Advice(changes=smallest_change(spec, provider, providers, now=now, valid=valid), obstacles=obstacles)
+    changes = smallest_change(spec, allowed[0], [*allowed, *others], now=now, valid=valid)
+    if changes is None:
+        return Advice(changes=None, obstacles=obstacles)
+    healthy = replace(allowed[0], ready=True, heartbeat=None)
+    winner = kept or _winner(with_changes(spec, changes), [healthy, *others], now=now)
+    return Advice(changes=changes, obstacles=obstacles, selected=winner == provider.name)
+
+
+def _winner(spec: Resource, providers: Sequence[ProviderFacts], *, now: datetime) -> str | None:
+    """The provider that a deployment with this spec gets."""
+    pinned, explicit = dig(spec, "provider", "name"), dig(spec, "engine", "type")
+    request = request_of(defaulted_spec(spec, engine=explicit))
+    engine = choose_engine(request, providers, explicit=explicit, pinned=pinned, now=now)
+    if pinned or engine.engine is None:
+        return pinned or None
+    request = request_of(defaulted_spec(spec, engine=engine.engine))
+    return choose_provider(request, providers, engine=engine.engine, now=now).provider
 
 
 def smallest_change(
@@ -90,7 +118,7 @@ def smallest_change(
     everyone = [*others, healthy]
     for changes in _combinations(spec, healthy):
         edited = with_changes(spec, changes)
-        if not failing_checks(edited, healthy, everyone, now=now) and (not changes or valid(edited)):
+        if not failing_checks(edited, healthy, everyone, now=now) and valid(edited):
             return changes
     return None
 

@@ -8,7 +8,9 @@ from datetime import datetime
 
 from airunway.selection.facts import STALE_AFTER, EngineFacts, ProviderFacts, Request
 
-__all__ = ["PREFERENCE", "EngineChoice", "choose_engine"]
+__all__ = ["NO_HEALTHY", "PREFERENCE", "EngineChoice", "choose_engine"]
+
+NO_HEALTHY = "No healthy providers available"
 
 PREFERENCE = ("vllm", "sglang", "trtllm", "llamacpp")
 """Engines in the order in which they are preferred; any other comes after these, by name."""
@@ -45,7 +47,10 @@ def choose_engine(
         if not providers:
             return _none("no providers registered (InferenceProviderConfig resources not found)")
         if not considered:
-            return _none("No healthy providers available")
+            named = ", ".join(sorted(p.name for p in providers if p.ready and not _silent(p, now)))
+            return _none(
+                f"the healthy providers are used only when named: set provider.name ({named})" if named else NO_HEALTHY
+            )
     fitting: dict[str, str] = {}
     for provider in sorted(considered, key=lambda p: p.name):
         for engine in provider.engines:
@@ -71,8 +76,12 @@ def fits(engine: EngineFacts, request: Request) -> bool:
 
 
 def _open(provider: ProviderFacts, now: datetime) -> bool:
+    return provider.ready and not provider.explicit_only and not _silent(provider, now)
+
+
+def _silent(provider: ProviderFacts, now: datetime) -> bool:
     silence = provider.silence(now)
-    return provider.ready and not provider.explicit_only and (silence is None or silence <= STALE_AFTER)
+    return silence is not None and silence > STALE_AFTER
 
 
 def _advertised(providers: Sequence[ProviderFacts]) -> str:

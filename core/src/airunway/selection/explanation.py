@@ -5,7 +5,7 @@ It asks the same functions that the core asks, so that it cannot tell another st
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -14,11 +14,13 @@ from airunway.api.defaults import defaulted_spec
 from airunway.api.modeldeployment import ParseError
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection.advice import Advice, advise
-from airunway.selection.engine import EngineChoice, choose_engine
+from airunway.selection.engine import NO_HEALTHY, EngineChoice
 from airunway.selection.facts import ProviderFacts, Request, request_of
+from airunway.selection.grants import choose_granted_engine, denied, forbidden_by, is_accepted, unsettled
 from airunway.selection.pinned import not_registered
-from airunway.selection.provider import NO_HEALTHY, Candidate, choose_provider, weigh
+from airunway.selection.provider import Candidate, choose_provider, weigh_at_best
 from airunway.validation import Violation, validate
+from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy
 
 __all__ = ["Explanation", "Verdict", "explain"]
 
@@ -35,7 +37,8 @@ class Explanation:
 
     `candidates` are all providers by name, with the engine that they were weighed for in `engine.engine` (None where no
     engine fits: then each was weighed for the engine of its own that fits best). `advice` is there for every provider
-    that was not selected. Everything is empty where the spec cannot be read; `violations` then say why.
+    that was not selected, and for all while the spec is invalid. Everything is empty where the spec cannot be read;
+    `violations` then say why.
     """
 
     key: ObjectKey
@@ -94,30 +97,56 @@ def _advice_resource(advice: Advice | None) -> Resource:
     changes = (
         None if advice.changes is None else [{"path": c.path, "from": c.before, "to": c.after} for c in advice.changes]
     )
-    return {"smallestChange": changes, "obstacles": list(advice.obstacles)}
+    return {"smallestChange": changes, "obstacles": list(advice.obstacles), "wouldBeSelected": advice.selected}
 
 
 def explain(
-    deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime, denied: Collection[str] = ()
+    deployment: Resource,
+    providers: Sequence[ProviderFacts],
+    *,
+    now: datetime,
+    policy: Policy | None = None,
+    namespace_labels: Mapping[str, str] | None = None,
 ) -> Explanation:
-    """Explain a ModelDeployment as it is: chosen things stay chosen, as the core keeps them."""
-    violations = tuple(validate(deployment))
+    """Explain a ModelDeployment as it is: chosen things stay chosen, as the core keeps them.
+
+    `policy` is the core's, `namespace_labels` are those of the deployment's namespace (its name is added to them).
+    """
+    policy = policy or Policy()
+    labels = {**(namespace_labels or {}), NAMESPACE_NAME: key_of(deployment).namespace}
+    grants = policy.grants(labels)
+    forbidden = denied(providers, grants)
+    violations = tuple(unsettled(deployment, validate(deployment)))
+    if not violations and not is_accepted(deployment):
+        violations = tuple(forbidden_by(policy, deployment, namespace_labels=labels))
     model = str(dig(deployment, "spec", "model", "id", default=""))
     explanation = Explanation(key=key_of(deployment), model=model, violations=violations)
     spec = deployment.get("spec")
     try:
-        engine = _engine(deployment, providers, now=now)
+        engine = _engine(deployment, providers, grants=grants, now=now)
         request = request_of(defaulted_spec(spec or {}, engine=engine.engine))
     except ParseError as error:
         if violations:
             return explanation
         violation = Violation(path="spec", message=str(error), reason="FieldValueInvalid")
         return Explanation(key=explanation.key, model=model, violations=(violation,))
-    provider, message, candidates = _provider(deployment, request, engine, providers, now=now, denied=denied)
-    known = {(v.path, v.message) for v in violations}
+    provider, message, candidates = _provider(deployment, request, engine, providers, now=now, forbidden=forbidden)
+    kept = None if dig(spec, "provider", "name") else dig(deployment, "status", "provider", "name")
 
-    def valid(edited: Resource) -> bool:
-        return all((v.path, v.message) in known for v in validate({**deployment, "spec": edited}))
+    def advice(facts: ProviderFacts) -> Advice:
+        """What makes the spec valid too, if there is that; else what makes it no worse."""
+        for tolerated in (set[tuple[str, str]](), {(v.path, v.message) for v in violations}):
+
+            def valid(edited: Resource, tolerated: set[tuple[str, str]] = tolerated) -> bool:
+                changed = {**deployment, "spec": edited}
+                found = validate(changed) or forbidden_by(policy, changed, namespace_labels=labels)
+                # That the provider itself is not allowed is an obstacle of its own, beside the edits.
+                return all((v.path, v.message) in tolerated or v.path == "spec.provider.name" for v in found)
+
+            given = advise(spec or {}, facts, providers, now=now, grants=grants, kept=kept, valid=valid)
+            if given.changes is not None or not violations:
+                break
+        return given
 
     return Explanation(
         key=explanation.key,
@@ -128,14 +157,14 @@ def explain(
         message=message,
         candidates=candidates,
         advice=tuple(
-            (facts.name, advise(spec or {}, facts, providers, now=now, denied=facts.name in denied, valid=valid))
+            (facts.name, advice(facts))
             for facts in sorted(providers, key=lambda p: p.name)
-            if facts.name != provider
+            if facts.name != provider or violations
         ),
     )
 
 
-def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime) -> EngineChoice:
+def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, grants: Grants, now: datetime) -> EngineChoice:
     explicit = dig(deployment, "spec", "engine", "type")
     chosen = dig(deployment, "status", "engine", "type")
     if not explicit and chosen and dig(deployment, "status", "provider", "resourceName"):
@@ -143,7 +172,7 @@ def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, now: da
         return EngineChoice(engine=chosen, reason=f"{reason} (kept: {_made(deployment)} exists)", message="")
     pinned = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
     request = request_of(defaulted_spec(deployment.get("spec") or {}, engine=explicit))
-    return choose_engine(request, providers, explicit=explicit, pinned=pinned, now=now)
+    return choose_granted_engine(request, providers, grants=grants, explicit=explicit, pinned=pinned, now=now)
 
 
 def _made(deployment: Resource) -> str:
@@ -158,18 +187,18 @@ def _provider(
     providers: Sequence[ProviderFacts],
     *,
     now: datetime,
-    denied: Collection[str],
+    forbidden: Collection[str],
 ) -> tuple[str | None, str, tuple[Candidate, ...]]:
     """The provider, why, and all candidates."""
     explicit = dig(deployment, "spec", "provider", "name")
     registered = any(provider.name == explicit for provider in providers)
     if engine.engine is None:
         candidates = tuple(
-            _best(request, provider, now=now, denied=provider.name in denied)
+            weigh_at_best(request, provider, now=now, denied=provider.name in forbidden)
             for provider in sorted(providers, key=lambda p: p.name)
         )
         return None, not_registered(explicit, providers) if explicit and not registered else engine.message, candidates
-    choice = choose_provider(request, providers, engine=engine.engine, now=now, denied=denied)
+    choice = choose_provider(request, providers, engine=engine.engine, now=now, denied=forbidden)
     if explicit and not registered:
         return None, not_registered(explicit, providers), choice.candidates
     if explicit:
@@ -188,10 +217,3 @@ def _provider(
     if choice.provider is None and not providers:
         return None, f"{NO_HEALTHY}: none is registered", ()
     return choice.provider, choice.reason or choice.message, choice.candidates
-
-
-def _best(request: Request, provider: ProviderFacts, *, now: datetime, denied: bool) -> Candidate:
-    """The provider weighed for the engine of its own that least speaks against."""
-    names = [engine.name for engine in provider.engines] or [""]
-    weighed = [weigh(request, provider, engine=name, now=now, denied=denied) for name in names]
-    return min(weighed, key=lambda candidate: len(candidate.failed))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 from airunway.api.names import GROUP
+from airunway.cel import Size
 from airunway.resource import Resource, annotations_of, condition_of, dig, key_of, parse_time
+from airunway.selection.rules import size_of_spec
 
 __all__ = [
     "HEARTBEAT_INTERVAL",
@@ -81,6 +84,11 @@ class Request:
     gpu: bool
     mode: str
     needs: frozenset[str] = frozenset()
+
+    @cached_property
+    def size(self) -> Size | str:
+        """Of the spec, for the cost of rules: measured once for all providers."""
+        return size_of_spec(self.spec)
 
 
 def provider_facts(config: Resource) -> ProviderFacts:

@@ -1,14 +1,20 @@
-"""Selection under a policy: what is left of the providers for a namespace."""
+"""Selection under a policy: what is left of the providers for a namespace, and what is wrong with a spec there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
-from airunway.selection.facts import ProviderFacts
-from airunway.validation.policy import Grants
+from airunway.api.defaults import defaulted_spec
+from airunway.api.modeldeployment import ParseError
+from airunway.resource import Resource, condition_of, dig
+from airunway.selection.engine import EngineChoice, choose_engine
+from airunway.selection.facts import ProviderFacts, Request
+from airunway.validation import Violation
+from airunway.validation.policy import Grants, Policy, violations
 
-__all__ = ["denied", "granted"]
+__all__ = ["choose_granted_engine", "denied", "forbidden_by", "granted", "is_accepted", "unsettled"]
 
 
 def granted(providers: Iterable[ProviderFacts], grants: Grants) -> list[ProviderFacts]:
@@ -25,3 +31,53 @@ def granted(providers: Iterable[ProviderFacts], grants: Grants) -> list[Provider
 def denied(providers: Iterable[ProviderFacts], grants: Grants) -> frozenset[str]:
     """The names of the providers that the namespace may not use."""
     return frozenset(provider.name for provider in providers if not grants.allows_provider(provider.name))
+
+
+def choose_granted_engine(
+    request: Request,
+    providers: Sequence[ProviderFacts],
+    *,
+    grants: Grants,
+    explicit: str | None,
+    pinned: str | None,
+    now: datetime,
+) -> EngineChoice:
+    """`choose_engine` among what the namespace may use; says so where the policy may be why there is none."""
+    # A pinned provider is judged with the spec, in words of its own; what is open is only its engine.
+    usable = granted(providers, replace(grants, providers=None) if pinned else grants)
+    choice = choose_engine(request, usable, explicit=explicit, pinned=pinned, now=now)
+    if choice.engine is None and providers and not usable:
+        registered = ", ".join(sorted(provider.name for provider in providers))
+        message = f"the policy of this namespace allows none of the registered providers ({registered:.500})"
+        return replace(choice, message=message)
+    if choice.engine is None and usable != list(providers):
+        return replace(choice, message=f"{choice.message}; the policy of this namespace leaves out some of them")
+    return choice
+
+
+def is_accepted(deployment: Resource) -> bool:
+    """Whether this very spec has passed before: what changes around it later does not take that back."""
+    validated = condition_of(deployment, "Validated") or {}
+    generation = dig(deployment, "metadata", "generation")
+    return validated.get("status") == "True" and validated.get("observedGeneration") == generation
+
+
+def unsettled(deployment: Resource, found: Sequence[Violation]) -> list[Violation]:
+    """What of `found` counts: nothing for a spec that has passed before, as long as it can be read.
+
+    A newer version of us may know more rules; it does not stop what runs under an older one's verdict.
+    """
+    if not found or not is_accepted(deployment):
+        return list(found)
+    try:
+        defaulted_spec(deployment["spec"], engine=None)
+    except ParseError:
+        return list(found)
+    return []
+
+
+def forbidden_by(policy: Policy, deployment: Resource, *, namespace_labels: Mapping[str, str]) -> list[Violation]:
+    """What the policy does not allow of a deployment, with the provider that it names or already has."""
+    provider = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
+    engine = dig(deployment, "spec", "engine", "type") or None
+    return violations(policy, deployment["spec"], engine=engine, provider=provider, namespace_labels=namespace_labels)

@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from airunway.resource import Resource
+from airunway.resource import format_time
+from airunway.selection.engine import NO_HEALTHY
 from airunway.selection.facts import STALE_AFTER, ProviderFacts, Request
 from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
-__all__ = ["Candidate", "Check", "ProviderChoice", "choose_provider", "weigh"]
+__all__ = ["Candidate", "Check", "ProviderChoice", "choose_provider", "weigh", "weigh_at_best"]
 
-NO_HEALTHY = "No healthy providers available"
 NO_COMPATIBLE = "no compatible provider found for this configuration"
 
 
@@ -37,18 +37,6 @@ class Candidate:
     @property
     def eligible(self) -> bool:
         return not self.failed
-
-    def as_status(self) -> Resource:
-        """The entry of ``status.selection.candidates``."""
-        reasons = [f"{check.path}: {check.message}" if check.path else check.message for check in self.failed]
-        reasons += [f"rule '{rule.condition}' ({rule.priority})" for rule in self.rules if rule.value]
-        reasons += [f"rule '{rule.condition}' failed: {rule.error}" for rule in self.rules if rule.value is None]
-        return {
-            "name": self.name,
-            "eligible": self.eligible,
-            "score": self.score,
-            "reasons": [r[:256] for r in reasons[:8]],
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +86,11 @@ def weigh(request: Request, provider: ProviderFacts, *, engine: str, now: dateti
     if not provider.ready:
         failed.append(Check(name="ready", path="", message="the provider is not ready (status.ready is not true)"))
     silence = provider.silence(now)
-    if silence is not None and silence > STALE_AFTER:
+    if provider.heartbeat is not None and silence is not None and silence > STALE_AFTER:
+        # The moment and not the age: the same facts must give the same words, or every look at them would be a write.
         text = (
-            f"its last heartbeat is {int(silence.total_seconds())} s old (limit {int(STALE_AFTER.total_seconds())} s)"
+            f"its last heartbeat was at {format_time(provider.heartbeat)}, "
+            f"more than {int(STALE_AFTER.total_seconds())} s ago"
         )
         failed.append(Check(name="heartbeat", path="", message=text))
     if provider.explicit_only:
@@ -128,5 +118,12 @@ def weigh(request: Request, provider: ProviderFacts, *, engine: str, now: dateti
             Check(name="capability", path="spec", message=f"it does not have the capability {need} for {engine}")
             for need in sorted(request.needs - facts.flags)
         ]
-    results = tuple(evaluate_rules(provider.rules, request.spec))
+    results = tuple(evaluate_rules(provider.rules, request.spec, size=request.size))
     return Candidate(name=provider.name, failed=tuple(failed), rules=results, score=score_of(results))
+
+
+def weigh_at_best(request: Request, provider: ProviderFacts, *, now: datetime, denied: bool = False) -> Candidate:
+    """The provider weighed for the engine of its own that least speaks against: where no engine could be chosen."""
+    names = [engine.name for engine in provider.engines] or [""]
+    weighed = [weigh(request, provider, engine=name, now=now, denied=denied) for name in names]
+    return min(weighed, key=lambda candidate: len(candidate.failed))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.apiserver
 
 
 def airunway_controlplane(*arguments: str, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "airunway.cli.controlplane", *arguments]
+    command = [sys.executable, "-m", "airunway", "controlplane", *arguments]
     return subprocess.run(command, env=dict(environment), capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -32,7 +32,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def test_up_detached_serves_others_until_down(environment: dict[str, str]) -> None:
-    up = airunway_controlplane("up", "--detach", "--name", "mine", environment=environment)
+    up = airunway_controlplane(
+        "up", "--detach", "--name", "mine", "--level", "api", "--audit", "Request", environment=environment
+    )
     try:
         assert up.returncode == 0, up.stderr
         assert up.stdout.startswith("export AIRUNWAY_TEST_KUBECONFIG=")
@@ -59,7 +61,7 @@ def test_up_detached_serves_others_until_down(environment: dict[str, str]) -> No
         )
         admin, audit_log, ada = map(Path, reuse.stdout.split())
         assert admin == kubeconfig
-        assert audit_log.stat().st_size > 0
+        assert '"level":"Request"' in audit_log.read_text()
         command = [
             str(kubectl_path()),
             f"--kubeconfig={ada}",

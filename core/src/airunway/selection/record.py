@@ -1,0 +1,58 @@
+"""``status.selection``: the verdict on every candidate, short enough to stand in a status (spec/api.md: 8 KiB)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import orjson
+
+from airunway.resource import Resource
+from airunway.selection.provider import Candidate
+
+__all__ = ["MAX_BYTES", "recorded"]
+
+MAX_BYTES = 8 * 1024
+"""Of the list as JSON."""
+
+_MAX_CANDIDATES = 32
+_CONDITION = 96
+_LEVELS = ((8, 256), (4, 192), (2, 128), (1, 96), (0, 0))
+"""Reasons for each candidate and characters of each: tried in this order until the whole is short enough."""
+
+
+def recorded(candidates: Sequence[Candidate]) -> list[Resource]:
+    """The entries of ``status.selection.candidates``, by name.
+
+    Where there is no room for all, those that are eligible stay, the best first; reasons become fewer and shorter
+    before any candidate goes.
+    """
+    kept = sorted(candidates, key=lambda c: (not c.eligible, -c.score if c.eligible else 0, c.name))[:_MAX_CANDIDATES]
+    entries: list[Resource] = []
+    for number, length in _LEVELS:
+        entries = [_entry(candidate, number, length) for candidate in kept]
+        if len(orjson.dumps(entries)) <= MAX_BYTES:
+            break
+    while len(orjson.dumps(entries)) > MAX_BYTES:
+        entries.pop()
+    return sorted(entries, key=lambda entry: str(entry["name"]))
+
+
+def _entry(candidate: Candidate, number: int, length: int) -> Resource:
+    reasons = [_cut(reason, length) for reason in list(_reasons(candidate))[:number]]
+    return {"name": candidate.name, "eligible": candidate.eligible, "score": candidate.score, "reasons": reasons}
+
+
+def _reasons(candidate: Candidate) -> Iterator[str]:
+    """What speaks against it, what is wrong with its rules, and which of them are true: the most telling first."""
+    for check in candidate.failed:
+        yield f"{check.path}: {check.message}" if check.path else check.message
+    for rule in candidate.rules:
+        if rule.value is None:
+            yield f"rule '{_cut(rule.condition, _CONDITION)}' failed: {rule.error}"
+    for rule in sorted(candidate.rules, key=lambda rule: -rule.priority):
+        if rule.value:
+            yield f"rule '{_cut(rule.condition, _CONDITION)}' ({rule.priority})"
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"

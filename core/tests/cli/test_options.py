@@ -1,0 +1,180 @@
+"""Every option of every command is named in the help and used in a test.
+
+`SEEN` says which test. That is checked: the test exists, and the option stands as a text in it, or in a function or
+fixture of its file (or of the conftest.py beside it) that it calls or asks for.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from airunway.cli.main import app
+from airunway.cli.reference import commands, page
+
+ROOT = Path(__file__).parents[3]
+
+PROCESSES = "core/tests/cli/test_processes.py"
+EXPLAIN = "core/tests/cli/test_explain.py"
+RENDER = "core/tests/cli/test_render.py"
+CORE = f"{PROCESSES}::test_the_core_does_as_its_options_say"
+PROVIDER = f"{PROCESSES}::test_a_provider_does_as_its_options_say"
+WEBHOOK = f"{PROCESSES}::test_the_webhook_does_as_its_options_say"
+SIMULATE = f"{PROCESSES}::test_a_simulated_operator_does_as_its_options_say"
+SANDBOX = f"{PROCESSES}::test_a_sandbox_on_a_cluster_that_is_there"
+CONTROL_PLANE = "core/tests/testing/controlplane/test_command_line.py"
+
+SEEN: dict[str, dict[str, str]] = {
+    "crds": {"--write": "core/tests/validation/test_commands.py::test_crds_writes_files"},
+    "explain": {
+        "-f": f"{EXPLAIN}::test_a_table_of_every_candidate",
+        "-n": f"{EXPLAIN}::test_the_policy_of_the_controller_counts",
+        "--providers": f"{EXPLAIN}::test_a_table_of_every_candidate",
+        "--policy": f"{EXPLAIN}::test_the_policy_of_the_controller_counts",
+        "--why-not": f"{EXPLAIN}::test_what_would_still_not_be_selected_is_said",
+        "-o": f"{EXPLAIN}::test_what_would_still_not_be_selected_is_said",
+        "--kubeconfig": f"{EXPLAIN}::test_a_deployment_of_the_cluster",
+        "--context": f"{EXPLAIN}::test_a_deployment_of_the_cluster",
+    },
+    "render": {
+        "-f": f"{RENDER}::test_objects_come_complete",
+        "--provider": f"{RENDER}::test_what_cannot_be_is_said_and_fails",
+        "-n": f"{RENDER}::test_objects_come_complete",
+        "--set": f"{RENDER}::test_a_setting_of_the_provider_reaches_what_is_made",
+        "-o": f"{RENDER}::test_json_and_overrides",
+    },
+    "simulate": dict.fromkeys(("--kubeconfig", "--context", "--level", "--scenario"), SIMULATE),
+    "controller": {
+        "--enable-provider-selector": f"{PROCESSES}::test_an_error_is_all_that_is_logged_at_that_level",
+        "--no-enable-provider-selector": CORE,
+        "--watch-namespaces": CORE,
+        "--policy": CORE,
+        "--webhook-bind-address": WEBHOOK,
+        "--webhook-service": "core/tests/webhook/test_command.py::test_a_wrong_option_is_named",
+        "--webhook-url": WEBHOOK,
+        "--webhook-secret": WEBHOOK,
+        "--webhook-configuration": WEBHOOK,
+        "--webhook-manage-configuration": WEBHOOK,
+        "--webhook-access-review": WEBHOOK,
+        "--no-webhook-access-review": WEBHOOK,
+        **dict.fromkeys(("--kubeconfig", "--context", "--leader-elect", "--log-level", "--log-format"), CORE),
+        "--health-probe-bind-address": CORE,
+        "--metrics-bind-address": CORE,
+    },
+    "provider run": {
+        "--set": PROVIDER,
+        "--unknown-schema": PROVIDER,
+        "--watch-namespaces": PROVIDER,
+        **dict.fromkeys(("--kubeconfig", "--context", "--leader-elect", "--log-level", "--log-format"), PROVIDER),
+        "--health-probe-bind-address": PROVIDER,
+        "--metrics-bind-address": PROVIDER,
+    },
+    "sandbox": {
+        "--demo": "tests/test_sandbox.py::test_the_demo_shows_what_runs_what_cannot_and_what_is_refused",
+        **dict.fromkeys(("--level", "--upstream-crds", "--kubeconfig", "--context", "--keep"), SANDBOX),
+    },
+    "controlplane up": dict.fromkeys(
+        ("--level", "--name", "--audit", "--detach"), f"{CONTROL_PLANE}::test_up_detached_serves_others_until_down"
+    ),
+    "controlplane down": {"--name": f"{CONTROL_PLANE}::test_up_detached_serves_others_until_down"},
+    "controlplane binaries": dict.fromkeys(
+        ("--level", "--cache-folder"), f"{CONTROL_PLANE}::test_binaries_prints_where_they_are"
+    ),
+}
+"""Command → option, in the spelling that the test uses → test."""
+
+
+def options() -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Command, spellings and help of every documented option; both words of a pair (``--a / --no-a``) are an option."""
+    for command in commands():
+        for option in command.options:
+            for spellings in (option.spellings, option.opposite):
+                if spellings:
+                    yield command.name, spellings, option.help
+
+
+def test_the_reference_is_up_to_date() -> None:
+    written = (ROOT / "docs" / "reference" / "cli.md").read_text()
+    assert written == page(), "python -m airunway.cli.reference > docs/reference/cli.md"
+
+
+def test_every_option_has_a_help() -> None:
+    assert [(command, spellings) for command, spellings, text in options() if not text.strip().endswith(".")] == []
+
+
+def test_every_option_is_seen_in_a_test() -> None:
+    unseen = [
+        f"{command} {spellings[0]}"
+        for command, spellings, _ in options()
+        if not set(spellings) & set(SEEN.get(command, {}))
+    ]
+    assert unseen == []
+    known = {(command, spelling) for command, spellings, _ in options() for spelling in spellings}
+    assert [entry for command, entries in SEEN.items() for entry in entries if (command, entry) not in known] == []
+
+
+@pytest.mark.parametrize("command", SEEN)
+def test_the_tests_use_the_options(command: str) -> None:
+    unused = [
+        f"{option}: {node}" for option, node in SEEN[command].items() if option not in texts_of(*node.split("::"))
+    ]
+    assert unused == []
+
+
+def texts_of(file: str, test: str) -> set[str]:
+    """The words in the texts of a test with its decorators, and of what it uses of its file and of conftest.py."""
+    path = ROOT / file
+    functions = functions_of(path.parent / "conftest.py") | functions_of(path)
+    assert test in functions, f"{file} has no test {test}"
+    words: set[str] = set()
+    waiting, done = [test], set[str]()
+    while waiting:
+        name = waiting.pop()
+        done.add(name)
+        for node in ast.walk(functions[name]):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                words.update(node.value.split())
+            used = {ast.Name: "id", ast.arg: "arg"}.get(type(node), "")
+            called = getattr(node, used) if used else ""
+            if called in functions and called not in done:
+                waiting.append(called)
+    return words
+
+
+def functions_of(path: Path) -> dict[str, ast.AST]:
+    """The functions and assigned constants on the top level of a file, by name."""
+    found: dict[str, ast.AST] = {}
+    for node in ast.parse(path.read_text()).body if path.exists() else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            found[node.targets[0].id] = node.value
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["--enable-provider-selector=false"], (False, False)),
+        (["--enable-provider-selector=FALSE", "--leader-elect=true"], (False, True)),
+        (["--enable-provider-selector=1", "--leader-elect=0"], (True, False)),
+        (["--no-enable-provider-selector", "--leader-elect"], (False, True)),
+        ([], (True, False)),
+    ],
+)
+def test_switches_take_a_value_as_in_go(given: list[str], meant: tuple[bool, bool]) -> None:
+    """Charts and manifests of the Go project are written so."""
+    command = typer.main.get_command(app).commands["controller"]  # type: ignore[attr-defined]
+    parsed = command.make_context("controller", given).params
+    assert (parsed["enable_provider_selector"], parsed["leader_elect"]) == meant
+
+
+def test_a_switch_takes_no_other_value() -> None:
+    done = CliRunner().invoke(app, ["controller", "--leader-elect=maybe"])
+    assert done.exit_code == 2
+    assert "--leader-elect" in done.stderr

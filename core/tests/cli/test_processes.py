@@ -1,0 +1,315 @@
+"""The long-running commands as processes against a real API server: what each of their options does is seen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+
+from airunway.api import names
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import Client, Kind, NotFound
+from airunway.plugins.registry import load
+from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig
+from airunway.testing.controlplane.ports import reserved_ports
+from airunway.testing.operator import gone, install_definitions, remove_leftovers, running_core, until
+from airunway.testing.reviews import WebhookClient
+from airunway.testing.simulators import SIMULATORS
+from airunway.testing.simulators.kaito.kinds import WORKSPACE
+from airunway.webhook import webhook_settings
+from airunway.webhook.configuration import CONFIGURATION_KIND
+
+pytestmark = pytest.mark.apiserver
+
+LEASE = Kind(group="coordination.k8s.io", version="v1", kind="Lease", plural="leases")
+CONTEXT = "other"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A process of ours, its log so far, and where its metrics and probes are (if it was told to have them)."""
+
+    log: Path
+    metrics: str
+    probes: str
+
+    def lines(self) -> list[Resource]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+
+@pytest.fixture
+def two_contexts(kubeconfig: Path, tmp_path: Path) -> Path:
+    """A kubeconfig whose current context leads nowhere; the one that works is called `CONTEXT`."""
+    document = yaml.safe_load(kubeconfig.read_text())
+    current = next(c["context"] for c in document["contexts"] if c["name"] == document["current-context"])
+    document["clusters"].append({"name": "nowhere", "cluster": {"server": "https://127.0.0.1:1"}})
+    document["contexts"] = [
+        {"name": CONTEXT, "context": current},
+        {"name": "nowhere", "context": {**current, "cluster": "nowhere"}},
+    ]
+    document["current-context"] = "nowhere"
+    path = tmp_path / "two-contexts.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+@asynccontextmanager
+async def running(folder: Path, namespace: str, *command: str) -> AsyncIterator[Running]:
+    """`airunway COMMAND` from when it is ready until the end of the block; it then ends by itself, with 0."""
+    ready, log = folder / "ready", folder / "log"
+    with suppress(FileNotFoundError):
+        ready.unlink()
+    with reserved_ports(2) as (metrics, probes):
+        addresses = ["--metrics-bind-address", f"127.0.0.1:{metrics}"]
+        addresses += ["--health-probe-bind-address", f"127.0.0.1:{probes}"]
+        with log.open("wb") as output:
+            process = await asyncio.to_thread(
+                subprocess.Popen,
+                [sys.executable, "-m", "airunway", *command, *addresses, "--ready-file", str(ready)],
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "POD_NAMESPACE": namespace, "POD_NAME": "pod-0"},
+            )
+        try:
+            deadline = time.monotonic() + 60
+            while not ready.exists():
+                assert process.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                await asyncio.sleep(0.05)
+            yield Running(log=log, metrics=f"http://127.0.0.1:{metrics}", probes=f"http://127.0.0.1:{probes}")
+            process.terminate()
+            assert await asyncio.to_thread(process.wait, 30) == 0, log.read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+
+async def fetched(url: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status, await answer.text()
+
+
+def deployment(namespace: str, name: str, **spec: object) -> Resource:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "ModelDeployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"model": {"id": "org/model.gguf"}, "resources": {"memory": "8Gi"}, **spec},
+    }
+
+
+async def test_the_core_does_as_its_options_say(
+    client: Client, two_contexts: Path, namespace: str, tmp_path: Path
+) -> None:
+    await install_definitions(client)
+    await remove_leftovers(client)
+    key = ObjectKey(namespace, "llama")
+    elsewhere = ObjectKey("default", f"llama-{namespace}")
+    options = ["--kubeconfig", str(two_contexts), "--context", CONTEXT, "--watch-namespaces", namespace]
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("rules: [{engines: [llamacpp]}]")
+    options += [
+        "--policy",
+        str(policy),
+        "--no-enable-provider-selector",
+        "--leader-elect",
+        "--log-level",
+        "debug",
+        "--log-format",
+        "json",
+    ]
+    await client.create(MODEL_DEPLOYMENT, deployment("default", elsewhere.name, engine={"type": "llamacpp"}))
+    try:
+        async with running(tmp_path, namespace, "controller", *options) as core:
+            await client.create(MODEL_DEPLOYMENT, deployment(namespace, key.name, engine={"type": "llamacpp"}))
+            seen = await until(client, key, lambda d: condition_of(d, "ProviderSelected") is not None)
+            assert dig(seen, "status", "message") == "No provider specified and provider-selector not installed"
+            gpu = {"memory": "8Gi", "gpu": {"count": 1}}
+            await client.create(MODEL_DEPLOYMENT, deployment(namespace, "vllm", engine={"type": "vllm"}, resources=gpu))
+            forbidden = ObjectKey(namespace, "vllm")
+            seen = await until(client, forbidden, lambda d: condition_of(d, "Validated") is not None)
+            assert "engine 'vllm' is not allowed in namespace" in dig(seen, "status", "message")
+            # It is another namespace's, and older: had the core looked at it, it would have said something by now.
+            assert condition_of(await client.get(MODEL_DEPLOYMENT, elsewhere), "Validated") is None
+            leases = await client.list_all(LEASE, namespace=namespace)
+            assert [dig(lease, "spec", "holderIdentity") for lease in leases] == ["pod-0"]
+            assert (await fetched(f"{core.probes}/readyz"))[0] == 200
+            assert "airunway_modeldeployment_total" in (await fetched(f"{core.metrics}/metrics"))[1]
+            assert "debug" in {line["level"] for line in core.lines()}
+    finally:
+        await client.delete(MODEL_DEPLOYMENT, elsewhere)
+
+
+async def test_an_error_is_all_that_is_logged_at_that_level(
+    client: Client, kubeconfig: Path, namespace: str, tmp_path: Path
+) -> None:
+    await install_definitions(client)
+    options = ["--kubeconfig", str(kubeconfig), "--watch-namespaces", namespace, "--log-level", "error"]
+    async with running(tmp_path, namespace, "controller", *options, "--enable-provider-selector") as core:
+        pass
+    assert core.log.read_text() == ""
+
+
+def with_one_more_field(definition: Resource) -> Resource:
+    """A definition with a schema that no provider has seen."""
+    changed = copy_of(definition)
+    for version in changed["spec"]["versions"]:
+        version["schema"]["openAPIV3Schema"].setdefault("properties", {})["unheardOf"] = {"type": "string"}
+    return changed
+
+
+async def test_a_provider_does_as_its_options_say(
+    client: Client, kubeconfig: Path, two_contexts: Path, namespace: str, tmp_path: Path
+) -> None:
+    kaito = load("kaito")
+    definitions = SIMULATORS["kaito"].custom_resource_definitions()
+    await install_definitions(client, [with_one_more_field(definition) for definition in definitions])
+    await remove_leftovers(client)
+    key = ObjectKey(namespace, "llama")
+    wanted = deployment(namespace, "llama", provider={"name": "kaito"}, image="example.org/runner:1")
+    options = ["--kubeconfig", str(two_contexts), "--context", CONTEXT, "--watch-namespaces", namespace]
+    options += ["--leader-elect", "--log-level", "debug", "--log-format", "json"]
+    async with running_core(kubeconfig):
+        await client.create(MODEL_DEPLOYMENT, wanted)
+        command = ("provider", "run", "kaito", *options)
+        async with running(tmp_path, namespace, *command, "--unknown-schema", "Fail") as provider:
+            refused = await until(client, key, lambda d: dig(d, "status", "phase") == "Failed")
+            compatible = condition_of(refused, "ProviderCompatible") or {}
+            assert (compatible["status"], compatible["reason"]) == ("False", "UnsupportedSchema")
+            assert (await fetched(f"{provider.probes}/livez"))[0] == 200
+            assert "airunway_" in (await fetched(f"{provider.metrics}/metrics"))[1]
+            assert "debug" in {line["level"] for line in provider.lines()}
+            assert await client.list_all(LEASE, namespace=namespace)
+        # The same upstream, tried by a dry-run, is taken; and a setting reaches what is made of it.
+        setting = 'cpuNodeSelector={"pool": "cheap"}'
+        async with running(tmp_path, namespace, *command, "--unknown-schema", "Verify", "--set", setting):
+            made = await until(client, key, lambda d: dig(d, "status", "provider", "resourceName") is not None)
+            primary = kaito.primary_kind
+            version = dig(made, "status", "provider", "resourceAPIVersion").partition("/")[2]
+            kind = Kind(group=primary.group, version=version, kind=primary.kind, plural=primary.plural)
+            workspace = await client.get(kind, key)
+            assert dig(workspace, "resource", "labelSelector", "matchLabels") == {"pool": "cheap"}
+            await client.delete(MODEL_DEPLOYMENT, key)
+            await gone(client, MODEL_DEPLOYMENT, key)
+    await install_definitions(client, definitions)
+
+
+@pytest.mark.parametrize("review", [True, False])
+async def test_the_webhook_does_as_its_options_say(
+    client: Client, kubeconfig: Path, namespace: str, tmp_path: Path, review: bool
+) -> None:
+    """Its Secret has the name that it was given, and rights of users are looked at or not."""
+    await install_definitions(client)
+    await remove_leftovers(client)
+    with reserved_ports(1) as (port,):
+        place = webhook_settings(
+            bind_address=f"127.0.0.1:{port}", url=f"https://127.0.0.1:{port}", namespace=namespace, secret="my-tls"
+        )
+        assert place is not None
+        options = ["--kubeconfig", str(kubeconfig), "--watch-namespaces", namespace]
+        options += ["--webhook-bind-address", place.bind_address, "--webhook-url", f"https://127.0.0.1:{port}"]
+        options += ["--webhook-configuration", f"hook-{namespace}", "--webhook-manage-configuration"]
+        options += ["--webhook-secret", "my-tls"]
+        options += ["--webhook-access-review" if review else "--no-webhook-access-review"]
+        provider = await registered(client, namespace)
+        try:
+            async with (
+                running(tmp_path, namespace, "controller", *options),
+                WebhookClient(client, place) as webhook,
+            ):
+                wanted = deployment(namespace, "llama", engine={"type": "llamacpp"}, provider={"name": provider})
+                problems = await webhook.problems(wanted, user="nobody", groups=())
+                assert ("cannot create configmaps" in str(problems)) is review, problems
+                assert bool(problems) is review
+        finally:
+            for kind, name in ((CONFIGURATION_KIND, f"hook-{namespace}"), (CONFIG, provider)):
+                with suppress(NotFound):
+                    await client.delete(kind, ObjectKey("", name))
+
+
+async def test_a_simulated_operator_does_as_its_options_say(client: Client, two_contexts: Path, namespace: str) -> None:
+    await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
+    key = ObjectKey(namespace, "played")
+    workspace = {
+        "apiVersion": WORKSPACE.api_version,
+        "kind": WORKSPACE.kind,
+        "metadata": {"name": key.name, "namespace": namespace},
+        "resource": {"labelSelector": {"matchLabels": {"a": "b"}}},
+        "inference": {"template": {"spec": {"containers": [{"name": "main", "image": "example.org/runner:1"}]}}},
+    }
+    await client.create(WORKSPACE, workspace)
+    options = ["--kubeconfig", str(two_contexts), "--context", CONTEXT]
+    options += ["--level", "api", "--scenario", "fails:Unschedulable"]
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "airunway", "simulate", "kaito", *options)
+    try:
+        async with asyncio.timeout(60):
+            while (condition_of(await client.get(WORKSPACE, key), "InferenceReady") or {}).get("reason") != (
+                "Unschedulable"
+            ):
+                assert process.returncode is None
+                await asyncio.sleep(0.1)
+        process.terminate()
+        assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await client.delete(WORKSPACE, key)
+
+
+def test_a_sandbox_on_a_cluster_that_is_there(two_contexts: Path, tmp_path: Path) -> None:
+    """With the upstream's CRDs out of a directory; it leaves its logs where that is asked for, and nothing else."""
+    crds = tmp_path / "crds"
+    crds.mkdir()
+    options = ["--kubeconfig", str(two_contexts), "--context", CONTEXT, "--level", "api", "--keep"]
+    command = [sys.executable, "-m", "airunway", "sandbox", *options, "--upstream-crds", str(crds)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    empty = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert empty.returncode == 1
+    assert f"{crds} has no CustomResourceDefinition of" in empty.stderr
+    (crds / "kaito.yaml").write_text(yaml.safe_dump_all(SIMULATORS["kaito"].custom_resource_definitions()))
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            told: list[str] = []
+            while "Ctrl-C stops everything" not in (told or [""])[-1]:
+                told.append(process.stdout.readline())
+                assert told[-1], told  # it has ended
+        finally:
+            process.terminate()
+            rest = process.stdout.read() if process.stdout is not None else ""
+    assert process.returncode == 0, rest
+    assert f"Using the cluster of {two_contexts}" in told[0]
+    (logs,) = tmp_path.glob("airunway-sandbox-*/logs")
+    assert [path.name for path in logs.iterdir() if path.stat().st_size] != []
+
+
+CONFIG = Kind(
+    group=names.GROUP,
+    version=names.VERSION,
+    kind="InferenceProviderConfig",
+    plural="inferenceproviderconfigs",
+    namespaced=False,
+)
+
+
+async def registered(client: Client, namespace: str) -> str:
+    """A provider that makes ConfigMaps, ready."""
+    name = f"acme-{namespace}"
+    head = {"apiVersion": names.API_VERSION, "kind": CONFIG.kind, "metadata": {"name": name}}
+    engines = [{"name": "llamacpp", "cpuSupport": True, "servingModes": ["aggregated"]}]
+    upstream = [{"group": "", "kind": "ConfigMap", "versions": ["v1"], "requiresCRD": False}]
+    spec = {"capabilities": {"engines": engines}, "upstream": upstream}
+    await client.apply(CONFIG, {**head, "spec": spec}, manager="test")
+    await client.apply(CONFIG, {**head, "status": {"ready": True}}, manager="test", subresource="status")
+    return name
