@@ -62,7 +62,7 @@ async def test_the_overall_conditions_are_handed_over_and_back(
     key = ObjectKey(namespace, "gemma")
     async with running_core(kubeconfig), running_simulator(kubeconfig, kaito, level="api"):
         await client.create(MODEL_DEPLOYMENT, manifest(namespace, "gemma"))
-        alone = await until(client, key, lambda found: condition_of(found, "Ready") is not None)
+        alone = await until(client, key, lambda found: condition_of(found, "Reconciling") is not None)
         for type_ in OVERALL:
             assert writers_of(alone, type_) == {names.CORE_MANAGER}
         async with running_provider(kubeconfig, kaito):

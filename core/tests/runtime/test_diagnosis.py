@@ -78,9 +78,9 @@ def outcome(report: Report, *pods: PodFacts, phase: str = "Deploying", **more: A
     now = more.pop("now", NOW)
     live = {"phase": phase, "conditions": more.pop("conditions", []), **more.pop("live", {})}
     evidence = Evidence(pods=pods, served=phase in ("Running", "Degraded"), **more)
-    found = diagnose(report, evidence, status=live, previous=previous_cause(live), now=now)
-    begun = Durations().date(KEY, found.faults, status=live, now=now)
     deployment = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": live}
+    found = diagnose(report, evidence, deployment=deployment, previous=previous_cause(live), now=now)
+    begun = Durations().date(KEY, found.faults, status=live, now=now)
     faults = [replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults]
     status, verdict = provider_status(deployment, found.report, faults=faults, root_cause=found.root_cause, now=now)
     return status, replace(found, wake_after=found.wake_after or verdict.wake_after)
@@ -100,7 +100,7 @@ def test_where_no_pod_was_ever_seen_the_upstream_counts_alone() -> None:
     status, _ = outcome(READY)
     assert status["phase"] == "Running"
     assert condition(status, "PodsReady") == {}
-    blind = diagnose(READY, None, status={}, previous=None, now=NOW)
+    blind = diagnose(READY, None, deployment={}, previous=None, now=NOW)
     assert blind.faults == ()
 
 
@@ -168,7 +168,8 @@ def test_without_living_pods_the_upstream_s_word_about_them_counts() -> None:
     assert (status["phase"], status["reason"]) == ("Failed", "CrashLoopBackOff")
     assert found.root_cause is not None
     assert (found.root_cause.code, found.root_cause.object) == ("Engine.CrashLoop", "Workspace/ml/llama")
-    assert status["message"] == "it crashed"
+    assert status["message"] == found.root_cause.message
+    assert status["message"].startswith("it crashed. Read its log")
 
 
 def test_what_pods_cannot_show_stays_the_upstream_s_word() -> None:
@@ -217,7 +218,7 @@ def test_what_is_out_of_reach_is_debounced_and_a_flap_begins_anew() -> None:
     pull = waiting("ErrImagePull", "dial tcp: lookup registry.example: no such host")
 
     def faults(*pods: PodFacts, now: datetime) -> dict[tuple[str, str], datetime]:
-        found = diagnose(STARTING, Evidence(pods=pods), status={}, previous=None, now=now)
+        found = diagnose(STARTING, Evidence(pods=pods), deployment={}, previous=None, now=now)
         return durations.date(KEY, found.faults, status={}, now=now)
 
     assert faults(pull, now=NOW)["Pods", "DNSFailure"] == NOW

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from airunway.status import MESSAGE_LIMIT, Condition, written
+import pytest
+
+from airunway.status import MESSAGE_LIMIT, Condition, as_word, bounded, written
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -42,5 +45,41 @@ def test_messages_are_bounded() -> None:
     result = written(
         [Condition(type="A", status=True, reason="R", message="x" * 5000)], previous=[], generation=1, now=NOW
     )
-    assert len(result[0]["message"]) == MESSAGE_LIMIT
+    assert len(result[0]["message"].encode()) == MESSAGE_LIMIT
     assert result[0]["message"].endswith("…")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\ud800", "x" * 1024, "ü" * 512, "ü" * 513, "…" * 4000, "\ud800" * 2000, "a\U0001f600" * 600]
+)
+def test_a_message_is_bounded_in_bytes_and_never_broken_within_a_character(text: str) -> None:
+    short = bounded(text)
+    assert len(short.encode()) <= MESSAGE_LIMIT
+    whole = text.encode(errors="replace")
+    assert short == whole.decode() if len(whole) <= MESSAGE_LIMIT else short.endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("said", "word"),
+    [
+        ("ImageNotFound", "ImageNotFound"),
+        ("Some_thing,else:1", "Some_thing,else:1"),
+        ("not ready", "NotReady"),
+        ("errno-28", "Errno28"),
+        ("1st", "st"),
+        ("", "Unknown"),
+        ("Ä", "Unknown"),
+        ("x" * 2000, "X" + "x" * 255),
+    ],
+)
+def test_a_reason_is_a_word_whoever_said_it(said: str, word: str) -> None:
+    """The API server refuses any other, and with it the whole status."""
+    assert as_word(said) == word
+    result = written([Condition(type="A", status=False, reason=said)], previous=[], generation=1, now=NOW)
+    assert result[0]["reason"] == word
+
+
+def test_a_time_that_is_none_is_replaced() -> None:
+    broken: list[Any] = [{"type": "A", "status": "True", "lastTransitionTime": "nonsense"}, {"type": 7}, "A"]
+    result = written([Condition(type="A", status=True, reason="R")], previous=broken, generation=1, now=NOW)
+    assert result[0]["lastTransitionTime"] == "2026-11-21T12:00:00Z"

@@ -67,6 +67,16 @@ def test_one_fault(row: Row) -> None:
     assert verdict.message == "what the thing says"
 
 
+@pytest.mark.parametrize("reason", ["CrashLoopBackOff", "PodOOMKilled", "UpstreamFailed"])
+@pytest.mark.parametrize("previous", ["Pending", "Deploying", "Degraded", "Failed"])
+def test_what_breaks_degrades_only_what_has_served(reason: str, previous: str) -> None:
+    """Refused credentials degrade a first start too: that it was Degraded says nothing of having served."""
+    fault = Fault(component="Pods", reason=reason)
+    never = roll_up([fault], previous=previous, created=True, served=False, now=NOW)
+    before = roll_up([fault], previous=previous, created=True, served=True, now=NOW)
+    assert (never.phase, before.phase) == (Phase.FAILED, Phase.DEGRADED)
+
+
 def test_no_fault_is_running() -> None:
     verdict = roll_up([], previous="Deploying", created=True, now=NOW)
     assert (verdict.phase, verdict.ready, verdict.reason) == (Phase.RUNNING, True, "Ready")
@@ -76,6 +86,20 @@ def test_the_worst_phase_wins_and_names_its_own_reason() -> None:
     faults = [Fault(component="A", reason="Progressing"), Fault(component="B", reason="ImageNotFound", message="gone")]
     verdict = roll_up(faults, previous="Deploying", created=True, now=NOW)
     assert (verdict.phase, verdict.reason, verdict.message) == (Phase.FAILED, "ImageNotFound", "gone")
+
+
+@pytest.mark.parametrize("reason", ["Unknown", "StaleStatus", "Timeout"])
+def test_what_only_keeps_the_phase_takes_no_reason_from_the_fault_that_made_it(reason: str) -> None:
+    faults = [
+        Fault(component="A", reason=reason, since=NOW),
+        Fault(component="B", reason="PodOOMKilled", message="oom"),
+    ]
+    phase = "Running"
+    for _ in range(3):
+        verdict = roll_up(faults, previous=phase, created=True, served=True, now=NOW)
+        assert (verdict.phase, verdict.reason, verdict.message) == (Phase.DEGRADED, "PodOOMKilled", "oom")
+        assert verdict.ready is False
+        phase = verdict.phase.value
 
 
 def test_auth_shows_as_AuthFailed_in_the_roll_up() -> None:  # noqa: N802 - the reason's own spelling
@@ -133,6 +157,16 @@ def test_parents_name_the_child_that_speaks_against_them() -> None:
     assert parents["AuthValid"].message == "401 from the registry"
     assert parents["ConfigValid"].status is True
     assert parents["DependenciesReachable"].status is True
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "reachable"),
+    [("Unknown", "StaleStatus", False), ("Unknown", "Timeout", True), ("False", "Timeout", False)],
+)
+def test_who_is_not_heard_of_speaks_against_the_dependencies(status: str, reason: str, reachable: bool) -> None:
+    child = {"type": "ProviderResourceReady", "status": status, "reason": reason, "message": "silent"}
+    parents = {condition.type: condition.status for condition in parent_conditions([child])}
+    assert parents["DependenciesReachable"] is reachable
 
 
 def test_every_registered_reason_has_a_category_and_a_meaning() -> None:

@@ -2,106 +2,36 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from airunway.resource import Resource, format_time
+from airunway.resource import Resource
 from airunway.status import MESSAGE_LIMIT, REASONS
 from airunway.status.codes import CODES, code_of_reason
 from airunway.status.evidence import (
     Evidence,
     Reported,
     claim_facts,
-    event_facts,
     job_facts,
-    pod_facts,
 )
 from airunway.status.rootcause import find_root_cause, find_symptoms
-
-NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-IMAGE = "registry.example/team/vllm:1.0"
-
-
-def at(seconds: float) -> str:
-    """A time that many seconds before now."""
-    return format_time(NOW - timedelta(seconds=seconds))
-
-
-def pod(name: str = "llama-0", **status: Any) -> Resource:
-    """A pod of the StatefulSet ``llama``; keyword arguments are parts of its status, or metadata and spec whole."""
-    metadata = {
-        "name": name,
-        "namespace": "ml",
-        "uid": f"uid-{name}",
-        "creationTimestamp": at(300),
-        "labels": {"controller-revision-hash": "llama-1"},
-        "ownerReferences": [{"kind": "StatefulSet", "name": "llama", "controller": True}],
-    }
-    metadata |= status.pop("metadata", {})
-    spec = {"nodeName": "gpu-0", **status.pop("spec", {})}
-    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending", **status}}
-
-
-def container(**values: Any) -> Resource:
-    return {"containerStatuses": [{"name": "model", "image": IMAGE, "ready": False, "restartCount": 0, **values}]}
-
-
-def waiting(reason: str, message: str = "", **values: Any) -> Resource:
-    return container(state={"waiting": {"reason": reason, "message": message}}, **values)
-
-
-def ended(code: int, reason: str = "Error", message: str = "", *, ago: float = 5) -> Resource:
-    return {"terminated": {"exitCode": code, "reason": reason, "message": message, "finishedAt": at(ago)}}
-
-
-def crashed(code: int, message: str = "", reason: str = "Error") -> Resource:
-    text = "back-off 10s restarting failed container=model"
-    return waiting("CrashLoopBackOff", text, lastState=ended(code, reason, message), restartCount=3)
-
-
-def unschedulable(message: str, *, ago: float = 60) -> Resource:
-    condition = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": message,
-        "lastTransitionTime": at(ago),
-    }
-    return {"conditions": [condition], "spec": {"nodeName": None}}
-
-
-def event(
-    reason: str, note: str, *, kind: str = "Pod", name: str = "llama-0", uid: str = "uid-llama-0", ago: float = 10
-) -> Resource:
-    return {
-        "metadata": {"name": f"{name}.{reason}", "namespace": "ml"},
-        "regarding": {"kind": kind, "namespace": "ml", "name": name, "uid": uid},
-        "reason": reason,
-        "note": note,
-        "type": "Warning",
-        "deprecatedFirstTimestamp": at(ago + 30),
-        "deprecatedLastTimestamp": at(ago),
-    }
-
-
-def refusal(note: str, *, ago: float = 10) -> Resource:
-    return event("FailedCreate", note, kind="StatefulSet", name="llama", uid="uid-llama", ago=ago)
-
-
-def evidence(*pods: Resource, events: tuple[Resource, ...] = (), **more: Any) -> Evidence:
-    return Evidence(pods=tuple(map(pod_facts, pods)), events=tuple(map(event_facts, events)), **more)
-
-
-PULL = f'failed to pull and unpack image "{IMAGE}": failed to resolve reference "{IMAGE}": '
-QUOTA = (
-    'create Pod llama-0 in StatefulSet llama failed error: pods "llama-0" is forbidden: exceeded quota: gpus, '
-    "requested: requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=8, limited: requests.nvidia.com/gpu=8"
+from airunway.testing.evidence import (
+    NOW,
+    QUOTA,
+    at,
+    container,
+    crashed,
+    ended,
+    event,
+    evidence,
+    pod,
+    refusal,
+    unschedulable,
+    waiting,
 )
-
 
 POD_ROWS: list[Resource] = yaml.safe_load((Path(__file__).parent / "podcauses.yaml").read_text())
 
@@ -160,6 +90,11 @@ FINE = [
     (
         "restarted once, running, no cause known",
         pod(**container(state={"running": {}}, lastState=ended(1), restartCount=1)),
+        (),
+    ),
+    (
+        "ended for the first time, no cause known: it is started again at once",
+        pod(phase="Running", **container(state=ended(1))),
         (),
     ),
     (
@@ -307,75 +242,6 @@ def test_the_field_is_the_one_that_names_the_secret() -> None:
     cause = find_root_cause(found, now=NOW)
     assert cause is not None
     assert cause.field == "spec.secrets.huggingFaceToken"
-
-
-# ---------------------------------------------------------------------------------------------------------- precedence
-
-
-def test_the_most_specific_then_the_nearest_then_the_oldest() -> None:
-    crash = pod("a", **crashed(1))
-    taint = pod("b", **unschedulable("3 node(s) had untolerated taint {x: y}"))
-    young = pod("c", **unschedulable("3 Insufficient nvidia.com/gpu", ago=10))
-    old = pod("d", **unschedulable("3 Insufficient nvidia.com/gpu", ago=99))
-    near = pod("e", **crashed(137, reason="OOMKilled"))
-
-    def named(*pods: Resource) -> str:
-        cause = find_root_cause(evidence(*pods), now=NOW)
-        assert cause is not None
-        return cause.object
-
-    assert named(crash, taint) == "Pod/ml/b"
-    assert named(crash, taint, young) == "Pod/ml/c"
-    assert named(crash, taint, young, old) == "Pod/ml/d"
-    assert named(crash, taint, young, old, near) == "Pod/ml/e"  # a container is nearer than the scheduler's word
-
-
-def test_a_lasting_fault_keeps_its_beginning_and_what_was_learnt() -> None:
-    first = find_root_cause(evidence(pod(**crashed(137, reason="OOMKilled"))), now=NOW)
-    assert first is not None
-    later = NOW + timedelta(minutes=3)
-    again = find_root_cause(evidence(pod(**crashed(137, reason="OOMKilled"))), now=later, previous=first)
-    assert again == first
-    refused = pod(**waiting("ErrImagePull", f"{PULL}unexpected status: 401 Unauthorized"))
-    known = find_root_cause(evidence(refused), now=NOW)
-    mute = pod(**waiting("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'))
-    assert find_root_cause(evidence(mute), now=NOW) is None
-    kept = find_root_cause(evidence(mute), now=later, previous=known)
-    assert kept is not None
-    assert (kept.code, kept.since) == ("ImagePull.Auth", NOW)
-    assert find_root_cause(evidence(), now=later, previous=known) is None
-
-
-def test_both_waiting_reasons_of_one_pull_give_one_message() -> None:
-    """Kubernetes alternates between them: the status must not."""
-    cause = f"{PULL}{IMAGE}: not found"
-    texts = {
-        find_symptoms(evidence(pod(**waiting(reason, message))), now=NOW)[0].message
-        for reason, message in (
-            ("ErrImagePull", cause),
-            ("ImagePullBackOff", f'Back-off pulling image "{IMAGE}": ErrImagePull: {cause}'),
-        )
-    }
-    assert len(texts) == 1
-
-
-def test_no_credential_reaches_a_message() -> None:
-    words = (
-        "RuntimeError: GET https://user:hunter2222@hub.example/x?token=abcdef123456 with hf_abcdefghijklmnop "
-        "Authorization: Bearer eyJhbGciOiJIUzI1NiJ9.e30 AKIAABCDEFGHIJKLMNOP"
-    )
-    cause = find_root_cause(evidence(pod(**crashed(1, words))), now=NOW)
-    assert cause is not None
-    for secret in ("hunter2222", "abcdef123456", "hf_abcdefghijklmnop", "eyJhbGci", "ABCDEFGHIJKLMNOP"):
-        assert secret not in cause.message
-    assert "RuntimeError" in cause.message
-
-
-def test_a_long_traceback_is_cut() -> None:
-    cause = find_root_cause(evidence(pod(**crashed(1, "x\n" * 50 + "Error: " + "y" * 40_000))), now=NOW)
-    assert cause is not None
-    assert len(cause.message) <= MESSAGE_LIMIT
-    assert cause.message.endswith(cause.remedy)
 
 
 def test_the_registry_is_complete_and_consistent() -> None:

@@ -18,8 +18,8 @@ from datetime import datetime, timedelta
 
 from airunway.plugins.contract import Component, Observation, State
 from airunway.resource import Resource, condition_of, dig
-from airunway.runtime.report import Report, fault_of
-from airunway.status import Category, Fault, category_of
+from airunway.runtime.report import Report, fault_of, record_of_service
+from airunway.status import Category, Fault, Phase, category_of
 from airunway.status.evidence import Evidence, PodFacts, Reported, parse_moment
 from airunway.status.pods import POD_SHOWN, PodCounts, count_pods
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
@@ -36,6 +36,12 @@ ABSENCE_PATIENCE = timedelta(minutes=1)
 
 _GENERAL = frozenset({"Starting", "Progressing", "UpstreamFailed", "Unknown"})
 """Words that say no more than that something is not ready."""
+
+_LOST = "PodsNotReady"
+"""Reason of ``PodsReady`` where pods of this generation were ready and are not any more."""
+
+_NAMED = 3
+"""Pods that a message names."""
 
 _NOT_YET = "Starting"
 """Reason of ``PodsReady`` as long as no pod of the deployment was seen to be anything but starting."""
@@ -55,11 +61,11 @@ def diagnose(
     report: Report,
     evidence: Evidence | None,
     *,
-    status: Resource,
+    deployment: Resource,
     previous: RootCause | None,
     now: datetime,
 ) -> Diagnosis:
-    """What is wrong, and why. `status` is the deployment's as it stands, `previous` its root cause.
+    """What is wrong, and why. `deployment` has the status as it stands, `previous` is its root cause.
 
     Without `evidence` (pods may not be read, or nothing exists yet) the upstream's words count as they are.
     """
@@ -77,14 +83,23 @@ def diagnose(
         evidence = replace(evidence, events=tuple(e for e in evidence.events if e.kind == "Pod"))
     shown = find_symptoms(evidence, now=now, previous=previous) if evidence is not None else ()
     components = tuple(_believed(component, counts, shown) for component in observation.components)
-    pods, absent = (None, None) if evidence is None else _pods(shown, counts, observation, status, now, ready=ready)
+    lost = evidence is not None and _is_lost(report, deployment, counts, evidence)
+    pods, absent = None, None
+    if evidence is not None:
+        unready = _listed(pod.name for pod in evidence.pods if pod.alive and not pod.ready)
+        pods, absent = _pods(shown, counts, report, deployment, now, ready=ready, lost=lost, unready=unready)
     stale, stale_in = _stale(report, observation, now)
+    told = observation.components
+    if stale is not None:  # what it said of an older state is not known to hold
+        components = tuple(
+            replace(component, state=State.UNKNOWN, reason=stale.reason, message=stale.message) for component in told
+        )
+        told = ()
     faults = [
         *report.faults,
-        *_pod_faults(shown, evidence, ready=ready),
+        *_pod_faults(shown, evidence, ready=ready, lost=lost),
         *([stale] if stale is not None else ()),
-        *(fault_of(c, None) for c in components if c.state is not State.READY and not _explained(c, shown)),
-        *([_progress(pods)] if pods is not None and pods.state is not State.READY and not shown else ()),
+        *_words(components if told else (), told, shown, pods if not shown else None),
     ]
     if not report.rolled_out:
         faults.append(
@@ -127,7 +142,9 @@ def _believed(component: Component, counts: PodCounts, shown: Sequence[Symptom])
         return component
     if any(symptom.reason == component.reason for symptom in shown):
         return component
-    text = f"No pod shows this any more: {component.message}" if component.message else "No pod shows a fault any more"
+    text = "The upstream has not noticed yet that no pod shows its fault any more"
+    if component.message:
+        text += f": {component.message}"
     return replace(component, state=State.PROGRESSING, reason="Progressing", message=text)
 
 
@@ -141,28 +158,49 @@ def _explained(component: Component, shown: Sequence[Symptom]) -> bool:
     return component.reason in _GENERAL and category_of(shown[0].reason) is not Category.CONNECTIVITY
 
 
+def _is_lost(report: Report, deployment: Resource, counts: PodCounts, evidence: Evidence) -> bool:
+    """Whether pods that were ready for this very generation are not any more: that is no progress.
+
+    None of them is, or one of those that are not has been before; else it is a further one that starts.
+    """
+    record = record_of_service(report, deployment.get("status") or {})
+    if record is None or record.get("observedGeneration") != dig(deployment, "metadata", "generation"):
+        return False
+    return counts.ready == 0 or any(pod.alive and pod.unready_again for pod in evidence.pods)
+
+
 def _pods(
     shown: Sequence[Symptom],
     counts: PodCounts,
-    observation: Observation,
-    status: Resource,
+    report: Report,
+    deployment: Resource,
     now: datetime,
     *,
     ready: bool,
+    lost: bool,
+    unready: str,
 ) -> tuple[Component | None, float | None]:
-    """The component of the pods, and after how many seconds it changes by itself. None: nothing is known of pods."""
+    """The component of the pods, and after how many seconds it changes by itself. None: nothing is known of pods.
+
+    `unready` names the pods that are not ready.
+    """
+    replicas = report.observation.replicas if report.observation is not None else None
     if shown:
         first = shown[0]
         return Component(name=PODS, state=State.DEGRADED, reason=first.reason, message=first.message), None
     if counts.living and counts.ready == counts.living:
         text = f"{counts.ready} of {counts.living} pods are ready"
         return Component(name=PODS, state=State.READY, reason="PodsReady", message=text), None
-    condition = condition_of({"status": status}, f"{PODS}Ready")
+    if lost and counts.living:
+        return _gone(f"{counts.ready} of {counts.living} pods are ready (not ready: {unready})"), None
+    condition = condition_of(deployment, f"{PODS}Ready")
     seen_before = condition is not None and condition.get("reason") != _NOT_YET
     if counts.living and (counts.ready or seen_before):
         return _starting("Progressing", f"{counts.ready} of {counts.living} pods are ready"), None
-    if observation.replicas is not None and observation.replicas.desired == 0:
+    if replicas is not None and replicas.desired == 0:
         return None, None
+    if lost and (counts.seen or (seen_before and not ready)):  # where no pod ever shows, the upstream's word counts
+        return _gone("No pod is ready"), None
     if not ready or counts.seen:
         # One text for everything up to the first ready pod: steps of a start are no news to write down.
         return _starting("Progressing" if seen_before else _NOT_YET, "No pod is ready yet"), None
@@ -173,29 +211,69 @@ def _pods(
     left = (gone + ABSENCE_PATIENCE - now).total_seconds()
     if left <= 0:
         return None, None
-    return _starting("Progressing", "No pod is there"), left
+    # Pods that were there a moment ago may be about to come back, or be served elsewhere.
+    broken = lost and dig(deployment, "status", "phase") == Phase.DEGRADED.value
+    return _gone("No pod is ready") if broken else _starting("Progressing", "No pod is there"), left
+
+
+def _listed(names: Iterable[str]) -> str:
+    known = sorted(names)
+    return ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
+
+
+def _gone(message: str) -> Component:
+    return Component(name=PODS, state=State.DEGRADED, reason=_LOST, message=message)
 
 
 def _starting(reason: str, message: str) -> Component:
     return Component(name=PODS, state=State.PROGRESSING, reason=reason, message=message)
 
 
-def _progress(pods: Component) -> Fault:
-    return Fault(component=PODS, reason=pods.reason, message=pods.message)
-
-
 # ----------------------------------------------------------------------------------------------------------- faults
 
 
-def _pod_faults(shown: Sequence[Symptom], evidence: Evidence | None, *, ready: bool) -> list[Fault]:
-    """One fault for each reason that the pods show, in their order of precedence."""
+def _words(
+    components: Sequence[Component], told: Sequence[Component], shown: Sequence[Symptom], pods: Component | None
+) -> list[Fault]:
+    """The faults of components that say more than the pods show, and that of the pods where they show no precise one.
+
+    `told` are the components as the upstream told them. A precise word comes before pods that are not ready any more,
+    those before a general word; what no pod confirms comes last.
+    """
+    precise: list[Fault] = []
+    general: list[Fault] = []
+    outdated: list[Fault] = []
+    for component, original in zip(components, told, strict=True):
+        if component.state is State.READY or _explained(component, shown):
+            continue
+        group = outdated if component is not original else general if component.reason in _GENERAL else precise
+        group.append(fault_of(component, None))
+    if pods is None or pods.state is State.READY:
+        return [*precise, *general, *outdated]
+    if pods.reason == _LOST:
+        message = "; ".join([pods.message, *(fault.message for fault in precise if fault.message)])
+        return [*precise, Fault(component=PODS, reason=_LOST, message=message, partial=True), *general, *outdated]
+    return [*precise, *general, Fault(component=PODS, reason=pods.reason, message=pods.message), *outdated]
+
+
+def _pod_faults(shown: Sequence[Symptom], evidence: Evidence | None, *, ready: bool, lost: bool) -> list[Fault]:
+    """One fault for each reason that the pods show, in their order of precedence.
+
+    What is only out of reach is waited for, but not where it has cost pods that served.
+    """
     faults: dict[str, Fault] = {}
     for symptom in shown:
         partial = _serves_beside(symptom, evidence.pods if evidence is not None else (), ready=ready)
         known = faults.get(symptom.reason)
         if known is None:
+            costs = lost and category_of(symptom.reason) is Category.CONNECTIVITY
             faults[symptom.reason] = Fault(
-                component=PODS, reason=symptom.reason, message=symptom.message, since=symptom.since, partial=partial
+                component=PODS,
+                reason=symptom.reason,
+                message=symptom.message,
+                since=symptom.since,
+                category=Category.WORKLOAD if costs else None,
+                partial=partial or costs,
             )
         elif known.partial and not partial:
             faults[symptom.reason] = replace(known, partial=False)

@@ -106,6 +106,7 @@ class EvidenceCollector:
         self._jobs = follow(JOB, _projection(job_facts, ours), label_selector=ours)
         self._events = follow(EVENT, self._project_event, field_selector="type=Warning")
         self._pods_by_value = self._pods.add_index(_by_label)
+        self._pods_by_claim = self._pods.add_index(_by_claim)
         self._claims_by_value = self._claims.add_index(_by_label)
         self._jobs_by_value = self._jobs.add_index(_by_label)
         self._events_by_object = self._events.add_index(_by_object)
@@ -225,7 +226,7 @@ class EvidenceCollector:
                 yield deployment
             return
         if event.kind == "PersistentVolumeClaim":
-            for pod in self._pods_by_claim(event):
+            for pod in self._pods_by_claim.get((event.namespace, event.name)):
                 if (deployment := self._owner(ObjectKey(event.namespace, _label_value(pod)))) is not None:
                     yield deployment
             claim = self._claims.get(ObjectKey(event.namespace, event.name))
@@ -233,12 +234,6 @@ class EvidenceCollector:
                 yield ObjectKey(event.namespace, _label_value(claim))
             return
         yield from self._by_name(event)
-
-    def _pods_by_claim(self, event: EventFacts) -> Iterator[Resource]:
-        for deployment in self._by_name(event):
-            for pod in self._pods_by_value.get((deployment.namespace, deployment.name)):
-                if event.name in pod[FACTS].claims:
-                    yield pod
 
     def _by_name(self, event: EventFacts) -> Iterator[ObjectKey]:
         """Our deployments whose name the object's begins with, the longest first: upstreams name by appending."""
@@ -254,7 +249,9 @@ class EvidenceCollector:
         return _projected(pod, pod_facts(pod), str(labels_of(pod).get(self._label, "")))
 
     def _project_event(self, event: Resource) -> Resource | None:
-        """The event, or None if it is about nothing of ours."""
+        """The event, or None if it is about nothing of ours. What is about a claim is kept: it may come before the pod
+        that names the claim, and there is little of it.
+        """
         kind, reason = dig(event, "regarding", "kind"), dig(event, "reason")
         if not isinstance(kind, str) or reason not in _REASONS.get(kind, ()):
             return None
@@ -264,7 +261,8 @@ class EvidenceCollector:
         if facts.last is not None and self._clock() - facts.last > EVENT_AGE:
             return None
         about = tuple(dict.fromkeys([*self._about(facts), *self._by_name(facts)]))
-        return {**_projected(event, facts, ""), "about": about} if about else None
+        kept = about or kind == PERSISTENT_VOLUME_CLAIM.kind
+        return {**_projected(event, facts, ""), "about": about} if kept else None
 
     def _on_trouble(self, reflector: AnyReflector) -> Callable[[str], None]:
         counted, kind = reflector.on_restart, reflector.kind
@@ -317,6 +315,12 @@ def _label_value(obj: Resource) -> str:
 
 def _by_label(obj: Resource) -> Iterator[tuple[str, str]]:
     yield obj["metadata"]["namespace"] or "", _label_value(obj)
+
+
+def _by_claim(pod: Resource) -> Iterator[tuple[str, str]]:
+    facts: PodFacts = pod[FACTS]
+    for claim in facts.claims:
+        yield facts.namespace, claim
 
 
 def _by_object(event: Resource) -> Iterator[tuple[str, str, str]]:

@@ -3,7 +3,7 @@
 Used by the core and by every provider, so that there is one meaning of each word. Knows nothing of Kubernetes clients.
 """
 
-from airunway.status.conditions import MESSAGE_LIMIT, Condition, bounded, written
+from airunway.status.conditions import MESSAGE_LIMIT, Condition, as_word, bounded, conditions_in, written
 from airunway.status.reasons import REASONS, Category, Reason, category_of
 from airunway.status.rollup import (
     CAPACITY_PATIENCE,
@@ -17,6 +17,7 @@ from airunway.status.rollup import (
     roll_up,
     since,
 )
+from airunway.status.served import SERVED, served_before, served_record
 
 __all__ = [
     "CAPACITY_PATIENCE",
@@ -24,17 +25,22 @@ __all__ = [
     "MESSAGE_LIMIT",
     "OVERALL",
     "REASONS",
+    "SERVED",
     "Category",
     "Condition",
     "Fault",
     "Phase",
     "Reason",
     "Verdict",
+    "as_word",
     "bounded",
     "category_of",
+    "conditions_in",
     "overall_conditions",
     "parent_conditions",
     "roll_up",
+    "served_before",
+    "served_record",
     "since",
     "written",
 ]

@@ -92,6 +92,14 @@ CONDITIONS: tuple[ConditionType, ...] = (
         name="AutoscalerReady", writer=Writer.PROVIDER, meaning="The autoscaler that the provider made works."
     ),
     ConditionType(
+        name="Served",
+        writer=Writer.PROVIDER,
+        meaning=(
+            "It has been Running since its upstream object was made: what breaks now degrades it, what breaks before "
+            "fails it. Stays while readiness comes and goes; its observedGeneration is the newest that was served."
+        ),
+    ),
+    ConditionType(
         name="DriftFight",
         writer=Writer.PROVIDER,
         good="absent",

@@ -16,6 +16,7 @@ class Code:
 
     `tier` orders how specific it is, 0 before 3; within a tier the nearest and the oldest count. `field` is the JSON
     path of the deployment to look at, empty where none is to blame. `reasons` are the condition reasons that it gives.
+    In `remedy` ``<pod>`` and ``<namespace>`` stand for those of the object that shows the fault.
     """
 
     name: str
@@ -29,6 +30,13 @@ class Code:
     def link(self) -> str:
         """Where the remedy is explained."""
         return f"{PAGE}#{self.name.lower().replace('.', '')}"
+
+    def remedy_for(self, object_: str) -> str:
+        """The remedy, with what `object_` (``Kind/namespace/name``) tells filled in: it is typed as it stands."""
+        kind, _, rest = object_.partition("/")
+        namespace, _, name = rest.partition("/")
+        text = self.remedy.replace("<namespace>", namespace) if namespace else self.remedy
+        return text.replace("<pod>", name) if kind == "Pod" and name else text
 
 
 _REGISTERED = (
@@ -134,7 +142,7 @@ _REGISTERED = (
         reasons=("FailedScheduling",),
         field="spec.tolerations",
         meaning="Nodes have room, but their taints or labels keep the pod away.",
-        remedy="Add the toleration or correct the selector that the message names, or label a node.",
+        remedy="Add a toleration or correct the node selector; kubectl describe nodes shows taints and labels.",
     ),
     Code(
         name="Storage.PvcPending",
@@ -142,7 +150,7 @@ _REGISTERED = (
         reasons=("PvcPending", "ReferenceNotFound", "QuotaExceeded"),
         field="spec.model.storage.volumes",
         meaning="A volume claim is missing or has no volume yet, or the volume cannot be attached.",
-        remedy="Look at the claim (kubectl describe pvc) and at the provisioner of its StorageClass.",
+        remedy="Look at the claim (kubectl describe pvc -n <namespace>) and at the provisioner of its StorageClass.",
     ),
     Code(
         name="Model.DownloadStalled",
@@ -157,14 +165,17 @@ _REGISTERED = (
         tier=1,
         reasons=("ProbeTimeout",),
         meaning="The engine does not answer its probe in time, so that it gets no traffic or is restarted.",
-        remedy="See what the engine does (kubectl logs); loading a large model may need more time, memory or CPU.",
+        remedy=(
+            "See what the engine does: kubectl logs <pod> -n <namespace>. Loading a large model may need more time, "
+            "memory or CPU."
+        ),
     ),
     Code(
         name="Engine.CrashLoop",
         tier=2,
         reasons=("CrashLoopBackOff",),
         meaning="A container ends again and again, and its last words do not tell why.",
-        remedy="Read its log: kubectl logs --previous.",
+        remedy="Read its log: kubectl logs <pod> -n <namespace> --previous.",
     ),
     Code(
         name="Provider.Rejected",

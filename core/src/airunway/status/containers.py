@@ -38,9 +38,12 @@ _CRASHES = 2
 """Restarts from which on a container that runs again, and is not ready, counts as crashing still."""
 
 _PULL_PREFIX = re.compile(
-    r'^(?:(?:ErrImagePull|ImagePullBackOff): )?(?:Back-off pulling image "[^"]*": ErrImagePull: )?'
-    r'(?:Failed to pull image "[^"]*": )?'
+    r'^(?:(?:ErrImagePull|ImagePullBackOff): |Back-off pulling image "[^"]*": |(?:rpc error: code = \w+ desc = )'
+    r'|failed to (?:pull image|pull and unpack image|resolve reference) "[^"]*": )+',
+    re.IGNORECASE,
 )
+"""How kubelet and runtimes begin, one in another, each with the image's name: what the message has said already."""
+
 _KILLED = (137, 143)
 _PANICS = ("panic:", "goroutine ", "fatal error:", "Traceback")
 
@@ -57,12 +60,12 @@ class Finding:
 
 
 def container_finding(
-    pod: PodFacts, container: ContainerFacts, events: Sequence[EventFacts], *, known: str = ""
+    pod: PodFacts, container: ContainerFacts, events: Sequence[EventFacts], *, known: str = "", served: bool = False
 ) -> Finding | None:
     """What keeps the container from being ready; None if nothing is wrong (it may well be starting).
 
     `events` are those about the pod, newest first. `known` is the code that was found for the pod before: kubelets up
-    to Kubernetes 1.29 drop the cause from ``ImagePullBackOff``.
+    to Kubernetes 1.29 drop the cause from ``ImagePullBackOff``. `served` is whether the deployment has served before.
     """
     if container.ready:
         return None
@@ -71,13 +74,19 @@ def container_finding(
     if container.waiting in START_REASONS:
         text = f"{container.waiting}: {line_of(container.message)}."
         return _prepared(container.message, text) or Finding(reason="PodFailed", code="", text=text)
-    ending, sure = _ending(pod, container)
+    ending, sure = _ending(pod, container, served=served)
     return None if ending is None else _ended(container, ending, events, sure=sure)
 
 
 def probe_finding(pod: PodFacts, events: Sequence[EventFacts]) -> Finding | None:
-    """A pod that runs and is not ready because a probe fails, by the events from when it became so."""
-    if not any(container.running and not container.init for container in pod.containers) or pod.ready_since is None:
+    """A pod that runs and is not ready because a probe fails, by the events from when it became so.
+
+    While an engine loads its probes fail as they must: one that has not been ready since it started has no fault yet.
+    """
+    running = [container for container in pod.containers if container.running and not container.init]
+    if not running or pod.ready_since is None:
+        return None
+    if all(container.started is not None for container in running) and not pod.unready_again:
         return None
     for event in events:
         if event.reason == "Unhealthy" and event.last is not None and event.last >= pod.ready_since - PROBE_WINDOW:
@@ -128,16 +137,19 @@ def _prepared(message: str, text: str) -> Finding | None:
     return Finding(reason=meaning.reason, code=meaning.code, text=text)
 
 
-def _ending(pod: PodFacts, container: ContainerFacts) -> tuple[Ending | None, bool]:
+def _ending(pod: PodFacts, container: ContainerFacts, *, served: bool) -> tuple[Ending | None, bool]:
     """The end that keeps the container from being ready, and whether that it ended is fault enough.
 
-    A container that runs again is crashing still until it is ready, once it has ended twice; before that only an end
-    whose cause is known counts. An end from before the pod was ready the last time is over.
+    The kubelet starts a container that ended for the first time again at once: before anything was served that is not
+    fault enough, or a deployment would fail and recover within a second of its first start. A container that runs again
+    is crashing still until it is ready, once it has ended twice; before that only an end whose cause is known counts.
+    An end from before the pod was ready the last time is over.
     """
     if container.waiting == "CrashLoopBackOff":
         return container.last or container.ended or Ending(code=0), True
     if container.ended is not None:
-        return (container.ended, True) if container.ended.code != 0 else (None, False)
+        again = container.restarts < 1 and pod.phase != "Failed" and not served
+        return (container.ended, not again) if container.ended.code != 0 else (None, False)
     last = container.last
     if last is None or last.code == 0 or container.restarts < 1:
         return None, False

@@ -32,9 +32,10 @@ _TOOLS = """## Generic tools
 
 `observedGeneration`, `Ready`, `Reconciling` and `Stalled` follow
 [kstatus](https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus): what uses it (Flux, `kpt`, cli-utils)
-and `kubectl wait --for=condition=Ready` need no settings. A deployment that nobody has looked at yet has no status, and
-kstatus takes that for current: for the first moment after it was made, only a wait for the condition is safe. Argo CD
-computes the health of kinds that it does not know only with a script of yours, under
+and `kubectl wait --for=condition=Ready` need no settings. A deployment that nobody has looked at yet has the status
+that the CRD gives it, phase Pending and `Ready=Unknown` with the reason `WaitingForController`: nobody takes it for
+ready. Argo CD computes the health of kinds that it does not know only with a script of yours (else they count as
+healthy), under
 `resource.customizations.health.airunway.ai_ModelDeployment` in `argocd-cm`:
 
 ```lua
@@ -156,7 +157,7 @@ def _codes() -> Iterator[str]:
         reasons = ", ".join(f"`{reason}`" for reason in code.reasons)
         yield f"\n### {code.name}\n"
         yield f"{code.meaning}{field}\n"
-        yield f"**What to do:** {code.remedy} Reasons: {reasons}."
+        yield f"**What to do:** {code.remedy.replace('<', '&lt;')} Reasons: {reasons}."
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

@@ -21,10 +21,14 @@ class Emitter(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class EventReason:
-    """One reason: its type is ``Warning`` if `warning`, else ``Normal``; `note` shows the text with <variables>."""
+    """One reason: its type is ``Warning`` if `warning`, else ``Normal``; `note` shows the text with <variables>.
+
+    `action` is the event's own field of that name: what was being done to the deployment.
+    """
 
     name: str
     emitter: Emitter
+    action: str
     note: str
     meaning: str
     warning: bool = False
@@ -38,36 +42,42 @@ _REGISTERED = (
     EventReason(
         name="EngineSelected",
         emitter=Emitter.CORE,
+        action="SelectEngine",
         note="Selected engine '<engine>': <why>",
         meaning="The engine was chosen, or taken from the spec.",
     ),
     EventReason(
         name="ProviderSelected",
         emitter=Emitter.CORE,
+        action="SelectProvider",
         note="Selected provider '<provider>': <why>",
         meaning="The provider was chosen, or taken from the spec.",
     ),
     EventReason(
         name="ResourceCreated",
         emitter=Emitter.PROVIDER,
+        action="Create",
         note="Created <Kind> '<name>'",
         meaning="An upstream object was made.",
     ),
     EventReason(
         name="ResourceUpdated",
         emitter=Emitter.PROVIDER,
+        action="Update",
         note="Updated <Kind> '<name>'",
         meaning="An upstream object was changed because the deployment was.",
     ),
     EventReason(
         name="ResourceRecreated",
         emitter=Emitter.PROVIDER,
+        action="Recreate",
         note="<Kind> '<name>' is deleted and made again: <fields> cannot be changed in place",
         meaning="A change needs a new upstream object; this is said before the old one is deleted.",
     ),
     EventReason(
         name="DriftDetected",
         emitter=Emitter.PROVIDER,
+        action="Revert",
         note="<Kind> '<name>' was modified directly, reconciling: <field> (by <manager>)",
         meaning="Somebody else changed a field of an upstream object that is ours; it was put back.",
         warning=True,
@@ -75,27 +85,39 @@ _REGISTERED = (
     EventReason(
         name="SecretNotFound",
         emitter=Emitter.PROVIDER,
-        note="<what the pod's status says of the Secret>",
-        meaning="A pod waits for a Secret, or for a key of one, that does not exist.",
+        action="Observe",
+        note="Secret '<name>' not found in namespace '<namespace>': <what the pod shows>",
+        meaning="A pod waits for a Secret that does not exist, or (then without its name in front) for a key of one.",
         warning=True,
     ),
     EventReason(
         name="ProviderError",
         emitter=Emitter.PROVIDER,
-        note="<what is wrong, as in status.message>",
-        meaning="The deployment became Failed or Degraded.",
+        action="Observe",
+        note="<Kind> '<name>' is in error state: <what is wrong, as in status.message>",
+        meaning="The deployment became Failed or Degraded; without an upstream object that has an error, only why.",
         warning=True,
     ),
     EventReason(
         name="UnverifiedSchema",
         emitter=Emitter.PROVIDER,
+        action="Translate",
         note="<upstream> has a schema (<hash>) that this release of the provider does not know",
         meaning="The upstream is newer than the provider; objects are checked by a server-side dry-run first.",
         warning=True,
     ),
     EventReason(
+        name="UnsupportedSchema",
+        emitter=Emitter.PROVIDER,
+        action="Translate",
+        note="<why nothing can be written for the schema that the upstream has now>",
+        meaning="No transformer fits the upstream's schema; what runs is left as it is, nothing new is made.",
+        warning=True,
+    ),
+    EventReason(
         name="UnknownOverride",
         emitter=Emitter.PROVIDER,
+        action="Translate",
         note="unknown override '<key>' is passed over; did you mean '<key>'?",
         meaning="spec.provider.overrides has a key that the provider does not know.",
         warning=True,
@@ -103,6 +125,7 @@ _REGISTERED = (
     EventReason(
         name="FinalizerTimeout",
         emitter=Emitter.PROVIDER,
+        action="Release",
         note="Finalizer removed after timeout, <objects> may be orphaned",
         meaning="Upstream objects could not be removed within five minutes; the deployment was let go all the same.",
         warning=True,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from airunway.resource import Resource, controller_owner, dig, labels_of, parse_time, uid_of
-from airunway.status.conditions import bounded
+from airunway.status.conditions import MESSAGE_LIMIT, bounded
 
 __all__ = [
     "TEXT_LIMIT",
@@ -50,13 +50,16 @@ class Ending:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContainerFacts:
-    """One container of a pod, app or init. `waiting` and `message` are those of ``state.waiting``."""
+    """One container of a pod, app or init. `waiting` and `message` are those of ``state.waiting``; `started` is when
+    the one that runs now did.
+    """
 
     name: str
     image: str = ""
     init: bool = False
     ready: bool = False
     running: bool = False
+    started: datetime | None = None
     restarts: int = 0
     waiting: str = ""
     message: str = ""
@@ -101,6 +104,14 @@ class PodFacts:
     def alive(self) -> bool:
         """Whether it is meant to run: neither over nor on its way out."""
         return not self.deleting and self.phase not in ("Succeeded", "Failed")
+
+    @property
+    def unready_again(self) -> bool:
+        """Whether it became unready while a container ran that runs still: then it was ready before."""
+        since = self.ready_since
+        if self.ready or since is None:
+            return False
+        return any(not c.init and c.started is not None and c.started < since for c in self.containers)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -270,6 +281,7 @@ def _containers_of(status: Resource) -> Iterator[ContainerFacts]:
                 init=list_.startswith("init"),
                 ready=container.get("ready") is True,
                 running=isinstance(dig(container, "state", "running"), dict),
+                started=parse_moment(dig(container, "state", "running", "startedAt")),
                 restarts=restarts if isinstance(restarts, int) else 0,
                 waiting=_word(waiting.get("reason")),
                 message=_long(waiting.get("message")),
@@ -316,7 +328,7 @@ def parse_moment(value: object) -> datetime | None:
 
 def _word(value: object) -> str:
     """A text that many objects share."""
-    return sys.intern(bounded(value)) if isinstance(value, str) else ""
+    return sys.intern(value if len(value) <= MESSAGE_LIMIT else bounded(value)) if isinstance(value, str) else ""
 
 
 def _long(value: object) -> str:

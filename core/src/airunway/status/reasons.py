@@ -89,6 +89,7 @@ _REGISTERED = (
     Reason(
         "Recreating", Category.PROGRESS, "the upstream object is deleted and made again, because the change needs it"
     ),
+    Reason("WaitingForController", Category.PROGRESS, "no controller has looked at the deployment yet"),
     Reason("WaitingForProvider", Category.PROGRESS, "a provider was selected and has not reported yet"),
     Reason("WaitingForValidation", Category.PROGRESS, "the newest generation of the spec has not been validated yet"),
     Reason("UpstreamNotInstalled", Category.PROGRESS, "the upstream's CRD is not installed in the cluster"),
@@ -99,6 +100,7 @@ _REGISTERED = (
     Reason("Suspended", Category.PROGRESS, "spec.suspend is true"),
     Reason("CrashLoopBackOff", Category.WORKLOAD, "a container keeps crashing"),
     Reason("ProbeTimeout", Category.WORKLOAD, "a container does not answer its probe"),
+    Reason("PodsNotReady", Category.WORKLOAD, "pods that were ready are not any more"),
     Reason("PodFailed", Category.WORKLOAD, "a pod failed, or a container of it cannot be started"),
     Reason("JobFailed", Category.WORKLOAD, "a job failed"),
     Reason("PvcLost", Category.WORKLOAD, "a volume claim lost its volume"),

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from airunway.resource import Resource, parse_time
-from airunway.status.conditions import Condition
+from airunway.status.conditions import Condition, as_word, bounded
 from airunway.status.reasons import Category, category_of
 
 __all__ = [
@@ -95,28 +95,38 @@ def roll_up(
     previous: str | None,
     created: bool,
     now: datetime,
+    served: bool = False,
     running_message: str = "All replicas are ready",
     grace: timedelta = DEPENDENCY_GRACE,
 ) -> Verdict:
     """The phase, its reason and message, and whether the deployment is ready.
 
-    `previous` is the phase before this pass, `created` whether anything exists upstream. The worst phase wins; of equal
-    ones the fault that comes first.
+    `previous` is the phase before this pass, `created` whether anything exists upstream, `served` whether what exists
+    was Running at any time. The worst phase wins; of equal ones the fault that comes first, and of bad ones last
+    those that only keep the phase that was.
     """
     if not faults:
         return Verdict(phase=Phase.RUNNING, reason="Ready", message=running_message, ready=True)
-    served = previous in (Phase.RUNNING.value, Phase.DEGRADED.value)
+    served = served or previous == Phase.RUNNING.value
     judged = [
         _judge(fault, previous=previous, served=served, created=created, now=now, grace=grace) for fault in faults
     ]
     wake = min((seconds for _, seconds in judged if seconds is not None), default=None)
-    position = min(range(len(judged)), key=lambda i: (_BADNESS.index(judged[i][0]), i))
+
+    def rank(position: int) -> tuple[int, bool, int]:
+        # What only keeps a bad phase must not take the reason from the fault that made it so.
+        phase, left = judged[position]
+        kind = faults[position].kind
+        keeps = kind in (Category.STALE, Category.UNKNOWN) or (kind is Category.CONNECTIVITY and left is not None)
+        return _BADNESS.index(phase), keeps and phase in (Phase.FAILED, Phase.DEGRADED), position
+
+    position = min(range(len(judged)), key=rank)
     fault, phase = faults[position], judged[position][0]
     stale = fault.kind is Category.STALE
     return Verdict(
         phase=phase,
-        reason="AuthFailed" if fault.kind is Category.AUTH else fault.reason,
-        message=fault.message or f"{fault.component} is not ready: {fault.reason}",
+        reason="AuthFailed" if fault.kind is Category.AUTH else as_word(fault.reason),
+        message=bounded(fault.message or f"{fault.component} is not ready: {fault.reason}"),
         ready=None if stale else phase is Phase.RUNNING,
         wake_after=wake,
         fault=fault,
@@ -139,7 +149,8 @@ def _judge(
             return Phase.PENDING, None
         case Category.CONNECTIVITY:
             # Degraded is kept too: what was wrong before has not been shown to be right by this.
-            return _after(fault, grace, before=Phase(previous) if served and previous else resting, now=now)
+            kept = next((phase for phase in (Phase.RUNNING, Phase.DEGRADED) if phase.value == previous), resting)
+            return _after(fault, grace, before=kept, now=now)
         case Category.CAPACITY:
             # What waits for a node was created and asked for: that is deploying, however long the queue.
             waiting = Phase.DEPLOYING if created else Phase.PENDING
@@ -149,8 +160,7 @@ def _judge(
         case Category.PROGRESS:
             return resting, None
         case _:  # stale or unknown: nothing is known that would justify another phase than the one before
-            known = {phase.value: phase for phase in _BADNESS}
-            return known.get(previous or "", resting), None
+            return next((phase for phase in _BADNESS if phase.value == previous), resting), None
 
 
 def _after(fault: Fault, patience: timedelta, *, before: Phase, now: datetime) -> tuple[Phase, float | None]:
@@ -180,9 +190,10 @@ def _abnormal(type_: str, status: bool, verdict: Verdict) -> Condition:
 
 
 def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
-    """``ConfigValid``, ``AuthValid`` and ``DependenciesReachable``, derived from every other condition that is False.
+    """``ConfigValid``, ``AuthValid`` and ``DependenciesReachable``, derived from all other conditions that are False.
 
-    Always all three; each carries the reason and message of the first child (by type) that speaks against it.
+    Unknown counts too where somebody has not been heard of (Stale). Always all three; each carries the reason and
+    message of the first child (by type) that speaks against it.
     """
     against: dict[str, Resource] = {}
     parent_of = {
@@ -193,10 +204,11 @@ def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
     }
     for child in sorted(conditions, key=lambda c: str(c.get("type"))):
         # The overall ones repeat what a child already says; parents must not feed on themselves.
-        if child.get("type") in (*PARENTS, *OVERALL) or child.get("status") != "False":
+        if child.get("type") in (*PARENTS, *OVERALL) or child.get("status") not in ("False", "Unknown"):
             continue
-        parent = parent_of.get(category_of(str(child.get("reason"))))
-        if parent is not None:
+        category = category_of(str(child.get("reason")))
+        parent = parent_of.get(category)
+        if parent is not None and (child.get("status") == "False" or category is Category.STALE):
             against.setdefault(parent, child)
     fine = {
         "ConfigValid": "ConfigurationValid",

@@ -7,8 +7,9 @@ where no pod exists to show anything: a workload that may not create its pods, a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
@@ -25,6 +26,12 @@ CREATION_PATIENCE = timedelta(minutes=20)
 
 MOUNT_PATIENCE = timedelta(minutes=5)
 """How long an event about a volume counts without being repeated; the kubelet tries every two minutes at least."""
+
+_PREEMPTION = re.compile(r"[.,]?\s*(?:no new claims to deallocate, )?preemption: .*$|(?<=\.) not found\.?$", re.DOTALL)
+"""What the scheduler adds on whom it could evict: it buries why there is no node."""
+
+_REFUSAL = re.compile(r"^(?:create Pod \S+ in \S+ \S+ failed error|Error creating): ", re.IGNORECASE)
+"""How workload controllers begin: what the message has said already."""
 
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _CREATING = ("ContainerCreating", "PodInitializing")
@@ -98,12 +105,12 @@ def root_cause_of(symptoms: Iterable[Symptom], *, now: datetime, previous: RootC
     code = CODES[symptom.code]
     same = previous is not None and (previous.code, previous.object) == (symptom.code, symptom.object)
     since = previous.since if same and previous is not None else symptom.since or now
-    advice = f" {code.remedy} See {code.link}"
+    advice = f" {code.remedy_for(symptom.object)} See {code.link}"
     return RootCause(
         code=code.name,
         object=symptom.object,
         field=symptom.field or code.field,
-        message=bounded(symptom.message, MESSAGE_LIMIT - len(advice)) + advice,
+        message=bounded(symptom.message, MESSAGE_LIMIT - len(advice.encode())) + advice,
         since=min(since, now),
         remedy=code.link,
         reason=symptom.reason,
@@ -124,7 +131,26 @@ def find_symptoms(evidence: Evidence, *, now: datetime, previous: RootCause | No
     found.extend(_lost(claim) for claim in evidence.claims if claim.phase == "Lost")
     found.extend(_failed(job) for job in evidence.jobs if job.failed)
     found.extend(_reported(report) for report in evidence.reports)
-    return tuple(sorted(set(found), key=_precedence))
+    told = [symptom for symptom in found if not _is_told_by_claim(symptom, found, evidence)]
+    return tuple(sorted({_aged(symptom, previous) for symptom in told}, key=_precedence))
+
+
+def _is_told_by_claim(symptom: Symptom, found: Iterable[Symptom], evidence: Evidence) -> bool:
+    """Whether a pod only says that a claim has no volume, and of one of its claims is known why."""
+    if (symptom.reason, symptom.distance) != ("PvcPending", Distance.POD):
+        return False
+    known = {other.object for other in found if other.distance is Distance.CLAIM}
+    pods = [pod for pod in evidence.pods if symptom.object == f"Pod/{pod.namespace}/{pod.name}"]
+    return any(f"PersistentVolumeClaim/{pod.namespace}/{claim}" in known for pod in pods for claim in pod.claims)
+
+
+def _aged(symptom: Symptom, previous: RootCause | None) -> Symptom:
+    """The symptom as old as the fault that it shows. Each crash has a date of its own: of two pods that keep crashing
+    the one that was named first stays the one.
+    """
+    if previous is None or (symptom.code, symptom.object) != (previous.code, previous.object):
+        return symptom
+    return replace(symptom, since=min(symptom.since or previous.since, previous.since))
 
 
 def _precedence(symptom: Symptom) -> tuple[object, ...]:
@@ -179,7 +205,8 @@ def _of_pod(pod: PodFacts, evidence: Evidence, *, now: datetime, previous: RootC
         yield symptom(unscheduled, Distance.POD)
     broken = False
     for container in pod.containers:
-        if (finding := container_finding(pod, container, events, known=known)) is not None:
+        finding = container_finding(pod, container, events, known=known, served=evidence.served)
+        if finding is not None:
             broken = True
             yield symptom(finding, Distance.CONTAINER, container=container.name)
     if broken:
@@ -204,7 +231,7 @@ def _unscheduled(pod: PodFacts) -> Finding | None:
     if told is None or pod.node or told.reason == "SchedulingGated":
         return None
     match = first_meaning([told.message], SCHEDULING)
-    text = f"cannot be scheduled: {line_of(told.message)}"
+    text = f"cannot be scheduled: {line_of(_PREEMPTION.sub('', told.message))}."
     if match is None:
         return Finding(reason="FailedScheduling", code="", text=text, since=told.since)
     return Finding(reason=match[0].reason, code=match[0].code, text=text, since=told.since)
@@ -253,7 +280,7 @@ def _of_workload(event: EventFacts, pods: Iterable[PodFacts], *, now: datetime) 
         reason=reason,
         code=code,
         object=f"{event.kind}/{event.namespace}/{event.name}",
-        message=f"{event.kind} {event.name} cannot create its pods: {line_of(event.note)}.",
+        message=f"{event.kind} {event.name} cannot create its pods: {line_of(_REFUSAL.sub('', event.note))}.",
         since=event.first,
         distance=Distance.WORKLOAD,
     )

@@ -218,8 +218,14 @@ ENGINE: tuple[Meaning, ...] = (
     ),
     # Before the refusals: the hub answers 401 for a repository that does not exist.
     _row(
-        r"RepositoryNotFoundError|Repository Not Found|RevisionNotFoundError|EntryNotFoundError"
-        r"|is not a valid model identifier|NoSuchKey|NoSuchBucket",
+        r"(Repository|Revision|Entry) Not Found for url|is not a valid model identifier",
+        "SourceNotFound",
+        "Model.NotFound",
+        "huggingface_hub, transformers: the line that names the model",
+    ),
+    _row(
+        r"RepositoryNotFoundError|Repository Not Found|RevisionNotFoundError|(?<!Local)EntryNotFoundError"
+        r"|NoSuchKey|NoSuchBucket",
         "SourceNotFound",
         "Model.NotFound",
         "huggingface_hub, transformers, S3 clients",
@@ -302,7 +308,7 @@ def without_names(text: str) -> str:
 
 
 def line_of(text: str, position: int = -1) -> str:
-    """The line around `position` (-1: the last one that says anything), redacted and cut."""
+    """The line around `position` (-1: the last one that says anything), redacted, cut, and without a full stop."""
     if position < 0:
         line = next((line for line in reversed(text.splitlines()) if line.strip()), "")
     else:
@@ -310,6 +316,8 @@ def line_of(text: str, position: int = -1) -> str:
         end = text.find("\n", position)
         line = text[start : end if end >= 0 else len(text)]
     line = redacted(line.strip())
+    if line.endswith(".") and not line.endswith(".."):
+        line = line[:-1]
     if len(line) <= EXCERPT:
         return line
     # The head names the object, the end has the innermost error.

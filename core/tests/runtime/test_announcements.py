@@ -1,0 +1,88 @@
+"""Which changes of a status are worth an event, and what the event says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airunway.plugins.contract import Component, Finding, Observation, State
+from airunway.resource import Resource
+from airunway.runtime.announcements import Announcement, announcements
+from airunway.runtime.report import MAX_WARNINGS, Report, warning_text
+from airunway.status import Fault, Phase, Verdict
+from airunway.status.rootcause import RootCause
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+WORKSPACE: Resource = {"kind": "Workspace", "metadata": {"name": "llama", "namespace": "team"}}
+
+
+def deployment(**status: Any) -> Resource:
+    return {"metadata": {"name": "llama", "namespace": "team"}, "status": status}
+
+
+def report(*warnings: Finding) -> Report:
+    failed = Component(name="Inference", state=State.FAILED, reason="UpstreamFailed", message="no GPUs")
+    return Report(
+        created=True,
+        resource=("llama", "Workspace"),
+        primary=WORKSPACE,
+        observation=Observation(components=(failed,)),
+        warnings=warnings,
+    )
+
+
+def verdict(phase: Phase, component: str = "Inference") -> Verdict:
+    fault = Fault(component=component, reason="UpstreamFailed", message="no GPUs")
+    return Verdict(phase=phase, reason="UpstreamFailed", message="no GPUs", ready=False, fault=fault)
+
+
+def cause(message: str) -> RootCause:
+    return RootCause(
+        code="Secret.NotFound", object="Pod/team/llama-0", field="", message=message, since=NOW, remedy="",
+        reason="SecretNotFound",
+    )  # fmt: skip
+
+
+def said(before: Resource, found: Report, now: Verdict, because: RootCause | None = None) -> list[Announcement]:
+    return list(announcements(before, found, now, cause=because))
+
+
+@pytest.mark.parametrize("phase", [Phase.FAILED, Phase.DEGRADED])
+def test_an_error_is_told_once_with_the_object_that_has_it(phase: Phase) -> None:
+    (error,) = said(deployment(phase="Running"), report(), verdict(phase))
+    assert (error.reason, error.note) == ("ProviderError", "Workspace 'llama' is in error state: no GPUs")
+    assert error.related == WORKSPACE
+    assert said(deployment(phase=phase.value), report(), verdict(phase)) == []
+    assert said(deployment(phase=phase.value), report(), verdict(Phase.RUNNING)) == []
+
+
+def test_an_error_that_is_not_the_upstream_objects_own_does_not_blame_it() -> None:
+    (error,) = said(deployment(phase="Running"), report(), verdict(Phase.FAILED, component="ProviderCompatible"))
+    assert error.note == "no GPUs"
+
+
+def test_a_missing_secret_is_named_with_its_namespace() -> None:
+    missing = cause('container "model" of pod "llama-0": secret "hf-token" not found')
+    (secret,) = said(deployment(phase="Deploying"), report(), verdict(Phase.DEPLOYING), missing)
+    assert secret.note.startswith("Secret 'hf-token' not found in namespace 'team': container")
+    known = deployment(phase="Deploying", rootCause={"code": "Secret.NotFound"})
+    assert said(known, report(), verdict(Phase.DEPLOYING), missing) == []
+
+
+def test_a_missing_key_is_told_as_the_pod_tells_it() -> None:
+    text = "couldn't find key HF_TOKEN in Secret team/hf-token"
+    (secret,) = said(deployment(phase="Deploying"), report(), verdict(Phase.DEPLOYING), cause(text))
+    assert secret.note == text
+
+
+def test_unknown_overrides_are_told_once_however_many_there_are() -> None:
+    """A status holds only so many warnings: what does not stand there would be news for ever."""
+    many = tuple(
+        Finding(reason="UnknownOverride", path=f"spec.x{i}", message=f"x{i}?") for i in range(3 * MAX_WARNINGS)
+    )
+    first = said(deployment(phase="Deploying"), report(*many), verdict(Phase.DEPLOYING))
+    assert [announcement.note for announcement in first] == [f"x{i}?" for i in range(MAX_WARNINGS)]
+    told = deployment(phase="Deploying", warnings=[warning_text(finding) for finding in many[:MAX_WARNINGS]])
+    assert said(told, report(*many), verdict(Phase.DEPLOYING)) == []

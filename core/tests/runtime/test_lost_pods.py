@@ -1,0 +1,218 @@
+"""A deployment that served and does not any more, next to one that has never come up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airunway.plugins.contract import Component, Observation, Replicas, State
+from airunway.resource import Resource, condition_of, format_time
+from airunway.runtime.diagnosis import ABSENCE_PATIENCE, diagnose
+from airunway.runtime.durations import previous_cause
+from airunway.runtime.report import Report, provider_status
+from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+MADE = NOW - timedelta(hours=2)
+
+
+def pod(name: str = "llama-0", *, ready: bool = True, **fields: Any) -> PodFacts:
+    """A pod that has run for an hour; unready, it has been so since just now."""
+    started = fields.pop("started", NOW - timedelta(hours=1))
+    base: dict[str, Any] = {
+        "namespace": "ml",
+        "name": name,
+        "uid": name,
+        "created": started,
+        "phase": "Running",
+        "node": "gpu-0",
+        "ready": ready,
+        "ready_since": NOW,
+        "owner": ("StatefulSet", "llama"),
+        "containers": (ContainerFacts(name="model", ready=ready, running=True, started=started),),
+    }
+    return PodFacts(**{**base, **fields})
+
+
+def fresh(name: str = "llama-0") -> PodFacts:
+    """A pod whose containers run and that has not been ready yet."""
+    return pod(name, ready=False, started=NOW, created=NOW)
+
+
+READY = (State.READY, "Ready", "")
+SAYS_NOT_READY = (State.DEGRADED, "UpstreamFailed", "Inference workload is not ready")
+
+
+def says(state: State, reason: str, message: str, *, desired: int = 1) -> Report:
+    component = Component(name="ProviderResource", state=state, reason=reason, message=message)
+    observation = Observation(components=(component,), replicas=Replicas(desired=desired))
+    return Report(
+        created=True,
+        observation=observation,
+        primary={"metadata": {"creationTimestamp": format_time(MADE)}},
+        subject="Workspace/ml/llama",
+        running_message="Workspace llama is ready",
+    )
+
+
+def follow(
+    deployment: Resource, report: Report, *pods: PodFacts, events: tuple[EventFacts, ...] = (), now: datetime = NOW
+) -> Resource:
+    """The deployment after a pass."""
+    evidence = Evidence(pods=pods, events=events, served=True)
+    live = deployment["status"]
+    found = diagnose(report, evidence, deployment=deployment, previous=previous_cause(live), now=now)
+    faults = [replace(fault, since=fault.since or now) for fault in found.faults]
+    status, _ = provider_status(deployment, found.report, faults=faults, root_cause=found.root_cause, now=now)
+    return {**deployment, "status": status}
+
+
+def running(generation: int = 1) -> Resource:
+    """A deployment that serves, an hour after its object was made."""
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": generation}, "status": {}}
+    deployment = follow(start, says(*READY), pod(), now=MADE + timedelta(hours=1))
+    assert deployment["status"]["phase"] == "Running"
+    return deployment
+
+
+def shown(deployment: Resource) -> tuple[str, str, str]:
+    status = deployment["status"]
+    return status["phase"], status["reason"], status["message"]
+
+
+def test_a_pod_that_is_not_ready_any_more_degrades_at_once_and_the_upstream_adds_nothing() -> None:
+    lost = follow(running(), says(*READY), pod(ready=False))
+    assert shown(lost) == ("Degraded", "PodsNotReady", "0 of 1 pods are ready (not ready: llama-0)")
+    ready = condition_of(lost, "Ready") or {}
+    assert (ready["status"], ready["reason"]) == ("False", "PodsNotReady")
+    assert shown(follow(lost, says(*SAYS_NOT_READY), pod(ready=False))) == shown(lost)
+    back = follow(lost, says(*READY), pod())
+    assert shown(back) == ("Running", "Ready", "Workspace llama is ready")
+    assert (condition_of(back, "Served") or {})["lastTransitionTime"] == format_time(MADE + timedelta(hours=1))
+
+
+def test_the_upstream_s_precise_word_is_added() -> None:
+    nodes = says(State.PENDING, "PendingResources", "Not enough Nodes are ready")
+    lost = follow(running(), nodes, pod(ready=False))
+    assert shown(lost) == (
+        "Degraded",
+        "PodsNotReady",
+        "0 of 1 pods are ready (not ready: llama-0); Not enough Nodes are ready",
+    )
+
+
+def test_a_pod_that_is_replaced_is_lost_until_the_new_one_is_ready() -> None:
+    course = [running()]
+    for pods in ((pod(deleting=True),), (), (fresh(),)):
+        course.append(follow(course[-1], says(*SAYS_NOT_READY), *pods))
+    assert [shown(step)[:2] for step in course[1:]] == [("Degraded", "PodsNotReady")] * 3
+
+
+def test_pods_that_vanish_under_a_ready_upstream_may_be_elsewhere() -> None:
+    vanished = follow(running(), says(*READY))
+    assert shown(vanished) == ("Deploying", "Progressing", "No pod is there")
+    after = follow(vanished, says(*READY), now=NOW + ABSENCE_PATIENCE)
+    assert shown(after)[0] == "Running"
+    ending = follow(running(), says(*READY), pod(deleting=True))
+    assert shown(ending)[:2] == ("Degraded", "PodsNotReady")
+    assert shown(follow(ending, says(*READY)))[:2] == ("Degraded", "PodsNotReady")
+    assert shown(follow(ending, says(*READY, desired=0)))[0] == "Running"  # scaled to nothing: nobody misses them
+
+
+def test_one_pod_more_is_progress_and_one_lost_of_several_is_not() -> None:
+    grown = follow(running(), says(*READY), pod(), fresh("llama-1"))
+    assert shown(grown) == ("Deploying", "Progressing", "1 of 2 pods are ready")
+    lost = follow(running(), says(*READY), pod(), pod("llama-1", ready=False))
+    assert shown(lost) == ("Degraded", "PodsNotReady", "1 of 2 pods are ready (not ready: llama-1)")
+
+
+def test_the_message_names_some_of_many() -> None:
+    pods = [pod(f"llama-{number}", ready=False) for number in range(5)]
+    told = shown(follow(running(), says(*READY), *pods))[2]
+    assert told == "0 of 5 pods are ready (not ready: llama-0, llama-1, llama-2 and 2 more)"
+
+
+def test_after_an_edit_pods_that_are_not_ready_are_progress() -> None:
+    edited = running()
+    edited["metadata"]["generation"] = 2
+    assert shown(follow(edited, says(*READY), pod(ready=False)))[:2] == ("Deploying", "Progressing")
+    assert shown(follow(edited, says(*SAYS_NOT_READY), fresh()))[:2] == ("Degraded", "UpstreamFailed")
+
+
+def test_an_evicted_pod_has_no_grace_when_it_was_the_one_that_served() -> None:
+    evicted = pod(ready=False, phase="Failed", reason="Evicted", message="The node was low on resource: memory. ")
+    lost = follow(running(), says(*READY), evicted)
+    assert shown(lost)[:2] == ("Degraded", "PodEvicted")
+    assert "memory." in shown(lost)[2]
+    assert ".." not in shown(lost)[2]
+    pulls = ContainerFacts(name="model", image="i", waiting="ErrImagePull", message="dial tcp: no such host")
+    beside = follow(running(), says(*READY), pod(), pod("llama-1", ready=False, containers=(pulls,)))
+    assert shown(beside)[:2] == ("Running", "DNSFailure")  # informational, within its grace
+
+
+def test_missing_capacity_for_a_lost_pod_stays_waiting_and_has_its_code() -> None:
+    told = Unscheduled(reason="Unschedulable", message="3 Insufficient nvidia.com/gpu.", since=NOW)
+    waits = pod(ready=False, phase="Pending", node="", containers=(), unscheduled=told)
+    found = follow(running(), says(*SAYS_NOT_READY), waits)
+    assert shown(found)[:2] == ("Deploying", "InsufficientCapacity")
+    assert found["status"]["rootCause"]["code"] == "Unschedulable.InsufficientGPU"
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["the object that served", "a new object"])
+def test_a_crash_fails_what_has_not_served_since_its_object_was_made(anew: bool) -> None:
+    crashing = pod(ready=False, containers=(ContainerFacts(name="model", waiting="CrashLoopBackOff", restarts=3),))
+    report = says(*SAYS_NOT_READY)
+    if anew:
+        report = replace(report, primary={"metadata": {"creationTimestamp": format_time(NOW)}})
+    lost = follow(running(), report, pod(deleting=True))  # the phase is not Running any more
+    found = follow(lost, report, crashing)
+    assert shown(found)[:2] == ("Failed" if anew else "Degraded", "CrashLoopBackOff")
+    assert (condition_of(found, "Served") is None) == anew
+
+
+def test_refused_credentials_and_then_a_crash_never_served() -> None:
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    message = "failed to resolve reference: unexpected status: 401 Unauthorized"
+    refused = pod(
+        ready=False, containers=(ContainerFacts(name="model", waiting="ErrImagePull", image="i", message=message),)
+    )
+    degraded = follow(start, says(State.PROGRESSING, "Progressing", "starts"), refused)
+    assert shown(degraded)[:2] == ("Degraded", "AuthFailed")
+    crashing = pod(ready=False, containers=(ContainerFacts(name="model", waiting="CrashLoopBackOff", restarts=3),))
+    assert shown(follow(degraded, says(State.PROGRESSING, "Progressing", "starts"), crashing))[0] == "Failed"
+
+
+def test_an_engine_that_loads_again_may_fail_its_probes() -> None:
+    told = EventFacts(
+        kind="Pod", namespace="ml", name="llama-0", reason="Unhealthy", note="Readiness probe failed: refused", last=NOW
+    )
+    loads = follow(running(), says(*SAYS_NOT_READY), fresh(), events=(told,))
+    assert "rootCause" not in loads["status"]
+    hangs = follow(running(), says(*SAYS_NOT_READY), pod(ready=False), events=(told,))
+    assert hangs["status"]["rootCause"]["code"] == "Probe.Timeout"
+
+
+def test_what_the_upstream_has_not_noticed_is_not_the_first_thing_said() -> None:
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    outdated = says(State.FAILED, "ImageNotFound", "image pull failed")
+    starts = follow(start, outdated, fresh())
+    assert shown(starts) == ("Deploying", "Starting", "No pod is ready yet")
+    told = (condition_of(starts, "ProviderResourceReady") or {})["message"]
+    assert told == "The upstream has not noticed yet that no pod shows its fault any more: image pull failed"
+    assert shown(follow(starts, outdated, pod())) == ("Deploying", "Progressing", told)
+
+
+def test_where_no_pod_ever_shows_the_upstreams_word_is_enough_to_be_back() -> None:
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    served = follow(start, says(*READY), now=MADE + timedelta(hours=1))
+    assert served["status"]["phase"] == "Running"
+
+    broken = follow(served, says(*SAYS_NOT_READY))
+    assert broken["status"]["phase"] != "Running"
+    assert "UpstreamFailed" in {condition["reason"] for condition in broken["status"]["conditions"]}
+
+    again = follow(follow(broken, says(*SAYS_NOT_READY)), says(*READY))
+    assert again["status"]["phase"] == "Running"
