@@ -13,7 +13,13 @@ from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.operator import install_definitions, running_core, running_provider, running_simulator
+from airunway.testing.operator import (
+    install_definitions,
+    remove_leftovers,
+    running_core,
+    running_provider,
+    running_simulator,
+)
 from airunway.testing.simulators import SIMULATORS
 
 WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
@@ -28,8 +34,9 @@ def kaito() -> ProviderHost:
 
 @pytest.fixture
 async def installed(client: Client) -> None:
-    """Our CRDs and the simulated upstream's are there."""
+    """Our CRDs and the simulated upstream's are there, and nothing that earlier tests registered."""
     await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
+    await remove_leftovers(client)
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ from airunway.kube import CONFIG_MAP, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_true, uid_of
 from airunway.testing.audit import AuditReader
+from airunway.testing.expectations import condition_is, phase_is
 from airunway.testing.fixtures import Kubectl
-from airunway.testing.operator import running_core, running_provider, running_simulator, until
+from airunway.testing.operator import gone, running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
 
@@ -25,25 +26,6 @@ EVENT = Kind(group="events.k8s.io", version="v1", kind="Event", plural="events",
 
 Make = Callable[..., Resource]
 Create = Callable[[Resource], Awaitable[ObjectKey]]
-
-
-def phase_is(phase: str) -> Callable[[Resource], bool]:
-    return lambda deployment: dig(deployment, "status", "phase") == phase
-
-
-def condition_is(type_: str, status: str) -> Callable[[Resource], bool]:
-    return lambda deployment: (condition_of(deployment, type_) or {}).get("status") == status
-
-
-async def gone(client: Client, kind: Kind, key: ObjectKey) -> None:
-    """Wait until the object is no longer there."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await client.get(kind, key)
-            except NotFound:
-                return
-            await asyncio.sleep(0.02)
 
 
 async def event_of(client: Client, key: ObjectKey, reason: str) -> Resource:
@@ -132,6 +114,8 @@ async def test_29_drift_is_reverted_and_names_field_and_manager(
     assert "kubectl-edit" in event["note"]
     assert names.MODEL_DEPLOYMENT in event["note"]
     assert event["type"] == "Warning"
+    events = await client.list_all(EVENT, namespace=key.namespace)
+    assert [e.get("series") for e in events if e["reason"] == "DriftDetected"] == [None]  # once
 
 
 async def test_9_an_identity_field_recreates_and_says_so_first(

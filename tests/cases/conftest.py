@@ -65,7 +65,9 @@ THING_CRD: Resource = {
 
 
 class Tiny:
-    """A provider whose upstream is there as soon as it exists; every field may change in place."""
+    """A provider whose upstream is there as soon as it exists, and well unless its status has a reason; every field may
+    change in place.
+    """
 
     @hookimpl
     def provider_manifest(self) -> ProviderManifest:
@@ -111,8 +113,16 @@ class Tiny:
     @hookimpl
     def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context) -> Observation:
         count = dig(observed.primary, "spec", "replicas", default=0)
+        reason = dig(observed.primary, "status", "reason", default="")
         return Observation(
-            components=(Component(name="Thing", state=State.READY, reason="Ready"),),
+            components=(
+                Component(
+                    name="Thing",
+                    state=State.FAILED if reason else State.READY,
+                    reason=reason or "Ready",
+                    message=dig(observed.primary, "status", "message", default=""),
+                ),
+            ),
             replicas=Replicas(desired=count, ready=count, available=count),
         )
 

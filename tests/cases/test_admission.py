@@ -91,6 +91,7 @@ def test_case_40_a_wrong_type_or_a_key_that_is_not_allowed_is_an_error_that_name
     found = check_overrides(overrides, SCHEMA)
     assert {finding.path for finding in found.errors} == {f"spec.provider.overrides.{path}"}
     assert {finding.reason for finding in found.errors} == {"InvalidOverride"}
+    assert all(path in finding.message for finding in found.errors)
 
 
 def test_case_40_null_removes_a_list_replaces_and_an_equal_number_changes_nothing() -> None:
@@ -192,3 +193,8 @@ def test_case_49_the_size_of_a_claim_may_be_written_in_another_way_but_not_chang
     assert [violation.path for violation in validate(sized("2Gi"), old=sized("1Gi"))] == [
         "spec.model.storage.volumes[0]"
     ]
+
+
+@pytest.mark.parametrize("name", ["My-Config", " ", "a config", "c" * 300])
+def test_aim_11_a_name_that_no_config_can_have_is_refused(name: str) -> None:
+    assert problems(deployment(runtimeConfigName=name)).keys() == {"spec.runtimeConfigName"}

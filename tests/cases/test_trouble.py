@@ -14,6 +14,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.runtime.surroundings import ProviderSettings
 from airunway.runtime.upstream import schema_hash
+from airunway.testing.expectations import phase_is, reason_is, running_at
 from airunway.testing.faultproxy import Fault, FaultProxy
 from airunway.testing.operator import (
     install_definitions,
@@ -33,22 +34,6 @@ Gone = Callable[[Kind, ObjectKey], Awaitable[None]]
 Seen = Callable[[Kind, ObjectKey, Callable[[Resource], bool]], Awaitable[Resource]]
 EventOf = Callable[[ObjectKey, str], Awaitable[Resource]]
 Edit = Callable[[ObjectKey, Resource], Awaitable[Resource]]
-
-
-def phase_is(phase: str) -> Callable[[Resource], bool]:
-    return lambda deployment: dig(deployment, "status", "phase") == phase
-
-
-def running_at(generation: int) -> Callable[[Resource], bool]:
-    def holds(deployment: Resource) -> bool:
-        status = deployment.get("status") or {}
-        return (status.get("phase"), status.get("observedGeneration")) == ("Running", generation)
-
-    return holds
-
-
-def reason_is(type_: str, reason: str) -> Callable[[Resource], bool]:
-    return lambda deployment: (condition_of(deployment, type_) or {}).get("reason") == reason
 
 
 # ------------------------------------------------------------------------------------------------------- overrides
@@ -80,6 +65,7 @@ async def test_case_40_an_override_of_the_wrong_type_stops_the_deployment_and_na
     key = await create(manifest(provider={"name": "kaito", "overrides": overrides}))
     refused = await until(client, key, reason_is("ProviderCompatible", "InvalidOverride"))
     assert refused["status"]["phase"] == "Pending"
+    assert "spec.provider.overrides.inference.template.spec.schedulerName" in refused["status"]["message"]
     with pytest.raises(NotFound):
         await client.get(WORKSPACE, key)
     await edit(key, {"spec": {"provider": {"overrides": None}}})
@@ -249,6 +235,7 @@ async def test_case_44_an_unknown_schema_under_the_policy_fail_names_the_hash(
         key = await create(manifest(provider={"name": "tiny"}))
         refused = await until(client, key, reason_is("ProviderCompatible", "UnsupportedSchema"))
         assert schema_hash(grown)[:12] in refused["status"]["message"]
+        assert refused["status"]["phase"] == "Failed"
         with pytest.raises(NotFound):
             await client.get(thing, key)
         config = await client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "tiny"))

@@ -25,6 +25,7 @@ from airunway.kube import (
     Reflector,
     WorkQueue,
     reflector_of,
+    share_status_texts,
     strip_managed_fields,
     wait_until_synced,
 )
@@ -40,6 +41,9 @@ from airunway.validation.policy import Policy
 __all__ = ["CoreApplication", "CoreSettings", "Part"]
 
 log = logging.getLogger(__name__)
+
+_PAGE = 100
+"""Objects in a page of a list. A page is decoded before it is trimmed: large ones make the process large for good."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,13 +89,19 @@ class CoreApplication:
         self._settings = settings or CoreSettings()
         self._metrics = metrics or Metrics(names.CORE_MANAGER, role=Role.CORE)
         self._clock = clock or (lambda: datetime.now(UTC))
-        project = strip_managed_fields(names.CORE_MANAGER)
+        strip = strip_managed_fields(names.CORE_MANAGER)
+
+        def project(obj: Resource) -> Resource:
+            return share_status_texts(strip(obj))
+
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._config_queue: WorkQueue[ObjectKey] = WorkQueue()
         self._client = client
         self._parts: list[Part] = []
         namespaces = self._settings.namespaces
-        self._deployments = reflector_of(client, MODEL_DEPLOYMENT, namespaces=namespaces, project=project)
+        self._deployments = reflector_of(
+            client, MODEL_DEPLOYMENT, namespaces=namespaces, project=project, page_size=_PAGE
+        )
         self._configs = Reflector(client, INFERENCE_PROVIDER_CONFIG, project=project)
         self._events = EventRecorder(client, component=f"{names.GROUP}/{names.CORE_MANAGER}", instance=instance)
         self._facts: dict[str, ProviderFacts] = {}
@@ -131,6 +141,8 @@ class CoreApplication:
     def unready(self) -> str | None:
         """Why the process cannot work yet, or None."""
         for reflector in self._caches():
+            if not reflector.synced.is_set() and reflector.missing:
+                return f"the API server does not serve {reflector.kind}: install the CRDs (airunway crds)"
             if not reflector.synced.is_set():
                 return f"the {reflector.kind.plural} have not been read yet"
         return next((problem for part in self._parts if (problem := part.unready()) is not None), None)
@@ -194,16 +206,19 @@ class CoreApplication:
         self._deployments.add_handler(lambda key, _old, _new: self._queue.add(key))
         self._deployments.add_handler(self._transitions)
         self._configs.add_handler(self._on_config)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._deployments.run(), name="deployments")
-            group.create_task(self._configs.run(), name="configs")
-            group.create_task(self._events.run(), name="events")
-            if self._policies is not None:
-                group.create_task(self._policies.run(), name="policies")
-            for part in self._parts:
-                group.create_task(part.follow(), name=type(part).__name__)
-            await wait_until_synced(self._caches())
-            await lead(self._work)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._deployments.run(), name="deployments")
+                group.create_task(self._configs.run(), name="configs")
+                group.create_task(self._events.run(), name="events")
+                if self._policies is not None:
+                    group.create_task(self._policies.run(), name="policies")
+                for part in self._parts:
+                    group.create_task(part.follow(), name=type(part).__name__)
+                await wait_until_synced(self._caches())
+                await lead(self._work)
+        finally:
+            await self._events.flush()
 
     async def _work(self) -> None:
         """The leader's part. Everything is looked at once: a leader before us may have been cut off in any pass."""

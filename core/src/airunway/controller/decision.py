@@ -5,29 +5,39 @@ Pure. The reconciler reads the facts out of its caches, calls `decide`, and writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.api.defaults import defaulted_spec
 from airunway.resource import Resource, annotations_of, condition_of, dig, format_time
 from airunway.selection import (
+    NO_HEALTHY,
+    Candidate,
     EngineChoice,
-    ProviderChoice,
     ProviderFacts,
-    choose_engine,
+    choose_granted_engine,
     choose_provider,
     denied,
-    granted,
     not_installed,
     not_registered,
+    recorded,
     request_of,
+    weigh_at_best,
 )
-from airunway.status import OVERALL, Condition, Fault, overall_conditions, parent_conditions, roll_up, written
+from airunway.status import (
+    OVERALL,
+    Condition,
+    Fault,
+    conditions_in,
+    overall_conditions,
+    parent_conditions,
+    roll_up,
+    written,
+)
 from airunway.validation import Violation
-from airunway.validation.policy import Grants, Policy
-from airunway.validation.policy import violations as policy_violations
+from airunway.validation.policy import Grants
 
 __all__ = [
     "CORE_CONDITIONS",
@@ -35,9 +45,7 @@ __all__ = [
     "Decision",
     "Happening",
     "decide",
-    "forbidden_by",
     "handed_over",
-    "is_accepted",
 ]
 
 CORE_CONDITIONS = frozenset(
@@ -86,22 +94,6 @@ def handed_over(deployment: Resource) -> bool:
     A provider says so by `status.observedGeneration`, which nobody else writes, and stops by dropping its status.
     """
     return dig(deployment, "status", "observedGeneration") is not None
-
-
-def is_accepted(deployment: Resource) -> bool:
-    """Whether this very spec has passed before: what changes around it later does not take that back."""
-    validated = condition_of(deployment, "Validated") or {}
-    generation = dig(deployment, "metadata", "generation")
-    return validated.get("status") == "True" and validated.get("observedGeneration") == generation
-
-
-def forbidden_by(policy: Policy, deployment: Resource, *, namespace_labels: Mapping[str, str]) -> list[Violation]:
-    """What the policy does not allow of a deployment, with the provider that it names or already has."""
-    provider = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
-    engine = dig(deployment, "spec", "engine", "type") or None
-    return policy_violations(
-        policy, deployment["spec"], engine=engine, provider=provider, namespace_labels=namespace_labels
-    )
 
 
 def decide(
@@ -154,6 +146,8 @@ def decide(
             if selector:
                 own.append(_selected("AutoSelected", f"Provider {before} auto-selected"))
                 _keep(status, live, "provider")
+        elif not pinned and selector and providers:
+            fault = _nobody(deployment, status, own, fault, providers, message=engine.message, grants=grants, now=now)
         return _decision(deployment, status, own, fault, events=(), now=now)
     status["engine"] = {"type": engine.engine, "selectedReason": engine.reason}
     explicit = bool(dig(deployment, "spec", "engine", "type"))
@@ -197,12 +191,7 @@ def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, grants:
         )
     pinned = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
     request = request_of(defaulted_spec(deployment["spec"], engine=explicit))
-    # A pinned provider has been judged with the spec already; what is open is only its engine.
-    usable = granted(providers, replace(grants, providers=None) if pinned else grants)
-    choice = choose_engine(request, usable, explicit=explicit, pinned=pinned, now=now)
-    if choice.engine is None and usable != list(providers):
-        return replace(choice, message=f"{choice.message}; the policy of this namespace leaves out some of them")
-    return choice
+    return choose_granted_engine(request, providers, grants=grants, explicit=explicit, pinned=pinned, now=now)
 
 
 def _provider(
@@ -238,11 +227,32 @@ def _provider(
         return _waiting_for_selector(deployment, own), ()
     request = request_of(defaulted_spec(deployment["spec"], engine=engine))
     choice = choose_provider(request, providers, engine=engine, now=now, denied=denied(providers, grants))
-    status["selection"] = _selection(choice, live, now)
+    status["selection"] = _selection(choice.candidates, live, now)
     if choice.provider is None:
         return _unselected(own, "NoProviderSelected", choice.message), ()
     own.append(_selected("AutoSelected", choice.message))
     return None, _select(status, choice.provider, choice.reason, before)
+
+
+def _nobody(
+    deployment: Resource,
+    status: Resource,
+    own: list[Condition],
+    fault: Fault,
+    providers: Sequence[ProviderFacts],
+    *,
+    message: str,
+    grants: Grants,
+    now: datetime,
+) -> Fault:
+    """Without an engine there is no choice of a provider, but every candidate's verdict all the same."""
+    request = request_of(defaulted_spec(deployment["spec"], engine=None))
+    forbidden = denied(providers, grants)
+    weighed = [weigh_at_best(request, each, now=now, denied=each.name in forbidden) for each in providers]
+    status["selection"] = _selection(weighed, deployment.get("status") or {}, now)
+    if message == NO_HEALTHY:
+        return _unselected(own, "NoProviderSelected", NO_HEALTHY)
+    return fault
 
 
 def _waiting_for_selector(deployment: Resource, own: list[Condition]) -> Fault:
@@ -268,9 +278,9 @@ def _select(status: Resource, provider: str, reason: str, before: str | None) ->
     return (Happening(reason="ProviderSelected", message=f"Selected provider '{provider}': {reason}"),)
 
 
-def _selection(choice: ProviderChoice, live: Resource, now: datetime) -> Resource:
+def _selection(weighed: Sequence[Candidate], live: Resource, now: datetime) -> Resource:
     """``status.selection``; the time moves only with the verdicts, so that looking again is no change."""
-    candidates = [candidate.as_status() for candidate in choice.candidates[:16]]
+    candidates = recorded(weighed)
     if dig(live, "selection", "candidates") == candidates:
         return dict(live["selection"])
     return {"candidates": candidates, "evaluatedAt": format_time(now)}
@@ -302,7 +312,7 @@ def _decision(
 ) -> Decision:
     """Close the status: parents from all conditions, and the phase as long as no provider speaks."""
     live = deployment.get("status") or {}
-    before = [c for c in live.get("conditions") or [] if isinstance(c, dict)]
+    before = conditions_in(live)
     generation = deployment["metadata"].get("generation", 0)
     theirs = [c for c in before if c.get("type") not in CORE_CONDITIONS]
     ours = written(own, previous=before, generation=generation, now=now)
@@ -324,7 +334,7 @@ def _paused(deployment: Resource, *, now: datetime) -> Decision:
     spoken = handed_over(deployment)
     if not spoken:
         status |= {field: live[field] for field in ("phase", "reason", "message") if field in live}
-    conditions = [c for c in live.get("conditions") or [] if isinstance(c, dict)]
+    conditions = conditions_in(live)
     kept_types = CORE_CONDITIONS - {"Paused"} | (set() if spoken else set(OVERALL))
     generation = deployment["metadata"].get("generation", 0)
     message = f"Reconciliation is paused by the annotation {names.PAUSED}"

@@ -9,7 +9,7 @@ from airunway.api import names
 from airunway.api.defaults import defaulted_spec
 from airunway.controller.decision import SILENT_AFTER
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
-from airunway.kube import Client, NotFound, Overlay, needs_apply
+from airunway.kube import Client, Overlay, StatusWriter
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection import evaluate_rules, provider_facts
 from airunway.status import Condition, written
@@ -17,7 +17,8 @@ from airunway.status import Condition, written
 __all__ = ["ProviderConfigReconciler"]
 
 _SPECIMEN: Resource = {"model": {"id": "organisation/model"}}
-"""A minimal spec: a rule that cannot be evaluated on it cannot be evaluated on anybody's."""
+"""A minimal spec. A rule with an error on it is wrong for every deployment that sets no more: where it looks at what
+may be absent, ``has()`` belongs before it."""
 
 
 class ProviderConfigReconciler:
@@ -35,15 +36,17 @@ class ProviderConfigReconciler:
         on_silence: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._on_silence = on_silence
-        self._client = client
         self._configs = configs
+        self._status = StatusWriter(
+            client=client, kind=INFERENCE_PROVIDER_CONFIG, objects=configs, manager=names.CORE_MANAGER
+        )
         self._clock = clock
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         config = self._configs.get(key)
         if config is None:
             return None
-        await self._publish(key, config)
+        await self._publish(config)
         silence = provider_facts(config).silence(self._clock())
         if silence is None:
             return None
@@ -52,29 +55,16 @@ class ProviderConfigReconciler:
         self._on_silence(key.name)
         return None
 
-    async def _publish(self, key: ObjectKey, config: Resource) -> None:
+    async def _publish(self, config: Resource) -> None:
         condition = rules_condition(config)
         generation = config["metadata"].get("generation", 0)
         previous = [c for c in dig(config, "status", "conditions", default=[]) if isinstance(c, dict)]
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": "InferenceProviderConfig",
-            "metadata": {"name": key.name, "uid": config["metadata"]["uid"]},
-            "status": {"conditions": written([condition], previous=previous, generation=generation, now=self._clock())},
-        }
-        if not needs_apply(body, config, manager=names.CORE_MANAGER, subresource="status"):
-            return
-        try:
-            answer = await self._client.apply(
-                INFERENCE_PROVIDER_CONFIG, body, manager=names.CORE_MANAGER, subresource="status", force=True
-            )
-        except NotFound:
-            return
-        self._configs.note(answer)
+        status = {"conditions": written([condition], previous=previous, generation=generation, now=self._clock())}
+        await self._status.write(config, status)
 
 
 def rules_condition(config: Resource) -> Condition:
-    """``SelectionRulesValid`` for a config: False names the first rule that is wrong, and counts the others."""
+    """``SelectionRulesValid`` for a config: False names every rule that is wrong, with its error."""
     facts = provider_facts(config)
     engine = facts.engines[0].name if facts.engines else "vllm"
     results = evaluate_rules(facts.rules, defaulted_spec(_SPECIMEN, engine=engine))
@@ -86,5 +76,5 @@ def rules_condition(config: Resource) -> Condition:
             reason="RulesValid",
             message=f"{len(results)} rules can be evaluated",
         )
-    message = "; ".join(f"rule '{rule.condition}' is never true: {rule.error}" for rule in wrong)
+    message = "; ".join(f"rule '{rule.condition}' cannot be evaluated: {rule.error}" for rule in wrong)
     return Condition(type="SelectionRulesValid", status=False, reason="RuleError", message=message)

@@ -7,13 +7,15 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from airunway.api import names
-from airunway.controller.decision import Happening, decide, forbidden_by, handed_over, is_accepted
+from airunway.controller.decision import Happening, decide, handed_over
 from airunway.controller.policies import Policies
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Conflict, EventRecorder, NotFound, Overlay, needs_apply
+from airunway.kube import Client, Conflict, EventRecorder, Overlay, StatusWriter
+from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, uid_of
-from airunway.selection import ProviderFacts
+from airunway.selection import ProviderFacts, forbidden_by, is_accepted, unsettled
 from airunway.status import OVERALL
+from airunway.status.events import EVENTS
 from airunway.validation import Violation, validate
 from airunway.validation.policy import Grants
 
@@ -40,8 +42,14 @@ class CoreReconciler:
         clock: Callable[[], datetime],
         policies: Policies | None = None,
     ) -> None:
-        self._client = client
         self._deployments = deployments
+        self._status = StatusWriter(
+            client=client,
+            kind=MODEL_DEPLOYMENT,
+            objects=deployments,
+            manager=names.CORE_MANAGER,
+            on_write=log_phase,
+        )
         self._providers = providers
         self._events = events
         self._selector = selector
@@ -72,21 +80,11 @@ class CoreReconciler:
             grants=grants,
             now=self._clock(),
         )
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": "ModelDeployment",
-            "metadata": {field: deployment["metadata"][field] for field in ("name", "namespace", "uid")},
-            "status": decision.status,
-        }
-        if not needs_apply(body, _without_handed_over(deployment), manager=names.CORE_MANAGER, subresource="status"):
+        decided = self._events.moment()
+        if not await self._write(deployment, decision.status):
             return None
-        try:
-            answer = await self._apply(body)
-        except NotFound:
-            return None
-        self._deployments.note(answer)
         for event in decision.events:
-            self._tell(deployment, event)
+            self._tell(deployment, event, at=decided)
         return None
 
     def _violations(self, key: ObjectKey, deployment: Resource) -> list[Violation]:
@@ -95,26 +93,28 @@ class CoreReconciler:
         known = self._verdicts.get(key)
         if known is None or known[:2] != identity:
             known = self._verdicts[key] = (*identity, validate(deployment))
-        return known[2]
+        return unsettled(deployment, known[2])
 
-    async def _apply(self, body: Resource) -> Resource:
+    async def _write(self, deployment: Resource, status: Resource) -> bool:
         """Apply without force, so that a provider which took over meanwhile is not overruled.
 
         A conflict with a provider means that our view is old: the pass is done again. A conflict with anybody else is
         an edit of fields that are ours, and is reverted.
         """
+        compared = _without_handed_over(deployment)
         try:
-            return await self._client.apply(MODEL_DEPLOYMENT, body, manager=names.CORE_MANAGER, subresource="status")
+            return await self._status.write(deployment, status, force=False, compared=compared)
         except Conflict as error:
             if not error.causes or any(_PROVIDER_MANAGERS in str(cause.get("message")) for cause in error.causes):
                 raise
             log.info("reverting an edit of the core's status fields: %s", error.message)
-            return await self._client.apply(
-                MODEL_DEPLOYMENT, body, manager=names.CORE_MANAGER, subresource="status", force=True
-            )
+            return await self._status.write(deployment, status, compared=compared)
 
-    def _tell(self, deployment: Resource, event: Happening) -> None:
-        self._events.emit(deployment, reason=event.reason, note=event.message, warning=event.warning)
+    def _tell(self, deployment: Resource, event: Happening, *, at: datetime) -> None:
+        action = EVENTS[event.reason].action
+        self._events.emit(
+            deployment, reason=event.reason, note=event.message, warning=event.warning, action=action, at=at
+        )
 
 
 def _without_handed_over(deployment: Resource) -> Resource:

@@ -50,10 +50,11 @@ from airunway.kube.kinds import (
 )
 from airunway.kube.lease import LeaderElector
 from airunway.kube.overlay import Overlay
-from airunway.kube.projection import strip_managed_fields
+from airunway.kube.projection import share_status_texts, strip_managed_fields
 from airunway.kube.queue import QueueClosed, WorkQueue
 from airunway.kube.reflector import Handler, Index, Reflector
 from airunway.kube.session import user_agent_of
+from airunway.kube.status import StatusWriter
 from airunway.kube.union import AnyReflector, UnionReflector, reflector_of
 from airunway.kube.watch import WatchEvent
 
@@ -105,6 +106,7 @@ __all__ = [
     "Reflector",
     "RequestTimedOut",
     "ServerError",
+    "StatusWriter",
     "TooManyRequests",
     "TransportError",
     "Unauthorized",
@@ -122,6 +124,7 @@ __all__ = [
     "owned_by",
     "reflector_of",
     "retry_after_of",
+    "share_status_texts",
     "strip_managed_fields",
     "user_agent_of",
     "wait_until_synced",

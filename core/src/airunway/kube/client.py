@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import random
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from airunway.kube.decoding import decoded
 from airunway.kube.errors import MalformedAnswer, NotFound
 from airunway.kube.kinds import SUBJECT_ACCESS_REVIEW, Kind
 from airunway.kube.session import JSON, Session, user_agent_of
-from airunway.kube.watch import WatchEvent, decoded_events
+from airunway.kube.watch import WatchEvent, decoded_events, stream_seconds
 from airunway.resource import ObjectKey, Resource, dig, key_of
 
 __all__ = ["AccessDecision", "Client", "Page"]
@@ -167,7 +166,7 @@ class Client:
 
         Ends normally when the server closes cleanly. An in-stream ``ERROR`` is raised as the ApiError it carries; a cut
         or garbled stream as TransportError; silence for longer than `watch_inactivity` as RequestTimedOut.
-        `timeout_seconds` (default: 290–350, so that watches do not end together) is the server's limit.
+        `timeout_seconds` (default: as `stream_seconds` has it) is the server's limit.
         """
         params = _params(
             watch="1",
@@ -175,7 +174,7 @@ class Client:
             resourceVersion=resource_version,
             labelSelector=label_selector,
             fieldSelector=field_selector,
-            timeoutSeconds=str(timeout_seconds or random.randint(290, 350)),
+            timeoutSeconds=str(timeout_seconds or stream_seconds(kind, self._session.watch_inactivity)),
         )
         chunks = self._session.stream("watch", kind.path(namespace=namespace), resource=kind.plural, params=params)
         async with aclosing(chunks), aclosing(decoded_events(chunks)) as events:

@@ -168,7 +168,7 @@ _UNTYPED = "failed to create typed patch object"
 def api_error(status: int, body: Any, *, retry_after: float | None = None) -> ApiError:
     """The exception for an error answer. `body` is the decoded ``metav1.Status``, or whatever a middle box sent."""
     reason = str(dig(body, "reason", default=""))
-    message = str(dig(body, "message", default="")) or (body[:500] if isinstance(body, str) else "")
+    message = str(dig(body, "message", default="")) or (body.strip()[:500] if isinstance(body, str) else "")
     details = dig(body, "details")
     details = details if isinstance(details, dict) else {}
     hint = details.get("retryAfterSeconds")

@@ -6,6 +6,8 @@ worth an event is the caller's matter; that the same one repeated does not flood
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import logging
 import secrets
 import socket
@@ -18,7 +20,7 @@ from airunway.kube.client import Client
 from airunway.kube.errors import AlreadyExists, KubeError, NotFound, is_retryable, retry_after_of
 from airunway.kube.kinds import EVENT
 from airunway.kube.lease import format_micro_time, steady_clock
-from airunway.kube.queue import QueueClosed, Timers, WorkQueue
+from airunway.kube.queue import Timers, WorkQueue
 from airunway.resource import ObjectKey, Resource, key_of, uid_of
 
 __all__ = ["MAX_NOTE_BYTES", "EventRecorder", "cut"]
@@ -37,8 +39,17 @@ _FIRST_INTERVAL, _LAST_INTERVAL = 10.0, 300.0
 _MAX_ATTEMPTS = 6
 
 
+class _Reference(NamedTuple):
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+
+
 class _Key(NamedTuple):
-    regarding: tuple[str, str, str, str, str]  # apiVersion, kind, namespace, name, uid
+    regarding: _Reference
+    related: _Reference | None
     type: str
     reason: str
     action: str
@@ -90,31 +101,35 @@ class EventRecorder:
         self._capacity = capacity
         self._now, self._clock = now, clock
         self._series: dict[_Key, _Series] = {}
+        self._numbers = itertools.count()
         self._queue: WorkQueue[_Key] = WorkQueue(base=1.0, cap=60.0, timers=timers)
 
     def emit(
-        self, regarding: Resource, *, reason: str, note: str, warning: bool = False, action: str = "Reconcile"
+        self,
+        regarding: Resource,
+        *,
+        reason: str,
+        note: str,
+        warning: bool = False,
+        action: str = "Reconcile",
+        related: Resource | None = None,
+        at: datetime | None = None,
     ) -> None:
         """Notes that something happened to the object `regarding`. Returns at once.
 
         `reason` is a CamelCase word for machines, `note` a sentence for people (cut to 1 KiB), `action` what was being
-        done.
+        done, `related` another object that it was done to or with, `at` when it was (now). What happens for the first
+        time is logged as well: events expire, and a log can be read for all objects at once.
         """
-        object_key = key_of(regarding)
         key = _Key(
-            regarding=(
-                str(regarding.get("apiVersion", "")),
-                str(regarding.get("kind", "")),
-                object_key.namespace,
-                object_key.name,
-                uid_of(regarding),
-            ),
+            regarding=_reference(regarding),
+            related=None if related is None else _reference(related),
             type="Warning" if warning else "Normal",
             reason=cut(reason, _MAX_REASON),
             action=cut(action, _MAX_REASON),
             note=cut(note, MAX_NOTE_BYTES),
         )
-        now, seen = self._now(), self._clock()
+        now, seen = at or self._now(), self._clock()
         series = self._series.get(key)
         if series is not None and seen - series.last_seen <= _WINDOW:
             series.count += 1
@@ -124,26 +139,37 @@ class EventRecorder:
         if series is None and len(self._series) >= self._capacity:
             self.dropped += 1
             return
-        # An object's name may be as long as an event's own may get.
-        name = f"{object_key.name[:236].rstrip('-.')}.{secrets.token_hex(8)}"
+        log.log(logging.WARNING if warning else logging.INFO, "%s: %s", key.reason, key.note)
+        name = self._name_for(key, now)
         self._series[key] = _Series(name=name, count=1, first_at=now, last_at=now, last_seen=seen)
         self._queue.add(key)
 
+    def moment(self) -> datetime:
+        """Now, for `at` of what will be told only once it was written, after others have acted on it."""
+        return self._now()
+
     async def run(self) -> None:
-        """Writes until cancelled; after `stop`, until what was recorded is written."""
+        """Writes until cancelled."""
         while True:
-            try:
-                key = await self._queue.get()
-            except QueueClosed:
-                return
+            key = await self._queue.get()
             try:
                 await self._write(key)
             finally:
                 self._queue.done(key)
 
-    def stop(self) -> None:
-        """Let `run` end once what waits to be written now is written."""
-        self._queue.shut_down(drain=True)
+    async def flush(self, patience: float = 2.0) -> None:
+        """Write what was recorded and is not written yet, counts included, for `patience` seconds at most.
+
+        For the end of a process, once `run` was cancelled: its last deeds would be missing.
+        """
+        try:
+            async with asyncio.timeout(patience):
+                for key, series in list(self._series.items()):
+                    if series.count > series.written:
+                        await self._send(key, series)
+                        series.written = series.count
+        except (KubeError, TimeoutError) as error:
+            log.warning("the last events were not written: %s", str(error) or "the API server did not answer in time")
 
     async def _write(self, key: _Key) -> None:
         series = self._series.get(key)
@@ -170,14 +196,22 @@ class EventRecorder:
                 self._queue.add_after(key, series.next_write - self._clock())
         self._queue.add_after(key, _WINDOW + 1)  # to forget it when nothing more comes
 
+    def _name_for(self, key: _Key, moment: datetime) -> str:
+        """A name that sorts by time: `kubectl describe` shows events of this API in the order of their names.
+
+        An object's name may be as long as an event's own may get.
+        """
+        when = f"{round(moment.timestamp() * 1e6):014x}{next(self._numbers) % 256:02x}"
+        return f"{key.regarding.name[:232].rstrip('-.')}.{when}{secrets.token_hex(2)}"
+
     async def _send(self, key: _Key, series: _Series) -> None:
-        namespace = key.regarding[2] or "default"
+        namespace = key.regarding.namespace or "default"
         if series.written:
             patch = {"series": {"count": series.count, "lastObservedTime": format_micro_time(series.last_at)}}
             try:
                 await self._client.merge_patch(EVENT, ObjectKey(namespace, series.name), patch)
             except NotFound:  # expired on the server; it goes on as a new one
-                series.name = f"{series.name.rpartition('.')[0]}.{secrets.token_hex(8)}"
+                series.name = self._name_for(key, series.first_at)
             else:
                 return
         try:
@@ -186,8 +220,6 @@ class EventRecorder:
             log.debug("event %s is there already: an earlier attempt had arrived", series.name)
 
     def _event(self, key: _Key, series: _Series, namespace: str) -> Resource:
-        api_version, kind, object_namespace, name, uid = key.regarding
-        regarding = {"apiVersion": api_version, "kind": kind, "namespace": object_namespace, "name": name, "uid": uid}
         event: Resource = {
             "apiVersion": EVENT.api_version,
             "kind": EVENT.kind,
@@ -197,10 +229,12 @@ class EventRecorder:
             "reportingInstance": self._instance,
             "action": key.action,
             "reason": key.reason,
-            "regarding": {k: v for k, v in regarding.items() if v},
+            "regarding": _as_object(key.regarding),
             "note": key.note,
             "type": key.type,
         }
+        if key.related is not None:
+            event["related"] = _as_object(key.related)
         if series.count > 1:
             event["series"] = {"count": series.count, "lastObservedTime": format_micro_time(series.last_at)}
         return event
@@ -212,4 +246,16 @@ class EventRecorder:
         self.failed += 1
         self._queue.forget(key)
         del self._series[key]
-        log.warning("event %s about %s %s was not written: %s", key.reason, key.regarding[1], key.regarding[3], error)
+        what = f"{key.regarding.kind} {key.regarding.name}"
+        log.warning("event %s about %s was not written: %s", key.reason, what, error)
+
+
+def _reference(obj: Resource) -> _Reference:
+    key = key_of(obj)
+    api_version, kind = str(obj.get("apiVersion", "")), str(obj.get("kind", ""))
+    return _Reference(api_version, kind, key.namespace, key.name, uid_of(obj))
+
+
+def _as_object(reference: _Reference) -> Resource:
+    fields = ("apiVersion", "kind", "namespace", "name", "uid")
+    return {field: value for field, value in zip(fields, reference, strict=True) if value}

@@ -103,7 +103,9 @@ class LeaderElector:
             lost = renewing.done() and not work.done()
             if lost:
                 self._set_leading(False)
-                log.error("lost the lease %s to %s", self._key, self.holder or "nobody: it could not be renewed")
+                other = self.holder not in ("", self.identity)
+                why = f"{self.holder} holds it now" if other else "it could not be renewed in time"
+                log.error("lost the lease %s: %s; standing by", self._key, why)
         finally:
             work.cancel()
             try:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import orjson
 
 from airunway.resource import Resource
 
-__all__ = ["strip_managed_fields"]
+__all__ = ["share_status_texts", "strip_managed_fields"]
 
 _MAX_SHARED = 1024
 """Different field sets that are remembered, of a few KB each; when there are more, remembering starts over."""
+
+_LONGEST_SHARED = 256
+"""Longer texts are hardly ever equal."""
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -60,3 +65,26 @@ def strip_managed_fields(keep: str = "") -> Callable[[Resource], Resource]:
         return obj
 
     return project
+
+
+def share_status_texts(obj: Resource) -> Resource:
+    """A projection that keeps equal texts of a status once for all objects.
+
+    A third of an object are its conditions: the same few types, reasons, messages and times in every one.
+    """
+    status = obj.get("status")
+    if isinstance(status, dict):
+        _share_texts(status)
+    return obj
+
+
+def _share_texts(status: Any) -> None:
+    # An explicit list of what is left to do: what others wrote may be nested to any depth.
+    left = [status]
+    while left:
+        node = left.pop()
+        for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
+            if isinstance(value, dict | list):
+                left.append(value)
+            elif type(value) is str and len(value) <= _LONGEST_SHARED:
+                node[key] = sys.intern(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -9,9 +10,10 @@ import orjson
 
 from airunway.kube.decoding import decoded
 from airunway.kube.errors import ConnectionFailed, MalformedAnswer, api_error
+from airunway.kube.kinds import EVENT, Kind
 from airunway.resource import Resource, dig
 
-__all__ = ["EventType", "WatchEvent", "decoded_events"]
+__all__ = ["EventType", "WatchEvent", "decoded_events", "stream_seconds"]
 
 EventType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
@@ -24,6 +26,17 @@ class WatchEvent(NamedTuple):
     type: EventType
     object: Resource
     resource_version: str
+
+
+def stream_seconds(kind: Kind, inactivity: float) -> int:
+    """For how long the server is asked to keep a watch open: 290–350 s, so that watches do not end together.
+
+    An API server sends bookmarks from its cache, and it has none for events: a watch of those may be silent as long as
+    it lasts, and must end before silence counts as death (`inactivity` seconds).
+    """
+    if (kind.group, kind.plural) == (EVENT.group, EVENT.plural):
+        return max(1, int(inactivity * 0.8))
+    return random.randint(290, 350)
 
 
 async def decoded_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent, None]:

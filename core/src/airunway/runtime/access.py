@@ -27,6 +27,8 @@ RUNTIME_RBAC: tuple[Resource, ...] = (
     {"apiGroups": [""], "resources": ["pods", "persistentvolumeclaims"], "verbs": _LOOK},
     {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": _LOOK},
     {"apiGroups": ["apps"], "resources": ["statefulsets", "replicasets", "deployments"], "verbs": ["get"]},
+    # Plans of dry runs (airunway.ai/dry-run) are published in ConfigMaps.
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch", "delete"]},
     # Events: warnings are read, our own are written.
     {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": [*_LOOK, "create", "patch"]},
     # Only the leader works.

@@ -128,6 +128,8 @@ class ProviderApplication:
 
     def unready(self) -> str | None:
         """Why the process cannot work yet, or None."""
+        if not self._deployments.synced.is_set() and self._deployments.missing:
+            return f"the API server does not serve {MODEL_DEPLOYMENT}: install the CRDs (airunway crds)"
         if not self._deployments.synced.is_set():
             return "the ModelDeployments have not been read yet"
         waiting = [view.kind.kind for view in self._around.views.values() if not view.synced()]
@@ -136,7 +138,7 @@ class ProviderApplication:
         if not self.evidence.settled():
             return "pods and events have not been read yet"
         if not self._followed or (self._leads and not self._registration.registered):
-            return "the provider is not registered yet"
+            return f"the provider is not registered yet{self._registration.trouble}"
         return None
 
     async def run(self, lead: Lead) -> None:
@@ -144,21 +146,27 @@ class ProviderApplication:
         self._deployments.add_handler(self._on_deployment)
         for crds in self._crds.values():
             crds.add_handler(lambda _key, _old, _new: self._crds_changed.set())
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._deployments.run(), name="deployments")
-            for kind, crds in self._crds.items():
-                group.create_task(crds.run(), name=f"crd-{kind.plural}")
-            group.create_task(self._events.run(), name="events")
-            await wait_until_synced([*self._crds.values()])
-            await self._look_at_upstream(group)
-            group.create_task(self._follow_upstream(group), name="upstream")
-            group.create_task(
-                self.evidence.run(after=wait_until_synced([self._deployments]), announce=self._look_at_all),
-                name="evidence",
-            )
-            await wait_until_synced([self._deployments])
-            self._followed = True
-            await lead(self._work)
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._follow(group, lead)
+        finally:
+            await self._events.flush()
+
+    async def _follow(self, group: asyncio.TaskGroup, lead: Lead) -> None:
+        group.create_task(self._deployments.run(), name="deployments")
+        for kind, crds in self._crds.items():
+            group.create_task(crds.run(), name=f"crd-{kind.plural}")
+        group.create_task(self._events.run(), name="events")
+        await wait_until_synced([*self._crds.values()])
+        await self._look_at_upstream(group)
+        group.create_task(self._follow_upstream(group), name="upstream")
+        group.create_task(
+            self.evidence.run(after=wait_until_synced([self._deployments]), announce=self._look_at_all),
+            name="evidence",
+        )
+        await wait_until_synced([self._deployments])
+        self._followed = True
+        await lead(self._work)
 
     async def _work(self) -> None:
         """The leader's part; ends with a farewell. Everything of ours is looked at once at the beginning."""

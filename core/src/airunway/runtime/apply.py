@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.kube import (
     ApiError,
     Client,
+    Conflict,
     EventRecorder,
     Kind,
     NotFound,
@@ -25,25 +24,24 @@ from airunway.kube import (
     needs_apply,
 )
 from airunway.plugins.contract import Upstream
-from airunway.resource import ObjectKey, Resource, annotations_of, controller_owner, dig, is_deleting, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, uid_of
+from airunway.runtime.fights import Fights
+from airunway.runtime.lookup import cached, conflict_text, held_by, named, view_of
+from airunway.runtime.lookup import live as look_up
 from airunway.runtime.plan import is_ours, recreate_causes
 from airunway.runtime.report import Done
 from airunway.runtime.surroundings import Surroundings, UpstreamView
 from airunway.status import Category, Fault
 
-__all__ = ["Applied", "Applier", "is_refusal"]
+__all__ = ["Applied", "Applier", "is_refusal", "trial_of"]
 
 log = logging.getLogger(__name__)
 
 CONFLICT_RETRY = 15.0
 """Seconds after which an object that belongs to somebody else is looked at again: nothing of ours watches it."""
 
-FIGHT_WINDOW = timedelta(minutes=2)
-FIGHT_REVERTS = 5
-"""More reverts than this within the window are a fight: somebody else wants something else, again and again."""
-
-FIGHT_PAUSE = 30.0
-"""Seconds between reverts during a fight."""
+_NEVER = "1"
+"""A resourceVersion that no object has: an etcd counts from one, and that is its state with nothing in it."""
 
 QUIET_REFUSALS = 5
 """How many refusals that name an object just made are taken for an upstream cache that lags (KAITO's webhook)."""
@@ -53,7 +51,8 @@ QUIET_REFUSALS = 5
 class Applied:
     """What became of the objects. `silent`: nothing to report yet; `again`: seconds after which to try once more.
 
-    `fight` is set while somebody else keeps changing what we keep reverting.
+    `fight` is set while somebody else keeps changing what we keep reverting; `recreating` while `primary` is the old
+    object, on its way out.
     """
 
     primary: Resource | None = None
@@ -64,6 +63,7 @@ class Applied:
     again: float | None = None
     silent: bool = False
     fight: Done | None = None
+    recreating: bool = False
 
 
 class Applier:
@@ -75,27 +75,55 @@ class Applier:
         self._events = events
         self._manager = manager
         self._refusals: dict[ObjectKey, int] = {}
-        self._reverts: dict[ObjectKey, deque[datetime]] = {}
+        self._fights = Fights(around.clock)
         self._rng = random.Random()
+
+    def forget(self, deployment: ObjectKey) -> None:
+        """Drop what is remembered of a deployment that is gone or not ours any more."""
+        self._refusals.pop(deployment, None)
+        self._fights.forget(deployment)
 
     async def bring(self, deployment: Resource, desired: Sequence[Resource], upstream: Upstream) -> Applied:
         """Make the cluster hold `desired` (primary first) and nothing else of ours for this deployment."""
-        live = [await self._live(obj) for obj in desired]
+        live: list[Resource | None] = [None] * len(desired)
+        try:
+            try:
+                live[:] = [cached(obj, self._view(obj)) for obj in desired]
+                return await self._bring(deployment, desired, live, upstream, sure=False)
+            except _OccupiedError:
+                live[:] = [await look_up(obj, self._view(obj), self._client) for obj in desired]
+                return await self._bring(deployment, desired, live, upstream, sure=True)
+        except _RefusedError as refused:
+            return self._refused(deployment, desired, live, refused, upstream)
+
+    async def _bring(
+        self,
+        deployment: Resource,
+        desired: Sequence[Resource],
+        live: list[Resource | None],
+        upstream: Upstream,
+        *,
+        sure: bool,
+    ) -> Applied:
+        """One attempt, from `live` as it is known; what is written goes into `live`.
+
+        Raises _OccupiedError where something has a name that `live` says is free, unless that is `sure`.
+        """
         for wanted, found in zip(desired, live, strict=True):
             if found is not None and not is_ours(found, deployment):
-                return self._foreign(wanted, found)
+                return _foreign(wanted, found)
         primary = live[0]
         if primary is not None and is_deleting(primary):
-            return self._recreating(deployment, primary, f"Waiting until the old {_named(primary)} is gone")
+            return self._leaving(primary)
         if primary is not None and (causes := recreate_causes(primary, desired[0])):
-            return await self._recreate(deployment, primary, desired, live, upstream, causes)
+            return await self._recreate(deployment, primary, desired, causes)
         pending = [
             position
             for position, (wanted, found) in enumerate(zip(desired, live, strict=True))
             if needs_apply(wanted, found, manager=self._manager)
         ]
-        fight = self._fight(deployment, desired[0])
-        if fight is not None and pending and (pause := self._truce(key_of(deployment))) > 0:
+        fight = self._fights.told(key_of(deployment), named(desired[0]))
+        if fight is not None and pending and (pause := self._fights.truce(key_of(deployment))) > 0:
             return Applied(
                 primary=primary,
                 others=tuple(obj for obj in live[1:] if obj is not None),
@@ -103,14 +131,11 @@ class Applier:
                 again=pause,
                 fight=fight,
             )
-        try:
-            if pending:
-                await self._rehearse([desired[i] for i in pending], [live[i] for i in pending], upstream)
-            for position in sorted(pending, key=lambda i: i == 0):  # the primary last: it refers to the others
-                live[position] = await self._write(deployment, desired[position], live[position])
-            await self._prune(deployment, desired)
-        except _RefusedError as refused:
-            return self._refused(deployment, desired, live, refused, upstream)
+        if pending:
+            await self._rehearse([desired[i] for i in pending], [live[i] for i in pending], upstream, sure=sure)
+        for position in sorted(pending, key=lambda i: i == 0):  # the primary last: it refers to the others
+            live[position] = await self._write(deployment, desired[position], live[position], sure=sure)
+        await self._prune(deployment, desired)
         self._refusals.pop(key_of(deployment), None)
         view = self._view(desired[0])
         unconfirmed = view.objects.unconfirmed(key_of(desired[0]))
@@ -118,7 +143,7 @@ class Applier:
             primary=live[0],
             others=tuple(obj for obj in live[1:] if obj is not None),
             done=_created(desired[0]),
-            again=self._until_peace(key_of(deployment))
+            again=self._fights.until_peace(key_of(deployment))
             if fight
             else view.objects.patience + 1.0
             if unconfirmed
@@ -126,75 +151,51 @@ class Applier:
             fight=fight,
         )
 
-    # ----------------------------------------------------------------------------------------------------- fights
-
-    def _fight(self, deployment: Resource, primary: Resource) -> Done | None:
-        """What to say if too many reverts lie within the window already."""
-        key, now = key_of(deployment), self._around.clock()
-        reverts = self._reverts.get(key)
-        if reverts is None:
-            return None
-        while reverts and now - reverts[0] > FIGHT_WINDOW:
-            reverts.popleft()
-        if not reverts:
-            del self._reverts[key]
-        if len(reverts) <= FIGHT_REVERTS:
-            return None
-        message = (
-            f"{_named(primary)} was changed and reverted more than {FIGHT_REVERTS} times within "
-            f"{FIGHT_WINDOW.seconds // 60} minutes; reverts now wait {FIGHT_PAUSE:.0f} s. "
-            "The event DriftDetected names the field and who changes it"
-        )
-        return Done(ok=True, reason="RevertedTooOften", message=message)
-
-    def _truce(self, key: ObjectKey) -> float:
-        """Seconds until the next revert is due in a fight."""
-        since = (self._around.clock() - self._reverts[key][-1]).total_seconds()
-        return FIGHT_PAUSE - since
-
-    def _until_peace(self, key: ObjectKey) -> float:
-        """Seconds until the fight is over if nothing more happens."""
-        since = (self._around.clock() - self._reverts[key][0]).total_seconds()
-        return max(1.0, FIGHT_WINDOW.total_seconds() - since)
-
     # ------------------------------------------------------------------------------------------------- one object
 
     def _view(self, obj: Resource) -> UpstreamView:
-        view = self._around.views.get(obj["kind"])
-        if view is None or view.kind.api_version != obj["apiVersion"]:
+        view = view_of(obj, self._around)
+        if view is None:
             what = f"{obj['apiVersion']} {obj['kind']}"
             raise _RefusedError(obj, f"{what} is not in the provider's manifest, or the cluster does not serve it")
         return view
 
-    async def _live(self, obj: Resource) -> Resource | None:
-        """The object as it is. One that the cache does not know is asked for: it may be there without our label."""
-        view = self._view(obj)
-        key = key_of(obj)
-        known = view.objects.get(key)
-        if known is not None:
-            return known
-        try:
-            return await self._client.get(view.kind, key)
-        except NotFound:
-            return None
+    async def _apply(self, obj: Resource, *, absent: bool, dry_run: bool = False) -> Resource:
+        """Apply by force; with `absent` only if there is no object of that name: else _OccupiedError.
 
-    async def _write(self, deployment: Resource, wanted: Resource, found: Resource | None) -> Resource:
+        No object ever has the resourceVersion that is asked for, so that the API server answers with a conflict if
+        there is one. Without that, a foreign object that came a moment ago would be taken over.
+        """
+        metadata = {**obj["metadata"], "resourceVersion": _NEVER} if absent else obj["metadata"]
+        body = {**obj, "metadata": metadata}
+        try:
+            return await self._client.apply(
+                self._view(obj).kind, body, manager=self._manager, force=True, dry_run=dry_run
+            )
+        except Conflict as error:
+            if absent:
+                raise _OccupiedError from error
+            raise
+
+    async def _write(self, deployment: Resource, wanted: Resource, found: Resource | None, *, sure: bool) -> Resource:
         view = self._view(wanted)
         drifted = found is not None and _hash(found) == _hash(wanted)
         if drifted:
-            self._reverts.setdefault(key_of(deployment), deque()).append(self._around.clock())
+            self._fights.reverted(key_of(deployment))
             await self._tell_drift(deployment, wanted, view.kind)
         try:
-            answer = await self._client.apply(view.kind, wanted, manager=self._manager, force=True)
+            answer = await self._apply(wanted, absent=found is None and not sure)
         except ApiError as error:
             if is_refusal(error):
                 raise _RefusedError(wanted, error.message, error) from error
             raise
         view.objects.note(answer)
         if found is None:
-            self._events.emit(deployment, reason="ResourceCreated", note=f"Created {_named(wanted)}")
+            note = f"Created {named(wanted)}"
+            self._events.emit(deployment, reason="ResourceCreated", note=note, action="Create", related=answer)
         elif not drifted:
-            self._events.emit(deployment, reason="ResourceUpdated", note=f"Updated {_named(wanted)}")
+            note = f"Updated {named(wanted)}"
+            self._events.emit(deployment, reason="ResourceUpdated", note=note, action="Update", related=answer)
         return answer
 
     async def _tell_drift(self, deployment: Resource, wanted: Resource, kind: Kind) -> None:
@@ -207,17 +208,19 @@ class Applier:
         if not changes:
             return
         said = ", ".join(f"{change.path} (by {change.manager or 'unknown'})" for change in changes[:3])
-        note = f"{_named(wanted)} was modified directly, reconciling: {said}"
-        self._events.emit(deployment, reason="DriftDetected", note=note, warning=True)
+        note = f"{named(wanted)} was modified directly, reconciling: {said}"
+        self._events.emit(deployment, reason="DriftDetected", note=note, warning=True, action="Revert", related=full)
 
-    async def _rehearse(self, wanted: Sequence[Resource], found: Sequence[Resource | None], upstream: Upstream) -> None:
+    async def _rehearse(
+        self, wanted: Sequence[Resource], found: Sequence[Resource | None], upstream: Upstream, *, sure: bool
+    ) -> None:
         """Dry-run a plan of several objects, or one for a schema that nobody verified, before the first write."""
         if len(wanted) < 2 and upstream.verified:
             return
         absent = [obj["metadata"]["name"] for obj, live in zip(wanted, found, strict=True) if live is None]
-        for obj in wanted:
+        for obj, live in zip(wanted, found, strict=True):
             try:
-                await self._client.apply(self._view(obj).kind, obj, manager=self._manager, force=True, dry_run=True)
+                await self._apply(obj, absent=live is None and not sure, dry_run=True)
             except ApiError as error:
                 # An upstream webhook that misses an object which this very plan is about to make says nothing.
                 named = any(name in error.message for name in absent if name != obj["metadata"]["name"])
@@ -244,31 +247,25 @@ class Applier:
         deployment: Resource,
         primary: Resource,
         desired: Sequence[Resource],
-        live: Sequence[Resource | None],
-        upstream: Upstream,
         causes: Sequence[str],
     ) -> Applied:
         """Say it, then delete; the deletion's event brings the pass that creates (spec rulings 9, 10, 15)."""
-        text = f"{_named(primary)} is deleted and made again: {', '.join(causes)} cannot be changed in place"
-        if dig(deployment, "status", "reason") != "Recreating":
-            try:
-                await self._rehearse_anew(desired)
-            except _RefusedError as refused:
-                return self._refused(deployment, desired, list(live), refused, upstream)
-            self._events.emit(deployment, reason="ResourceRecreated", note=text)
-            return self._recreating(deployment, primary, text, again=0.0)
+        text = f"{named(primary)} is deleted and made again: {', '.join(causes)} cannot be changed in place"
+        if not _is_announced(deployment):
+            await self._rehearse_anew(desired)
+            self._events.emit(deployment, reason="ResourceRecreated", note=text, action="Recreate", related=primary)
+            return _recreating(primary, text, again=0.0)
         view = self._view(desired[0])
         try:
             await self._client.delete(view.kind, key_of(primary), uid=uid_of(primary))
         except NotFound:
-            return self._recreating(deployment, primary, text, again=0.0)
-        return self._recreating(deployment, primary, text)
+            return _recreating(primary, text, again=0.0)
+        return _recreating(primary, text)
 
     async def _rehearse_anew(self, desired: Sequence[Resource]) -> None:
         """Dry-run the new primary under a name of its own: the old one still has the real name."""
         obj = desired[0]
-        name = f"{obj['metadata']['name'][:40]}-airunway-check"
-        trial = {**obj, "metadata": {**obj["metadata"], "name": name}}
+        trial = trial_of(obj)
         others = [other["metadata"]["name"] for other in desired[1:]]
         try:
             await self._client.apply(self._view(obj).kind, trial, manager=self._manager, dry_run=True)
@@ -278,26 +275,13 @@ class Applier:
             if not any(other in error.message for other in others):
                 raise _RefusedError(obj, error.message, error) from error
 
-    def _recreating(
-        self, deployment: Resource, primary: Resource, message: str, *, again: float | None = None
-    ) -> Applied:
-        return Applied(
-            primary=primary, faults=(Fault(component="Resource", reason="Recreating", message=message),), again=again
-        )
+    def _leaving(self, primary: Resource) -> Applied:
+        """The old object is on its way out; from some time on it is said what holds it."""
+        text = f"Waiting until the old {named(primary)} is gone"
+        holding, again = held_by(primary, now=self._around.clock())
+        return _recreating(primary, f"{text}; {holding}" if holding else text, again=again)
 
     # ---------------------------------------------------------------------------------------------------- refusals
-
-    def _foreign(self, wanted: Resource, found: Resource) -> Applied:
-        owner = controller_owner(found)
-        by = f" (owned by {owner.get('kind')}/{owner.get('name')})" if owner else " (no owner references)"
-        key = key_of(wanted)
-        what = f"{wanted['kind']} {key} exists but is not managed by this ModelDeployment{by}"
-        message = f"{what}; rename one of them or delete it"
-        return Applied(
-            done=Done(ok=False, reason="ResourceConflict", message=message),
-            faults=(Fault(component="ResourceCreated", reason="ResourceConflict", message=message),),
-            again=CONFLICT_RETRY,
-        )
 
     def _refused(
         self,
@@ -315,7 +299,7 @@ class Applier:
         lags = any(name in refused.message for name in dependencies)
         if lags and attempt <= QUIET_REFUSALS:
             return Applied(silent=True, again=again)
-        message = f"{_named(refused.obj)} was refused: {refused.message}"
+        message = f"{named(refused.obj)} was refused: {refused.message}"
         log.info("%s: %s", key, message)
         if not upstream.verified and refused.status in (400, 422):
             verdict = Done(ok=False, reason="UnsupportedSchema", message=message)
@@ -347,9 +331,38 @@ class _RefusedError(Exception):
         self.status = error.status if error else 0
 
 
+class _OccupiedError(Exception):
+    """An object that was to be made is there already, or the API server says so."""
+
+
+def trial_of(obj: Resource) -> Resource:
+    """The object under a name of its own, for the dry run of one whose name the old object still has."""
+    return {**obj, "metadata": {**obj["metadata"], "name": f"{obj['metadata']['name'][:40]}-airunway-check"}}
+
+
 def is_refusal(error: ApiError) -> bool:
     """Whether the server said no to what was asked, as opposed to not now."""
     return error.status in (400, 403, 422)
+
+
+def _recreating(primary: Resource, message: str, *, again: float | None = None) -> Applied:
+    fault = Fault(component="Resource", reason="Recreating", message=message)
+    return Applied(primary=primary, faults=(fault,), again=again, recreating=True)
+
+
+def _foreign(wanted: Resource, found: Resource) -> Applied:
+    message = conflict_text(wanted, found)
+    return Applied(
+        done=Done(ok=False, reason="ResourceConflict", message=message),
+        faults=(Fault(component="ResourceCreated", reason="ResourceConflict", message=message),),
+        again=CONFLICT_RETRY,
+    )
+
+
+def _is_announced(deployment: Resource) -> bool:
+    """Whether the status has said, for this very generation, that the upstream object is made anew."""
+    status, generation = deployment.get("status") or {}, dig(deployment, "metadata", "generation")
+    return (status.get("reason"), status.get("observedGeneration")) == ("Recreating", generation)
 
 
 def _created(primary: Resource) -> Done:
@@ -358,7 +371,3 @@ def _created(primary: Resource) -> Done:
 
 def _hash(obj: Resource) -> str | None:
     return annotations_of(obj).get(names.SPEC_HASH)
-
-
-def _named(obj: Resource) -> str:
-    return f"{obj.get('kind')} '{key_of(obj).name}'"

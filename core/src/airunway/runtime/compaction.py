@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-
-from airunway.kube import strip_managed_fields
-from airunway.resource import Resource, dig
+from airunway.kube import share_status_texts, strip_managed_fields
+from airunway.resource import Resource
 
 __all__ = ["Compaction"]
-
-_LONGEST = 256
-"""Longer texts are hardly ever equal."""
 
 
 class Compaction:
     """The projection for caches of deployments and upstream objects; `manager` is our field manager.
 
-    Conditions are a third of such an object, and the same few texts in every one. ``status.selection`` is the core's
-    account of how it chose; nothing here reads it.
+    ``status.selection`` goes: it is the core's account of how it chose, and nothing here reads it.
     """
 
     def __init__(self, manager: str) -> None:
@@ -28,12 +22,4 @@ class Compaction:
         status = obj.get("status")
         if isinstance(status, dict):
             status.pop("selection", None)
-            conditions = dig(status, "conditions")
-            for condition in conditions if isinstance(conditions, list) else ():
-                if isinstance(condition, dict):
-                    condition.update((key, _interned(value)) for key, value in list(condition.items()))
-        return obj
-
-
-def _interned(value: object) -> object:
-    return sys.intern(value) if type(value) is str and len(value) <= _LONGEST else value
+        return share_status_texts(obj)

@@ -49,12 +49,12 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
         for path, key in _forbidden(overrides, "")
     ]
     for problem in _validator(canonical_json(schema)).iter_errors(overrides):
-        path = ".".join(str(step) for step in problem.absolute_path)
+        path = f"{ROOT}.{'.'.join(str(step) for step in problem.absolute_path)}".rstrip(".")
         if problem.validator == "additionalProperties":
             continue  # reported below as unknown, with the nearest key
-        errors.append(
-            Finding(path=f"{ROOT}.{path}".rstrip("."), reason="InvalidOverride", message=problem.message[:200])
-        )
+        wrong_type = f"must be of type {problem.validator_value}"  # without the value: it may be anything
+        text = wrong_type if problem.validator == "type" else problem.message[:200]
+        errors.append(Finding(path=path, reason="InvalidOverride", message=f"{path}: {text}"))
     unknown = []
     for path, key, known in _unknown(overrides, schema, ""):
         near = get_close_matches(key, known, n=1)

@@ -7,13 +7,16 @@ Asked for by the annotation ``airunway.ai/dry-run: "true"`` (spec/core.md). The 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import yaml
 
 from airunway.api import names
-from airunway.kube import CONFIG_MAP, ApiError, Client, NotFound, needs_apply
-from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, owner_reference
-from airunway.runtime.apply import is_refusal
+from airunway.kube import CONFIG_MAP, ApiError, Client, Kind, NotFound, needs_apply
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, key_of, owner_reference
+from airunway.runtime.apply import is_refusal, trial_of
+from airunway.runtime.lookup import conflict_text, live, named, view_of
+from airunway.runtime.plan import is_ours, recreate_causes
 from airunway.runtime.report import Done
 from airunway.runtime.surroundings import Surroundings
 
@@ -29,6 +32,14 @@ def plan_name(deployment: Resource) -> str:
     return f"{deployment['metadata']['name']}-airunway-plan"
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Step:
+    """What would become of one object, and why the API server (or an object in the way) would not have it."""
+
+    action: str
+    refusal: str = ""
+
+
 class Previewer:
     """Publishes plans and takes them back."""
 
@@ -38,13 +49,25 @@ class Previewer:
         self._manager = manager
 
     async def publish(self, deployment: Resource, desired: Sequence[Resource]) -> Done:
-        """Check the objects by server-side dry-run and publish them; says whether the API server would take them."""
-        refusals = [text for obj in desired if (text := await self._refusal(obj)) is not None]
-        await self._write(deployment, desired, refusals)
-        where = f"ConfigMap {plan_name(deployment)} holds the {len(desired)} objects that would be applied"
-        if refusals:
-            return Done(ok=True, reason="WouldBeRefused", message=f"{where}; the API server refuses: {refusals[0]}")
-        return Done(ok=True, reason="Planned", message=f"{where}; the API server accepts them")
+        """Publish what would be done, checked by server-side dry-run; says whether the API server would take it.
+
+        `desired` is empty where everything would be removed (``spec.suspend``).
+        """
+        steps = [await self._step(deployment, obj) for obj in desired]
+        wanted = {(obj["kind"], key_of(obj)) for obj in desired}
+        children = self._around.children.of(key_of(deployment))
+        steps += [
+            _Step(action=f"delete {named(obj)}")
+            for (kind, key), obj in children.items()
+            if (kind.kind, key) not in wanted and is_ours(obj, deployment)
+        ]
+        await self._write(deployment, desired, steps)
+        actions = "; ".join(step.action for step in steps) or "nothing"
+        message = f"Would {actions} (see ConfigMap {plan_name(deployment)})"
+        refusal = next((step.refusal for step in steps if step.refusal), "")
+        if refusal:
+            return Done(ok=True, reason="WouldBeRefused", message=f"{message}; refused: {refusal}")
+        return Done(ok=True, reason="Planned", message=f"{message}; the API server accepts it")
 
     async def withdraw(self, deployment: Resource) -> None:
         """Delete the plan of a deployment that is no longer a dry run. Only one that says it is one has a plan."""
@@ -55,19 +78,34 @@ class Previewer:
         except NotFound:
             return
 
-    async def _refusal(self, obj: Resource) -> str | None:
-        view = self._around.views.get(obj["kind"])
+    async def _step(self, deployment: Resource, obj: Resource) -> _Step:
+        view = view_of(obj, self._around)
         if view is None:
-            return f"{obj['kind']}: the cluster does not serve this kind"
+            return _Step(action=f"create {named(obj)}", refusal=f"the cluster does not serve {obj['kind']}")
+        found = await live(obj, view, self._client)
+        if found is not None and not is_ours(found, deployment):
+            return _Step(action=f"create {named(obj)}", refusal=conflict_text(obj, found))
+        causes = recreate_causes(found, obj) if found is not None else []
+        if found is None:
+            action = f"create {named(obj)}"
+        elif causes:
+            action = f"delete {named(obj)} and make it again ({', '.join(causes)} cannot be changed in place)"
+        elif needs_apply(obj, found, manager=self._manager):
+            action = f"update {named(obj)}"
+        else:
+            return _Step(action=f"leave {named(obj)} as it is")
+        return _Step(action=action, refusal=await self._refusal(trial_of(obj) if causes else obj, view.kind))
+
+    async def _refusal(self, obj: Resource, kind: Kind) -> str:
         try:
-            await self._client.apply(view.kind, obj, manager=self._manager, force=True, dry_run=True)
+            await self._client.apply(kind, obj, manager=self._manager, force=True, dry_run=True)
         except ApiError as error:
             if not is_refusal(error):
                 raise
-            return f"{obj['kind']} {obj['metadata']['name']}: {error.message}"
-        return None
+            return f"{named(obj)}: {error.message}"
+        return ""
 
-    async def _write(self, deployment: Resource, desired: Sequence[Resource], refusals: Sequence[str]) -> None:
+    async def _write(self, deployment: Resource, desired: Sequence[Resource], steps: Sequence[_Step]) -> None:
         # Without the managed-by label: this is no part of what the deployment needs, and must not be pruned as such.
         plan = {
             "apiVersion": "v1",
@@ -79,14 +117,15 @@ class Previewer:
             },
             "data": {
                 "objects.yaml": yaml.safe_dump_all(desired, sort_keys=False),
-                "refusals.txt": "\n".join(refusals),
+                "actions.txt": "\n".join(step.action for step in steps),
+                "refusals.txt": "\n".join(step.refusal for step in steps if step.refusal),
             },
         }
         try:
-            live = await self._client.get(CONFIG_MAP, _key(deployment))
+            published = await self._client.get(CONFIG_MAP, _key(deployment))
         except NotFound:
-            live = None
-        if needs_apply(plan, live, manager=self._manager):
+            published = None
+        if needs_apply(plan, published, manager=self._manager):
             await self._client.apply(CONFIG_MAP, plan, manager=self._manager, force=True)
 
 

@@ -12,23 +12,26 @@ from dataclasses import replace
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, EventRecorder
+from airunway.kube import Client, EventRecorder, KubeError, StatusWriter
 from airunway.plugins.contract import Context, Observed, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
+from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of
 from airunway.runtime.announcements import announcements
 from airunway.runtime.apply import Applied, Applier
 from airunway.runtime.diagnosis import applied_at, diagnose, is_ready
 from airunway.runtime.durations import Durations, previous_cause
 from airunway.runtime.evidence import secrets_of
+from airunway.runtime.outages import Outages
 from airunway.runtime.preview import Previewer, is_asked_for
 from airunway.runtime.release import Releaser
-from airunway.runtime.rendering import Judgement, desired_objects, judge
-from airunway.runtime.report import Done, Report, provider_status
-from airunway.runtime.status_writer import StatusWriter
+from airunway.runtime.rendering import Judgement, desired_objects, judge, observation_of
+from airunway.runtime.report import Done, Report, leaving, planned_status, provider_status, record_of_service
 from airunway.runtime.surroundings import Surroundings
-from airunway.status import Category, Fault, Phase
+from airunway.runtime.upstream import as_written, upstream_of
+from airunway.status import Category, Fault
+from airunway.status.events import EVENTS
 from airunway.status.evidence import Evidence
 
 __all__ = ["ProviderReconciler"]
@@ -51,7 +54,13 @@ class ProviderReconciler:
         self._finalizer = names.provider_finalizer(host.name)
         self._applier = Applier(client=client, around=around, events=events, manager=self._manager)
         self._previewer = Previewer(client=client, around=around, manager=self._manager)
-        self._status = StatusWriter(client=client, deployments=around.deployments, manager=self._manager)
+        self._status = StatusWriter(
+            client=client,
+            kind=MODEL_DEPLOYMENT,
+            objects=around.deployments,
+            manager=self._manager,
+            on_write=log_phase,
+        )
         self._releaser = Releaser(
             client=client,
             around=around,
@@ -61,6 +70,7 @@ class ProviderReconciler:
             finalizer=self._finalizer,
         )
         self._durations = Durations()
+        self._outages = Outages()
 
     def concerns(self, deployment: Resource) -> bool:
         """Whether this deployment is, or was, the provider's."""
@@ -71,21 +81,36 @@ class ProviderReconciler:
         deployment = self._around.deployments.get(key)
         if deployment is None:
             self._durations.forget(key)
+            self._applier.forget(key)
+            self._outages.over(key)
             return None
         if not self.concerns(deployment):
             return None
-        if is_deleting(deployment) or not self._is_mine(deployment):
-            self._durations.forget(key)
-            return await self._releaser.release(deployment)
+        mine, frozen = self._is_mine(deployment), is_asked_for(deployment)
+        if is_deleting(deployment):
+            return await self._release(deployment)
         if annotations_of(deployment).get(names.PAUSED) == "true":
             return None
-        if self._is_held_by_another(deployment):
-            return None  # the provider before us still cleans up; its finalizer's removal brings us back
+        if not mine:
+            # A dry run changes nothing upstream: what we made stays until it is over.
+            return None if frozen else await self._release(deployment)
         validated = condition_of(deployment, "Validated")
         if validated is None or validated.get("observedGeneration") != deployment["metadata"].get("generation"):
             return None  # the core has not judged this generation yet; its verdict brings us back
-        report, again = await self._work(deployment, validated)
+        other = self._held_by(deployment)
+        if other and not frozen:
+            return await self._wait_for(other, deployment)
+        try:
+            report, again = await self._work(deployment, validated)
+        except KubeError as error:
+            await self._say_outage(deployment, error)
+            raise
+        self._outages.over(key)
         if report is None:
+            return again
+        if other:
+            # The one before us speaks for what runs; of us there is only the plan.
+            await self._status.write(deployment, planned_status(deployment, report, now=self._around.clock()))
             return again
         evidence = await self._evidence(deployment, report)
         if evidence is not None and not await self._is_rolled_out(deployment, report, evidence):
@@ -97,6 +122,14 @@ class ProviderReconciler:
 
     async def _work(self, deployment: Resource, validated: Resource) -> tuple[Report | None, float | None]:
         """Do what this generation needs. No report means: say nothing yet, look again after the given seconds."""
+        try:
+            return await self._work_on(deployment, validated)
+        except (PluginFault, ParseError) as error:
+            log.exception("%s: the provider's plugin is at fault", dig(deployment, "metadata", "name"))
+            fault = Fault(component="Provider", reason="ProviderError", message=str(error))
+            return Report(faults=(fault,), created=self._primary_exists(deployment)), None
+
+    async def _work_on(self, deployment: Resource, validated: Resource) -> tuple[Report | None, float | None]:
         installed = self._around.installed
         if validated.get("status") != "True":
             fault = Fault(component="Validated", reason="ValidationFailed", message=str(validated.get("message")))
@@ -118,12 +151,7 @@ class ProviderReconciler:
             return self._watched(deployment, report), None
         if not self._around.settled():
             return None, None  # the caches' first sight of everything brings every deployment back
-        try:
-            return await self._act(deployment, installed.upstream)
-        except (PluginFault, ParseError) as error:
-            log.exception("%s: the provider's plugin is at fault", dig(deployment, "metadata", "name"))
-            fault = Fault(component="Provider", reason="ProviderError", message=str(error))
-            return Report(faults=(fault,), created=self._primary_exists(deployment)), None
+        return await self._act(deployment, installed.upstream)
 
     async def _act(self, deployment: Resource, upstream: Upstream) -> tuple[Report | None, float | None]:
         engine = dig(deployment, "status", "engine", "type", default="")
@@ -131,7 +159,7 @@ class ProviderReconciler:
         upstream = self._as_written(deployment, upstream)
         context = self._context(engine, upstream)
         judged = judge(self._host, typed, context)
-        if judged.blockers:
+        if judged.blockers and not typed.spec.suspend:
             return self._watched(deployment, _refused(judged), typed=typed, context=context), None
         compatible = Done(
             ok=True,
@@ -140,25 +168,32 @@ class ProviderReconciler:
             if upstream.verified
             else self._around.installed.message,
         )
+        if judged.blockers:
+            compatible = _refused(judged).compatible or compatible  # stopping it needs no translation
         report = Report(compatible=compatible, warnings=judged.warnings, upstream=upstream)
+        if is_asked_for(deployment):
+            wanted = [] if typed.spec.suspend else self._desired(deployment, typed, context, judged)
+            planned = await self._previewer.publish(deployment, wanted)
+            fault = Fault(component="DryRun", reason="DryRun", message=planned.message, waits=True)
+            exists = self._primary_exists(deployment)
+            report = replace(report, dry_run=planned, faults=() if exists else (fault,))
+            return self._watched(deployment, report, typed=typed, context=context), None
+        await self._previewer.withdraw(deployment)
         if typed.spec.suspend:
             gone = await self._releaser.remove_objects(deployment)
             text = "Suspended" if gone else "Suspending: the upstream resources are being removed"
             return replace(
                 report, faults=(Fault(component="Suspend", reason="Suspended", message=text, waits=True),)
             ), None
-
-        desired = desired_objects(self._host, deployment, typed, context, merge=judged.merge)
-        if is_asked_for(deployment):
-            planned = await self._previewer.publish(deployment, desired)
-            fault = Fault(component="DryRun", reason="DryRun", message=planned.message, waits=True)
-            exists = self._primary_exists(deployment)
-            report = replace(report, dry_run=planned, faults=() if exists else (fault,))
-            return self._watched(deployment, report, typed=typed, context=context), None
-        await self._previewer.withdraw(deployment)
+        desired = self._desired(deployment, typed, context, judged)
         await self._hold(deployment)
         applied = await self._applier.bring(deployment, desired, upstream)
         return self._observed(typed, context, report, desired, applied), applied.again
+
+    def _desired(
+        self, deployment: Resource, typed: ModelDeployment, context: Context, judged: Judgement
+    ) -> list[Resource]:
+        return desired_objects(self._host, deployment, typed, context, merge=judged.merge)
 
     def _watched(
         self,
@@ -170,7 +205,7 @@ class ProviderReconciler:
     ) -> Report:
         """Add what is seen of an upstream object that exists while nothing may be done about it."""
         primary = self._primary_of(deployment)
-        upstream = self._around.installed.upstream or self._written_upstream(primary)
+        upstream = self._around.installed.upstream or upstream_of(primary, self._host.transformers)
         if primary is None or upstream is None:
             return replace(report, created=primary is not None)
         name = key_of(primary).name
@@ -190,7 +225,7 @@ class ProviderReconciler:
             context = self._context(engine, self._as_written(deployment, upstream))
         children = self._around.children.of(key_of(deployment)).values()
         observed = Observed(primary=primary, objects=(primary, *(obj for obj in children if obj is not primary)))
-        observation = self._host.translate_status(typed, observed, context)
+        observation = observation_of(self._host, typed, observed, context)
         return replace(report, primary=primary, observation=observation, applied=applied_at(primary, self._manager))
 
     def _observed(
@@ -214,9 +249,13 @@ class ProviderReconciler:
         )
         if primary is None:
             return report
-        report = replace(report, primary=primary, applied=applied_at(primary, self._manager))
         observed = Observed(primary=primary, objects=(primary, *applied.others))
-        return replace(report, observation=self._host.translate_status(typed, observed, context))
+        observation = observation_of(self._host, typed, observed, context)
+        if applied.recreating:
+            # Whatever is wrong with the old object and its pods is history: it neither decides nor delays anything.
+            return replace(report, observation=leaving(observation, applied.faults[0]))
+        report = replace(report, primary=primary, applied=applied_at(primary, self._manager))
+        return replace(report, observation=observation)
 
     def _context(self, engine: str, upstream: Upstream) -> Context:
         return Context(
@@ -228,6 +267,20 @@ class ProviderReconciler:
         )
 
     # --------------------------------------------------------------------------------------------------- writing
+
+    async def _release(self, deployment: Resource) -> float | None:
+        self._durations.forget(key_of(deployment))
+        self._applier.forget(key_of(deployment))
+        return await self._releaser.release(deployment)
+
+    async def _wait_for(self, other: str, deployment: Resource) -> float | None:
+        """Say that the provider before us still cleans up; the removal of its finalizer brings us back."""
+        text = (
+            f"Waiting until provider '{other}' has removed what it made. If it does not run any more, delete that "
+            f"by hand, and then the finalizer {names.provider_finalizer(other)} of this ModelDeployment"
+        )
+        fault = Fault(component="Handover", reason="WaitingForProvider", message=text, waits=True)
+        return await self._publish(key_of(deployment), Report(faults=(fault,)), None)
 
     async def _hold(self, deployment: Resource) -> None:
         """Put our finalizer on, by an apply that states nothing else: no field of the spec can be lost by it."""
@@ -247,6 +300,14 @@ class ProviderReconciler:
         answer = await self._client.apply(MODEL_DEPLOYMENT, body, manager=self._manager)
         self._around.deployments.note(answer)
 
+    async def _say_outage(self, deployment: Resource, error: KubeError) -> None:
+        """Say of a failure that is tried again and again what it is, once it lasts."""
+        fault = self._outages.note(key_of(deployment), error, now=self._around.clock())
+        if fault is not None and not self._held_by(deployment):
+            done = Done(ok=False, reason=fault.reason, message=fault.message)
+            report = self._watched(deployment, Report(resource_created=done, faults=(fault,)))
+            await self._publish(key_of(deployment), report, None)
+
     async def _publish(self, key: ObjectKey, report: Report, evidence: Evidence | None) -> float | None:
         """Write the status if it differs from what stands there; returns when time alone will change it."""
         deployment = self._around.deployments.get(key)
@@ -254,7 +315,7 @@ class ProviderReconciler:
             return None
         now = self._around.clock()
         live = deployment.get("status") or {}
-        found = diagnose(report, evidence, status=live, previous=previous_cause(live), now=now)
+        found = diagnose(report, evidence, deployment=deployment, previous=previous_cause(live), now=now)
         begun = self._durations.date(key, found.faults, status=live, now=now)
         status, verdict = provider_status(
             deployment,
@@ -265,7 +326,14 @@ class ProviderReconciler:
         )
         if await self._status.write(deployment, status):
             for said in announcements(deployment, found.report, verdict, cause=found.root_cause):
-                self._events.emit(deployment, reason=said.reason, note=said.note, warning=True)
+                self._events.emit(
+                    deployment,
+                    reason=said.reason,
+                    note=said.note,
+                    warning=True,
+                    action=EVENTS[said.reason].action,
+                    related=said.related,
+                )
         return min((seconds for seconds in (found.wake_after, verdict.wake_after) if seconds is not None), default=None)
 
     async def _evidence(self, deployment: Resource, report: Report) -> Evidence | None:
@@ -275,7 +343,7 @@ class ProviderReconciler:
         found = await self._around.evidence.of(deployment, report.primary)
         if found is None:
             return None
-        served = dig(deployment, "status", "phase") in (Phase.RUNNING.value, Phase.DEGRADED.value)
+        served = record_of_service(report, deployment.get("status") or {}) is not None
         return replace(found, served=served, secrets=secrets_of(deployment["spec"]))
 
     async def _is_rolled_out(self, deployment: Resource, report: Report, evidence: Evidence) -> bool:
@@ -300,34 +368,13 @@ class ProviderReconciler:
     def _is_mine(self, deployment: Resource) -> bool:
         return bool(dig(deployment, "status", "provider", "name") == self._host.name)
 
-    def _is_held_by_another(self, deployment: Resource) -> bool:
-        return any(
-            finalizer.startswith(f"{names.GROUP}/") and finalizer.endswith("-provider") and finalizer != self._finalizer
-            for finalizer in _finalizers(deployment)
-        )
+    def _held_by(self, deployment: Resource) -> str:
+        """Another provider, which has not yet cleaned up what it made; empty if there is none."""
+        others = (names.provider_of_finalizer(finalizer) for finalizer in _finalizers(deployment))
+        return next((other for other in others if other not in ("", self._host.name)), "")
 
     def _as_written(self, deployment: Resource, upstream: Upstream) -> Upstream:
-        """The upstream with the transformer that wrote the object which exists.
-
-        An upgrade of the upstream brings a newer transformer, which may write the same deployment in another way. That
-        alone must not touch what runs: the newer one is used for objects that are made from then on.
-        """
-        primary = self._primary_of(deployment)
-        written_by = annotations_of(primary).get(names.TRANSFORMER) if primary is not None else None
-        for transformer in self._host.transformers:
-            if transformer.name == written_by and transformer.api_version == upstream.api_version:
-                return replace(upstream, transformer=transformer)
-        return upstream
-
-    def _written_upstream(self, primary: Resource | None) -> Upstream | None:
-        """The upstream as it was when an object was written, where nothing may be written for its present schema."""
-        if primary is None:
-            return None
-        api_version = str(primary.get("apiVersion"))
-        known = [t for t in self._host.transformers if t.api_version == api_version]
-        written_by = annotations_of(primary).get(names.TRANSFORMER)
-        transformer = next((t for t in known if t.name == written_by), known[-1] if known else None)
-        return Upstream(api_version=api_version, transformer=transformer, verified=False) if transformer else None
+        return as_written(upstream, self._primary_of(deployment), self._host.transformers)
 
     def _selector(self, primary: str) -> str:
         """What selects the deployment's pods: the scale subresource needs it, and with it every HPA."""

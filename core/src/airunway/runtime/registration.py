@@ -11,7 +11,7 @@ from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, KubeError, needs_apply
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, format_time
+from airunway.resource import ObjectKey, Resource, dig, format_time
 from airunway.runtime.provider_config import config_object
 from airunway.runtime.upstream import Installed
 from airunway.selection import HEARTBEAT_INTERVAL
@@ -39,6 +39,8 @@ class Registration:
         self._changed = asyncio.Event()
         self._status: Resource = {}
         self.registered = False
+        self.trouble = ""
+        """Why registering did not work the last time, as the end of a sentence; empty if all is well."""
 
     def changed(self) -> None:
         """Have the status written now rather than with the next heartbeat."""
@@ -53,19 +55,28 @@ class Registration:
                 if not self.registered:
                     await self._register()
                 await self._beat()
-                self.registered = True
+                self.registered, self.trouble = True, ""
             except KubeError as error:
-                log.warning("registration of provider %s: %s; again in %.0f s", self._host.name, error, RETRY)
-                self.registered, wait = False, RETRY
+                trouble = f": {error}"
+                level = logging.WARNING if trouble != self.trouble else logging.DEBUG  # said once, not every time
+                log.log(level, "registration of provider %s%s; again every %.0f s", self._host.name, trouble, RETRY)
+                self.registered, self.trouble, wait = False, trouble, RETRY
             try:
                 await asyncio.wait_for(self._changed.wait(), wait)
             except TimeoutError:
                 continue
 
     async def farewell(self) -> None:
-        """``ready: false``, on graceful stop. Failing at it is no reason to hang: the heartbeat runs out anyway."""
+        """``ready: false``, on graceful stop. Failing at it is no reason to hang: the heartbeat runs out anyway.
+
+        Not where another replica beats already: it leads since we lost the lease, and the provider is ready.
+        """
         try:
-            await self._beat(leaving=True)
+            live = await self._client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", self._host.name))
+            if dig(live, "status", "lastHeartbeat") != self._status.get("lastHeartbeat"):
+                log.info("provider %s is led by another replica now", self._host.name)
+                return
+            await self._beat(leaving=True, version=live["metadata"]["resourceVersion"])
         except KubeError as error:
             log.warning("provider %s could not say that it leaves: %s", self._host.name, error)
 
@@ -91,8 +102,8 @@ class Registration:
         self._status = live.get("status") or {}
         return needs_apply(wanted, live, manager=self._manager)
 
-    async def _beat(self, *, leaving: bool = False) -> None:
-        """One heartbeat: the whole status, conditions included."""
+    async def _beat(self, *, leaving: bool = False, version: str = "") -> None:
+        """One heartbeat: the whole status, conditions included; only onto that `version` of the object, if given."""
         now = self._clock()
         installed = self._installed()
         ready = installed.upstream is not None and not leaving
@@ -129,7 +140,7 @@ class Registration:
         body = {
             "apiVersion": names.API_VERSION,
             "kind": "InferenceProviderConfig",
-            "metadata": {"name": self._host.name},
+            "metadata": {"name": self._host.name, **({"resourceVersion": version} if version else {})},
             "status": status,
         }
         await self._client.apply(

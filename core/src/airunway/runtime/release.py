@@ -7,14 +7,16 @@ then the finalizer goes anyway, with a warning event that names what may be left
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from datetime import datetime, timedelta
 
+from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Conflict, EventRecorder, Invalid, KubeError, NotFound
+from airunway.kube import Client, Conflict, EventRecorder, Invalid, KubeError, NotFound, StatusWriter
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, parse_time, uid_of
+from airunway.runtime.lookup import held_by
 from airunway.runtime.plan import is_ours
 from airunway.runtime.report import terminating_status
-from airunway.runtime.status_writer import StatusWriter
 from airunway.runtime.surroundings import Surroundings
 
 __all__ = ["FINALIZER_TIMEOUT", "Releaser"]
@@ -58,15 +60,19 @@ class Releaser:
         now = self._around.clock()
         begun = parse_time(dig(deployment, "metadata", "deletionTimestamp")) or self._begun.setdefault(key, now)
         left = (begun + FINALIZER_TIMEOUT - now).total_seconds()
-        problem = ""
+        problem, unseen = "", False
         try:
             gone = await self.remove_objects(deployment)
+            if gone and not is_deleting(deployment):
+                gone = await self._is_clean(deployment)
+                unseen = not gone
         except KubeError as error:
             gone, problem = False, str(error)
             log.warning("%s: the upstream objects cannot be deleted: %s", key, error)
         if not gone and left > 0:
-            await self._say_terminating(deployment, problem)
-            return min(left, RETRY) if problem else left
+            held, again = self._holding(deployment)
+            await self._say_terminating(deployment, problem or held)
+            return min(left, RETRY if problem or unseen else again)
         if not gone:
             self._warn(deployment, problem)
         if not is_deleting(deployment):
@@ -74,6 +80,7 @@ class Releaser:
             await self._status.write(deployment, {})
         await self._drop_finalizer(deployment, finalizers.index(self._finalizer))
         self._begun.pop(key, None)
+        log.info("%s was let go: %s", key, "nothing of it is left upstream" if gone else "what is left is an orphan")
         return None
 
     async def remove_objects(self, deployment: Resource) -> bool:
@@ -94,6 +101,32 @@ class Releaser:
                 continue
         # A cache that never saw its kind cannot say that nothing is left.
         return not left and all(view.synced() for view in self._around.views.values())
+
+    async def _is_clean(self, deployment: Resource) -> bool:
+        """Whether the API server itself knows of nothing of ours; what there is gets deleted.
+
+        The deployment goes on with another provider: an object that our cache has not seen yet would be nobody's, and
+        the garbage collector would leave it.
+        """
+        key, clean = key_of(deployment), True
+        for view in list(self._around.views.values()):
+            objects = await self._client.list_all(
+                view.kind, namespace=key.namespace, label_selector=f"{names.MODEL_DEPLOYMENT}={key.name}"
+            )
+            for obj in objects:
+                if not is_ours(obj, deployment):
+                    continue
+                clean = False
+                with suppress(NotFound):
+                    await self._client.delete(view.kind, key_of(obj), uid=uid_of(obj))
+        return clean
+
+    def _holding(self, deployment: Resource) -> tuple[str, float]:
+        """What keeps objects that take long to go, and when to look again for that."""
+        now = self._around.clock()
+        held = [held_by(obj, now=now) for obj in self._around.children.of(key_of(deployment)).values()]
+        again = min((seconds for _, seconds in held if seconds is not None), default=FINALIZER_TIMEOUT.total_seconds())
+        return "; ".join(text for text, _ in held if text), again
 
     async def _say_terminating(self, deployment: Resource, problem: str) -> None:
         if not is_deleting(deployment):
@@ -126,5 +159,7 @@ class Releaser:
         what = objects or "the upstream resource"
         why = f" ({problem})" if problem else ""
         note = f"Finalizer removed after timeout, {what} may be orphaned{why}"
-        self._events.emit(deployment, reason="FinalizerTimeout", note=note, warning=True)
-        log.warning("%s: %s", key_of(deployment), note)
+        orphan = next(iter(self._around.children.of(key_of(deployment)).values()), None)
+        self._events.emit(
+            deployment, reason="FinalizerTimeout", note=note, warning=True, action="Release", related=orphan
+        )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.plugins.contract import Context, Finding, Upstream
+from airunway.plugins.contract import Context, Finding, Observation, Observed, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, labels_of
 from airunway.runtime.overrides import check_overrides, merged
 from airunway.runtime.plan import complete, identity_of, propagated_labels
+from airunway.status.catalogue import CONDITIONS, Writer
 
-__all__ = ["Judgement", "assumed_upstream", "desired_objects", "judge"]
+__all__ = ["Judgement", "assumed_upstream", "desired_objects", "judge", "observation_of"]
+
+_COMPONENT = re.compile(r"[A-Z][A-Za-z0-9]{0,57}")
+_CORE_CONDITIONS = frozenset(condition.name for condition in CONDITIONS if condition.writer is Writer.CORE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +60,23 @@ def desired_objects(
         labels=propagated_labels(labels_of(deployment)),
         transformer=context.upstream.transformer.name,
     )
+
+
+def observation_of(
+    host: ProviderHost, deployment: ModelDeployment, observed: Observed, context: Context
+) -> Observation:
+    """What the provider makes of the objects that exist. Raises PluginFault.
+
+    Each component becomes the condition ``<name>Ready``, and no condition has two writers.
+    """
+    observation = host.translate_status(deployment, observed, context)
+    for component in observation.components:
+        if not _COMPONENT.fullmatch(component.name) or f"{component.name}Ready" in _CORE_CONDITIONS:
+            raise PluginFault(
+                f"provider {host.name!r} ({host.origin}): translate_status names a component {component.name!r}: "
+                f"{component.name}Ready is a condition that the core writes, or no name of a condition"
+            )
+    return observation
 
 
 def assumed_upstream(host: ProviderHost) -> Upstream:

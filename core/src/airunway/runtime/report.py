@@ -18,15 +18,20 @@ from airunway.status import (
     Fault,
     Phase,
     Verdict,
+    as_word,
     bounded,
     category_of,
+    conditions_in,
     overall_conditions,
     roll_up,
+    served_before,
+    served_record,
     written,
 )
+from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 
-__all__ = ["Done", "Report", "fault_of", "provider_status", "warning_text"]
+__all__ = ["Done", "Report", "fault_of", "leaving", "provider_status", "record_of_service", "warning_text"]
 
 MAX_WARNINGS = 16
 WARNING_LIMIT = 256
@@ -107,24 +112,34 @@ def provider_status(
     """The complete status that the provider wants to own, and the verdict that it rests on.
 
     `faults` are all that is wrong, those of the report included, in the order in which they are to be named. What the
-    pods show as the root cause becomes the verdict's own reason and message.
+    pods show as the root cause becomes the verdict's own reason and message; so does a component's where it decides.
     """
     live = deployment.get("status") or {}
-    before = [c for c in live.get("conditions") or [] if isinstance(c, dict)]
+    before = conditions_in(live)
     generation = deployment["metadata"].get("generation", 0)
     observation = report.observation
     if observation is not None and not observation.current and not faults:
         faults = [Fault(component="Revision", reason="Progressing", message="The newest revision is not serving yet")]
+    record = record_of_service(report, live)
     verdict = roll_up(
-        faults, previous=live.get("phase"), created=report.created, now=now, running_message=report.running_message
+        faults,
+        previous=live.get("phase"),
+        created=report.created,
+        served=record is not None,
+        now=now,
+        running_message=report.running_message,
     )
     verdict = _named(verdict, report, root_cause)
+    conditions = written(_conditions(report, verdict), previous=before, generation=generation, now=now)
+    record = served_record(record, ready=verdict.ready is True, generation=generation, now=now)
+    if record is not None:
+        conditions = sorted([*conditions, record], key=lambda condition: str(condition["type"]))
     status: Resource = {
         "phase": verdict.phase.value,
         "reason": verdict.reason,
         "message": bounded(verdict.message),
         "observedGeneration": generation,
-        "conditions": written(_conditions(report, verdict), previous=before, generation=generation, now=now),
+        "conditions": conditions,
     }
     if root_cause is not None:
         status["rootCause"] = {
@@ -168,12 +183,21 @@ def provider_status(
 
 
 def _named(verdict: Verdict, report: Report, cause: RootCause | None) -> Verdict:
-    """The verdict with the root cause's words, where what decided it is of the workload."""
+    """The verdict with the root cause's words, where what decided it is of the workload: they say what to do."""
     components = {"Pods", *(c.name for c in (report.observation.components if report.observation else ()))}
-    if cause is None or not cause.of_pods or verdict.fault is None or verdict.fault.component not in components:
+    if cause is None or verdict.fault is None or verdict.fault.component not in components:
+        return verdict
+    if not cause.of_pods and cause.reason != verdict.fault.reason:
         return verdict
     reason = "AuthFailed" if category_of(cause.reason) is Category.AUTH else cause.reason
     return replace(verdict, reason=reason, message=cause.message)
+
+
+def record_of_service(report: Report, status: Resource) -> Resource | None:
+    """The condition ``Served`` of the status as it stands, if it is about the object that the report is about."""
+    if not report.created:
+        return None
+    return served_before(status, created=parse_moment(dig(report.primary, "metadata", "creationTimestamp")))
 
 
 def warning_text(finding: Finding) -> str:
@@ -195,27 +219,55 @@ def _conditions(report: Report, verdict: Verdict) -> list[Condition]:
     for component in report.observation.components if report.observation else ():
         known = None if component.state is State.UNKNOWN else component.state is State.READY
         conditions.append(
-            Condition(type=f"{component.name}Ready", status=known, reason=component.reason, message=component.message)
+            Condition(
+                type=f"{as_word(component.name, otherwise='Component')}Ready",
+                status=known,
+                reason=component.reason,
+                message=component.message,
+            )
         )
     return conditions
+
+
+def leaving(observation: Observation, fault: Fault) -> Observation:
+    """What is told of an object that is made anew: its endpoint and counts, and of its components only that."""
+    components = tuple(
+        replace(component, state=State.PROGRESSING, reason=fault.reason, message=fault.message)
+        for component in observation.components
+    )
+    return replace(observation, components=components, current=True)
+
+
+def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Resource:
+    """The status while another provider still speaks for the deployment: the plan, or why there is none."""
+    planned = report.dry_run
+    if planned is None and report.compatible is not None and not report.compatible.ok:
+        planned = Done(ok=True, reason="WouldBeRefused", message=report.compatible.message)
+    if planned is None:
+        return {}
+    condition = Condition(type="DryRun", status=True, reason=planned.reason, message=planned.message)
+    before = conditions_in(deployment.get("status") or {})
+    generation = deployment["metadata"].get("generation", 0)
+    return {"conditions": written([condition], previous=before, generation=generation, now=now)}
 
 
 def terminating_status(deployment: Resource, message: str, *, now: datetime) -> Resource:
     """The status while the upstream objects of a deleted deployment go away; what was known of them stays."""
     live = deployment.get("status") or {}
-    before = [c for c in live.get("conditions") or [] if isinstance(c, dict)]
+    before = conditions_in(live)
     generation = deployment["metadata"].get("generation", 0)
-    verdict = Verdict(phase=Phase.TERMINATING, reason="Terminating", message=message, ready=False)
+    verdict = Verdict(phase=Phase.TERMINATING, reason="Terminating", message=bounded(message), ready=False)
     status: Resource = {
         "phase": Phase.TERMINATING.value,
         "reason": "Terminating",
-        "message": message,
+        "message": verdict.message,
         "observedGeneration": generation,
         "conditions": written(overall_conditions(verdict), previous=before, generation=generation, now=now),
     }
+    known = live.get("provider")
     resource = {
         key: value
-        for key, value in (dig(live, "provider", default={})).items()
+        for key, value in (known if isinstance(known, dict) else {}).items()
         if key in ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash")
     }
     if resource:

@@ -6,12 +6,13 @@ Pure: CustomResourceDefinitions in, facts out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from airunway.api import names
 from airunway.plugins.contract import Transformer, Upstream, UpstreamKind
-from airunway.resource import Resource, dig, digest, is_true
+from airunway.resource import Resource, annotations_of, dig, digest, is_true
 
-__all__ = ["CrdFacts", "Installed", "crd_facts", "detect", "schema_hash"]
+__all__ = ["CrdFacts", "Installed", "as_written", "crd_facts", "detect", "schema_hash", "upstream_of"]
 
 SHORT_HASH = 12
 """Digits by which published schema hashes are usually quoted; a registry may hold short or full ones."""
@@ -42,15 +43,15 @@ def schema_hash(schema: object) -> str:
     return digest(_without_descriptions(schema))
 
 
-def _without_descriptions(node: object, *, names: bool = False) -> object:
-    # `names` is true where the keys of a map are property names rather than schema keywords.
+def _without_descriptions(node: object, *, named: bool = False) -> object:
+    # `named` is true where the keys of a map are property names rather than schema keywords.
     if isinstance(node, dict):
         return {
             key: _without_descriptions(
-                value, names=not names and key in ("properties", "patternProperties", "definitions")
+                value, named=not named and key in ("properties", "patternProperties", "definitions")
             )
             for key, value in node.items()
-            if names or key != "description" or not isinstance(value, str)
+            if named or key != "description" or not isinstance(value, str)
         }
     if isinstance(node, list):
         return [_without_descriptions(value) for value in node]
@@ -96,7 +97,8 @@ def detect(
             )
         text = f"{name} {version} has a schema ({found[:SHORT_HASH]}) that this release of the provider does not know"
         if not verify:
-            return Installed(upstream=None, reason="UnsupportedSchema", message=text)
+            why = f"{text}; with --unknown-schema Fail nothing is written for it"
+            return Installed(upstream=None, reason="UnsupportedSchema", message=why)
         upstream = Upstream(
             api_version=f"{kind.group}/{version}", transformer=known[-1], schema_hash=found, verified=False
         )
@@ -108,3 +110,27 @@ def detect(
     has = ", ".join(sorted(served)) or "none"
     text = f"{name} serves the versions {has}; this provider writes {', '.join(kind.versions)}"
     return Installed(upstream=None, reason="UnsupportedSchema", message=text)
+
+
+def as_written(upstream: Upstream, primary: Resource | None, transformers: Sequence[Transformer]) -> Upstream:
+    """The upstream with the transformer that wrote the primary object which exists.
+
+    An upgrade of the upstream brings a newer transformer, which may write the same deployment in another way. That
+    alone must not touch what runs: the newer one is used for objects that are made from then on.
+    """
+    written_by = annotations_of(primary).get(names.TRANSFORMER) if primary is not None else None
+    for transformer in transformers:
+        if transformer.name == written_by and transformer.api_version == upstream.api_version:
+            return replace(upstream, transformer=transformer)
+    return upstream
+
+
+def upstream_of(primary: Resource | None, transformers: Sequence[Transformer]) -> Upstream | None:
+    """The upstream as it was when an object was written, where nothing may be written for its present schema."""
+    if primary is None:
+        return None
+    api_version = str(primary.get("apiVersion"))
+    known = [t for t in transformers if t.api_version == api_version]
+    written_by = annotations_of(primary).get(names.TRANSFORMER)
+    transformer = next((t for t in known if t.name == written_by), known[-1] if known else None)
+    return Upstream(api_version=api_version, transformer=transformer, verified=False) if transformer else None

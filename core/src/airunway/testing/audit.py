@@ -38,19 +38,23 @@ class AuditReader:
         self._path = path
         self._offset = path.stat().st_size
 
-    def read(self) -> list[Request]:
-        """The requests that finished since the last time, watches left out."""
+    def read(self, *, watches: bool = False) -> list[Request]:
+        """The requests that finished since the last time; with `watches`, those that began to be answered too."""
         with self._path.open("rb") as log:
             log.seek(self._offset)
             data = log.read()
         end = data.rfind(b"\n") + 1
         self._offset += end
-        return list(_requests(json.loads(line) for line in data[:end].splitlines()))
+        return list(_requests((json.loads(line) for line in data[:end].splitlines()), watches=watches))
 
 
-def _requests(events: Iterator[dict[str, Any]]) -> Iterator[Request]:
+def _requests(events: Iterator[dict[str, Any]], *, watches: bool) -> Iterator[Request]:
     for event in events:
-        if event.get("stage") != "ResponseComplete" or event["verb"] == "watch":
+        is_watch = event["verb"] == "watch"
+        # A watch that is refused is never begun; one that is served ends long after.
+        if event.get("stage") not in (("ResponseStarted", "ResponseComplete") if is_watch else ("ResponseComplete",)):
+            continue
+        if is_watch and not watches:
             continue
         where = event.get("objectRef") or {}
         agent = event.get("userAgent", "")

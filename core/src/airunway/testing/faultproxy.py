@@ -14,16 +14,12 @@ path depends on the seed, the path and n only, so the same faults meet the same 
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 import ssl
 import struct
 import tempfile
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import aiohttp
 import orjson
@@ -32,121 +28,14 @@ from multidict import CIMultiDict
 
 from airunway.kube import ClusterConfig, load_config
 from airunway.kube.config import tls_context
+from airunway.testing.fault_plan import CHAOS, STREAM_ACTIONS, Action, Fault, FaultPlan
+from airunway.testing.proxied_requests import ProxiedRequest, parsed_request
 
 __all__ = ["CHAOS", "Action", "Fault", "FaultProxy", "ProxiedRequest"]
-
-Action: TypeAlias = Literal[
-    "status",  # answer with an error instead of forwarding
-    "garbage",  # answer 200 with something that is not JSON
-    "reset",  # reset the connection instead of forwarding
-    "lose-answer",  # forward, then reset: the server acted, the client does not know
-    "hang",  # accept, and never answer
-    "slow",  # wait `seconds`, then forward
-    # Of a watch that has forwarded `after_events` events:
-    "error-event",  # an ERROR event with `status`, then the end
-    "cut",  # reset the connection
-    "close",  # end the stream cleanly
-    "truncate",  # half a line, then a clean end
-    "freeze",  # forward nothing more, keep the connection (half-open)
-    "delay",  # hold every further event back for `seconds`
-    "duplicate",  # send the next event twice
-    "repeat-late",  # send the next event again after the one that follows it
-    "reorder",  # swap the next two events
-]
-
-_STREAM_ACTIONS = frozenset(
-    ("error-event", "cut", "close", "truncate", "freeze", "delay", "duplicate", "repeat-late", "reorder")
-)
 
 _HOP_HEADERS = frozenset(
     ("connection", "host", "authorization", "transfer-encoding", "content-length", "keep-alive", "upgrade")
 )
-
-
-@dataclass(kw_only=True)
-class ProxiedRequest:
-    """One request as it passed; `code` is 0 until (or if never) answered, `fault` what was done to it."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    verb: str
-    resource: str
-    subresource: str
-    namespace: str
-    name: str
-    code: int = 0
-    fault: str = ""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A rule: what to do to requests that match all of `verb`, `resource`, `name` and `where` (empty: any).
-
-    Verbs are get, list, watch, create, update, patch, apply, delete. It strikes `count` times (None: for ever) after
-    letting `skip` matching requests pass.
-    """
-
-    action: Action
-    _: KW_ONLY
-    verb: str = ""
-    resource: str = ""
-    name: str = ""
-    where: Callable[[ProxiedRequest], bool] | None = None
-    count: int | None = 1
-    skip: int = 0
-    status: int = 500
-    reason: str = ""
-    retry_after: int | None = None
-    after_events: int = 0
-    seconds: float = 0.5
-
-    def matches(self, request: ProxiedRequest) -> bool:
-        if self.action in _STREAM_ACTIONS and request.verb != "watch":
-            return False
-        return (
-            self.verb in ("", request.verb)
-            and self.resource in ("", request.resource)
-            and self.name in ("", request.name)
-            and (self.where is None or self.where(request))
-        )
-
-
-CHAOS: tuple[Fault, ...] = (
-    Fault("status", status=409, reason="Conflict", where=lambda r: r.verb in ("update", "patch", "apply", "delete")),
-    Fault("status", status=429, reason="TooManyRequests", retry_after=1),
-    Fault("status", status=500, reason="InternalError"),
-    Fault("status", status=503, reason="ServiceUnavailable"),
-    Fault("status", status=410, reason="Expired", where=lambda r: r.verb == "watch" or "continue" in r.query),
-    Fault("reset"),
-    Fault("lose-answer", where=lambda r: r.verb != "watch"),
-    Fault("slow", seconds=0.3),
-    Fault("garbage"),
-    Fault("error-event", status=410, reason="Expired", after_events=2),
-    Fault("error-event", status=500, reason="InternalError", after_events=1),
-    Fault("cut", after_events=3),
-    Fault("close", after_events=1),
-    Fault("truncate", after_events=2),
-    Fault("delay", seconds=0.2),
-    Fault("duplicate", after_events=1),
-    Fault("repeat-late", after_events=1),
-    Fault("reorder", after_events=1),
-)
-"""What `unleash` chooses from: all that passes quickly (`hang` and `freeze` last until a timeout of the client)."""
-
-
-@dataclass
-class _Rule:
-    fault: Fault
-    skip: int
-    left: int | None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Chaos:
-    seed: int
-    rate: float
-    faults: tuple[Fault, ...]
 
 
 class FaultProxy:
@@ -155,9 +44,7 @@ class FaultProxy:
     def __init__(self, upstream_kubeconfig: str | Path, *, context: str | None = None) -> None:
         self.requests: list[ProxiedRequest] = []
         self._upstream: ClusterConfig = load_config(kubeconfig=upstream_kubeconfig, context=context)
-        self._rules: list[_Rule] = []
-        self._chaos: _Chaos | None = None
-        self._counts: Counter[tuple[str, str]] = Counter()
+        self._plan = FaultPlan()
         self._connections: set[asyncio.BaseTransport] = set()
         self._directory = tempfile.TemporaryDirectory(prefix="airunway-faultproxy-")
         self._tls: ssl.SSLContext | bool = True
@@ -201,17 +88,15 @@ class FaultProxy:
 
     def inject(self, *faults: Fault) -> None:
         """Adds rules; for each request the first one that matches and is not used up strikes."""
-        self._rules += [_Rule(fault=fault, skip=fault.skip, left=fault.count) for fault in faults]
+        self._plan.inject(faults)
 
     def clear(self) -> None:
         """Drops all rules and ends the random mode; connections that are frozen stay so (see `cut_all`)."""
-        self._rules.clear()
-        self._chaos = None
+        self._plan.clear()
 
     def unleash(self, *, seed: int, rate: float, faults: Sequence[Fault] = CHAOS) -> None:
         """From now on a request that no rule strikes is struck with probability `rate` by one of `faults`."""
-        self._chaos = _Chaos(seed=seed, rate=rate, faults=tuple(faults))
-        self._counts.clear()
+        self._plan.unleash(seed=seed, rate=rate, faults=faults)
 
     def cut_all(self) -> None:
         """Resets every open connection."""
@@ -221,7 +106,7 @@ class FaultProxy:
     @property
     def pending(self) -> list[Fault]:
         """The injected faults that have not struck as often as they should."""
-        return [rule.fault for rule in self._rules if rule.left is not None and rule.left > 0]
+        return self._plan.pending
 
     def count(self, verb: str = "", resource: str = "", name: str = "") -> int:
         """How many requests of that sort have been seen."""
@@ -230,37 +115,14 @@ class FaultProxy:
 
     # ------------------------------------------------------------------------------------------------- traffic
 
-    def _choose(self, request: ProxiedRequest) -> Fault | None:
-        for rule in self._rules:
-            if rule.left == 0 or not rule.fault.matches(request):
-                continue
-            if rule.skip:
-                rule.skip -= 1
-                continue
-            if rule.left is not None:
-                rule.left -= 1
-            return rule.fault
-        if self._chaos is None:
-            return None
-        place = (request.verb, request.path)
-        self._counts[place] += 1
-        rng = random.Random(f"{self._chaos.seed} {place} {self._counts[place]}")
-        if rng.random() >= self._chaos.rate:
-            return None
-        fitting = [fault for fault in self._chaos.faults if fault.matches(request)]
-        if not fitting:
-            return None
-        chosen = rng.choice(fitting)
-        return replace(chosen, after_events=rng.randint(0, 2 * chosen.after_events))
-
     async def _handle(self, incoming: web.Request) -> web.StreamResponse:
-        request = _parsed(incoming)
+        request = parsed_request(incoming)
         self.requests.append(request)
         transport = incoming.transport
         if transport is not None:
             self._connections.add(transport)
         try:
-            fault = self._choose(request)
+            fault = self._plan.choose(request)
             request.fault = fault.action if fault else ""
             return await self._answer(incoming, request, fault)
         finally:
@@ -310,7 +172,7 @@ class FaultProxy:
         outgoing = web.StreamResponse(status=200, headers={"Content-Type": "application/json"})
         outgoing.enable_chunked_encoding()
         await outgoing.prepare(incoming)
-        struck = fault if fault is not None and fault.action in _STREAM_ACTIONS else None
+        struck = fault if fault is not None and fault.action in STREAM_ACTIONS else None
         ending = struck if struck is not None and struck.action in _ENDINGS else None
         if ending is not None and ending.after_events == 0:
             return await self._end(incoming, outgoing, ending)
@@ -367,37 +229,6 @@ async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             yield line + b"\n"
     if rest:
         yield rest
-
-
-def _parsed(incoming: web.Request) -> ProxiedRequest:
-    """What an API path and a method mean: verb, resource, namespace, name."""
-    query = dict(incoming.query)
-    parts = [part for part in incoming.path.split("/") if part]
-    parts = parts[2:] if parts[:1] == ["api"] else parts[3:] if parts[:1] == ["apis"] else []
-    namespace = ""
-    if len(parts) > 2 and parts[0] == "namespaces":
-        namespace, parts = parts[1], parts[2:]
-    resource, name, subresource = (*parts, "", "", "")[:3]
-    collection = not name
-    verb = {
-        "GET": "list" if collection else "get",
-        "POST": "create",
-        "PUT": "update",
-        "PATCH": "apply" if "apply-patch" in incoming.content_type else "patch",
-        "DELETE": "delete",
-    }.get(incoming.method, incoming.method.lower())
-    if verb == "list" and query.get("watch") in ("1", "true"):
-        verb = "watch"
-    return ProxiedRequest(
-        method=incoming.method,
-        path=incoming.path,
-        query=query,
-        verb=verb,
-        resource=resource,
-        subresource=subresource,
-        namespace=namespace,
-        name=name,
-    )
 
 
 def _status(fault: Fault) -> dict[str, object]:

@@ -1,0 +1,64 @@
+"""Writing one's part of a status: compare, apply, remember the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airunway.kube.apply import needs_apply
+from airunway.kube.client import Client
+from airunway.kube.errors import NotFound
+from airunway.kube.kinds import Kind
+from airunway.kube.overlay import Overlay
+from airunway.resource import Resource
+
+__all__ = ["StatusWriter"]
+
+
+class StatusWriter:
+    """Applies the status of objects of one kind as one field manager; `objects` is their cache.
+
+    `on_write(object, status)` is called after each write, with the object as it stood.
+    """
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        kind: Kind,
+        objects: Overlay,
+        manager: str,
+        on_write: Callable[[Resource, Resource], None] = lambda _object, _status: None,
+    ) -> None:
+        self._client = client
+        self._kind = kind
+        self._objects = objects
+        self._manager = manager
+        self._on_write = on_write
+
+    async def write(
+        self, obj: Resource, status: Resource, *, force: bool = True, compared: Resource | None = None
+    ) -> bool:
+        """Make `status` all that the manager owns of the object's status; False if that is so already or it is gone.
+
+        The uid goes along as precondition: an object of the same name that was made meanwhile is not touched. What is
+        there already is looked up in `compared` (`obj`). Raises Conflict if somebody else owns a field and not `force`.
+        """
+        known = {field: obj["metadata"].get(field) for field in ("name", "namespace", "uid")}
+        body = {
+            "apiVersion": self._kind.api_version,
+            "kind": self._kind.kind,
+            "metadata": {field: value for field, value in known.items() if value},
+            "status": status,
+        }
+        live = obj if compared is None else compared
+        if not needs_apply(body, live, manager=self._manager, subresource="status"):
+            return False
+        try:
+            answer = await self._client.apply(
+                self._kind, body, manager=self._manager, force=force, subresource="status"
+            )
+        except NotFound:
+            return False
+        self._objects.note(answer)
+        self._on_write(obj, status)
+        return True
