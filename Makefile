@@ -55,8 +55,9 @@ format: sync  ## Put all code into its format.
 .PHONY: generate
 generate: sync  ## Write the generated files (CRDs, dashboard, alerts, reference pages) anew.
 	@$(RUN) airunway crds --write core/src/airunway/api/crds
-	@$(RUN) python tools/observability/generate.py
+	@$(RUN) python -m tools.observability.generate
 	@$(RUN) python -m airunway.status.docs > docs/reference/conditions.md
+	@$(RUN) python -m airunway.cli.reference > docs/reference/cli.md
 
 .PHONY: wheels
 wheels: sync  ## Build the wheels of all distributions into dist/.

@@ -56,7 +56,8 @@ def test_every_event_of_the_source_is_registered_and_the_other_way_round() -> No
 
 def test_the_generated_files_are_up_to_date() -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tools/observability/generate.py"), "--check"],
+        [sys.executable, "-m", "tools.observability.generate", "--check"],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=60,

@@ -89,6 +89,21 @@ ALERTS: tuple[Alert, ...] = (
         ),
     ),
     Alert(
+        name="AirunwayQueueBacklog",
+        expression="max by (controller) (min_over_time(airunway_workqueue_depth[15m])) > 0",
+        lasting="5m",
+        severity="warning",
+        summary="{{ $labels.controller }} does not keep up",
+        description="At every look within 15 minutes some objects waited for a worker; at least {{ $value }} of them.",
+        meaning="Changes take effect late. Passes hang or are slow, or there is more to do than one process can.",
+        steps=(
+            "`airunway_reconciliation_duration_seconds`: are passes slow? Then mostly `airunway_api_request_duration_"
+            "seconds` is: look at the API server, its admission webhooks and its throttling (code 429).",
+            "`process_cpu_seconds_total`: a process that uses a whole processor needs its work divided: "
+            "`--watch-namespaces`, one controller for each group of namespaces.",
+        ),
+    ),
+    Alert(
         name="AirunwayNoLeader",
         expression="max by (component) (airunway_leader) == 0"
         ' or absent(airunway_leader{component="airunway-controller"})',

@@ -1,6 +1,6 @@
 """Write dashboards/ and the reference pages about metrics, events and alerts, or check that they are up to date.
 
-python tools/observability/generate.py [--check] [--docs-url https://…/docs]
+python -m tools.observability.generate [--check] [--docs-url https://…/docs]
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import yaml
-from alerts import rule_file
-from dashboard import dashboard
-from reference import alerts_page, events_page, metrics_page
+from tools.observability.alerts import rule_file
+from tools.observability.dashboard import dashboard
+from tools.observability.reference import alerts_page, events_page, metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -46,7 +46,7 @@ def main() -> int:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
     for name in stale:
-        sys.stdout.write(f"{name}: {'stale, run tools/observability/generate.py' if arguments.check else 'written'}\n")
+        sys.stdout.write(f"{name}: {'stale, run `make generate`' if arguments.check else 'written'}\n")
     return 1 if stale and arguments.check else 0
 
 

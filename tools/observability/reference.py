@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from alerts import ALERTS
+from tools.observability.alerts import ALERTS
 
 from airunway.process.fleet_metrics import OBJECT_LIMIT
 from airunway.process.metric_catalogue import ERROR_TYPES, METRICS, PROCESS_METRICS, Metric, MetricType
@@ -53,14 +53,17 @@ def _told(metric: Metric) -> str:
 
 def events_page() -> str:
     """docs/reference/events.md"""
-    rows = [(f"`{e.name}`", e.type, f"`{e.emitter}`", f"{e.note}", e.meaning) for e in EVENTS.values()]
+    rows = [(f"`{e.name}`", e.type, e.action, f"`{e.emitter}`", e.note, e.meaning) for e in EVENTS.values()]
     return _page(
         "Events",
         "Events (`events.k8s.io/v1`) tell of changes, on the ModelDeployment that they are about: "
-        "`kubectl events --for md/NAME`. A repetition within five minutes counts up the same event. What is wrong now "
-        "is in the conditions, not here: events expire.",
+        "`kubectl events --for md/NAME`, or at the end of `kubectl describe md NAME`, in their order. A repetition "
+        "within five minutes counts up the same event (`series.count`), with writes that become rarer. `action` is "
+        "what was being done, `related` the upstream object that it was done to. Each is a line in the log of its "
+        "component as well. What is wrong now is in the conditions, not here: events expire.",
         _table(
-            ("reason", "type", "reported by", "note", "meaning"), [tuple(_escaped(cell) for cell in r) for r in rows]
+            ("reason", "type", "action", "reported by", "note", "meaning"),
+            [tuple(_escaped(cell) for cell in r) for r in rows],
         ),
     )
 

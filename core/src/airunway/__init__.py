@@ -11,13 +11,13 @@ Rooms, in the order in which imports may point (a room imports only from rooms n
 ``plugins``     the provider contract (hookspecs), the registry, the host
 ``selection``   engine and provider selection
 ``kube``        client, reflector, work queue, controller, lease: Kubernetes without ModelDeployments
+``process``     the shell of a long-running process: signals, probes, metrics, logs
 ``runtime``     the one loop that every provider runs in
 ``controller``  the core's reconcilers
 ``webhook``     admission: the checks that need the cluster, and the certificates they are served with
-``process``     the shell of a long-running process: signals, probes, logs
+``testing``     a control plane, simulated upstreams, conformance
 ``sandbox``     the whole thing on one machine
 ``cli``         the `airunway` command
-``testing``     a control plane, simulated upstreams, conformance (imported by none of the above but sandbox and cli)
 """
 
 __version__ = "0.1.0"

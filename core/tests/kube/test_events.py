@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.kube import CONFIG_MAP, EVENT, NAMESPACE, Client, EventRecorder
+from airunway.kube import CONFIG_MAP, EVENT, NAMESPACE, Client, EventRecorder, load_config
 from airunway.kube.events import cut
 from airunway.resource import ObjectKey, Resource
 from airunway.testing.faultproxy import Fault, FaultProxy
+from airunway.testing.fixtures import Kubectl
 
 Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 
@@ -77,8 +80,12 @@ async def wait_for_events(
 @pytest.mark.apiserver
 async def test_an_event_says_what_happened_to_what(client: Client, namespace: str, subject: Resource) -> None:
     async with running(EventRecorder(client, component="airunway-tests", instance="pod-1")) as recorder:
-        recorder.emit(subject, reason="SecretNotFound", note="Secret x is not there", warning=True, action="Watch")
+        other = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x-0", "namespace": namespace}}
+        recorder.emit(
+            subject, reason="SecretNotFound", note="Secret x is not there", warning=True, action="Watch", related=other
+        )
         (event,) = await wait_for_events(client, namespace, lambda events: len(events) == 1)
+    assert event["related"] == {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": "x-0"}
     assert event["reason"] == "SecretNotFound"
     assert event["note"] == "Secret x is not there"
     assert event["type"] == "Warning"
@@ -150,6 +157,59 @@ async def test_different_happenings_are_different_events(client: Client, namespa
         recorder.emit(subject, reason="B", note="one")
         recorder.emit(subject, reason="A", note="one", warning=True)
         await wait_for_events(client, namespace, lambda events: len(events) == 4)
+
+
+@pytest.mark.apiserver
+async def test_kubectl_describe_tells_events_in_the_order_in_which_they_happened(
+    client: Client, namespace: str, subject: Resource, kubectl: Kubectl
+) -> None:
+    recorder = EventRecorder(client, component="airunway-tests")
+    for number in range(12):
+        recorder.emit(subject, reason="A", note=f"step {number:02}")
+    await recorder.flush()
+    told = await asyncio.to_thread(kubectl, "describe", "configmap", "subject", "-n", namespace)
+    assert re.findall(r"step \d\d", told.stdout) == [f"step {number:02}" for number in range(12)]
+
+
+@pytest.mark.apiserver
+async def test_the_last_events_of_a_process_are_written_with_their_counts(
+    client: Client, namespace: str, subject: Resource
+) -> None:
+    recorder = EventRecorder(client, component="airunway-tests")
+    async with running(recorder):
+        recorder.emit(subject, reason="A", note="one")
+        await wait_for_events(client, namespace, lambda events: len(events) == 1)
+        for _ in range(4):
+            recorder.emit(subject, reason="A", note="one")  # counted, to be written in ten seconds
+    recorder.emit(subject, reason="B", note="last")
+    await recorder.flush()
+    told = {event["reason"]: (event.get("series") or {}).get("count") for event in await events_of(client, namespace)}
+    assert told == {"A": 5, "B": None}
+
+
+@pytest.mark.apiserver
+async def test_the_end_of_a_process_does_not_wait_for_an_api_server_that_is_gone(
+    kubeconfig: Path, subject: Resource, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with FaultProxy(kubeconfig) as proxy:
+        proxy.inject(Fault("reset", resource="events", count=None))
+        async with Client(load_config(kubeconfig=proxy.kubeconfig), user_agent="airunway-tests") as cut_off:
+            recorder = EventRecorder(cut_off, component="airunway-tests")
+            recorder.emit(subject, reason="A", note="one")
+            await recorder.flush()
+    assert "the last events were not written" in caplog.text
+
+
+@pytest.mark.apiserver
+async def test_what_happens_again_is_logged_once(
+    client: Client, subject: Resource, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = EventRecorder(client, component="airunway-tests")
+    with caplog.at_level(logging.INFO):
+        for _ in range(100):
+            recorder.emit(subject, reason="DriftDetected", note="somebody changed it", warning=True)
+    told = [(r.levelname, r.message) for r in caplog.records if r.name == "airunway.kube.events"]
+    assert told == [("WARNING", "DriftDetected: somebody changed it")]
 
 
 @pytest.mark.apiserver
@@ -231,8 +291,7 @@ async def test_a_full_table_drops_and_counts(client: Client, namespace: str, sub
         recorder.emit(subject, reason="A", note=str(number))
     recorder.emit(subject, reason="A", note="0")  # known already: counted, not dropped
     assert recorder.dropped == 2
-    recorder.stop()
-    await recorder.run()  # writes what waits, and returns
+    await recorder.flush()
     assert sorted(e["note"] for e in await events_of(client, namespace)) == ["0", "1", "2"]
 
 

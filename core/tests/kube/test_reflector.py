@@ -7,6 +7,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import orjson
 import pytest
@@ -15,12 +16,14 @@ from aiohttp import web
 from airunway.kube import (
     CONFIG_MAP,
     CUSTOM_RESOURCE_DEFINITION,
+    EVENT,
     Backoff,
     Client,
     ClusterConfig,
     Kind,
     NotFound,
     Reflector,
+    load_config,
     strip_managed_fields,
     wait_until_synced,
 )
@@ -428,3 +431,16 @@ async def test_any_answer_to_a_list_is_survived(body: bytes, eventually: Eventua
         reflector = Reflector(client, CONFIG_MAP, backoff=quick())
         async with running(reflector):
             await eventually(lambda: ObjectKey("n", "a") in reflector)
+
+
+@pytest.mark.apiserver
+async def test_a_quiet_watch_of_events_is_no_dead_one(kubeconfig: Path, namespace: str) -> None:
+    """Of events the API server has no cache, and sends no bookmarks: nothing comes for as long as nothing happens."""
+    async with FaultProxy(kubeconfig) as proxy:
+        config = load_config(kubeconfig=proxy.kubeconfig)
+        async with Client(config, user_agent="airunway-tests", watch_inactivity=1.5) as client:
+            async with running(Reflector(client, EVENT, namespace=namespace)) as events:
+                async with asyncio.timeout(60):
+                    while sum(1 for request in proxy.requests if request.verb == "watch") < 3:
+                        await asyncio.sleep(0.05)
+            assert events.restarts == 0

@@ -30,7 +30,6 @@ _ERRORS = {
     "Validated": "validation",
     "EngineSelected": "engine_selection",
     "ProviderSelected": "provider_selection",
-    "GatewayReady": "gateway",
 }
 
 

@@ -10,7 +10,11 @@ from datetime import UTC, datetime
 
 import orjson
 
-__all__ = ["configure_logging", "log_fields", "set_log_fields"]
+from airunway.resource import Resource, dig
+
+__all__ = ["configure_logging", "log_fields", "log_phase", "set_log_fields"]
+
+log = logging.getLogger(__name__)
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "settings", "k8s_skip"}
 
@@ -25,6 +29,14 @@ def set_log_fields(**fields: str) -> None:
 def log_fields() -> Mapping[str, str]:
     """The fields of the current task."""
     return _fields.get({})
+
+
+def log_phase(deployment: Resource, status: Resource) -> None:
+    """Log that a deployment, as it stood, gets another phase or another reason for it by `status`."""
+    before = (dig(deployment, "status", "phase"), dig(deployment, "status", "reason"))
+    if "phase" in status and (status["phase"], status.get("reason")) != before:
+        was = before[0] or "nothing"
+        log.info("phase %s (was %s), %s: %s", status["phase"], was, status.get("reason"), status.get("message"))
 
 
 class _JsonFormatter(logging.Formatter):

@@ -54,7 +54,6 @@ ERROR_TYPES = (
     "validation",
     "engine_selection",
     "provider_selection",
-    "gateway",
     "conflict",
     "throttled",
     "unreachable",
@@ -62,7 +61,7 @@ ERROR_TYPES = (
     "server",
     "internal",
 )
-"""Values of the label ``error_type``: the first four are states of a deployment, the others ends of a pass."""
+"""Values of the label ``error_type``: the first three are states of a deployment, the others ends of a pass."""
 
 _PASS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _WAIT_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
@@ -114,7 +113,7 @@ METRICS: tuple[Metric, ...] = (
         name="airunway_workqueue_depth",
         type=_GAUGE,
         labels=("controller",),
-        help="Keys that wait to be worked on now.",
+        help="Keys that wait to be worked on now; 0 in a process that stands by.",
     ),
     Metric(
         name="airunway_workqueue_latency_seconds",

@@ -12,7 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TypeAlias
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
@@ -30,6 +36,8 @@ Point: TypeAlias = tuple[str, tuple[str, ...], float]
 Source: TypeAlias = Callable[[], Iterable[Point]]
 """Gives points. It is called in the event loop and should only take a snapshot there: what it returns is gone through
 in a thread, where reading thousands of objects holds nobody up."""
+
+disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each counter, which nobody documents or asks for
 
 _RESULTS: tuple[PassResult, ...] = ("success", "requeue", "retry", "error")
 _BY_NAME = {metric.name: metric for metric in METRICS}
@@ -137,7 +145,11 @@ class Metrics:
             ("airunway_build_info", (self.component, __version__, platform.python_version()), 1.0),
             ("airunway_leader", (self.component,), float(self._leading)),
         ]
-        points += [("airunway_workqueue_depth", (name,), queue.depth) for name, queue in self._queues.items()]
+        # A standby collects what it will look at once it leads; nothing waits for a worker there.
+        points += [
+            ("airunway_workqueue_depth", (name,), queue.depth if self._leading else 0)
+            for name, queue in self._queues.items()
+        ]
         resources: dict[str, list[AnyReflector]] = {}
         for reflector in self._reflectors:
             resources.setdefault(reflector.kind.plural, []).append(reflector)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
+from airunway import __version__
 from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
 from airunway.process.lean_kopf import kopf
 from airunway.process.memories import NoMemories
@@ -27,6 +28,11 @@ log = logging.getLogger(__name__)
 
 STOP_GRACE = 10.0
 """Seconds that an application gets to say goodbye."""
+
+SLOW_START = 3.0
+"""Seconds after which a process that is not ready says why."""
+
+_LOOK_AGAIN = 0.05
 
 
 Work: TypeAlias = Callable[[], Awaitable[None]]
@@ -73,6 +79,8 @@ async def serve(
     The process ends with its application: a dead application behind a living probe would be the worst of both.
     `metrics` are those that the application counts in. Raises OSError for an address that cannot be listened on.
     """
+    what = f"{settings.component} {__version__}"
+    log.info("%s starts as %s, with the API server at %s", what, settings.identity or "itself", config.server)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(metrics_server(settings.metrics_address, metrics))
         agent = user_agent_of(settings.component)
@@ -94,6 +102,7 @@ async def serve(
         finally:
             settling.cancel()
             await _finish(work)
+            log.info("%s stops", what)
     if not work.cancelled() and (error := work.exception()) is not None:
         raise error
 
@@ -146,8 +155,15 @@ def _leader(client: Client, settings: ShellSettings, metrics: Metrics) -> Lead:
 
 
 async def _when_ready(application: Application, ready_file: Path | None) -> None:
-    while application.unready() is not None:
-        await asyncio.sleep(0.05)
+    """Wait until the application can work, and log what it waits for: somebody's pod does not become ready."""
+    waited, told = 0.0, ""
+    while (problem := application.unready()) is not None:
+        if waited >= SLOW_START and problem != told:
+            log.warning("not ready yet: %s", problem)
+            told = problem
+        await asyncio.sleep(_LOOK_AGAIN)
+        waited += _LOOK_AGAIN
+    log.info("ready")
     # Out of the garbage collector's sight with the first fill of the caches: it would go through them for ever.
     gc.collect()
     gc.freeze()

@@ -1,0 +1,175 @@
+"""Rows about what users see: deployments, providers, admission."""
+
+from __future__ import annotations
+
+from tools.observability.panels import IN_NAMESPACE, OF_PROVIDER, Panel, Row, quantiles
+
+__all__ = ["ROWS"]
+
+ROWS: tuple[Row, ...] = (
+    (
+        "Deployments",
+        (
+            Panel(
+                title="Deployments",
+                kind="stat",
+                width=4,
+                queries=((f"sum(max by (namespace, phase) (airunway_modeldeployment_total{{{IN_NAMESPACE}}}))", ""),),
+                description="All ModelDeployments of the chosen namespaces.",
+            ),
+            Panel(
+                title="Deployments not ready",
+                kind="stat",
+                width=4,
+                queries=(
+                    (
+                        "count(max by (namespace, name) (airunway_modeldeployment_condition"
+                        f'{{type="Ready",status!="True",{IN_NAMESPACE}}})) or vector(0)',
+                        "",
+                    ),
+                ),
+                description="Deployments whose condition Ready is not True.",
+            ),
+            Panel(
+                title="Deployments by phase",
+                queries=(
+                    (
+                        "sum by (phase) (max by (namespace, phase) "
+                        f"(airunway_modeldeployment_total{{{IN_NAMESPACE}}}))",
+                        "{{phase}}",
+                    ),
+                ),
+                description="ModelDeployments by phase.",
+            ),
+            Panel(
+                title="Deployments by provider",
+                queries=(
+                    (
+                        f"sum by (provider) (max by (provider, phase) (airunway_deployment_status{{{OF_PROVIDER}}}))",
+                        "{{provider}}",
+                    ),
+                ),
+                description="ModelDeployments by the provider that runs them.",
+            ),
+            Panel(
+                title="Time to the first Running",
+                unit="s",
+                width=12,
+                queries=quantiles("airunway_deployment_ready_duration_seconds", "provider"),
+                description="From creation until the model served for the first time.",
+            ),
+            Panel(
+                title="Time from Deploying to Running",
+                unit="s",
+                width=12,
+                queries=quantiles("airunway_deployment_provision_duration_seconds", "provider"),
+                description="Also after changes and recoveries.",
+            ),
+            Panel(
+                title="Changes of phase",
+                width=12,
+                queries=(
+                    (
+                        "sum by (from_phase, to_phase) (increase(airunway_deployment_phase_transitions_total"
+                        f"{{{OF_PROVIDER}}}[$__rate_interval]))",
+                        "{{from_phase}} to {{to_phase}}",
+                    ),
+                ),
+                description="As the leading core saw them.",
+            ),
+            Panel(
+                title="Replicas",
+                width=12,
+                queries=(
+                    (
+                        "sum by (state) (max by (namespace, name, state) "
+                        f"(airunway_deployment_replicas{{{IN_NAMESPACE}}}))",
+                        "{{state}}",
+                    ),
+                ),
+                description="Desired, ready and available replicas of all chosen deployments.",
+            ),
+            Panel(
+                title="Phase of each deployment",
+                kind="table",
+                width=12,
+                queries=((f"max by (namespace, name, phase) (airunway_deployment_phase{{{IN_NAMESPACE}}})", ""),),
+                description="Each deployment with its phase.",
+            ),
+            Panel(
+                title="Provider, engine and model of each deployment",
+                kind="table",
+                width=12,
+                queries=(
+                    (
+                        "max by (namespace, name, provider, engine, model) "
+                        f"(airunway_modeldeployment_info{{{IN_NAMESPACE},{OF_PROVIDER}}})",
+                        "",
+                    ),
+                ),
+                description="Each deployment with its provider, engine and model.",
+            ),
+        ),
+    ),
+    (
+        "Providers",
+        (
+            Panel(
+                title="Providers that are ready",
+                kind="stat",
+                queries=((f"max by (provider) (airunway_provider_ready{{{OF_PROVIDER}}})", "{{provider}}"),),
+                description="1: the provider takes deployments.",
+            ),
+            Panel(
+                title="Age of the last heartbeat",
+                unit="s",
+                queries=(
+                    (f"min by (provider) (airunway_provider_heartbeat_age_seconds{{{OF_PROVIDER}}})", "{{provider}}"),
+                ),
+                description="A provider beats once a minute; after three it gets no new deployments.",
+            ),
+            Panel(
+                title="Deployments given to a provider",
+                queries=(
+                    (
+                        "sum by (provider, reason) (increase(airunway_provider_selection_total"
+                        f"{{{OF_PROVIDER}}}[$__rate_interval]))",
+                        "{{provider}} {{reason}}",
+                    ),
+                ),
+                description="Providers given to deployments: named by the spec (manual) or chosen (auto).",
+            ),
+        ),
+    ),
+    (
+        "Webhook",
+        (
+            Panel(
+                title="Admission reviews",
+                unit="reqps",
+                width=12,
+                queries=(
+                    (
+                        "sum by (verdict) (rate(airunway_webhook_requests_total[$__rate_interval]))",
+                        "{{verdict}}",
+                    ),
+                ),
+                description="Reviews of ModelDeployments by verdict.",
+            ),
+            Panel(
+                title="Duration of an admission review",
+                unit="s",
+                width=12,
+                queries=tuple(
+                    (
+                        f"histogram_quantile({quantile}, sum by (le) "
+                        "(rate(airunway_webhook_duration_seconds_bucket[$__rate_interval])))",
+                        f"p{round(quantile * 100)}",
+                    )
+                    for quantile in (0.5, 0.99)
+                ),
+                description="As the webhook measures it.",
+            ),
+        ),
+    ),
+)
