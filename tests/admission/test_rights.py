@@ -36,6 +36,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 RARE = {
     ("get", "namespaces"): "the labels of a namespace that the watch has not told yet",
     ("patch", "events"): "an event that repeats itself",
+    ("patch", "modeldeployments"): "the finalizer of a provider that is gone, five minutes after the deletion",
     ("create", "validatingwebhookconfigurations"): "an apply that creates, which the audit log calls a patch",
 }
 """Rights that are needed, and that the audit log of this test cannot show."""

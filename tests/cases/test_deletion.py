@@ -98,6 +98,42 @@ async def test_case_24_whatever_keeps_the_upstream_object_five_minutes_are_the_l
     await client.merge_patch(WORKSPACE, key, FREE, manager="somebody")
 
 
+@pytest.mark.parametrize("registered", [True, False], ids=["silent", "uninstalled"])
+async def test_case_24_a_deployment_whose_provider_is_gone_is_let_go_by_the_core(
+    registered: bool,
+    installed: None,
+    client: Client,
+    kubeconfig: Path,
+    kaito: ProviderHost,
+    manifest: Make,
+    create: Create,
+    edit: Edit,
+    gone: Gone,
+    event_of: EventOf,
+    clock: Clock,
+) -> None:
+    async with running_simulator(kubeconfig, kaito, level="api"), running_core(kubeconfig, clock=clock):
+        async with running_provider(kubeconfig, kaito):
+            key = await create(manifest())
+            await edit(key, {"metadata": {"finalizers": [names.provider_finalizer("kaito"), "example.org/mine"]}})
+            await until(client, key, phase_is("Running"))
+        if not registered:
+            await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "kaito"))
+        await client.delete(MODEL_DEPLOYMENT, key)
+        clock.ahead = timedelta(minutes=6)
+        await edit(key, {"metadata": {"annotations": {"look": "again"}}})
+        left = await until(client, key, lambda d: d["metadata"]["finalizers"] == ["example.org/mine"])
+        event = await event_of(key, "FinalizerTimeout")
+        await edit(key, {"metadata": {"finalizers": []}})
+        await gone(MODEL_DEPLOYMENT, key)
+    assert event["reportingController"] == f"{names.GROUP}/{names.CORE_MANAGER}"
+    assert f"Workspace {key} may be orphaned (provider 'kaito' " in event["note"]
+    with suppress(NotFound):  # the garbage collector may have been quick
+        workspace = await client.get(WORKSPACE, key)
+        assert [owner["uid"] for owner in workspace["metadata"]["ownerReferences"]] == [uid_of(left)]
+        await client.delete(WORKSPACE, key)
+
+
 async def test_case_24_an_upstream_object_that_went_before_is_not_waited_for(
     installed: None,
     client: Client,

@@ -66,10 +66,10 @@ async def gone(client: Client, key: ObjectKey) -> bool:
 def looks_like(event: Resource) -> None:
     """An event has everything that its entry in the registry says."""
     registered = EVENTS[event["reason"]]
-    reporter = registered.emitter.value.replace("<name>", "kaito")
+    reporters = [f"{names.GROUP}/{emitter.value.replace('<name>', 'kaito')}" for emitter in registered.emitters]
     assert event["type"] == registered.type
     assert event["action"] == registered.action
-    assert event["reportingController"] == f"{names.GROUP}/{reporter}"
+    assert event["reportingController"] in reporters
     assert event["regarding"]["kind"] == "ModelDeployment"
     pattern = ".+".join(re.escape(part) for part in re.split(r"<[^>]+>", registered.note))
     assert re.match(pattern, event["note"]), event["note"]

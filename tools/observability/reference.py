@@ -53,7 +53,10 @@ def _told(metric: Metric) -> str:
 
 def events_page() -> str:
     """docs/reference/events.md"""
-    rows = [(f"`{e.name}`", e.type, e.action, f"`{e.emitter}`", e.note, e.meaning) for e in EVENTS.values()]
+    rows = [
+        (f"`{e.name}`", e.type, e.action, " or ".join(f"`{emitter}`" for emitter in e.emitters), e.note, e.meaning)
+        for e in EVENTS.values()
+    ]
     return _page(
         "Events",
         "Events (`events.k8s.io/v1`) tell of changes, on the ModelDeployment that they are about: "

@@ -29,7 +29,8 @@ def core_rights(*, policy: bool = False, namespaces: Sequence[str] = ()) -> Righ
     return Rights(
         cluster=tuple(cluster),
         watched=(
-            {"apiGroups": [names.GROUP], "resources": ["modeldeployments"], "verbs": ["list", "watch"]},
+            # Patch: to take off the finalizer of a provider that is not there any more.
+            {"apiGroups": [names.GROUP], "resources": ["modeldeployments"], "verbs": ["list", "watch", "patch"]},
             {"apiGroups": [names.GROUP], "resources": ["modeldeployments/status"], "verbs": ["patch"]},
             {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
         ),

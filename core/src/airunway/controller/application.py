@@ -285,13 +285,18 @@ class CoreApplication:
             # A selection that was made stays (spec/core.md, "Sticky"); only those without one, or without the engine or
             # config that they name, can be helped by this change.
             chosen = dig(deployment, "status", "provider", "name")
-            if chosen is None or key.name in (chosen, dig(deployment, "spec", "provider", "name")):
+            named = (chosen, dig(deployment, "spec", "provider", "name"))
+            if chosen is None or key.name in named or _is_held(deployment, key.name):
                 self._queue.add(waiting)
 
     def _on_silence(self, provider: str) -> None:
         for key, deployment in self._deployments.items():
-            if dig(deployment, "status", "provider", "name") == provider:
+            if dig(deployment, "status", "provider", "name") == provider or _is_held(deployment, provider):
                 self._queue.add(key)
+
+
+def _is_held(deployment: Resource, provider: str) -> bool:
+    return names.provider_finalizer(provider) in dig(deployment, "metadata", "finalizers", default=[])
 
 
 def _standing(facts: ProviderFacts | None, now: datetime) -> tuple[object, ...] | None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from airunway.api import names
 from airunway.controller.decision import Happening, decide, handed_over
 from airunway.controller.policies import Policies
+from airunway.controller.release import Releaser
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Conflict, EventRecorder, Overlay, StatusWriter
 from airunway.process.logs import log_phase
@@ -55,14 +56,15 @@ class CoreReconciler:
         self._selector = selector
         self._clock = clock
         self._policies = policies
+        self._releaser = Releaser(client=client, providers=providers, events=events, clock=clock)
         self._verdicts: dict[ObjectKey, tuple[str, int, list[Violation]]] = {}
 
     async def reconcile(self, key: ObjectKey) -> float | None:
-        """One pass; the core needs no timers so far, so it never asks to be called again."""
+        """One pass; when to look again in seconds, where time itself changes what is to be done."""
         deployment = self._deployments.get(key)
         if deployment is None or is_deleting(deployment):
             self._verdicts.pop(key, None)
-            return None
+            return None if deployment is None else await self._releaser.release(deployment)
         violations = self._violations(key, deployment)
         grants = Grants()
         if self._policies is not None:

@@ -27,7 +27,7 @@ class EventReason:
     """
 
     name: str
-    emitter: Emitter
+    emitters: tuple[Emitter, ...]
     action: str
     note: str
     meaning: str
@@ -41,42 +41,42 @@ class EventReason:
 _REGISTERED = (
     EventReason(
         name="EngineSelected",
-        emitter=Emitter.CORE,
+        emitters=(Emitter.CORE,),
         action="SelectEngine",
         note="Selected engine '<engine>': <why>",
         meaning="The engine was chosen, or taken from the spec.",
     ),
     EventReason(
         name="ProviderSelected",
-        emitter=Emitter.CORE,
+        emitters=(Emitter.CORE,),
         action="SelectProvider",
         note="Selected provider '<provider>': <why>",
         meaning="The provider was chosen, or taken from the spec.",
     ),
     EventReason(
         name="ResourceCreated",
-        emitter=Emitter.PROVIDER,
+        emitters=(Emitter.PROVIDER,),
         action="Create",
         note="Created <Kind> '<name>'",
         meaning="An upstream object was made.",
     ),
     EventReason(
         name="ResourceUpdated",
-        emitter=Emitter.PROVIDER,
+        emitters=(Emitter.PROVIDER,),
         action="Update",
         note="Updated <Kind> '<name>'",
         meaning="An upstream object was changed because the deployment was.",
     ),
     EventReason(
         name="ResourceRecreated",
-        emitter=Emitter.PROVIDER,
+        emitters=(Emitter.PROVIDER,),
         action="Recreate",
         note="<Kind> '<name>' is deleted and made again: <fields> cannot be changed in place",
         meaning="A change needs a new upstream object; this is said before the old one is deleted.",
     ),
     EventReason(
         name="DriftDetected",
-        emitter=Emitter.PROVIDER,
+        emitters=(Emitter.PROVIDER,),
         action="Revert",
         note="<Kind> '<name>' was modified directly, reconciling: <field> (by <manager>)",
         meaning="Somebody else changed a field of an upstream object that is ours; it was put back.",
@@ -84,7 +84,7 @@ _REGISTERED = (
     ),
     EventReason(
         name="SecretNotFound",
-        emitter=Emitter.PROVIDER,
+        emitters=(Emitter.PROVIDER,),
         action="Observe",
         note="Secret '<name>' not found in namespace '<namespace>': <what the pod shows>",
         meaning="A pod waits for a Secret that does not exist, or (then without its name in front) for a key of one.",
@@ -92,7 +92,7 @@ _REGISTERED = (
     ),
     EventReason(
         name="ProviderError",
-        emitter=Emitter.PROVIDER,
+        emitters=(Emitter.PROVIDER,),
         action="Observe",
         note="<Kind> '<name>' is in error state: <what is wrong, as in status.message>",
         meaning="The deployment became Failed or Degraded; without an upstream object that has an error, only why.",
@@ -100,7 +100,7 @@ _REGISTERED = (
     ),
     EventReason(
         name="UnverifiedSchema",
-        emitter=Emitter.PROVIDER,
+        emitters=(Emitter.PROVIDER,),
         action="Translate",
         note="<upstream> has a schema (<hash>) that this release of the provider does not know",
         meaning="The upstream is newer than the provider; objects are checked by a server-side dry-run first.",
@@ -108,7 +108,7 @@ _REGISTERED = (
     ),
     EventReason(
         name="UnsupportedSchema",
-        emitter=Emitter.PROVIDER,
+        emitters=(Emitter.PROVIDER,),
         action="Translate",
         note="<why nothing can be written for the schema that the upstream has now>",
         meaning="No transformer fits the upstream's schema; what runs is left as it is, nothing new is made.",
@@ -116,7 +116,7 @@ _REGISTERED = (
     ),
     EventReason(
         name="UnknownOverride",
-        emitter=Emitter.PROVIDER,
+        emitters=(Emitter.PROVIDER,),
         action="Translate",
         note="unknown override '<key>' is passed over; did you mean '<key>'?",
         meaning="spec.provider.overrides has a key that the provider does not know.",
@@ -124,10 +124,11 @@ _REGISTERED = (
     ),
     EventReason(
         name="FinalizerTimeout",
-        emitter=Emitter.PROVIDER,
+        emitters=(Emitter.PROVIDER, Emitter.CORE),
         action="Release",
         note="Finalizer removed after timeout, <objects> may be orphaned",
-        meaning="Upstream objects could not be removed within five minutes; the deployment was let go all the same.",
+        meaning="Upstream objects could not be removed within five minutes; the deployment was let go all the same. "
+        "From the core: the provider that should have removed them is gone; the garbage collector does it.",
         warning=True,
     ),
 )

@@ -72,11 +72,19 @@ async def remove_leftovers(client: Client) -> None:
 
 @asynccontextmanager
 async def running_core(
-    kubeconfig: Path, *, settings: CoreSettings | None = None, replica: str = "", limits: Limits | None = None
+    kubeconfig: Path,
+    *,
+    settings: CoreSettings | None = None,
+    clock: Callable[[], datetime] | None = None,
+    replica: str = "",
+    limits: Limits | None = None,
 ) -> AsyncIterator[CoreApplication]:
-    """The core controller for as long as the context lasts; with a name for the `replica`, one of several."""
+    """The core controller for as long as the context lasts; `clock` is what it takes for the time of day.
+
+    With a name for the `replica` it is one of several.
+    """
     async with _client(kubeconfig, "core", limits) as client:
-        application = CoreApplication(client=client, settings=settings)
+        application = CoreApplication(client=client, settings=settings, clock=clock)
         async with _running(application.run(_lead(client, "core", replica)), application.unready):
             yield application
 

@@ -1,0 +1,104 @@
+"""Letting go of deleted deployments whose provider is not there to do it (spec ruling 21, "unreachable").
+
+A provider removes its upstream objects and then its finalizer. One that was uninstalled, or is down for long, would
+hold its deployments for ever. Its objects are owned by them: once they are gone, the garbage collector removes those.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+from airunway.api import names
+from airunway.controller.decision import SILENT_AFTER
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import Client, Conflict, EventRecorder, Invalid, NotFound
+from airunway.resource import Resource, dig, key_of, parse_time
+from airunway.selection import ProviderFacts
+
+__all__ = ["FINALIZER_TIMEOUT", "Releaser", "forsaken"]
+
+log = logging.getLogger(__name__)
+
+FINALIZER_TIMEOUT = timedelta(minutes=5)
+"""Time from the deletion after which a deployment is not held any longer."""
+
+
+def forsaken(
+    deployment: Resource, providers: Mapping[str, ProviderFacts], *, now: datetime
+) -> tuple[tuple[str, ...], float | None]:
+    """The finalizers on a deleted deployment that nobody will remove any more, and when to look again (seconds).
+
+    A provider that is heard of does it itself, with the same limit; when it falls silent the core is told.
+    """
+    deleted = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
+    if deleted is None:
+        return (), None
+    held = [
+        finalizer
+        for finalizer in dig(deployment, "metadata", "finalizers", default=[])
+        if (provider := names.provider_of_finalizer(finalizer)) and not _is_there(providers.get(provider), now)
+    ]
+    left = (deleted + FINALIZER_TIMEOUT - now).total_seconds()
+    if not held or left > 0:
+        return (), left if held else None
+    return tuple(held), None
+
+
+def _is_there(provider: ProviderFacts | None, now: datetime) -> bool:
+    if provider is None:
+        return False
+    silence = provider.silence(now)
+    return provider.ready if silence is None else silence < SILENT_AFTER
+
+
+class Releaser:
+    """Takes the finalizers of absent providers off, and says so."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        providers: Callable[[], Mapping[str, ProviderFacts]],
+        events: EventRecorder,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._providers = providers
+        self._events = events
+        self._clock = clock
+
+    async def release(self, deployment: Resource) -> float | None:
+        """One pass over a deleted deployment; returns when to look again. Raises KubeError."""
+        finalizers, again = forsaken(deployment, self._providers(), now=self._clock())
+        for finalizer in finalizers:
+            if await self._remove(deployment, finalizer):
+                self._tell(deployment, names.provider_of_finalizer(finalizer))
+                return None  # the positions of others have changed: the watch brings the next pass
+        return again
+
+    async def _remove(self, deployment: Resource, finalizer: str) -> bool:
+        path = f"/metadata/finalizers/{deployment['metadata']['finalizers'].index(finalizer)}"
+        operations = [{"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
+        try:
+            await self._client.json_patch(MODEL_DEPLOYMENT, key_of(deployment), operations, manager=names.CORE_MANAGER)
+        except NotFound:
+            return False
+        except Invalid as error:
+            raise Conflict(409, "Conflict", f"the finalizers changed meanwhile: {error.message}") from error
+        return True
+
+    def _tell(self, deployment: Resource, provider: str) -> None:
+        kind, name = (dig(deployment, "status", "provider", field) for field in ("resourceKind", "resourceName"))
+        what = f"{kind} {key_of(deployment).namespace}/{name}" if kind and name else "the upstream resource"
+        facts = self._providers().get(provider)
+        since = "is not registered" if facts is None else "has not been heard of for too long"
+        log.warning("%s was let go: provider '%s' %s", key_of(deployment), provider, since)
+        self._events.emit(
+            deployment,
+            reason="FinalizerTimeout",
+            note=f"Finalizer removed after timeout, {what} may be orphaned (provider '{provider}' {since})",
+            warning=True,
+            action="Release",
+        )

@@ -1,0 +1,61 @@
+"""Which finalizers the core takes off a deleted deployment, and when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from airunway.api import names
+from airunway.controller.release import forsaken
+from airunway.resource import Resource, format_time
+from airunway.selection import ProviderFacts
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+OURS = names.provider_finalizer("tiny")
+
+
+def deleted(ago: timedelta, *finalizers: str) -> Resource:
+    return {"metadata": {"deletionTimestamp": format_time(NOW - ago), "finalizers": [OURS, *finalizers]}}
+
+
+def tiny(*, heard: timedelta | None, ready: bool = True) -> dict[str, ProviderFacts]:
+    heartbeat = None if heard is None else NOW - heard
+    return {
+        "tiny": ProviderFacts(name="tiny", ready=ready, explicit_only=False, heartbeat=heartbeat, engines=(), rules=())
+    }
+
+
+LONG, SHORT = timedelta(minutes=6), timedelta(minutes=4)
+
+
+@pytest.mark.parametrize(
+    ("providers", "gone"),
+    [
+        pytest.param({}, True, id="not registered"),
+        pytest.param(tiny(heard=LONG), True, id="silent"),
+        pytest.param(tiny(heard=LONG, ready=False), True, id="stopped"),
+        pytest.param(tiny(heard=SHORT), False, id="heard of lately"),
+        pytest.param(tiny(heard=SHORT, ready=False), False, id="in trouble"),
+        pytest.param(tiny(heard=None), False, id="without heartbeats"),
+        pytest.param(tiny(heard=None, ready=False), True, id="registered by hand"),
+    ],
+)
+def test_only_a_provider_that_is_gone_is_stood_in_for(providers: dict[str, ProviderFacts], gone: bool) -> None:
+    assert forsaken(deleted(LONG), providers, now=NOW) == (((OURS,) if gone else ()), None)
+
+
+def test_it_is_waited_for_five_minutes_from_the_deletion() -> None:
+    assert forsaken(deleted(SHORT), {}, now=NOW) == ((), 60.0)
+    assert forsaken(deleted(timedelta(minutes=5)), {}, now=NOW) == ((OURS,), None)
+
+
+def test_finalizers_of_others_are_none_of_our_business() -> None:
+    others = ("example.org/mine", "airunway.ai/something", "foregroundDeletion")
+    assert forsaken(deleted(LONG, *others), {}, now=NOW) == ((OURS,), None)
+    two = (names.provider_finalizer("other"),)
+    assert forsaken(deleted(LONG, *two), {}, now=NOW) == ((OURS, *two), None)
+
+
+def test_what_is_not_deleted_is_held() -> None:
+    assert forsaken({"metadata": {"finalizers": [OURS]}}, {}, now=NOW) == ((), None)
