@@ -50,7 +50,8 @@ def test_with_watched_namespaces_the_last_three_rules_move() -> None:
 
 
 def test_the_guard_is_the_one_that_is_tested() -> None:
-    wanted = provider_guard(["system:serviceaccount:airunway-system:airunway-provider-kaito"])
+    accounts = ("airunway-controller", "airunway-provider-kaito")
+    wanted = provider_guard([f"system:serviceaccount:airunway-system:{account}" for account in accounts])
     assert list(yaml.safe_load_all(BLOCKS[2])) == wanted
 
 

@@ -50,7 +50,7 @@ async def in_force(provider: Client, key: ObjectKey) -> None:
             try:
                 await provider.merge_patch(MODEL_DEPLOYMENT, key, FORBIDDEN["spec"], dry_run=True)
             except Forbidden as error:
-                if "a provider must not change the spec" in error.message:
+                if "a controller must not change the spec" in error.message:
                     return
             await asyncio.sleep(0.05)
 
@@ -63,7 +63,7 @@ async def test_a_provider_changes_finalizers_and_nothing_of_the_user_s(
     async with Client(load_config(kubeconfig=account)) as provider:
         await in_force(provider, key)
         for what, patch in FORBIDDEN.items():
-            with pytest.raises(Forbidden, match=f"a provider must not change the {what} of a deployment"):
+            with pytest.raises(Forbidden, match=f"a controller must not change the {what} of a deployment"):
                 await provider.merge_patch(MODEL_DEPLOYMENT, key, patch)
         await provider.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": ["example.com/held"]}})
         await provider.merge_patch(MODEL_DEPLOYMENT, key, {"status": {"phase": "Running"}}, subresource="status")

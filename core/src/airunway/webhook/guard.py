@@ -40,11 +40,13 @@ def provider_guard(users: Sequence[str], *, name: str = GUARD) -> list[Resource]
                     }
                 ]
             },
-            "matchConditions": [{"name": "by-a-provider", "expression": f"request.userInfo.username in [{accounts}]"}],
+            "matchConditions": [
+                {"name": "by-a-controller", "expression": f"request.userInfo.username in [{accounts}]"}
+            ],
             "validations": [
                 {
                     "expression": "object.spec == oldObject.spec",
-                    "message": "a provider must not change the spec of a deployment: it is its user's",
+                    "message": "a controller must not change the spec of a deployment: it is its user's",
                     "reason": "Forbidden",
                 },
                 *(_unchanged_metadata(field) for field in ("labels", "annotations")),
@@ -64,7 +66,7 @@ def _unchanged_metadata(field: str) -> Resource:
     new, old = f"object.metadata.?{field}", f"oldObject.metadata.?{field}"
     return {
         "expression": f"{new}.orValue({{}}) == {old}.orValue({{}})",
-        "message": f"a provider must not change the {field} of a deployment: they are its user's",
+        "message": f"a controller must not change the {field} of a deployment: they are its user's",
         "reason": "Forbidden",
     }
 
