@@ -199,7 +199,9 @@ def _pods(
         return _starting("Progressing", f"{counts.ready} of {counts.living} pods are ready"), None
     if replicas is not None and replicas.desired == 0:
         return None, None
-    if lost and (counts.seen or (seen_before and not ready)):  # where no pod ever shows, the upstream's word counts
+    if lost and not counts.seen and not seen_before:
+        return None, None  # it has served, and no pod was ever there to be seen: the upstream's word is all there is
+    if lost and (counts.seen or not ready):
         return _gone("No pod is ready"), None
     if not ready or counts.seen:
         # One text for everything up to the first ready pod: steps of a start are no news to write down.
