@@ -190,22 +190,24 @@ class Parts:
         self._processes = Processes(self._folder, keep=False)
         self._kubeconfig = kubeconfig
 
-    def start(self, name: str, *arguments: str, ready: bool = True) -> None:
+    def start(self, name: str, *arguments: str) -> None:
         command = [sys.executable, "-m", "airunway", *arguments, "--kubeconfig", str(self._kubeconfig)]
-        marker = self._folder / f"{name}.ready"
-        marker.unlink(missing_ok=True)
-        if ready:
-            command += ["--ready-file", str(marker)]
         self._processes.start(name, command, environment=dict(os.environ))
-        deadline = time.monotonic() + 60
-        while ready and not marker.exists():
-            if time.monotonic() > deadline or name in self._processes.exited():
-                sys.exit(f"{name} did not start:\n{self._processes.log(name).read_text()}")
-            time.sleep(0.02)
 
     def start_all(self) -> None:
-        self.start("core", "controller", "--metrics-bind-address", METRICS["core"])
-        self.start("provider", "provider", "run", PROVIDER, "--metrics-bind-address", METRICS["provider"])
+        """Core and provider at once, until both are ready."""
+        commands = {"core": ("controller",), "provider": ("provider", "run", PROVIDER)}
+        markers = {name: self._folder / f"{name}.ready" for name in commands}
+        for name, command in commands.items():
+            markers[name].unlink(missing_ok=True)
+            options = ("--metrics-bind-address", METRICS[name], "--ready-file", str(markers[name]))
+            self.start(name, *command, *options)
+        deadline = time.monotonic() + 60
+        while waiting := [name for name, marker in markers.items() if not marker.exists()]:
+            ended = [name for name in waiting if name in self._processes.exited()]
+            if ended or time.monotonic() > deadline:
+                sys.exit(f"{waiting[0]} did not start:\n{self._processes.log((ended or waiting)[0]).read_text()}")
+            time.sleep(0.02)
 
     def stop(self, *parts: str) -> None:
         for part in parts:
@@ -296,7 +298,7 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane) -> dict[str, A
     async with Client(load_config(kubeconfig=plane.kubeconfig), user_agent="benchmark") as client:
         await install_definitions(client, simulator.custom_resource_definitions())
         try:
-            parts.start("simulator", "simulate", PROVIDER, "--level", "api", ready=False)
+            parts.start("simulator", "simulate", PROVIDER, "--level", "api")
             parts.start_all()
             say("converging")
             audit = AuditReader(plane.audit_log)

@@ -25,7 +25,7 @@ from airunway.kube import (
     Reflector,
     WorkQueue,
     reflector_of,
-    share_status_texts,
+    share_status_parts,
     strip_managed_fields,
     wait_until_synced,
 )
@@ -89,10 +89,10 @@ class CoreApplication:
         self._settings = settings or CoreSettings()
         self._metrics = metrics or Metrics(names.CORE_MANAGER, role=Role.CORE)
         self._clock = clock or (lambda: datetime.now(UTC))
-        strip = strip_managed_fields(names.CORE_MANAGER)
+        strip, share = strip_managed_fields(names.CORE_MANAGER), share_status_parts()
 
         def project(obj: Resource) -> Resource:
-            return share_status_texts(strip(obj))
+            return share(strip(obj))
 
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._config_queue: WorkQueue[ObjectKey] = WorkQueue()

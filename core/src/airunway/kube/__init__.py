@@ -50,7 +50,7 @@ from airunway.kube.kinds import (
 )
 from airunway.kube.lease import LeaderElector
 from airunway.kube.overlay import Overlay
-from airunway.kube.projection import share_status_texts, strip_managed_fields
+from airunway.kube.projection import share_status_parts, strip_managed_fields
 from airunway.kube.queue import QueueClosed, WorkQueue
 from airunway.kube.reflector import Handler, Index, Reflector
 from airunway.kube.session import user_agent_of
@@ -124,7 +124,7 @@ __all__ = [
     "owned_by",
     "reflector_of",
     "retry_after_of",
-    "share_status_texts",
+    "share_status_parts",
     "strip_managed_fields",
     "user_agent_of",
     "wait_until_synced",

@@ -10,10 +10,10 @@ import orjson
 
 from airunway.resource import Resource
 
-__all__ = ["share_status_texts", "strip_managed_fields"]
+__all__ = ["share_status_parts", "strip_managed_fields"]
 
 _MAX_SHARED = 1024
-"""Different field sets that are remembered, of a few KB each; when there are more, remembering starts over."""
+"""Different field sets, or conditions, that are remembered; when there are more, remembering starts over."""
 
 _LONGEST_SHARED = 256
 """Longer texts are hardly ever equal."""
@@ -67,15 +67,31 @@ def strip_managed_fields(keep: str = "") -> Callable[[Resource], Resource]:
     return project
 
 
-def share_status_texts(obj: Resource) -> Resource:
-    """A projection that keeps equal texts of a status once for all objects.
+def share_status_parts() -> Callable[[Resource], Resource]:
+    """A projection that keeps equal texts and equal conditions of a status once for all objects.
 
-    A third of an object are its conditions: the same few types, reasons, messages and times in every one.
+    A third of an object are its conditions: the same few types, reasons and messages in every one, and the same times
+    where many objects change at once.
     """
-    status = obj.get("status")
-    if isinstance(status, dict):
-        _share_texts(status)
-    return obj
+    shared: dict[tuple[tuple[str, str | int], ...], Resource] = {}
+
+    def share(condition: Any) -> Any:
+        if not isinstance(condition, dict) or any(type(value) not in (str, int) for value in condition.values()):
+            return condition  # of unusual make, or nested
+        return shared.setdefault(tuple(condition.items()), condition)
+
+    def project(obj: Resource) -> Resource:
+        status = obj.get("status")
+        if isinstance(status, dict):
+            _share_texts(status)
+            conditions = status.get("conditions")
+            if isinstance(conditions, list):
+                if len(shared) >= _MAX_SHARED:
+                    shared.clear()
+                conditions[:] = map(share, conditions)
+        return obj
+
+    return project
 
 
 def _share_texts(status: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airunway.kube import share_status_texts, strip_managed_fields
+from airunway.kube import share_status_parts, strip_managed_fields
 from airunway.resource import Resource
 
 __all__ = ["Compaction"]
@@ -16,10 +16,11 @@ class Compaction:
 
     def __init__(self, manager: str) -> None:
         self._strip = strip_managed_fields(manager)
+        self._share = share_status_parts()
 
     def __call__(self, obj: Resource) -> Resource:
         obj = self._strip(obj)
         status = obj.get("status")
         if isinstance(status, dict):
             status.pop("selection", None)
-        return share_status_texts(obj)
+        return self._share(obj)

@@ -1,0 +1,49 @@
+"""What caches share between objects, and that sharing changes nothing."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import orjson
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airunway.kube import share_status_parts
+from airunway.resource import Resource
+
+SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.text(max_size=3)
+JSON = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner))
+CONDITIONS = st.lists(st.dictionaries(st.sampled_from(["type", "status", "n"]), JSON, max_size=3) | JSON, max_size=4)
+
+
+def fresh(obj: Any) -> Any:
+    """An equal value that shares nothing, as if it had been read once more."""
+    return orjson.loads(orjson.dumps(obj))
+
+
+@given(st.lists(st.fixed_dictionaries({"conditions": CONDITIONS | JSON, "other": JSON}) | JSON, max_size=6))
+def test_sharing_changes_no_value_and_no_type(statuses: list[Any]) -> None:
+    project = share_status_parts()
+    objects: list[Resource] = [{"status": status} for status in statuses]
+    before = copy.deepcopy(objects)
+    after = [project(obj) for obj in objects]
+    assert [orjson.dumps(obj) for obj in after] == [orjson.dumps(obj) for obj in before]
+
+
+def test_equal_conditions_are_one_and_different_ones_are_not() -> None:
+    ready = {"type": "Ready", "status": "True", "observedGeneration": 1}
+    other = {**ready, "observedGeneration": 2}
+    project = share_status_parts()
+    first, second = (
+        project({"status": {"conditions": fresh([ready, other])}})["status"]["conditions"] for _ in range(2)
+    )
+    assert first[0] is second[0]
+    assert first[1] is second[1]
+    assert first == [ready, other]
+
+
+def test_an_object_without_status_or_with_an_odd_one_is_left_as_it_is() -> None:
+    project = share_status_parts()
+    for obj in ({}, {"status": None}, {"status": "odd"}, {"status": {"conditions": {"type": "Ready"}}}):
+        assert project(fresh(obj)) == obj
