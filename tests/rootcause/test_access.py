@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,25 +24,13 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.runtime.access import RUNTIME_RBAC
 from airunway.testing.audit import AuditReader
 from airunway.testing.controlplane import Cluster
-from airunway.testing.operator import install_definitions, running_core, running_provider, running_simulator, until
-from airunway.testing.simulators import SIMULATORS
+from airunway.testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
 
+Make = Callable[..., Resource]
 
-def manifest(namespace: str, name: str) -> Resource:
-    return {
-        "apiVersion": MODEL_DEPLOYMENT.api_version,
-        "kind": MODEL_DEPLOYMENT.kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},
-            "engine": {"type": "llamacpp"},
-            "provider": {"name": "kaito"},
-            "resources": {"memory": "16Gi", "cpu": "8"},
-            "image": "ghcr.io/sozercan/llama-cpp-runner:latest",
-        },
-    }
+KAITO: Resource = {"name": "kaito"}
 
 
 def crashing_pod(namespace: str, name: str, *, labels: dict[str, str]) -> Resource:
@@ -71,11 +59,6 @@ CRASHED = {
         }
     ],
 }
-
-
-@pytest.fixture
-async def installed(client: Client) -> None:
-    await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
 
 
 @asynccontextmanager
@@ -120,6 +103,7 @@ async def crash(client: Client, key: ObjectKey) -> None:
 
 
 async def test_the_listed_rights_are_enough(
+    manifest: Make,
     client: Client,
     control_plane: Cluster,
     audit_log: Path,
@@ -137,7 +121,7 @@ async def test_the_listed_rights_are_enough(
         running_provider(theirs, kaito),
     ):
         audit = AuditReader(audit_log)
-        await client.create(MODEL_DEPLOYMENT, manifest(namespace, "gemma"))
+        await client.create(MODEL_DEPLOYMENT, manifest("gemma", provider=KAITO))
         await until(client, key, lambda found: dig(found, "status", "phase") == "Running")
         await crash(client, key)
         await until(client, key, lambda found: dig(found, "status", "rootCause", "code") == "Engine.OutOfMemory")
@@ -172,7 +156,13 @@ def refusal(namespace: str, name: str, *, kind: str = "StatefulSet") -> Resource
 
 
 async def test_without_the_rights_for_root_causes_the_upstream_s_words_count(
-    client: Client, control_plane: Cluster, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
+    manifest: Make,
+    client: Client,
+    control_plane: Cluster,
+    kubeconfig: Path,
+    namespace: str,
+    installed: None,
+    kaito: ProviderHost,
 ) -> None:
     key = ObjectKey(namespace, "blind")
     upstream = [rule for rule in kaito.manifest.rbac_rules if "pods" not in rule["resources"]]
@@ -183,7 +173,7 @@ async def test_without_the_rights_for_root_causes_the_upstream_s_words_count(
         running_simulator(kubeconfig, kaito, level="api"),
         running_provider(theirs, kaito),
     ):
-        await client.create(MODEL_DEPLOYMENT, manifest(namespace, "blind"))
+        await client.create(MODEL_DEPLOYMENT, manifest("blind", provider=KAITO))
         await crash(client, key)
         deployment = await until(client, key, lambda found: dig(found, "status", "phase") == "Running")
         assert condition_of(deployment, "PodsReady") is None
@@ -195,7 +185,7 @@ async def test_without_the_rights_for_root_causes_the_upstream_s_words_count(
 
 
 async def test_what_is_none_of_ours_is_dropped_when_it_is_decoded(
-    client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
+    manifest: Make, client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
 ) -> None:
     key = ObjectKey(namespace, "gemma")
     async with (
@@ -203,7 +193,7 @@ async def test_what_is_none_of_ours_is_dropped_when_it_is_decoded(
         running_simulator(kubeconfig, kaito, level="api"),
         running_provider(kubeconfig, kaito) as provider,
     ):
-        await client.create(MODEL_DEPLOYMENT, manifest(namespace, "gemma"))
+        await client.create(MODEL_DEPLOYMENT, manifest("gemma", provider=KAITO))
         await until(client, key, lambda found: dig(found, "status", "phase") == "Running")
         for number in range(5):
             await client.create(POD, crashing_pod(namespace, f"other-{number}", labels={"app": "other"}))

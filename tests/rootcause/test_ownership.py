@@ -14,32 +14,15 @@ from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, is_true
 from airunway.status import OVERALL
-from airunway.testing.operator import install_definitions, running_core, running_provider, running_simulator, until
-from airunway.testing.simulators import SIMULATORS
+from airunway.testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
 
+Make = Callable[..., Resource]
+
+KAITO: Resource = {"name": "kaito"}
+
 OTHER = "other-provider"
-
-
-def manifest(namespace: str, name: str) -> Resource:
-    return {
-        "apiVersion": MODEL_DEPLOYMENT.api_version,
-        "kind": MODEL_DEPLOYMENT.kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},
-            "engine": {"type": "llamacpp"},
-            "provider": {"name": "kaito"},
-            "resources": {"memory": "16Gi", "cpu": "8"},
-            "image": "ghcr.io/sozercan/llama-cpp-runner:latest",
-        },
-    }
-
-
-@pytest.fixture
-async def installed(client: Client) -> None:
-    await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
 
 
 def phase_is(phase: str) -> Callable[[Resource], bool]:
@@ -57,11 +40,11 @@ def writers_of(deployment: Resource, condition: str) -> set[str]:
 
 
 async def test_the_overall_conditions_are_handed_over_and_back(
-    client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
+    manifest: Make, client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
 ) -> None:
     key = ObjectKey(namespace, "gemma")
     async with running_core(kubeconfig), running_simulator(kubeconfig, kaito, level="api"):
-        await client.create(MODEL_DEPLOYMENT, manifest(namespace, "gemma"))
+        await client.create(MODEL_DEPLOYMENT, manifest("gemma", provider=KAITO))
         alone = await until(client, key, lambda found: condition_of(found, "Reconciling") is not None)
         for type_ in OVERALL:
             assert writers_of(alone, type_) == {names.CORE_MANAGER}
@@ -95,12 +78,12 @@ async def test_the_overall_conditions_are_handed_over_and_back(
 
 
 async def test_a_silent_provider_is_told_by_the_core_and_loses_no_field(
-    client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
+    manifest: Make, client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
 ) -> None:
     key, config = ObjectKey(namespace, "quiet"), ObjectKey("", "kaito")
     async with running_core(kubeconfig), running_simulator(kubeconfig, kaito, level="api"):
         async with running_provider(kubeconfig, kaito):
-            await client.create(MODEL_DEPLOYMENT, manifest(namespace, "quiet"))
+            await client.create(MODEL_DEPLOYMENT, manifest("quiet", provider=KAITO))
             before = await until(client, key, phase_is("Running"))
             assert condition_of(before, "ProviderResponsive") is None
         long_ago = format_time(datetime.now(UTC) - timedelta(minutes=6))

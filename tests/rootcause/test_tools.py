@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 
@@ -14,34 +15,17 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.testing.fixtures import Kubectl
 from airunway.testing.kstatus import Health, health
-from airunway.testing.operator import install_definitions, running_core, running_provider, running_simulator, until
-from airunway.testing.simulators import SIMULATORS
+from airunway.testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
 
+Make = Callable[..., Resource]
 
-def manifest(namespace: str, name: str) -> Resource:
-    return {
-        "apiVersion": MODEL_DEPLOYMENT.api_version,
-        "kind": MODEL_DEPLOYMENT.kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},
-            "engine": {"type": "llamacpp"},
-            "provider": {"name": "kaito"},
-            "resources": {"memory": "16Gi", "cpu": "8"},
-            "image": "ghcr.io/sozercan/llama-cpp-runner:latest",
-        },
-    }
-
-
-@pytest.fixture
-async def installed(client: Client) -> None:
-    await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
+KAITO: Resource = {"name": "kaito"}
 
 
 async def test_nobody_takes_a_deployment_for_ready_before_it_is(
-    client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
+    manifest: Make, client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
 ) -> None:
     """Every version of the object that a watch shows, over its whole life."""
     key = ObjectKey(namespace, "life")
@@ -50,7 +34,7 @@ async def test_nobody_takes_a_deployment_for_ready_before_it_is(
     watched.add_handler(lambda _key, _old, new: seen.append(new) if new is not None else None)
     watching = asyncio.create_task(watched.run())
     await watched.synced.wait()
-    made = await client.create(MODEL_DEPLOYMENT, manifest(namespace, key.name))
+    made = await client.create(MODEL_DEPLOYMENT, manifest(key.name, provider=KAITO))
     assert health(made) is Health.IN_PROGRESS  # no controller runs yet
     assert made["status"]["phase"] == "Pending"
     async with running_core(kubeconfig):
@@ -84,9 +68,9 @@ async def test_nobody_takes_a_deployment_for_ready_before_it_is(
 
 
 async def test_kubectl_shows_and_waits_for_a_deployment_that_no_controller_has_seen(
-    client: Client, namespace: str, installed: None, kubectl: Kubectl
+    manifest: Make, client: Client, namespace: str, installed: None, kubectl: Kubectl
 ) -> None:
-    await client.create(MODEL_DEPLOYMENT, manifest(namespace, "unseen"))
+    await client.create(MODEL_DEPLOYMENT, manifest("unseen", provider=KAITO))
     row = kubectl("get", "md", "unseen", "-o", "wide", "-n", namespace).stdout
     assert "Pending" in row
     assert "WaitingForController" in row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,6 +20,10 @@ from airunway.testing.simulators import SIMULATORS
 
 pytestmark = pytest.mark.apiserver
 
+Make = Callable[..., Resource]
+
+KAITO: Resource = {"name": "kaito"}
+
 WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces")
 POLICY = Kind(
     "admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
@@ -30,26 +35,6 @@ BINDING = Kind(
     "validatingadmissionpolicybindings",
     namespaced=False,
 )
-
-
-def manifest(namespace: str, name: str) -> Resource:
-    return {
-        "apiVersion": MODEL_DEPLOYMENT.api_version,
-        "kind": MODEL_DEPLOYMENT.kind,
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},
-            "engine": {"type": "llamacpp"},
-            "provider": {"name": "kaito"},
-            "resources": {"memory": "16Gi", "cpu": "8"},
-            "image": "ghcr.io/sozercan/llama-cpp-runner:latest",
-        },
-    }
-
-
-@pytest.fixture
-async def installed(client: Client) -> None:
-    await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
 
 
 def exists(deployment: Resource) -> bool:
@@ -64,7 +49,7 @@ async def gone(client: Client, key: ObjectKey) -> None:
 
 
 async def test_the_upstream_is_not_installed(
-    client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
+    manifest: Make, client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
 ) -> None:
     key = ObjectKey(namespace, "early")
     definitions = SIMULATORS["kaito"].custom_resource_definitions()
@@ -75,7 +60,7 @@ async def test_the_upstream_is_not_installed(
             while await there(client, definition):
                 await asyncio.sleep(0.05)
     async with running_core(kubeconfig), running_provider(kubeconfig, kaito):
-        await client.create(MODEL_DEPLOYMENT, manifest(namespace, key.name))
+        await client.create(MODEL_DEPLOYMENT, manifest(key.name, provider=KAITO))
         found = await until(client, key, has_cause("Upstream.NotInstalled"))
         status = found["status"]
         assert (status["phase"], status["reason"]) == ("Pending", "UpstreamNotInstalled")
@@ -98,13 +83,13 @@ async def there(client: Client, definition: Resource) -> bool:
 
 
 async def test_the_upstream_s_controller_does_not_look_for_five_minutes(
-    client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
+    manifest: Make, client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
 ) -> None:
     """Nobody plays KAITO. The second provider has a clock that is six minutes ahead."""
     key = ObjectKey(namespace, "ignored")
     async with running_core(kubeconfig):
         async with running_provider(kubeconfig, kaito):
-            await client.create(MODEL_DEPLOYMENT, manifest(namespace, key.name))
+            await client.create(MODEL_DEPLOYMENT, manifest(key.name, provider=KAITO))
             first = await until(client, key, exists, what="a Workspace")
             assert "rootCause" not in first["status"]
         later = timedelta(minutes=6)
@@ -137,7 +122,7 @@ async def test_the_upstream_s_controller_does_not_look_for_five_minutes(
 
 
 async def test_a_policy_of_the_cluster_refuses_the_upstream_s_object(
-    client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
+    manifest: Make, client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
 ) -> None:
     key = ObjectKey(namespace, "forbidden")
     name = f"no-workspaces-{namespace}"
@@ -178,7 +163,7 @@ async def test_a_policy_of_the_cluster_refuses_the_upstream_s_object(
         while await is_taken(client, trial):
             await asyncio.sleep(0.1)
     async with running_core(kubeconfig), running_provider(kubeconfig, kaito):
-        await client.create(MODEL_DEPLOYMENT, manifest(namespace, key.name))
+        await client.create(MODEL_DEPLOYMENT, manifest(key.name, provider=KAITO))
         found = await until(client, key, has_cause("Provider.Rejected"))
         assert (found["status"]["phase"], found["status"]["reason"]) == ("Pending", "InvalidSpec")
         assert "Workspace 'forbidden' was refused" in found["status"]["message"]
