@@ -304,6 +304,6 @@ def _standing(facts: ProviderFacts | None, now: datetime) -> tuple[object, ...] 
     if facts is None:
         return None
     silence = facts.silence(now)
-    fresh = silence is None or silence <= STALE_AFTER
+    fresh = silence is None or silence < STALE_AFTER
     silent = silence is not None and silence >= SILENT_AFTER
     return facts.ready, fresh, silent, facts.installed, facts.explicit_only, facts.engines, facts.rules

@@ -81,7 +81,7 @@ def _open(provider: ProviderFacts, now: datetime) -> bool:
 
 def _silent(provider: ProviderFacts, now: datetime) -> bool:
     silence = provider.silence(now)
-    return silence is not None and silence > STALE_AFTER
+    return silence is not None and silence >= STALE_AFTER
 
 
 def _advertised(providers: Sequence[ProviderFacts]) -> str:

@@ -86,7 +86,7 @@ def weigh(request: Request, provider: ProviderFacts, *, engine: str, now: dateti
     if not provider.ready:
         failed.append(Check(name="ready", path="", message="the provider is not ready (status.ready is not true)"))
     silence = provider.silence(now)
-    if provider.heartbeat is not None and silence is not None and silence > STALE_AFTER:
+    if provider.heartbeat is not None and silence is not None and silence >= STALE_AFTER:
         # The moment and not the age: the same facts must give the same words, or every look at them would be a write.
         text = (
             f"its last heartbeat was at {format_time(provider.heartbeat)}, "
