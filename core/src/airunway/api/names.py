@@ -1,12 +1,15 @@
-"""The names that AI Runway puts on Kubernetes objects: group, labels, annotations, finalizers, field managers."""
+"""The names that AI Runway puts on objects: group, labels, annotations, finalizers, field managers; and limits."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 __all__ = [
     "API_VERSION",
     "CORE_MANAGER",
     "DEPLOYMENT_UID",
     "DRY_RUN",
+    "FINALIZER_TIMEOUT",
     "GROUP",
     "MANAGED_BY",
     "MANAGED_BY_VALUE",
@@ -44,6 +47,9 @@ DEPLOYMENT_UID = f"{GROUP}/deployment-uid"
 
 MAX_NAME_LENGTH = 52
 """Longest name of a ModelDeployment: derived names (pods, revisions, routes) must stay within 63 characters."""
+
+FINALIZER_TIMEOUT = timedelta(minutes=5)
+"""Time from its deletion after which a deployment is not held any longer, whatever the cause (spec ruling 21)."""
 
 CORE_MANAGER = "airunway-controller"
 

@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Conflict, EventRecorder, Invalid, NotFound
+from airunway.kube import Client, EventRecorder, remove_finalizer
 from airunway.resource import Resource, dig, key_of, parse_time
 from airunway.selection import ProviderFacts
 
-__all__ = ["FINALIZER_TIMEOUT", "Releaser", "forsaken"]
+__all__ = ["Releaser", "forsaken"]
 
 log = logging.getLogger(__name__)
-
-FINALIZER_TIMEOUT = timedelta(minutes=5)
-"""Time from the deletion after which a deployment is not held any longer."""
 
 
 def forsaken(
@@ -40,7 +37,7 @@ def forsaken(
         for finalizer in dig(deployment, "metadata", "finalizers", default=[])
         if (provider := names.provider_of_finalizer(finalizer)) and not _is_there(providers.get(provider), now)
     ]
-    left = (deleted + FINALIZER_TIMEOUT - now).total_seconds()
+    left = (deleted + names.FINALIZER_TIMEOUT - now).total_seconds()
     if not held or left > 0:
         return (), left if held else None
     return tuple(held), None
@@ -73,21 +70,12 @@ class Releaser:
         """One pass over a deleted deployment; returns when to look again. Raises KubeError."""
         finalizers, again = forsaken(deployment, self._providers(), now=self._clock())
         for finalizer in finalizers:
-            if await self._remove(deployment, finalizer):
+            if await remove_finalizer(
+                self._client, MODEL_DEPLOYMENT, deployment, finalizer, manager=names.CORE_MANAGER
+            ):
                 self._tell(deployment, names.provider_of_finalizer(finalizer))
                 return None  # the positions of others have changed: the watch brings the next pass
         return again
-
-    async def _remove(self, deployment: Resource, finalizer: str) -> bool:
-        path = f"/metadata/finalizers/{deployment['metadata']['finalizers'].index(finalizer)}"
-        operations = [{"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
-        try:
-            await self._client.json_patch(MODEL_DEPLOYMENT, key_of(deployment), operations, manager=names.CORE_MANAGER)
-        except NotFound:
-            return False
-        except Invalid as error:
-            raise Conflict(409, "Conflict", f"the finalizers changed meanwhile: {error.message}") from error
-        return True
 
     def _tell(self, deployment: Resource, provider: str) -> None:
         kind, name = (dig(deployment, "status", "provider", field) for field in ("resourceKind", "resourceName"))

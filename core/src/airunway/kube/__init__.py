@@ -28,6 +28,7 @@ from airunway.kube.errors import (
     retry_after_of,
 )
 from airunway.kube.events import EventRecorder
+from airunway.kube.finalizers import remove_finalizer
 from airunway.kube.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -123,6 +124,7 @@ __all__ = [
     "needs_apply",
     "owned_by",
     "reflector_of",
+    "remove_finalizer",
     "retry_after_of",
     "share_status_parts",
     "strip_managed_fields",

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Conflict, EventRecorder, Invalid, KubeError, NotFound, StatusWriter
+from airunway.kube import Client, EventRecorder, KubeError, NotFound, StatusWriter, remove_finalizer
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, parse_time, uid_of
 from airunway.runtime.lookup import held_by
 from airunway.runtime.plan import is_ours
 from airunway.runtime.report import terminating_status
 from airunway.runtime.surroundings import Surroundings
 
-__all__ = ["FINALIZER_TIMEOUT", "Releaser"]
+__all__ = ["Releaser"]
 
 log = logging.getLogger(__name__)
-
-FINALIZER_TIMEOUT = timedelta(minutes=5)
 
 RETRY = 5.0
 """Seconds between attempts while a deletion is refused or the API server cannot do it."""
@@ -59,7 +57,7 @@ class Releaser:
             return None
         now = self._around.clock()
         begun = parse_time(dig(deployment, "metadata", "deletionTimestamp")) or self._begun.setdefault(key, now)
-        left = (begun + FINALIZER_TIMEOUT - now).total_seconds()
+        left = (begun + names.FINALIZER_TIMEOUT - now).total_seconds()
         problem, unseen = "", False
         try:
             gone = await self.remove_objects(deployment)
@@ -78,7 +76,11 @@ class Releaser:
         if not is_deleting(deployment):
             # Another provider goes on: nothing of what we said about our upstream object holds any longer.
             await self._status.write(deployment, {})
-        await self._drop_finalizer(deployment, finalizers.index(self._finalizer))
+        answer = await remove_finalizer(
+            self._client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._manager
+        )
+        if answer is not None:
+            self._around.deployments.note(answer)
         self._begun.pop(key, None)
         log.info("%s was let go: %s", key, "nothing of it is left upstream" if gone else "what is left is an orphan")
         return None
@@ -125,7 +127,9 @@ class Releaser:
         """What keeps objects that take long to go, and when to look again for that."""
         now = self._around.clock()
         held = [held_by(obj, now=now) for obj in self._around.children.of(key_of(deployment)).values()]
-        again = min((seconds for _, seconds in held if seconds is not None), default=FINALIZER_TIMEOUT.total_seconds())
+        again = min(
+            (seconds for _, seconds in held if seconds is not None), default=names.FINALIZER_TIMEOUT.total_seconds()
+        )
         return "; ".join(text for text, _ in held if text), again
 
     async def _say_terminating(self, deployment: Resource, problem: str) -> None:
@@ -136,23 +140,6 @@ class Releaser:
             message = f"{message}; {problem}"
         status = terminating_status(deployment, message, now=self._around.clock())
         await self._status.write(deployment, status)
-
-    async def _drop_finalizer(self, deployment: Resource, position: int) -> None:
-        path = f"/metadata/finalizers/{position}"
-        operations = [
-            {"op": "test", "path": path, "value": self._finalizer},
-            {"op": "remove", "path": path},
-        ]
-        try:
-            answer = await self._client.json_patch(
-                MODEL_DEPLOYMENT, key_of(deployment), operations, manager=self._manager
-            )
-        except NotFound:
-            return
-        except Invalid as error:
-            # Somebody changed the list meanwhile: not a failure, the newer state brings the next pass.
-            raise Conflict(409, "Conflict", f"the finalizers changed meanwhile: {error.message}") from error
-        self._around.deployments.note(answer)
 
     def _warn(self, deployment: Resource, problem: str) -> None:
         objects = ", ".join(f"{kind.kind} {key}" for kind, key in self._around.children.of(key_of(deployment)))
