@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 
 __all__ = [
+    "ADOPT",
     "API_VERSION",
+    "COMPONENT",
     "CORE_MANAGER",
     "DEPLOYMENT_UID",
     "DRY_RUN",
@@ -16,9 +18,11 @@ __all__ = [
     "MAX_NAME_LENGTH",
     "MODEL_DEPLOYMENT",
     "PAUSED",
+    "PROVIDER",
     "SPEC_HASH",
     "TRANSFORMER",
     "VERSION",
+    "WRITTEN_FOR",
     "provider_finalizer",
     "provider_manager",
     "provider_of_finalizer",
@@ -32,6 +36,18 @@ MANAGED_BY = f"{GROUP}/managed-by"
 MANAGED_BY_VALUE = "airunway"
 MODEL_DEPLOYMENT = f"{GROUP}/model-deployment"
 """Label with the deployment's name, on every object made for it and on its pods where the upstream allows."""
+
+PROVIDER = f"{GROUP}/provider"
+"""Label with the provider's name, on every object and pod that it makes: it touches no others (spec ruling 26)."""
+
+COMPONENT = f"{GROUP}/component"
+"""Label that tells the pods of one deployment apart where we write them: ``server``, ``prefill``, ``decode``, …"""
+
+ADOPT = f"{GROUP}/adopt"
+"""Annotation on a ModelDeployment: a new value takes the newest transformer and version for what runs (ruling 27)."""
+
+WRITTEN_FOR = f"{GROUP}/written-for"
+"""Annotation on the primary upstream object: digest of the part of the deployment that it was written for."""
 
 PAUSED = f"{GROUP}/reconcile-paused"
 """Annotation: exactly ``"true"`` stops reconciliation (deletion goes on)."""

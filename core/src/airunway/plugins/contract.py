@@ -1,7 +1,7 @@
-"""The values that pass between the core and a provider plugin (spec/providers.md, "The contract").
+"""The values that pass between the core and a provider plugin (spec/contract.md; docs/providers/contract.md).
 
 Frozen dataclasses only: a plugin gets data and gives data. Nothing here holds a client, a connection or a clock, so a
-preview, a replay and the conformance suite need no cluster.
+preview, a replay and the conformance suite need no cluster. Providers import all of it from `airunway.sdk`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, Literal
+
+from typing_extensions import TypeVar
 
 from airunway.resource import Resource
+from airunway.status.evidence import EventFacts
 
 __all__ = [
     "CONTRACT_VERSIONS",
@@ -22,22 +25,31 @@ __all__ = [
     "Endpoint",
     "EngineCapability",
     "Finding",
+    "Gateway",
     "Installation",
+    "ModelCache",
+    "NoSettings",
     "Observation",
     "Observed",
+    "Pool",
     "ProviderManifest",
     "Replicas",
     "RuntimeSettings",
+    "SecretKey",
     "SelectionMode",
     "SelectionRule",
-    "State",
     "Transformer",
+    "Translation",
     "Upstream",
     "UpstreamKind",
+    "kind_key",
 ]
 
 CONTRACT_VERSIONS: tuple[str, ...] = ("v1",)
 """Versions of this contract that the core speaks, newest first; it keeps the last two."""
+
+
+# ------------------------------------------------------------------------------------------- what a provider is
 
 
 class SelectionMode(StrEnum):
@@ -74,18 +86,63 @@ class SelectionRule:
 
 @dataclass(frozen=True, kw_only=True)
 class UpstreamKind:
-    """A kind of the upstream that the provider writes. `versions` are preferred first.
+    """A namespaced kind that the provider writes, or reads. `versions` are preferred first.
 
-    `primary` marks the one kind that ``translate_spec`` puts first and whose CRD decides readiness.
-    `namespaced` kinds only: owner references cannot cross namespaces.
+    `primary` marks the one kind that decides whether the provider can work; a plan may begin with an object of another
+    kind of the manifest all the same (a LeaderWorkerSet in place of a Deployment).
+    `builtin` kinds are part of Kubernetes and need no CRD. With `required` False the provider works without the kind,
+    and ``context.served`` says whether it is there.
+    `write` False: objects of it are only read, those whose label `select` has the primary object's name as value; they
+    are in ``Observed.objects``.
+    `immutable` are JSON paths (``spec.selector``; a trailing ``.*`` covers the subtree) that cannot be changed in
+    place: an object that is not the primary is replaced by itself where one of them changes. Paths of the primary
+    differ by version and stand in its transformers.
+    `deletion` is ``Foreground`` for what runs pods: gone means that they have let go of their GPUs.
     """
 
     group: str
     kind: str
     plural: str
     versions: tuple[str, ...]
-    requires_crd: bool = True
     primary: bool = False
+    builtin: bool = False
+    required: bool = True
+    write: bool = True
+    select: str = ""
+    immutable: tuple[str, ...] = ()
+    deletion: Literal["Background", "Foreground"] = "Background"
+
+    @property
+    def key(self) -> str:
+        """How ``context.served`` calls it: ``Workspace.kaito.sh``; the core group's kinds by their name alone."""
+        return kind_key(self.group, self.kind)
+
+
+def kind_key(group: str, kind: str) -> str:
+    """``<Kind>.<group>``, or the kind alone where the group is Kubernetes' core group."""
+    return f"{kind}.{group}" if group else kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transformer:
+    """One way of writing an upstream kind, and the schemas that it is known to fit (spec rulings 12 and 27).
+
+    Released ones never change what they write for the same input: a change is a new transformer.
+    `kind` is the CamelCase kind, empty for the primary one. `schema_hashes` are full or 12-digit sha256 digests of the
+    version's schema without descriptions; a built-in kind has none. `features` name what this generation can express;
+    translation asks for them by name. `immutable` are the paths of the object that the upstream refuses or ignores when
+    they change on a live one: a change there makes it anew (ruling 10). `since` and `until` are upstream releases, both
+    included; empty where they are not known.
+    """
+
+    name: str
+    api_version: str
+    kind: str = ""
+    schema_hashes: tuple[str, ...] = ()
+    features: frozenset[str] = frozenset()
+    immutable: tuple[str, ...] = ()
+    since: str = ""
+    until: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +157,23 @@ class Installation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NoSettings:
+    """The settings of a provider that has none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProviderManifest:
     """Static data about a provider: no I/O happens to make one.
 
-    `override_schema` is a JSON schema for ``spec.provider.overrides``. `immutable_paths` are JSON paths of the primary
-    object (``resource.count``; a trailing ``.*`` covers the subtree) that the upstream refuses or ignores when they
-    change on a live object: a change there deletes and recreates it (spec ruling 10). `rbac_rules` are what the
-    provider's service account needs beside the runtime's own rules.
+    `override_schema` is a JSON schema for ``spec.provider.overrides``.
+    `pod_labels` are label keys that pods of a deployment carry with the primary object's name (or that of an object it
+    made, see ``UpstreamKind.select``) as value; a pod is known by the first that it has. Where there are none, pods are
+    known by our own label ``airunway.ai/model-deployment``, which the provider puts into its pod templates.
+    `role_label` is the label that tells pods of one deployment apart, and `serving_roles` its values on those that
+    serve: only these make a deployment ready or count as replicas (a pod without the label serves).
+    `events` are Warning events that the plugin wants to see, as reasons by the kind that they are about.
+    `settings` is a frozen dataclass of the provider's own configuration; every field has a default.
+    `rbac_rules` are rights beyond those that follow from the kinds (a Role can only grant what its maker has).
     """
 
     name: str
@@ -119,32 +186,26 @@ class ProviderManifest:
     selection: SelectionMode = SelectionMode.AUTO
     selection_rules: tuple[SelectionRule, ...] = ()
     upstream: tuple[UpstreamKind, ...]
-    pod_label: str | None = None
-    """Label key that the upstream puts on a deployment's pods, with the primary object's name as value."""
+    pod_labels: tuple[str, ...] = ()
+    role_label: str = ""
+    serving_roles: tuple[str, ...] = ()
+    events: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    settings: type = NoSettings
     override_schema: Resource = field(default_factory=dict)
-    immutable_paths: tuple[str, ...] = ()
     rbac_rules: tuple[Resource, ...] = ()
     installation: Installation = Installation()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Transformer:
-    """One way of writing the upstream's objects, and the schemas that it is known to fit (spec ruling 12).
-
-    `schema_hashes` are full or 12-digit sha256 digests of the chosen version's schema without descriptions.
-    `features` name what this generation of the schema can express; translation asks for them by name.
-    """
-
-    name: str
-    api_version: str
-    schema_hashes: tuple[str, ...]
-    features: frozenset[str] = frozenset()
-    releases: str = ""
+# ------------------------------------------------------------------------------------- what a translation may know
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upstream:
-    """The upstream as found in the cluster (or as assumed for a preview)."""
+    """A kind as it is served in the cluster (or as assumed for a preview): version and transformer.
+
+    A kind without transformers has one without a name. `verified` is False while nobody has shown that the transformer
+    fits the schema: then everything is dry-run first.
+    """
 
     api_version: str
     transformer: Transformer
@@ -153,29 +214,79 @@ class Upstream:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RuntimeSettings:
-    """The effective runtime config of a deployment, as far as translation needs it (spec/platform.md)."""
+class SecretKey:
+    """One key of a Secret in the deployment's namespace."""
 
-    env: tuple[Resource, ...] = ()
-    labels: Mapping[str, str] = field(default_factory=dict)
-    storage_class: str = ""
+    name: str
+    key: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context:
+class RuntimeSettings:
+    """The effective runtime config of a deployment, as far as pods need it (spec/platform.md).
+
+    `env` are entries as in a container, `labels` those that propagate to pods, `image_pull_secrets` names of Secrets,
+    `token` the Hugging Face token that is used where the deployment names none.
+    """
+
+    env: tuple[Resource, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    image_pull_secrets: tuple[str, ...] = ()
+    token: SecretKey | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCache:
+    """Weights that are in the cluster already: the claim, the folder in it, and where a pod is to mount it.
+
+    With `offline` nothing may be fetched from the model hub. `read_only` is how pods mount it.
+    """
+
+    claim: str
+    sub_path: str = ""
+    mount_path: str = "/model-cache"
+    read_only: bool = True
+    offline: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gateway:
+    """The gateway that will route to the deployment. `uses_pool`: through an InferencePool, not through a Service."""
+
+    name: str
+    namespace: str
+    uses_pool: bool = False
+
+
+S = TypeVar("S", default=Any)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context(Generic[S]):
     """All that a translation may know besides the deployment itself.
 
-    `engine` is the resolved engine; `settings` is the provider's own configuration (free-form, from its chart);
-    `now` is the only clock.
+    `engine` is the resolved engine. `upstream` is the primary kind as it is to be written; `served` has every kind of
+    the manifest that is served now, by `UpstreamKind.key`. `settings` is the dataclass that the manifest names.
+    `kubernetes` is the cluster's version, `now` the only clock.
     """
 
     contract_version: str = CONTRACT_VERSIONS[0]
     engine: str
-    upstream: Upstream | None
+    upstream: Upstream
+    served: Mapping[str, Upstream] = field(default_factory=dict)
     runtime: RuntimeSettings = RuntimeSettings()
-    model_cache: Mapping[str, str] | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    cache: ModelCache | None = None
+    gateway: Gateway | None = None
+    settings: S
+    kubernetes: tuple[int, int] = (1, 30)
     now: datetime
+
+    def has(self, feature: str) -> bool:
+        """Whether the upstream's generation can express something, by the name that its transformer gives it."""
+        return feature in self.upstream.transformer.features
+
+
+# ----------------------------------------------------------------------------------------------- what a plugin says
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,30 +313,39 @@ class Compatibility:
         return not self.blockers
 
 
-class State(StrEnum):
-    """How a component is, worst first (seed 001 orders badness so)."""
+@dataclass(frozen=True, kw_only=True)
+class Translation:
+    """The complete desired objects, the primary first; the others are made in their order, before it.
 
-    FAILED = "Failed"
-    NOT_AVAILABLE = "NotAvailable"
-    DEGRADED = "Degraded"
-    PENDING = "Pending"
-    PROGRESSING = "Progressing"
-    UNKNOWN = "Unknown"
-    READY = "Ready"
+    `replace_on` names what else needs a new primary object when its value changes (component names, roles): anything
+    that JSON can say.
+    """
+
+    objects: tuple[Resource, ...]
+    replace_on: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """The state of one tracked thing. `reason` is CamelCase, from the reason registry or new: the list is open."""
+    """One tracked thing. It becomes the condition ``<name>Ready``.
+
+    `ready` None: nothing is known. `reason` is CamelCase, from the reason registry or new (a new one counts as a fault
+    of the workload); its category alone decides what it does to the phase. `waits`: for something else that comes
+    first. `partial`: the rest serves without it, so that it degrades and never fails.
+    """
 
     name: str
-    state: State
+    ready: bool | None
     reason: str
     message: str = ""
+    waits: bool = False
+    partial: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replicas:
+    """Serving replicas, never helpers (routers, pickers, heads)."""
+
     desired: int = 0
     ready: int = 0
     available: int = 0
@@ -233,31 +353,52 @@ class Replicas:
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
+    """Where the model is served inside the cluster: a Service of the deployment's namespace."""
+
     service: str
     port: int
     scheme: str = "http"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Observed:
-    """What exists in the cluster of the objects that ``translate_spec`` asked for.
+class Pool:
+    """The InferencePool that a route may point to, in the deployment's namespace, and the port its members serve on."""
 
-    `primary` is the primary object or None; `objects` all of them that exist, primary included.
+    name: str
+    port: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What exists in the cluster for the deployment.
+
+    `primary` is the primary object or None; `objects` everything of the manifest's kinds that was seen of it, primary
+    and read-only kinds included; `events` those that the manifest asked for, oldest first; `applied` when we changed
+    the primary last.
     """
 
     primary: Resource | None
     objects: tuple[Resource, ...] = ()
+    events: tuple[EventFacts, ...] = ()
+    applied: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
     """What ``translate_status`` reads out of the upstream. The status library makes phase and conditions of it.
 
-    `current` is False while what runs is not yet known to be what the newest spec asked for.
+    `components` has at least one. `current` is False while what runs is not yet known to be what the newest spec asked
+    for. `selector` selects the serving pods where our own label and the serving role do not. `dead` says why only a new
+    object can help: the next generation of the deployment makes it anew. `look_again` is a number of seconds after
+    which time alone changes the answer.
     """
 
-    components: tuple[Component, ...] = ()
+    components: tuple[Component, ...]
     replicas: Replicas | None = None
     endpoint: Endpoint | None = None
     current: bool = True
     warnings: tuple[Finding, ...] = ()
+    selector: str = ""
+    pool: Pool | None = None
+    dead: str = ""
+    look_again: float | None = None

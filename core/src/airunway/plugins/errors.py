@@ -2,14 +2,15 @@
 
 PluginError
 ├── PluginNotFound       no installed distribution registers that name
-├── PluginBroken         its module cannot be imported, or it does not implement the contract's hooks
+├── PluginBroken         its module cannot be imported, or what it registers breaks a rule of the contract
 ├── ContractMismatch     it was built for a contract version that this core does not speak
-└── PluginFault          one of its hooks raised or returned something of the wrong type
+├── PluginFault          one of its hooks raised, took too long or returned something that breaks the contract
+└── SettingsError        its own configuration is wrong: an unknown name, a value of the wrong type
 """
 
 from __future__ import annotations
 
-__all__ = ["ContractMismatch", "PluginBroken", "PluginError", "PluginFault", "PluginNotFound"]
+__all__ = ["ContractMismatch", "PluginBroken", "PluginError", "PluginFault", "PluginNotFound", "SettingsError"]
 
 
 class PluginError(Exception):
@@ -29,4 +30,8 @@ class ContractMismatch(PluginError):
 
 
 class PluginFault(PluginError):
+    pass
+
+
+class SettingsError(PluginError):
     pass

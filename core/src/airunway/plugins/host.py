@@ -1,17 +1,21 @@
 """`ProviderHost`: the only way in which the rest of the project calls a plugin.
 
-It gives the hooks their types, checks what comes back, and turns whatever a plugin raises into one exception.
+It gives the hooks their types, holds what comes back against the rules of the contract (`rules`), keeps what a plugin
+is given out of its reach, and turns whatever a plugin does wrong into one exception that names the hook.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
+from time import monotonic
 from typing import Any, TypeVar
 
 import pluggy
 
 from airunway.api.modeldeployment import ModelDeployment
+from airunway.plugins import rules
 from airunway.plugins.contract import (
     CONTRACT_VERSIONS,
     Compatibility,
@@ -20,12 +24,17 @@ from airunway.plugins.contract import (
     Observed,
     ProviderManifest,
     Transformer,
+    Translation,
     UpstreamKind,
 )
-from airunway.plugins.errors import PluginFault
-from airunway.resource import Resource
+from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginFault
+from airunway.plugins.settings import read_settings
+from airunway.resource import copy_of
 
-__all__ = ["ProviderHost"]
+__all__ = ["SLOW_HOOK", "ProviderHost"]
+
+SLOW_HOOK = 1.0
+"""Seconds after which the answer of a hook counts as a fault: nothing else runs in the process meanwhile."""
 
 T = TypeVar("T")
 
@@ -33,13 +42,34 @@ T = TypeVar("T")
 class ProviderHost:
     """One provider plugin behind its typed façade.
 
-    Every method raises PluginFault (a bug of the plugin) if the hook raises or returns something else than promised.
+    Every method raises PluginFault (a bug of the plugin) if the hook raises, takes too long or returns something that
+    the contract does not allow.
     """
 
     def __init__(self, manager: pluggy.PluginManager, *, name: str, origin: str) -> None:
         self._hook = manager.hook
         self.name = name
         self.origin = origin
+
+    def check(self) -> None:
+        """Hold manifest and registry against the contract. Raises PluginBroken, ContractMismatch or PluginFault."""
+        manifest = self.manifest
+        if manifest.name != self.name:
+            raise PluginBroken(
+                f"the entry point {self.name!r} ({self.origin}) gives a provider that calls itself {manifest.name!r}"
+            )
+        if not set(manifest.contract_versions) & set(CONTRACT_VERSIONS):
+            raise ContractMismatch(
+                f"provider {self.name!r} ({self.origin}) speaks contract {', '.join(manifest.contract_versions)}, "
+                f"this core speaks {', '.join(CONTRACT_VERSIONS)}; install versions of both that share one"
+            )
+        problem = next(rules.manifest_problems(manifest), None) or next(
+            rules.registry_problems(manifest, self.transformers), None
+        )
+        if problem is not None:
+            raise PluginBroken(
+                f"provider {self.name!r} ({self.origin}) breaks the contract: {problem}; see docs/providers/contract.md"
+            )
 
     @cached_property
     def manifest(self) -> ProviderManifest:
@@ -53,63 +83,81 @@ class ProviderHost:
     @cached_property
     def transformers(self) -> tuple[Transformer, ...]:
         """The schema registry, oldest first."""
-        return tuple(self._list("transformers", self._hook.transformers))
+        found = self._call("transformers", object, self._hook.transformers)
+        if not isinstance(found, (list, tuple)):
+            raise self._fault("transformers", f"returned {type(found).__name__}, no list")
+        return tuple(found)
+
+    @cached_property
+    def kinds(self) -> Mapping[tuple[str, str], UpstreamKind]:
+        """The manifest's kinds by group and kind."""
+        return {(kind.group, kind.kind): kind for kind in self.manifest.upstream}
 
     @cached_property
     def primary_kind(self) -> UpstreamKind:
-        """The kind that ``translate_spec`` puts first."""
-        kinds = self.manifest.upstream
-        return next((kind for kind in kinds if kind.primary), kinds[0])
+        """The kind that decides whether the provider can work."""
+        return next(kind for kind in self.manifest.upstream if kind.primary)
 
-    def can_handle(self, deployment: ModelDeployment, context: Context) -> Compatibility:
-        return self._call(
+    def transformers_of(self, kind: UpstreamKind) -> tuple[Transformer, ...]:
+        """Those that write `kind`, oldest first; none for a kind that the provider only names."""
+        wanted = ("", kind.kind) if kind.primary else (kind.kind,)
+        return tuple(transformer for transformer in self.transformers if transformer.kind in wanted)
+
+    def settings(self, values: Mapping[str, Any]) -> Any:
+        """The provider's settings from its configuration. Raises SettingsError."""
+        return read_settings(self.manifest.settings, values, provider=self.name)
+
+    def can_handle(self, deployment: ModelDeployment, context: Context[Any]) -> Compatibility:
+        found = self._call(
             "can_handle", Compatibility, lambda: self._hook.can_handle(deployment=deployment, context=context)
         )
+        self._hold("can_handle", rules.compatibility_problems(found))
+        return found
 
-    def translate_spec(self, deployment: ModelDeployment, context: Context) -> list[Resource]:
-        objects: list[Resource] = self._list(
-            "translate_spec", lambda: self._hook.translate_spec(deployment=deployment, context=context)
+    def translate_spec(self, deployment: ModelDeployment, context: Context[Any]) -> Translation:
+        found = self._call(
+            "translate_spec", object, lambda: self._hook.translate_spec(deployment=deployment, context=context)
         )
-        for position, obj in enumerate(objects):
-            if not (
-                isinstance(obj, dict)
-                and obj.get("apiVersion")
-                and obj.get("kind")
-                and (obj.get("metadata") or {}).get("name")
-            ):
-                raise PluginFault(
-                    f"provider {self.name!r}: translate_spec returned object {position} "
-                    "without apiVersion, kind or metadata.name"
-                )
-        if not objects:
-            raise PluginFault(f"provider {self.name!r}: translate_spec returned no object")
-        return objects
+        if isinstance(found, (list, tuple)):
+            found = Translation(objects=tuple(found))
+        if not isinstance(found, Translation):
+            raise self._fault("translate_spec", f"returned {type(found).__name__}, no Translation and no list")
+        self._hold("translate_spec", rules.translation_problems(found, self.manifest))
+        return found
 
-    def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context) -> Observation:
-        return self._call(
+    def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context[Any]) -> Observation:
+        # What a cache holds is shared by everything in the process: a plugin gets a copy to do with as it likes.
+        objects = tuple(copy_of(obj) for obj in observed.objects)
+        position = next((i for i, obj in enumerate(observed.objects) if obj is observed.primary), None)
+        own = copy_of(observed.primary) if observed.primary is not None and position is None else None
+        seen = replace(observed, objects=objects, primary=objects[position] if position is not None else own)
+        found = self._call(
             "translate_status",
             Observation,
-            lambda: self._hook.translate_status(deployment=deployment, observed=observed, context=context),
+            lambda: self._hook.translate_status(deployment=deployment, observed=seen, context=context),
         )
-
-    def _list(self, hook: str, call: Callable[[], object]) -> list[Any]:
-        """The items of a hook that returns a list or a tuple."""
-        found = self._call(hook, object, call)
-        if not isinstance(found, (list, tuple)):
-            raise PluginFault(
-                f"provider {self.name!r} ({self.origin}): {hook} returned {type(found).__name__}, no list"
-            )
-        return list(found)
+        self._hold("translate_status", rules.observation_problems(found))
+        return found
 
     def _call(self, hook: str, expected: type[T], call: Callable[[], object]) -> T:
+        begun = monotonic()
         try:
             result = call()
         except Exception as error:
             # Foreign code: whatever it raises is its bug and must cost one deployment's pass, not the process.
-            raise PluginFault(f"provider {self.name!r} ({self.origin}): {hook} raised {error!r}") from error
+            raise self._fault(hook, f"raised {error!r}"[:512]) from error
+        taken = monotonic() - begun
+        if taken > SLOW_HOOK:
+            raise self._fault(hook, f"took {taken:.1f} s; a hook has {SLOW_HOOK:g} s, and nothing else runs meanwhile")
         if not isinstance(result, expected):
-            raise PluginFault(
-                f"provider {self.name!r} ({self.origin}): "
-                f"{hook} returned {type(result).__name__}, not {expected.__name__}"
-            )
+            raise self._fault(hook, f"returned {type(result).__name__}, not {expected.__name__}")
         return result
+
+    def _hold(self, hook: str, problems: Iterable[str]) -> None:
+        """Raise for the first rule that an answer breaks."""
+        problem = next(iter(problems), None)
+        if problem is not None:
+            raise self._fault(hook, f"broke the contract: {problem}")
+
+    def _fault(self, hook: str, what: str) -> PluginFault:
+        return PluginFault(f"provider {self.name!r} ({self.origin}): {hook} {what}")

@@ -11,11 +11,10 @@ from importlib.metadata import EntryPoint, entry_points
 import pluggy
 
 from airunway.plugins import hookspecs
-from airunway.plugins.contract import CONTRACT_VERSIONS
-from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginNotFound
+from airunway.plugins.errors import PluginBroken, PluginNotFound
 from airunway.plugins.host import ProviderHost
 
-__all__ = ["Distribution", "discover", "host_of", "load"]
+__all__ = ["Distribution", "discover", "host_of", "load", "wrappers"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +36,7 @@ def discover() -> list[Distribution]:
             version=point.dist.version if point.dist else "",
             entry_point=point,
         )
-        for point in entry_points(group=hookspecs.ENTRY_POINT_GROUP)
+        for point in entry_points(group=hookspecs.PROVIDERS)
     ]
     return sorted(found, key=lambda d: (d.name, d.distribution))
 
@@ -45,14 +44,15 @@ def discover() -> list[Distribution]:
 def load(name: str) -> ProviderHost:
     """The host of the provider with that name.
 
-    Raises PluginNotFound (naming what is installed), PluginBroken, or ContractMismatch (naming both versions).
+    Raises PluginNotFound (naming what is installed), PluginBroken (naming the rule of the contract that it breaks), or
+    ContractMismatch (naming both versions).
     """
     candidates = [found for found in discover() if found.name == name]
     if not candidates:
         installed = ", ".join(sorted({found.name for found in discover()})) or "none"
         raise PluginNotFound(
             f"no installed distribution provides {name!r} (installed providers: {installed}); "
-            f"install one that registers it under the entry-point group {hookspecs.ENTRY_POINT_GROUP!r}"
+            f"install one that registers it under the entry-point group {hookspecs.PROVIDERS!r}"
         )
     if len(candidates) > 1:
         brought_by = ", ".join(f"{found.distribution} {found.version}" for found in candidates)
@@ -60,13 +60,24 @@ def load(name: str) -> ProviderHost:
             f"provider {name!r} is registered by more than one distribution: {brought_by}; uninstall one"
         )
     found = candidates[0]
+    plugin = _import(found.entry_point, what=f"provider {name!r} ({found.distribution} {found.version})")
+    return host_of(name, plugin, origin=f"{found.distribution} {found.version}", wrappers=wrappers())
+
+
+def wrappers() -> tuple[object, ...]:
+    """The hook wrappers that this installation has, in order of their names.
+
+    Raises PluginBroken for one that cannot be imported: what a site demands of every pod must not be left out quietly.
+    """
+    points = sorted(entry_points(group=hookspecs.WRAPPERS), key=lambda point: point.name)
+    return tuple(_import(point, what=f"wrapper {point.name!r}") for point in points)
+
+
+def _import(point: EntryPoint, *, what: str) -> object:
     try:
-        plugin = found.entry_point.load()
+        return point.load()
     except Exception as error:  # anything can happen in the import of foreign code
-        raise PluginBroken(
-            f"provider {name!r} ({found.distribution} {found.version}) cannot be imported: {error!r}"
-        ) from error
-    return host_of(name, plugin, origin=f"{found.distribution} {found.version}")
+        raise PluginBroken(f"{what} cannot be imported: {error!r}") from error
 
 
 def host_of(name: str, plugin: object, *, origin: str = "", wrappers: tuple[object, ...] = ()) -> ProviderHost:
@@ -92,12 +103,5 @@ def host_of(name: str, plugin: object, *, origin: str = "", wrappers: tuple[obje
             f"provider {name!r} ({origin}) lacks the hooks {', '.join(missing)}; see docs/providers/contract.md"
         )
     host = ProviderHost(manager, name=name, origin=origin)
-    manifest = host.manifest
-    if manifest.name != name:
-        raise PluginBroken(f"the entry point {name!r} ({origin}) gives a provider that calls itself {manifest.name!r}")
-    if not set(manifest.contract_versions) & set(CONTRACT_VERSIONS):
-        raise ContractMismatch(
-            f"provider {name!r} ({origin}) speaks contract {', '.join(manifest.contract_versions)}, "
-            f"this core speaks {', '.join(CONTRACT_VERSIONS)}; install versions of both that share one"
-        )
+    host.check()
     return host

@@ -1,0 +1,259 @@
+"""What the contract demands of a plugin's data: at load of its manifest and registry, at each call of what comes back.
+
+Each check yields sentences that say which rule is broken, by which name, and what to write instead. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import orjson
+
+from airunway.plugins.contract import (
+    Compatibility,
+    Component,
+    Endpoint,
+    EngineCapability,
+    Finding,
+    Observation,
+    Pool,
+    ProviderManifest,
+    Replicas,
+    Transformer,
+    Translation,
+    UpstreamKind,
+    kind_key,
+)
+from airunway.plugins.settings import settings_problem
+from airunway.resource import dig
+from airunway.status.catalogue import CONDITIONS, Writer
+
+__all__ = [
+    "MAX_OBJECTS",
+    "MAX_OBJECT_BYTES",
+    "compatibility_problems",
+    "manifest_problems",
+    "observation_problems",
+    "registry_problems",
+    "translation_problems",
+]
+
+MAX_OBJECTS = 64
+"""Objects of one deployment: each is compared in every pass and counted in every budget."""
+
+MAX_OBJECT_BYTES = 512 * 1024
+"""Size of one object as JSON; the API server takes up to 1.5 MiB with what it adds."""
+
+PODS = "Pods"
+"""The component that the runtime itself reports; no plugin may take the name."""
+
+_NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
+_ENGINE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
+_OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_COMPONENT = re.compile(r"[A-Z][A-Za-z0-9]{0,57}")
+_CORE_CONDITIONS = frozenset(condition.name for condition in CONDITIONS if condition.writer is Writer.CORE)
+
+_CLUSTER_SCOPED = frozenset(
+    {
+        ("", "Namespace"),
+        ("", "Node"),
+        ("", "PersistentVolume"),
+        ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+        ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+        ("apiextensions.k8s.io", "CustomResourceDefinition"),
+        ("apiregistration.k8s.io", "APIService"),
+        ("networking.k8s.io", "IngressClass"),
+        ("node.k8s.io", "RuntimeClass"),
+        ("rbac.authorization.k8s.io", "ClusterRole"),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+        ("resource.k8s.io", "DeviceClass"),
+        ("scheduling.k8s.io", "PriorityClass"),
+        ("storage.k8s.io", "CSIDriver"),
+        ("storage.k8s.io", "StorageClass"),
+    }
+)
+"""Kubernetes' own kinds that have no namespace; of other kinds their CRD says it, at run time."""
+
+
+# ------------------------------------------------------------------------------------------------------ at load
+
+
+def manifest_problems(manifest: ProviderManifest) -> Iterator[str]:
+    """Broken rules of the manifest alone."""
+    if not isinstance(manifest.name, str) or not _NAME.fullmatch(manifest.name):
+        yield f"manifest.name is {manifest.name!r}: a name is at most 40 small letters, digits and '-'"
+    yield from _engine_problems(manifest.engines)
+    yield from _kind_problems(manifest.upstream)
+    if problem := settings_problem(manifest.settings):
+        yield f"manifest.settings: {problem}; settings are a frozen dataclass with a default for every field"
+    if manifest.serving_roles and not manifest.role_label:
+        yield "manifest.serving_roles are given without a role_label: name the pod label that has them as values"
+    if not isinstance(manifest.override_schema, dict):
+        yield "manifest.override_schema is no JSON schema"
+
+
+def _engine_problems(engines: Sequence[EngineCapability]) -> Iterator[str]:
+    if not engines:
+        yield "manifest.engines is empty: name at least one engine that the provider runs"
+    for position, engine in enumerate(engines):
+        if not isinstance(engine, EngineCapability):
+            yield f"manifest.engines[{position}] is a {type(engine).__name__}, not an EngineCapability"
+        elif not _ENGINE.fullmatch(engine.name):
+            yield f"manifest.engines[{position}].name is {engine.name!r}: small letters, digits and '-' only"
+        elif not set(engine.serving_modes) <= {"aggregated", "disaggregated"} or not engine.serving_modes:
+            modes = ", ".join(engine.serving_modes) or "none"
+            yield f"engine {engine.name}: serving_modes are {modes}; known are aggregated and disaggregated"
+        elif not (engine.gpu_support or engine.cpu_support):
+            yield f"engine {engine.name}: neither gpu_support nor cpu_support: nothing could ever run on it"
+    for name, count in Counter(e.name for e in engines if isinstance(e, EngineCapability)).items():
+        if count > 1:
+            yield f"manifest.engines has {name!r} {count} times: one entry an engine"
+
+
+def _kind_problems(kinds: Sequence[UpstreamKind]) -> Iterator[str]:
+    wrong = [position for position, kind in enumerate(kinds) if not isinstance(kind, UpstreamKind)]
+    if not kinds or wrong:
+        yield "manifest.upstream names no UpstreamKind: a provider writes at least one kind, its primary"
+        return
+    primary = [kind for kind in kinds if kind.primary]
+    if len(primary) != 1:
+        named = ", ".join(kind.key for kind in primary) or "none"
+        yield f"manifest.upstream must mark exactly one kind as primary; marked: {named}"
+    for key, count in Counter(kind.key for kind in kinds).items():
+        if count > 1:
+            yield f"manifest.upstream has {key} {count} times: one entry a kind, with all its versions"
+    for kind in kinds:
+        if not (kind.kind and kind.plural and kind.versions):
+            yield f"{kind.key or 'a kind'}: kind, plural and at least one version are needed"
+        if (kind.group, kind.kind) in _CLUSTER_SCOPED:
+            yield f"{kind.key} has no namespace: everything of a deployment lives in the deployment's namespace"
+        if not kind.write and not kind.select:
+            yield f"{kind.key} is only read (write=False), but no label (select) says which objects of it to read"
+        if kind.primary and not (kind.write and kind.required):
+            yield f"{kind.key} is primary: it must be written and required"
+        if kind.primary and kind.immutable:
+            yield f"{kind.key} is primary: its immutable paths differ by version and stand in its transformers"
+
+
+def registry_problems(manifest: ProviderManifest, transformers: Sequence[object]) -> Iterator[str]:
+    """Broken rules of the schema registry, next to the manifest."""
+    known = [t for t in transformers if isinstance(t, Transformer)]
+    if len(known) != len(transformers):
+        yield "transformers() gives something that is no Transformer"
+        return
+    primary = next((kind for kind in manifest.upstream if kind.primary), None)
+    kinds = {kind.kind: kind for kind in manifest.upstream}
+    for transformer in known:
+        kind = kinds.get(transformer.kind) if transformer.kind else primary
+        if kind is None:
+            yield f"transformer {transformer.name!r} is for {transformer.kind!r}, which the manifest does not name"
+        elif transformer.api_version not in _versions_of(kind):
+            yield (
+                f"transformer {transformer.name!r} writes {transformer.api_version}; "
+                f"the manifest names {kind.key} in {', '.join(_versions_of(kind))}"
+            )
+    for name, count in Counter(t.name for t in known).items():
+        if count > 1 or not name:
+            yield f"transformer {name!r} stands in the registry {count} times: each has a name of its own"
+    if primary is not None and not any(t.kind in ("", primary.kind) for t in known):
+        yield f"no transformer writes the primary kind {primary.key}"
+
+
+def _versions_of(kind: UpstreamKind) -> list[str]:
+    return [f"{kind.group}/{version}" if kind.group else version for version in kind.versions]
+
+
+# ------------------------------------------------------------------------------------------------------ per call
+
+
+def compatibility_problems(found: Compatibility) -> Iterator[str]:
+    for name in ("blockers", "warnings"):
+        entries = getattr(found, name)
+        if not isinstance(entries, (tuple, list)) or not all(map(_is_finding, entries)):
+            yield f"Compatibility.{name} must be a tuple of Finding(path, reason, message), all texts"
+
+
+def translation_problems(found: Translation, manifest: ProviderManifest) -> Iterator[str]:
+    objects = found.objects
+    if not isinstance(objects, (tuple, list)) or not objects:
+        yield "it has no object: the primary one is always wanted"
+        return
+    if len(objects) > MAX_OBJECTS:
+        yield f"it has {len(objects)} objects; at most {MAX_OBJECTS} can be kept for one deployment"
+        return
+    written = {(version, kind.kind) for kind in manifest.upstream if kind.write for version in _versions_of(kind)}
+    seen: Counter[tuple[str, str]] = Counter()
+    for position, obj in enumerate(objects):
+        metadata = dig(obj, "metadata")
+        name = dig(metadata, "name")
+        if not isinstance(metadata, dict) or not isinstance(name, str) or not _OBJECT_NAME.fullmatch(name):
+            yield f"object {position} has no metadata.name that Kubernetes takes (found {str(name)[:64]!r})"
+            continue
+        identity = (str(obj.get("apiVersion")), str(obj.get("kind")))
+        if identity not in written:
+            yield f"object {position} is a {identity[1]} of {identity[0]}, which the manifest does not name as written"
+        if "namespace" in metadata or "ownerReferences" in metadata:
+            yield f"object {position} sets its namespace or owner: the runtime does"
+        group = identity[0].rpartition("/")[0]
+        seen[kind_key(group, identity[1]), name] += 1
+        try:
+            size = len(orjson.dumps(obj))
+        except (TypeError, orjson.JSONEncodeError) as error:
+            yield f"object {position} is not JSON: {error}"
+            continue
+        if size > MAX_OBJECT_BYTES:
+            yield f"object {position} ({identity[1]} {name!r}) has {size} bytes; at most {MAX_OBJECT_BYTES} are taken"
+    for (kind, name), count in seen.items():
+        if count > 1:
+            yield f"{kind} {name!r} is wanted {count} times"
+    try:
+        orjson.dumps(dict(found.replace_on))
+    except (TypeError, ValueError, orjson.JSONEncodeError):
+        yield "replace_on must be a mapping from names to anything that JSON can say"
+
+
+def observation_problems(found: Observation) -> Iterator[str]:
+    if not isinstance(found.components, (tuple, list)) or not found.components:
+        yield "it has no component: without one nobody knows whether the model serves"
+        return
+    for component in found.components:
+        if not isinstance(component, Component):
+            yield f"a component is a {type(component).__name__}, not a Component"
+        elif not _COMPONENT.fullmatch(component.name):
+            yield f"component {component.name!r} makes no name of a condition: one CamelCase word"
+        elif component.name == PODS or f"{component.name}Ready" in _CORE_CONDITIONS:
+            yield f"component {component.name!r}: {component.name}Ready is a condition that somebody else writes"
+        elif component.ready not in (True, False, None) or isinstance(component.ready, int) is not isinstance(
+            component.ready, bool
+        ):
+            yield f"component {component.name}: ready is {component.ready!r}; it is True, False or None"
+        elif not isinstance(component.reason, str) or not component.reason or not isinstance(component.message, str):
+            yield f"component {component.name}: reason and message are texts, and the reason is not empty"
+    names_ = Counter(c.name for c in found.components if isinstance(c, Component))
+    for name, count in names_.items():
+        if count > 1:
+            yield f"component {name!r} is reported {count} times"
+    for field, type_ in (("replicas", Replicas), ("endpoint", Endpoint), ("pool", Pool)):
+        value = getattr(found, field)
+        if value is not None and not isinstance(value, type_):
+            yield f"{field} is a {type(value).__name__}, not a {type_.__name__}"
+    if isinstance(found.replicas, Replicas) and not all(
+        isinstance(count, int) and count >= 0 for count in (found.replicas.desired, found.replicas.ready)
+    ):
+        yield "replicas are whole numbers, not below zero"
+    if isinstance(found.endpoint, Endpoint) and not (
+        isinstance(found.endpoint.service, str) and isinstance(found.endpoint.port, int)
+    ):
+        yield "endpoint has a Service's name and a port number"
+    if not isinstance(found.warnings, (tuple, list)) or not all(map(_is_finding, found.warnings)):
+        yield "warnings must be a tuple of Finding(path, reason, message), all texts"
+
+
+def _is_finding(entry: object) -> bool:
+    return isinstance(entry, Finding) and all(
+        isinstance(text, str) for text in (entry.path, entry.reason, entry.message)
+    )

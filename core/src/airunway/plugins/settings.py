@@ -1,0 +1,98 @@
+"""A provider's own configuration: a frozen dataclass of the plugin, read from the values of its chart or ``--set``.
+
+The dataclass is the one definition: names, types and defaults are checked at the start of the process, and charts
+validate their values against the JSON schema that is made from it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.alias_generators import to_camel
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+
+from airunway.plugins.errors import SettingsError
+from airunway.resource import Resource
+
+__all__ = ["describe_settings", "read_settings", "settings_problem", "settings_schema"]
+
+
+def settings_problem(settings: type) -> str:
+    """What is wrong with the class itself, or the empty string: it must be frozen, with a default for every field."""
+    if not dataclasses.is_dataclass(settings):
+        return f"{settings!r} is no dataclass"
+    if not settings.__dataclass_params__.frozen:  # type: ignore[attr-defined]  # typeshed leaves it out
+        return f"the dataclass {settings.__name__} is not frozen"
+    for field in dataclasses.fields(settings):
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            return f"{settings.__name__}.{field.name} has no default"
+    try:
+        settings_schema(settings)
+    except (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, NameError, TypeError) as error:
+        return f"{settings.__name__} has a field of a type that JSON cannot say: {error}"
+    return ""
+
+
+def read_settings(settings: type, values: Mapping[str, Any], *, provider: str) -> Any:
+    """An instance of `settings` from `values`, keyed in camelCase, as in charts.
+
+    Raises SettingsError, in one sentence that names provider, setting, what is wrong and what is known.
+    """
+    try:
+        model = _model(settings)(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(step) for step in first["loc"])
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(to_camel(field.name) for field in dataclasses.fields(settings)) or "none"
+            raise SettingsError(f"provider {provider}: unknown setting {name!r}; known: {known}") from error
+        raise SettingsError(f"provider {provider}: setting {name!r}: {_problem(first)}") from error
+    given = {field.name: getattr(model, field.name) for field in dataclasses.fields(settings)}
+    try:
+        return settings(**given)
+    except ValueError as error:  # a check of the dataclass's own, in __post_init__
+        raise SettingsError(f"provider {provider}: {error}") from error
+
+
+def settings_schema(settings: type) -> Resource:
+    """The JSON schema of the values, with each field's ``metadata["doc"]`` as its description."""
+    schema: Resource = _model(settings).model_json_schema(by_alias=True)
+    return schema
+
+
+def describe_settings(settings: type) -> list[tuple[str, str, object, str]]:
+    """Name, type, default and meaning of each setting, for pages and help texts."""
+    properties = settings_schema(settings).get("properties", {})
+    defaults = settings()
+    return [
+        (
+            to_camel(field.name),
+            str(properties.get(to_camel(field.name), {}).get("type", "string")),
+            getattr(defaults, field.name),
+            str(field.metadata.get("doc", "")),
+        )
+        for field in dataclasses.fields(settings)
+    ]
+
+
+@lru_cache(maxsize=32)
+def _model(settings: type) -> type[BaseModel]:
+    hints = get_type_hints(settings)
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(settings):
+        about: dict[str, Any] = {"alias": to_camel(field.name), "description": field.metadata.get("doc")}
+        if field.default_factory is not dataclasses.MISSING:
+            about["default_factory"] = field.default_factory
+        else:
+            about["default"] = field.default
+        fields[field.name] = (hints[field.name], Field(**about))
+    config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=False)
+    return create_model(settings.__name__, __config__=config, **fields)
+
+
+def _problem(error: Any) -> str:
+    return f"{error['msg'][:1].lower()}{error['msg'][1:]}, not {str(error.get('input'))[:64]!r}"

@@ -1,0 +1,75 @@
+"""Reading statuses that anybody may have written: every function takes any JSON and gives an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airunway.resource import Resource, condition_of, dig
+from airunway.status.texts import CREATION, ENGINE, IMAGE_PULL, MOUNT, PROVISIONING, SCHEDULING, Meaning, first_meaning
+
+__all__ = [
+    "CREATION",
+    "ENGINE",
+    "IMAGE_PULL",
+    "MOUNT",
+    "PROVISIONING",
+    "SCHEDULING",
+    "condition",
+    "is_observed",
+    "meaning",
+    "number",
+    "records",
+    "text",
+    "truth",
+]
+
+
+def text(obj: object, *path: str) -> str:
+    """The text at `path`; empty where there is none."""
+    found = dig(obj, *path)
+    return found if isinstance(found, str) else ""
+
+
+def number(obj: object, *path: str, default: int = 0) -> int:
+    """The whole number at `path`, else `default`. A truth value is no number."""
+    found = dig(obj, *path)
+    return found if isinstance(found, int) and not isinstance(found, bool) else default
+
+
+def records(obj: object, *path: str) -> list[Resource]:
+    """The objects in the list at `path`, or the values of the map there; whatever is no object is left out."""
+    found = dig(obj, *path)
+    entries = list(found.values()) if isinstance(found, dict) else found if isinstance(found, list) else []
+    return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def condition(obj: object, type_: str) -> Resource:
+    """The condition of that type; empty where there is none."""
+    return (condition_of(obj, type_) if isinstance(obj, dict) else None) or {}
+
+
+def truth(obj: object, type_: str) -> bool | None:
+    """What the condition says: True, False, or None where it is unknown or not there."""
+    return {"True": True, "False": False}.get(text(condition(obj, type_), "status"))
+
+
+def is_observed(obj: object, *path: str) -> bool:
+    """Whether the controller of an object has seen its newest generation, by the number at `path`.
+
+    `path` defaults to ``status.observedGeneration``. Where either number is missing nothing is proven, and it counts as
+    seen.
+    """
+    generation = number(obj, "metadata", "generation", default=-1)
+    seen = number(obj, *(path or ("status", "observedGeneration")), default=-1)
+    return generation < 0 or seen < 0 or seen >= generation
+
+
+def meaning(message: str, *tables: Sequence[Meaning], otherwise: str = "") -> str:
+    """The reason of the registry that a text stands for: the first row of the first table that matches.
+
+    The tables of this module hold the words of Kubernetes, container runtimes, registries and engines.
+    """
+    for table in tables:
+        if (match := first_meaning([message], table)) is not None:
+            return match[0].reason
+    return otherwise

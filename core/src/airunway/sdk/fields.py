@@ -1,0 +1,109 @@
+"""Honoured or reported: which fields of a deployment a translation looked at.
+
+`tracked` gives a view of a deployment that notes every field that is read. What a user set and nobody read is reported
+by the runtime itself (`ignored_fields`), so that nothing is dropped without a word however careless a provider is.
+Reading is not honouring: the proof is the toggle test of each provider, this is the net.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from pydantic import BaseModel
+from pydantic.alias_generators import to_camel
+
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.plugins.contract import Finding
+
+__all__ = ["CORE_FIELDS", "Reads", "ignored_fields", "tracked"]
+
+CORE_FIELDS = ("spec.gateway", "spec.provider", "spec.runtimeConfigName", "spec.suspend", "spec.serving")
+"""Fields that the core and the runtime act on, whatever a provider does with them."""
+
+_ACTED_ON = frozenset({"spec.model.cache"})
+"""Fields that reach a provider as part of its context."""
+
+
+class Reads:
+    """The paths that were read, such as ``spec.engine.args`` or ``spec.tolerations[]``; items of a list are one."""
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+
+
+def tracked(deployment: ModelDeployment) -> tuple[ModelDeployment, Reads]:
+    """A view that behaves like `deployment`, and the account of what is read through it."""
+    reads = Reads()
+    return cast(ModelDeployment, _View(deployment, "", reads)), reads
+
+
+def ignored_fields(deployment: ModelDeployment, reads: Reads) -> Iterator[Finding]:
+    """A warning for each field of the spec that says something else than its default and was never read."""
+    for path in _set_fields(deployment.spec, "spec"):
+        if path in reads.paths or path.startswith(CORE_FIELDS) or path.startswith(tuple(_ACTED_ON)):
+            continue
+        field = path.replace("[]", "")
+        yield Finding(path=field, reason="FieldIgnored", message=f"{field} has no effect with this provider")
+
+
+def _set_fields(model: BaseModel, path: str) -> Iterator[str]:
+    """The leaf fields that differ from their defaults."""
+    for name, info in type(model).model_fields.items():
+        value = getattr(model, name)
+        here = f"{path}.{to_camel(name)}"
+        if isinstance(value, BaseModel):
+            yield from _set_fields(value, here)
+        elif isinstance(value, list) and value and isinstance(value[0], BaseModel):
+            yield from dict.fromkeys(found for item in value for found in _set_fields(item, f"{here}[]"))
+        elif value not in (None, [], {}, "") and (
+            info.is_required() or value != info.get_default(call_default_factory=True)
+        ):
+            yield here
+
+
+class _View:
+    """One model of the API, seen through; as good as the model for everything but `type`."""
+
+    __slots__ = ("_model", "_path", "_reads")
+
+    def __init__(self, model: BaseModel, path: str, reads: Reads) -> None:
+        object.__setattr__(self, "_model", model)
+        object.__setattr__(self, "_path", path)
+        object.__setattr__(self, "_reads", reads)
+
+    # So that isinstance answers for the model.
+    __class__ = property(lambda self: type(self._model))  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        model, path, reads = self._model, self._path, self._reads
+        value = getattr(model, name)
+        if name not in type(model).model_fields:
+            if callable(value):  # a method sees all of it
+                reads.paths.update(_set_fields(model, path))
+            return value
+        here = f"{path}.{to_camel(name)}" if path else to_camel(name)
+        return _seen(value, here, reads)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a deployment is not to be changed: {self._path}.{name}")
+
+    def __eq__(self, other: object) -> bool:
+        self._reads.paths.update(_set_fields(self._model, self._path))
+        return bool(self._model == (other._model if isinstance(other, _View) else other))
+
+    def __hash__(self) -> int:
+        return id(self._model)
+
+    def __repr__(self) -> str:
+        return repr(self._model)
+
+
+def _seen(value: Any, path: str, reads: Reads) -> Any:
+    if isinstance(value, BaseModel):
+        return _View(value, path, reads)
+    reads.paths.add(path)
+    if isinstance(value, list) and value and isinstance(value[0], BaseModel):
+        return [_View(item, f"{path}[]", reads) for item in value]
+    # The plugin's own copy: what it does to a map or list stays with it.
+    return dict(value) if isinstance(value, dict) else list(value) if isinstance(value, list) else value

@@ -1,0 +1,213 @@
+"""How a container of an engine is started: image, command, arguments, environment, probes.
+
+Built on the flag tables of `airunway.engines`; what starts an engine, and how it tells that it is up, is data here.
+Arguments are words, never shell texts (spec ruling 19), and what is derived from a deployment reaches the engine as it
+was written: the kubelet expands ``$(NAME)``, so that a dollar sign is doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
+from airunway.engines import engine_arguments
+from airunway.plugins.contract import Finding
+from airunway.resource import Resource
+from airunway.sdk.gguf import CONSUMED_ARGS, LOCALAI, gguf_arguments, gguf_reference, llamacpp_dialect
+
+__all__ = ["DEFAULT_IMAGES", "Launch", "launch", "plain", "served_name_of"]
+
+DEFAULT_IMAGES: Mapping[str, str] = {"vllm": "vllm/vllm-openai:v0.23.0"}
+"""The image of an engine where neither the deployment nor the provider names one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """A container to be started. `blockers` say why it must not be, `warnings` what of the deployment has no effect.
+
+    `env` are variables that the launch cannot do without. `startup` allows for loading the weights.
+    """
+
+    engine: str
+    image: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: tuple[Resource, ...] = ()
+    port: int
+    startup: Resource = field(default_factory=dict)
+    readiness: Resource = field(default_factory=dict)
+    liveness: Resource = field(default_factory=dict)
+    blockers: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
+
+    @property
+    def patience(self) -> int:
+        """Seconds that the startup probe allows."""
+        return int(self.startup.get("periodSeconds", 10)) * int(self.startup.get("failureThreshold", 3))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Program:
+    """What starts an engine. `model` is the flag before the model (None: a word of its own), `host` binds all
+    addresses.
+
+    An engine whose `address` is not empty takes host and port in one flag.
+    """
+
+    command: tuple[str, ...] = ()
+    model: str | None = None
+    host: tuple[str, ...] = ()
+    port: str = "--port"
+    address: str = ""
+    health: str = "/health"
+    startup: tuple[int, int] = (30, 120)
+    gguf: bool = False
+
+
+_PROGRAMS: Mapping[tuple[str, str], _Program] = {
+    ("vllm", ""): _Program(command=("vllm", "serve")),
+    ("sglang", ""): _Program(
+        command=("python3", "-m", "sglang.launch_server"), model="--model-path", host=("--host=0.0.0.0",)
+    ),
+    ("trtllm", ""): _Program(command=("trtllm-serve", "serve"), host=("--host=0.0.0.0",)),
+    ("llamacpp", ""): _Program(host=("--host", "0.0.0.0"), health="", startup=(10, 180), gguf=True),
+    ("llamacpp", LOCALAI): _Program(address="--address=:{port}", health="", startup=(10, 180), gguf=True),
+}
+"""By engine and dialect. llama.cpp answers its health page with an error while it loads: its socket is asked."""
+
+
+def launch(
+    deployment: ModelDeployment,
+    engine: str,
+    *,
+    port: int,
+    image: str = "",
+    gpus: int | None = None,
+    extra: Sequence[str] = (),
+    env: Sequence[Resource] = (),
+    consumed: Collection[str] = (),
+) -> Launch:
+    """How `engine` serves the deployment's model on `port`.
+
+    The image is the deployment's, else `image` (a provider's setting), else the engine's usual one. `gpus` is the
+    tensor parallel size (default: the GPUs of a replica), `extra` are arguments that the provider adds after the
+    derived ones and before the user's, `consumed` are keys of ``spec.engine.args`` that it uses up itself.
+    An engine that nobody knows how to start needs an image that starts by itself.
+    """
+    spec = deployment.spec
+    custom = spec.model.source == "custom"
+    own = spec.engine.image or spec.image or ""
+    chosen = own or ("" if custom else image or DEFAULT_IMAGES.get(engine, ""))
+    dialect = llamacpp_dialect(chosen) if engine == "llamacpp" else ""
+    program = _PROGRAMS.get((engine, dialect))
+    blockers = [*_image_blockers(deployment, engine, chosen=chosen, own=own)]
+    if program is None:
+        return Launch(
+            engine=engine,
+            image=chosen,
+            args=(*extra, *spec.engine.extra_args),
+            env=tuple(env),
+            port=port,
+            startup=_probe(_Program(), port, period=30, failures=120),
+            readiness=_probe(_Program(), port),
+            blockers=tuple(blockers),
+        )
+    model = gguf_reference(deployment) if program.gguf else spec.model.id or ""
+    if model.startswith("-"):
+        where = "spec.engine.args[ggufUrl]" if program.gguf and "ggufUrl" in spec.engine.args else "spec.model.id"
+        text = f"{model!r} begins with '-': the engine would take it for a flag"
+        blockers.append(Finding(path=where, reason="IncompatibleConfiguration", message=text))
+    flags = engine_arguments(
+        deployment,
+        engine=engine,
+        dialect=dialect,
+        served_name=plain(served_name_of(deployment)),
+        gpus=spec.resources.gpu.count if gpus is None else gpus,
+        consumed=(*consumed, *(CONSUMED_ARGS if program.gguf else ())),
+    )
+    blockers += [Finding(path=r.path, reason="BadArguments", message=r.message) for r in flags.errors]
+    warnings = [Finding(path=r.path, reason="FieldIgnored", message=r.message) for r in flags.warnings]
+    words = [] if custom else _model_words(deployment, program, dialect)
+    return Launch(
+        engine=engine,
+        image=chosen,
+        # An image with a model of its own knows what to start; of others only the command is known.
+        command=() if custom else program.command,
+        args=(*words, *_address(program, port), *extra, *flags.argv),
+        env=tuple(env),
+        port=port,
+        startup=_probe(program, port, period=program.startup[0], failures=program.startup[1]),
+        readiness=_probe(program, port),
+        blockers=tuple(blockers),
+        warnings=(*warnings, *_model_warnings(deployment, program, dialect)),
+    )
+
+
+def served_name_of(deployment: ModelDeployment) -> str:
+    """The name to serve the model under: as asked, else the last segment of the model id; empty for a custom source."""
+    model = deployment.spec.model
+    if model.source == "custom":
+        return ""
+    return model.served_name or (model.id or "").rstrip("/").rpartition("/")[2]
+
+
+def plain(text: str) -> str:
+    """A text as it has to stand in a container's arguments to arrive unchanged: ``$(NAME)`` would be expanded."""
+    return text.replace("$", "$$")
+
+
+def _model_words(deployment: ModelDeployment, program: _Program, dialect: str) -> list[str]:
+    if program.gguf:
+        return [plain(word) for word in gguf_arguments(deployment, dialect)]
+    model = plain(deployment.spec.model.id or "")
+    return [model] if program.model is None else [program.model, model]
+
+
+def _address(program: _Program, port: int) -> list[str]:
+    if program.address:
+        return [program.address.format(port=port)]
+    flag = [program.port, str(port)] if program.gguf else [f"{program.port}={port}"]
+    return [*program.host, *flag]
+
+
+def _probe(program: _Program, port: int, *, period: int = 0, failures: int = 0) -> Resource:
+    how: Resource = (
+        {"httpGet": {"path": program.health, "port": port}} if program.health else {"tcpSocket": {"port": port}}
+    )
+    return {**how, "periodSeconds": period, "failureThreshold": failures} if period else how
+
+
+def _image_blockers(deployment: ModelDeployment, engine: str, *, chosen: str, own: str) -> list[Finding]:
+    spec = deployment.spec
+    if not chosen and spec.model.source == "custom":
+        text = "source custom needs spec.image or spec.engine.image: the image that has the model"
+        return [Finding(path="spec.model.source", reason="IncompatibleConfiguration", message=text)]
+    if not chosen:
+        text = f"{engine} engine requires spec.image to be set (or spec.engine.image): there is no default image"
+        return [Finding(path="spec.image", reason="IncompatibleConfiguration", message=text)]
+    if not own and spec.resources.gpu.count and spec.resources.gpu.type != DEFAULT_GPU_TYPE:
+        text = f"the default image {chosen} needs {DEFAULT_GPU_TYPE}; set spec.image for {spec.resources.gpu.type}"
+        return [Finding(path="spec.resources.gpu.type", reason="IncompatibleConfiguration", message=text)]
+    return []
+
+
+def _model_warnings(deployment: ModelDeployment, program: _Program, dialect: str) -> list[Finding]:
+    spec, found = deployment.spec, []
+    if spec.model.source == "custom":
+        if spec.model.served_name:
+            text = "servedName is ignored for custom source (model name is defined by the container)"
+            found.append(Finding(path="spec.model.servedName", reason="FieldIgnored", message=text))
+        if spec.model.id:
+            text = "id is ignored for custom source (the image has the model)"
+            found.append(Finding(path="spec.model.id", reason="FieldIgnored", message=text))
+    elif program.gguf and dialect == LOCALAI:
+        reference = gguf_reference(deployment)
+        if reference.startswith("huggingface://") and not reference.endswith(".gguf"):
+            text = (
+                f"{reference} names a repository, and the runner needs a file in it: append it to the id "
+                "(<owner>/<repository>/<file>.gguf) or set engine.args ggufUrl"
+            )
+            path = "spec.engine.args[ggufUrl]" if "ggufUrl" in spec.engine.args else "spec.model.id"
+            found.append(Finding(path=path, reason="FieldIgnored", message=text))
+    return found

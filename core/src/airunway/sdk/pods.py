@@ -1,0 +1,236 @@
+"""The pod of a model server: every field of a deployment that belongs into a pod, once for all providers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airunway.api import names
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.plugins.contract import Context, Finding
+from airunway.resource import Resource
+from airunway.sdk.launch import Launch
+
+__all__ = [
+    "Sizing",
+    "container_resources",
+    "environment",
+    "model_pod",
+    "pod_findings",
+    "pod_labels",
+    "pod_specs",
+    "pod_templates",
+    "sizing",
+]
+
+RESERVED = (f"{names.GROUP}/",)
+"""Prefix of label keys that a user's pod template cannot set: pods are selected and owned by these."""
+
+CONTAINER = "model"
+
+_SHARED_MEMORY = "airunway-dshm"
+_CACHE = "airunway-model-cache"
+_CACHE_VARIABLES = {"modelCache": "HF_HOME", "compilationCache": "VLLM_CACHE_ROOT"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizing:
+    """What one pod asks for: GPUs by their resource name, memory and CPU as quantities (empty: no request)."""
+
+    gpu_type: str
+    gpus: int
+    memory: str = ""
+    cpu: str = ""
+
+
+def sizing(deployment: ModelDeployment, role: str = "") -> Sizing:
+    """The size of a replica, or in disaggregated mode of a worker of that `role` (``prefill`` or ``decode``)."""
+    spec = deployment.spec
+    if role:
+        worker = spec.scaling.prefill if role == "prefill" else spec.scaling.decode
+        if worker is not None:
+            gpu = worker.gpu
+            return Sizing(gpu_type=gpu.type, gpus=gpu.count, memory=worker.memory or "", cpu=worker.cpu or "")
+    resources = spec.resources
+    return Sizing(
+        gpu_type=resources.gpu.type,
+        gpus=resources.gpu.count,
+        memory=resources.memory or "",
+        cpu=resources.cpu or "",
+    )
+
+
+def model_pod(
+    deployment: ModelDeployment,
+    context: Context[Any],
+    launch: Launch,
+    *,
+    size: Sizing | None = None,
+    labels: Mapping[str, str] | None = None,
+    reserved: Sequence[str] = (),
+    node_selector: Mapping[str, str] | None = None,
+) -> Resource:
+    """A pod template (metadata and spec) with one container ``model`` that runs `launch`.
+
+    `size` is that of the deployment unless given; `labels` go onto the pod and win over the user's; `reserved` are
+    further prefixes of label keys that the user cannot set; `node_selector` are labels that a node must have unless the
+    deployment says otherwise.
+    """
+    spec = deployment.spec
+    size = size or sizing(deployment)
+    volumes, mounts = _storage(deployment, context, size)
+    container = {
+        "name": CONTAINER,
+        "image": launch.image,
+        "command": list(launch.command),
+        "args": list(launch.args),
+        "ports": [{"name": "http", "containerPort": launch.port}],
+        "env": environment(deployment, context, launch),
+        "resources": container_resources(size),
+        "startupProbe": launch.startup,
+        "readinessProbe": launch.readiness,
+        "livenessProbe": launch.liveness,
+        "volumeMounts": mounts,
+        # An engine's last words (a gated model, a wrong argument) reach the pod's status only like this.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    secrets = dict.fromkeys([*(ref.name for ref in spec.image_pull_secrets), *context.runtime.image_pull_secrets])
+    pod = {
+        "containers": [_without_empty(container)],
+        "volumes": volumes,
+        "nodeSelector": {**(node_selector or {}), **spec.node_selector},
+        "tolerations": [toleration.to_resource() for toleration in spec.tolerations],
+        "affinity": spec.affinity,
+        "topologySpreadConstraints": spec.topology_spread_constraints,
+        "serviceAccountName": spec.service_account_name,
+        "imagePullSecrets": [{"name": name} for name in secrets],
+        "priorityClassName": spec.priority_class_name,
+    }
+    metadata = {
+        "labels": {**context.runtime.labels, **pod_labels(deployment, reserved=reserved), **(labels or {})},
+        "annotations": dict(spec.pod_template.metadata.annotations),
+    }
+    return {"metadata": _without_empty(metadata), "spec": _without_empty(pod)}
+
+
+def pod_labels(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> dict[str, str]:
+    """The user's pod labels that can be honoured: those without a reserved prefix."""
+    wanted = deployment.spec.pod_template.metadata.labels
+    return {key: value for key, value in wanted.items() if not key.startswith((*RESERVED, *reserved))}
+
+
+def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> Iterator[Finding]:
+    """What `model_pod` cannot honour of a deployment, as warnings."""
+    spec = deployment.spec
+    for key in spec.pod_template.metadata.labels:
+        if key.startswith((*RESERVED, *reserved)):
+            yield Finding(
+                path=f"spec.podTemplate.metadata.labels[{key}]",
+                reason="FieldIgnored",
+                message=f"the label {key} is reserved for the operators and is not put on the pods",
+            )
+    if spec.secrets.hugging_face_token and any(entry.name == "HF_TOKEN" for entry in spec.env):
+        yield Finding(
+            path="spec.secrets.huggingFaceToken",
+            reason="FieldIgnored",
+            message="spec.env sets HF_TOKEN, which is used instead of this Secret",
+        )
+
+
+def environment(deployment: ModelDeployment, context: Context[Any], launch: Launch | None = None) -> list[Resource]:
+    """The variables of the model's container: the runtime config's, then the deployment's, then derived ones.
+
+    A later one wins; but of the derived ones only what the launch itself needs wins over a variable of the deployment.
+    """
+    spec = deployment.spec
+    own = {entry.name: entry.to_resource() for entry in spec.env}
+    variables: dict[str, Resource] = {str(entry.get("name")): dict(entry) for entry in context.runtime.env}
+    variables.update(own)
+    variables.update({name: entry for name, entry in _derived(deployment, context) if name not in own})
+    variables.update({str(entry["name"]): dict(entry) for entry in (launch.env if launch is not None else ())})
+    return list(variables.values())
+
+
+def _derived(deployment: ModelDeployment, context: Context[Any]) -> Iterator[tuple[str, Resource]]:
+    spec = deployment.spec
+    token = context.runtime.token
+    if name := spec.secrets.hugging_face_token:
+        yield "HF_TOKEN", _secret("HF_TOKEN", name, "HF_TOKEN")
+    elif token is not None:
+        yield "HF_TOKEN", _secret("HF_TOKEN", token.name, token.key)
+    for volume in spec.model.storage.volumes:
+        if (name := _CACHE_VARIABLES.get(volume.purpose)) and volume.mount_path:
+            yield name, {"name": name, "value": volume.mount_path}
+    if context.cache is not None:
+        yield "HF_HOME", {"name": "HF_HOME", "value": context.cache.mount_path}
+        if context.cache.offline:
+            # Both are read: the first by huggingface_hub, the second by transformers of older images.
+            yield "HF_HUB_OFFLINE", {"name": "HF_HUB_OFFLINE", "value": "1"}
+            yield "TRANSFORMERS_OFFLINE", {"name": "TRANSFORMERS_OFFLINE", "value": "1"}
+
+
+def _secret(variable: str, name: str, key: str) -> Resource:
+    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": name, "key": key}}}
+
+
+def container_resources(size: Sizing) -> Resource:
+    """Requests and limits of a container of that size."""
+    gpus = {size.gpu_type: str(size.gpus)} if size.gpus else {}
+    memory = {"memory": size.memory} if size.memory else {}
+    cpu = {"cpu": size.cpu} if size.cpu else {}
+    # No limit on CPU: it would only throttle.
+    return _without_empty({"requests": {**gpus, **memory, **cpu}, "limits": {**gpus, **memory}})
+
+
+def _storage(deployment: ModelDeployment, context: Context[Any], size: Sizing) -> tuple[list[Resource], list[Resource]]:
+    """Volumes and mounts: shared memory for GPUs, the model cache, the deployment's own claims."""
+    volumes: list[Resource] = []
+    mounts: list[Resource] = []
+    if size.gpus:
+        # Engines pass tensors between their processes through it; the default of 64 MiB is too little.
+        volumes.append({"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}})
+        mounts.append({"name": _SHARED_MEMORY, "mountPath": "/dev/shm"})
+    if (cache := context.cache) is not None:
+        only = {"readOnly": True} if cache.read_only else {}
+        volumes.append({"name": _CACHE, "persistentVolumeClaim": {"claimName": cache.claim, **only}})
+        where = {"subPath": cache.sub_path} if cache.sub_path else {}
+        mounts.append({"name": _CACHE, "mountPath": cache.mount_path, **where, **only})
+    for volume in deployment.spec.model.storage.volumes:
+        if not volume.claim_name or not volume.mount_path:
+            continue
+        only = {"readOnly": True} if volume.read_only else {}
+        volumes.append({"name": volume.name, "persistentVolumeClaim": {"claimName": volume.claim_name, **only}})
+        mounts.append({"name": volume.name, "mountPath": volume.mount_path, **only})
+    return volumes, mounts
+
+
+def pod_templates(obj: object) -> Iterator[Resource]:
+    """Every pod template in an object of any kind: whatever has a ``spec`` with a list of named containers."""
+    if isinstance(obj, dict):
+        if _is_pod_spec(obj.get("spec")):
+            yield obj
+        for value in obj.values():
+            yield from pod_templates(value)
+    elif isinstance(obj, list):
+        for value in obj:
+            yield from pod_templates(value)
+
+
+def pod_specs(obj: object) -> Iterator[Resource]:
+    """Every pod spec in an object of any kind, to be changed in place: what a site's own rule for every pod needs."""
+    for template in pod_templates(obj):
+        yield template["spec"]
+
+
+def _is_pod_spec(spec: object) -> bool:
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    return isinstance(containers, list) and bool(containers) and all(_is_named(entry) for entry in containers)
+
+
+def _is_named(entry: object) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str)
+
+
+def _without_empty(fields: Mapping[str, Any]) -> Resource:
+    return {key: value for key, value in fields.items() if value}

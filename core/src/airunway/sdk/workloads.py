@@ -1,0 +1,276 @@
+"""Kubernetes' own workloads for model servers: writing them, and reading how they are.
+
+What their conditions really say, and when, was recorded (LeaderWorkerSet 0.9, Deployments of Kubernetes 1.36):
+conditions are judged by status, since reasons go stale, and ``ProgressDeadlineExceeded`` is not the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from airunway.api import names
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.plugins.contract import Component, Endpoint, Replicas, UpstreamKind
+from airunway.resource import Resource, dig
+from airunway.sdk.conditions import condition, is_observed, number, text, truth
+
+__all__ = [
+    "CONFIG_MAP",
+    "DEPLOYMENT",
+    "LEADER_WORKER_SET",
+    "ROLE",
+    "ROLE_BINDING",
+    "SERVER",
+    "SERVICE",
+    "SERVICE_ACCOUNT",
+    "Workload",
+    "account",
+    "deployment",
+    "endpoint",
+    "leader_worker_set",
+    "pod_selector",
+    "read",
+    "service",
+]
+
+SERVER = "server"
+"""The component label of pods that serve, where a provider has no other."""
+
+DEPLOYMENT = UpstreamKind(
+    group="apps",
+    kind="Deployment",
+    plural="deployments",
+    versions=("v1",),
+    builtin=True,
+    immutable=("spec.selector.*",),
+    deletion="Foreground",
+)
+"""A kind for manifests. For a primary one say ``dataclasses.replace(DEPLOYMENT, primary=True, immutable=())``."""
+
+LEADER_WORKER_SET = UpstreamKind(
+    group="leaderworkerset.x-k8s.io",
+    kind="LeaderWorkerSet",
+    plural="leaderworkersets",
+    versions=("v1",),
+    required=False,
+    immutable=("spec.leaderWorkerTemplate.size",),
+    deletion="Foreground",
+)
+"""Groups of pods that run one model together; the provider works without it."""
+
+SERVICE = UpstreamKind(group="", kind="Service", plural="services", versions=("v1",), builtin=True)
+CONFIG_MAP = UpstreamKind(group="", kind="ConfigMap", plural="configmaps", versions=("v1",), builtin=True)
+SERVICE_ACCOUNT = UpstreamKind(
+    group="", kind="ServiceAccount", plural="serviceaccounts", versions=("v1",), builtin=True
+)
+ROLE = UpstreamKind(group="rbac.authorization.k8s.io", kind="Role", plural="roles", versions=("v1",), builtin=True)
+ROLE_BINDING = UpstreamKind(
+    group="rbac.authorization.k8s.io",
+    kind="RoleBinding",
+    plural="rolebindings",
+    versions=("v1",),
+    builtin=True,
+    immutable=("roleRef.*",),
+)
+
+
+# ----------------------------------------------------------------------------------------------------------- writing
+
+
+def pod_selector(model: ModelDeployment, component: str = SERVER) -> dict[str, str]:
+    """The labels by which the pods of one component are known; they never change for the life of a deployment."""
+    return {names.MODEL_DEPLOYMENT: model.metadata.name, names.COMPONENT: component}
+
+
+def deployment(
+    model: ModelDeployment,
+    pod: Resource,
+    *,
+    name: str = "",
+    component: str = SERVER,
+    replicas: int,
+    surge: int = 0,
+    patience: int = 600,
+) -> Resource:
+    """A Deployment of `replicas` pods like `pod`, called like the model unless `name` says otherwise.
+
+    A roll-out takes a pod away before it makes another (`surge` 0): there is rarely a spare GPU. `patience` is the
+    number of seconds after which Kubernetes calls a roll-out stuck: no less than what the startup probe allows.
+    """
+    selector = pod_selector(model, component)
+    rolling = {"maxSurge": surge, "maxUnavailable": 0 if surge else 1}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name or model.metadata.name, "labels": {names.COMPONENT: component}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": selector},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
+            "progressDeadlineSeconds": patience,
+            "template": _labelled(pod, selector),
+        },
+    }
+
+
+def leader_worker_set(
+    model: ModelDeployment,
+    *,
+    name: str,
+    leader: Resource,
+    worker: Resource,
+    size: int,
+    replicas: int,
+    component: str = SERVER,
+) -> Resource:
+    """A LeaderWorkerSet of `replicas` groups of `size` pods, the leader included.
+
+    A group is made anew as a whole when one of its pods fails: engines do not survive the loss of a rank. `name` has at
+    most 49 letters and is not that of a Service of ours: the controller makes one of the same name.
+    """
+    selector = pod_selector(model, component)
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": name, "labels": {names.COMPONENT: component}},
+        "spec": {
+            "replicas": replicas,
+            "startupPolicy": "LeaderCreated",
+            "rolloutStrategy": {
+                "type": "RollingUpdate",
+                "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0},
+            },
+            "leaderWorkerTemplate": {
+                "size": size,
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                "leaderTemplate": _labelled(leader, selector),
+                "workerTemplate": _labelled(worker, pod_selector(model, f"{component}-worker")),
+            },
+        },
+    }
+
+
+def service(model: ModelDeployment, *, port: int, target: int = 0, name: str = "", component: str = SERVER) -> Resource:
+    """A Service on `port` before the pods of one component, which listen on `target` (default: the same)."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": name or model.metadata.name, "labels": {names.COMPONENT: component}},
+        "spec": {
+            "selector": pod_selector(model, component),
+            "ports": [{"name": "http", "port": port, "targetPort": target or port, "protocol": "TCP"}],
+        },
+    }
+
+
+def account(name: str, rules: Sequence[Mapping[str, object]]) -> list[Resource]:
+    """A ServiceAccount with a Role of these `rules`, and the RoleBinding between them, all of one name.
+
+    The provider's own account must have the rules too (``ProviderManifest.rbac_rules``), or cannot grant them.
+    """
+    group = "rbac.authorization.k8s.io"
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}},
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "Role",
+            "metadata": {"name": name},
+            "rules": [dict(rule) for rule in rules],
+        },
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name}],
+        },
+    ]
+
+
+def endpoint(model: ModelDeployment, port: int, *, name: str = "") -> Endpoint:
+    """Where the model is served: by the Service called like it unless `name` says otherwise."""
+    return Endpoint(service=name or model.metadata.name, port=port)
+
+
+def _labelled(pod: Resource, labels: Mapping[str, str]) -> Resource:
+    metadata = dict(pod.get("metadata") or {})
+    metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
+    return {**pod, "metadata": metadata}
+
+
+# ----------------------------------------------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """How a Deployment, StatefulSet or LeaderWorkerSet is.
+
+    `exists` is False where there is none. `current`: its controller has seen the newest spec, and what serves is of it.
+    `ready`: as many replicas serve as are wanted. `reason` and `message` are those of what hinders.
+    """
+
+    exists: bool
+    replicas: Replicas
+    current: bool
+    ready: bool
+    reason: str
+    message: str
+
+    def component(self, name: str, *, partial: bool = False) -> Component:
+        """The workload as a component of an observation."""
+        return Component(
+            name=name,
+            ready=self.ready,
+            reason=self.reason,
+            message=self.message,
+            waits=not self.exists,
+            partial=partial,
+        )
+
+
+def read(obj: object) -> Workload:
+    """What a workload's status says. Total: any JSON gives an answer."""
+    if not isinstance(obj, dict) or not obj:
+        return Workload(
+            exists=False,
+            replicas=Replicas(),
+            current=False,
+            ready=False,
+            reason="Starting",
+            message="it does not exist yet",
+        )
+    kind = text(obj, "kind") or "workload"
+    wanted = number(obj, "spec", "replicas", default=1)
+    ready = number(obj, "status", "readyReplicas")
+    total = number(obj, "status", "replicas")
+    updated = number(obj, "status", "updatedReplicas")
+    available = number(obj, "status", "availableReplicas", default=ready)
+    replicas = Replicas(desired=wanted, ready=min(ready, max(wanted, 0)), available=min(available, max(wanted, 0)))
+    observed = is_observed(obj) and bool(dig(obj, "status")) if wanted else is_observed(obj)
+    # Old pods on their way out still count in `replicas`: until they are gone the new ones have not taken over.
+    current = observed and updated >= wanted and total == wanted and not dig(obj, "metadata", "deletionTimestamp")
+    if current and ready >= wanted:
+        said = "scaled to zero" if wanted == 0 else f"{ready} of {wanted} replicas are ready"
+        return _workload(replicas, current=current, ready=True, reason="Ready", message=said)
+    reason, message = _hindrance(obj, kind)
+    said = message or f"{min(ready, wanted)} of {wanted} replicas are ready"
+    return _workload(replicas, current=current, ready=False, reason=reason, message=said)
+
+
+def _workload(replicas: Replicas, *, current: bool, ready: bool, reason: str, message: str) -> Workload:
+    return Workload(exists=True, replicas=replicas, current=current, ready=ready, reason=reason, message=message)
+
+
+def _hindrance(obj: Resource, kind: str) -> tuple[str, str]:
+    """The reason of the registry, and the words, for a workload that is not ready."""
+    if dig(obj, "metadata", "deletionTimestamp"):
+        return "Terminating", f"the {kind} is being deleted"
+    if truth(obj, "ReplicaFailure"):
+        words = text(condition(obj, "ReplicaFailure"), "message")
+        return ("QuotaExceeded" if "exceeded quota" in words else "InvalidSpec"), words
+    progressing = condition(obj, "Progressing")
+    if kind == "Deployment" and truth(obj, "Progressing") is False:
+        # Not the end: as soon as a pod becomes ready the Deployment goes on (recorded).
+        return "Progressing", text(progressing, "message")
+    return "Progressing", ""
