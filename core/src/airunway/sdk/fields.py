@@ -8,6 +8,7 @@ Reading is not honouring: the proof is the toggle test of each provider, this is
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -49,17 +50,26 @@ def ignored_fields(deployment: ModelDeployment, reads: Reads) -> Iterator[Findin
 
 def _set_fields(model: BaseModel, path: str) -> Iterator[str]:
     """The leaf fields that differ from their defaults."""
-    for name, info in type(model).model_fields.items():
+    for name, step in _steps(type(model)).items():
         value = getattr(model, name)
-        here = f"{path}.{to_camel(name)}"
+        here = f"{path}.{step}"
         if isinstance(value, BaseModel):
             yield from _set_fields(value, here)
         elif isinstance(value, list) and value and isinstance(value[0], BaseModel):
             yield from dict.fromkeys(found for item in value for found in _set_fields(item, f"{here}[]"))
-        elif value not in (None, [], {}, "") and (
-            info.is_required() or value != info.get_default(call_default_factory=True)
-        ):
+        elif value not in (None, [], {}, "") and value != _default(type(model), name):
             yield here
+
+
+@lru_cache(maxsize=512)
+def _default(model: type[BaseModel], name: str) -> object:
+    return model.model_fields[name].get_default(call_default_factory=True)  # PydanticUndefined for a required one
+
+
+@lru_cache(maxsize=64)
+def _steps(model: type[BaseModel]) -> dict[str, str]:
+    """The fields of a type by their names in Python, with those in JSON."""
+    return {name: to_camel(name) for name in model.model_fields}
 
 
 class _View:
@@ -73,16 +83,17 @@ class _View:
         object.__setattr__(self, "_reads", reads)
 
     # So that isinstance answers for the model.
-    __class__ = property(lambda self: type(self._model))  # type: ignore[assignment]
+    __class__ = property(lambda self: type(self._model))
 
     def __getattr__(self, name: str) -> Any:
         model, path, reads = self._model, self._path, self._reads
         value = getattr(model, name)
-        if name not in type(model).model_fields:
+        step = _steps(type(model)).get(name)
+        if step is None:
             if callable(value):  # a method sees all of it
                 reads.paths.update(_set_fields(model, path))
             return value
-        here = f"{path}.{to_camel(name)}" if path else to_camel(name)
+        here = f"{path}.{step}" if path else step
         return _seen(value, here, reads)
 
     def __setattr__(self, name: str, value: object) -> None:
