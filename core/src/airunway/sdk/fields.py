@@ -57,13 +57,14 @@ def _set_fields(model: BaseModel, path: str) -> Iterator[str]:
             yield from _set_fields(value, here)
         elif isinstance(value, list) and value and isinstance(value[0], BaseModel):
             yield from dict.fromkeys(found for item in value for found in _set_fields(item, f"{here}[]"))
-        elif value not in (None, [], {}, "") and value != _default(type(model), name):
+        elif value not in (None, [], {}, "") and value != _defaults(type(model))[name]:
             yield here
 
 
-@lru_cache(maxsize=512)
-def _default(model: type[BaseModel], name: str) -> object:
-    return model.model_fields[name].get_default(call_default_factory=True)  # PydanticUndefined for a required one
+@lru_cache(maxsize=64)
+def _defaults(model: type[BaseModel]) -> dict[str, object]:
+    """The defaults of a type's fields; PydanticUndefined, which equals nothing, for a required one."""
+    return {name: info.get_default(call_default_factory=True) for name, info in model.model_fields.items()}
 
 
 @lru_cache(maxsize=64)
