@@ -339,6 +339,10 @@ class Refusal:
     attempt: int
     left: float | None
 
+    def of(self, obj: Resource, reason: str) -> bool:
+        """Whether it is that object which was refused, for that reason."""
+        return self.error.obj["kind"] == obj["kind"] and self.error.meaning.reason == reason
+
 
 class _OccupiedError(Exception):
     """An object that was to be made is there already, or the API server says so."""

@@ -142,14 +142,11 @@ class ProviderReconciler:
             fault = Fault(component="Validated", reason="ValidationFailed", message=str(validated.get("message")))
             return self._watched(deployment, Report(faults=(fault,))), None
         if installed.upstream is None:
-            reason = installed.reason
-            text = f"Provider '{self._host.name}' CRD not installed in cluster"
-            message = text if reason == "UpstreamNotInstalled" else installed.message
+            reason, message = installed.reason, installed.message
+            if reason != "UnsupportedSchema":
+                return self._without_upstream(deployment, reason, message), None
             primary = self._host.primary_kind
             subject = f"CustomResourceDefinition/{primary.plural}.{primary.group}"
-            if reason != "UnsupportedSchema":
-                fault = Fault(component="Upstream", reason=reason, message=message, waits=True)
-                return self._watched(deployment, Report(faults=(fault,), subject=subject)), None
             # What runs is never failed because a schema is new; what is not there yet fails, and says so (ruling 13).
             report = Report(compatible=Done(ok=False, reason=reason, message=message), subject=subject)
             if not self._primary_exists(deployment):
@@ -159,6 +156,15 @@ class ProviderReconciler:
         if not self._around.settled():
             return None, None  # the caches' first sight of everything brings every deployment back
         return await self._act(deployment, installed.upstream)
+
+    def _without_upstream(self, deployment: Resource, reason: str, message: str) -> Report:
+        """Nothing can be written, for the upstream is not there (any more, or yet)."""
+        primary = self._host.primary_kind
+        if reason == "UpstreamNotInstalled":
+            message = f"Provider '{self._host.name}' CRD not installed in cluster"
+        fault = Fault(component="Upstream", reason=reason, message=message, waits=True)
+        subject = f"CustomResourceDefinition/{primary.plural}.{primary.group}"
+        return self._watched(deployment, Report(faults=(fault,), subject=subject))
 
     async def _act(self, deployment: Resource, upstream: Upstream) -> tuple[Report | None, float | None]:
         engine = dig(deployment, "status", "engine", "type", default="")
@@ -191,6 +197,8 @@ class ProviderReconciler:
                 text = "Suspended" if outcome else "Suspending: the upstream resources are being removed"
                 fault = Fault(component="Suspend", reason="Suspended", message=text, waits=True)
                 return replace(report, faults=(fault,)), None
+            case Refusal() if outcome.of(wanted[0], "UpstreamNotInstalled"):
+                return self._without_upstream(deployment, "UpstreamNotInstalled", ""), outcome.left
             case Refusal():
                 applied = self._applier.told(wanted, outcome, upstream)
             case _:
