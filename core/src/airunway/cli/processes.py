@@ -157,13 +157,14 @@ def run_provider(
     from airunway.plugins.errors import PluginError
     from airunway.plugins.registry import load
     from airunway.process.metrics import Metrics
-    from airunway.runtime.application import ProviderApplication
-    from airunway.runtime.surroundings import ProviderSettings
+    from airunway.runtime.application import ProviderApplication, ProviderSettings
 
     if unknown_schema not in ("Verify", "Fail"):
         raise typer.BadParameter(f"--unknown-schema must be Verify or Fail, not {unknown_schema!r}")
     try:
         host = load(name)
+        values = parse_settings(settings)
+        host.settings(values)  # a wrong one ends the start
     except PluginError as error:
         typer.echo(f"airunway: {error}", err=True)
         raise typer.Exit(1) from error
@@ -172,14 +173,14 @@ def run_provider(
     except ValueError as error:
         typer.echo(f"airunway: {error}", err=True)
         raise typer.Exit(1) from error
-    values = ProviderSettings(
-        values=parse_settings(settings), verify_unknown_schemas=unknown_schema == "Verify", namespaces=namespaces
+    configured = ProviderSettings(
+        values=values, verify_unknown_schemas=unknown_schema == "Verify", namespaces=namespaces
     )
     instance = _instance()
     metrics = Metrics(names.provider_manager(name))
 
     def make(client: Client) -> Application:
-        return ProviderApplication(client=client, host=host, instance=instance, settings=values, metrics=metrics)
+        return ProviderApplication(client=client, host=host, instance=instance, settings=configured, metrics=metrics)
 
     _run(common, metrics=metrics, instance=instance, make=make)
 

@@ -27,11 +27,14 @@ def render(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A setting of the provider, KEY=VALUE; may be repeated.")
     ] = None,
+    upstream_version: Annotated[
+        str, typer.Option(help="Release of the upstream to write for (default: the newest known), e.g. 0.9.")
+    ] = "",
     output: Annotated[Literal["yaml", "json"], typer.Option("--output", "-o", help="Format.")] = "yaml",
 ) -> None:
     """Print what a provider would create: no cluster is needed, only the provider's plugin.
 
-    Written for the newest upstream that the provider knows. Owner references are left out: they need the uid that the
+    Written for the newest upstream that the provider knows, or for --upstream-version. Owner references are left out: they need the uid that the
     cluster gives. Ends with 1 if the deployment is invalid or the provider cannot do it.
     """
     values = parse_settings(settings or [])
@@ -39,7 +42,7 @@ def render(
     refused = False
     with inputs.reporting():
         for deployment in inputs.deployments_in(file, namespace=namespace):
-            made = _rendered(deployment, provider, values)
+            made = _rendered(deployment, provider, values, upstream_version=upstream_version)
             refused = refused or made is None
             objects += made or []
     typer.echo(as_document(objects, output), nl=False)
@@ -47,15 +50,16 @@ def render(
         raise typer.Exit(1)
 
 
-def _rendered(deployment: Resource, provider: str, settings: dict[str, object]) -> list[Resource] | None:
+def _rendered(
+    deployment: Resource, provider: str, settings: dict[str, object], *, upstream_version: str
+) -> list[Resource] | None:
     """The objects, or None when there can be none; what there is to say goes to standard error."""
     from datetime import UTC, datetime
 
     from airunway.api.modeldeployment import parse_deployment
-    from airunway.plugins.contract import Context
     from airunway.plugins.registry import load
     from airunway.resource import dig, key_of
-    from airunway.runtime.rendering import assumed_upstream, desired_objects, judge
+    from airunway.runtime.judgement import assumed_context, judge
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain
 
@@ -76,22 +80,17 @@ def _rendered(deployment: Resource, provider: str, settings: dict[str, object]) 
         return None
     host = load(explanation.provider)
     typed = parse_deployment(deployment)
-    context = Context(
-        contract_version=host.contract_version,
-        engine=explanation.engine.engine,
-        upstream=assumed_upstream(host),
-        settings=settings,
-        now=now,
+    context = assumed_context(
+        host, engine=explanation.engine.engine, now=now, settings=settings, upstream_version=upstream_version
     )
-    judged = judge(host, typed, context)
+    judged = judge(host, {**deployment, "status": {"engine": {"type": context.engine}}}, typed, context)
     for finding in judged.warnings:
         _say(f"{key}: warning: {finding.path}: {finding.message}")
     if judged.blockers:
         for finding in judged.blockers:
             _say(f"{key}: {finding.path}: {finding.message} ({finding.reason})")
         return None
-    objects = desired_objects(host, deployment, typed, context, merge=judged.merge)
-    return [_without_owner(obj) for obj in objects]
+    return [_without_owner(obj) for obj in judged.objects]
 
 
 def _without_owner(obj: Resource) -> Resource:

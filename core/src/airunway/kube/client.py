@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -180,6 +181,15 @@ class Client:
         async with aclosing(chunks), aclosing(decoded_events(chunks)) as events:
             async for event in events:
                 yield event
+
+    async def version(self) -> tuple[int, int]:
+        """Major and minor number of the server's release. Raises MalformedAnswer for what is none."""
+        answer = await self.get_path("/version")
+        numbers = [re.match(r"[0-9]+", str(answer.get(name))) for name in ("major", "minor")]
+        if None in numbers:
+            raise MalformedAnswer(f"the server's version is no version: {answer.get('major')}.{answer.get('minor')}")
+        major, minor = (int(number[0]) for number in numbers if number is not None)
+        return major, minor
 
     async def is_served(self, kind: Kind) -> bool:
         """Whether the server has this kind in this version."""

@@ -39,7 +39,7 @@ def announcements(
         yield Announcement(reason="SecretNotFound", note=_missing_secret(before, cause), related=report.primary)
     if verdict.phase in (Phase.FAILED, Phase.DEGRADED) and dig(before, "status", "phase") != verdict.phase.value:
         yield Announcement(reason="ProviderError", note=_error(report, verdict), related=report.primary)
-    compatible = report.compatible
+    compatible = report.told("ProviderCompatible")
     if compatible is not None:
         known = condition_of(before, "ProviderCompatible") or {}
         news = (known.get("reason"), known.get("message")) != (compatible.reason, compatible.message)
@@ -70,5 +70,5 @@ def _error(report: Report, verdict: Verdict) -> str:
     components = {"Pods", *(c.name for c in (report.observation.components if report.observation else ()))}
     if report.resource is None or verdict.fault is None or verdict.fault.component not in components:
         return verdict.message
-    name, kind = report.resource
+    name, kind = dig(report.resource, "metadata", "name"), report.resource.get("kind")
     return f"{kind} '{name}' is in error state: {verdict.message}"

@@ -1,58 +1,60 @@
-"""A provider as a running thing: caches, upstream detection, registration, workers (spec/providers.md).
+"""A provider as a running thing: what it follows, how it registers, and its workers (spec/providers.md).
 
-It holds several tasks for as long as it runs. Which upstream is there is learnt from the CRDs, while running: kinds
-that appear are watched, kinds that go away are forgotten, and every deployment of ours is looked at again.
+It holds several tasks for as long as it runs; `upstreams` knows the upstream's kinds, `evidence` what lies behind them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import (
-    CUSTOM_RESOURCE_DEFINITION,
-    AnyReflector,
     Client,
     Controller,
     EventRecorder,
+    KubeError,
     Overlay,
-    Reflector,
     WorkQueue,
     reflector_of,
     wait_until_synced,
 )
-from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.process.metrics import Metrics
 from airunway.process.passes import observed
 from airunway.process.shell import Lead
 from airunway.resource import ObjectKey, Resource
-from airunway.runtime.children import Children, deployment_of
 from airunway.runtime.compaction import Compaction
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.reconciler import ProviderReconciler
 from airunway.runtime.registration import Registration
-from airunway.runtime.surroundings import ProviderSettings, Surroundings, UpstreamView, kind_in
-from airunway.runtime.upstream import CrdFacts, Installed, crd_facts, detect
+from airunway.runtime.upstreams import UpstreamWatch
 
-__all__ = ["ProviderApplication"]
+__all__ = ["ProviderApplication", "ProviderSettings"]
 
 log = logging.getLogger(__name__)
 
 _PAGE = 100
 """Objects in a page of a list. A page is decoded before it is trimmed: large ones make the process large for good."""
 
-_FACTS = "crdFacts"
-"""Where a projected CRD keeps what was read out of it."""
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderSettings:
+    """How a provider runs: `values` are its own configuration, read into the dataclass that its manifest names."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    verify_unknown_schemas: bool = True
+    namespaces: tuple[str, ...] = ()
 
 
 class ProviderApplication:
-    """One provider, from start to stop."""
+    """One provider, from start to stop. Raises SettingsError for a configuration that does not fit."""
 
     def __init__(
         self,
@@ -65,59 +67,58 @@ class ProviderApplication:
         workers: int = 16,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
+        settings = settings or ProviderSettings()
+        clock = clock or (lambda: datetime.now(UTC))
         self._client = client
         self._host = host
         self._workers = workers
-        self._manager = names.provider_manager(host.name)
-        self._metrics = metrics or Metrics(self._manager)
+        manager = names.provider_manager(host.name)
+        self._metrics = metrics or Metrics(manager)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
-        self._project = Compaction(self._manager)
-        settings = settings or ProviderSettings()
+        self._kubernetes = (1, 30)
+        project = Compaction(manager)
         self._deployments = reflector_of(
-            client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=self._project, page_size=_PAGE
+            client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=project, page_size=_PAGE
         )
-        self._events = EventRecorder(
-            client, component=f"{names.GROUP}/{self._manager}", instance=instance or self._manager
-        )
-        self._around = Surroundings(
-            deployments=Overlay(self._deployments, project=self._project),
-            children=Children(self._queue.add),
-            views={},
-            installed=Installed(
-                upstream=None, reason="UpstreamNotInstalled", message="the cluster's CRDs have not been read yet"
-            ),
-            settings=settings,
-            clock=clock or (lambda: datetime.now(UTC)),
+        self._events = EventRecorder(client, component=f"{names.GROUP}/{manager}", instance=instance or manager)
+        self._upstream = UpstreamWatch(
+            client=client,
+            host=host,
+            namespaces=settings.namespaces,
+            verify=settings.verify_unknown_schemas,
+            project=project,
+            page_size=_PAGE,
+            notify=self._queue.add,
+            changed=self._on_upstream,
+            follow=self._metrics.follow,
+            unfollow=self._metrics.unfollow,
         )
         self.evidence = EvidenceCollector(
             client=client,
-            pod_label=host.manifest.pod_label,
+            manifest=host.manifest,
             namespaces=settings.namespaces,
             deployments=self._ours,
-            deployment_named=self._deployment_named,
+            is_named=self._upstream.is_named,
             notify=self._queue.add,
-            clock=self._around.clock,
+            clock=clock,
         )
-        self._around.evidence = self.evidence
-        self._reconciler = ProviderReconciler(client=client, host=host, around=self._around, events=self._events)
+        self._reconciler = ProviderReconciler(
+            client=client,
+            host=host,
+            settings=host.settings(settings.values),
+            deployments=Overlay(self._deployments, project=project),
+            upstream=self._upstream,
+            evidence=self.evidence,
+            events=self._events,
+            kubernetes=lambda: self._kubernetes,
+            clock=clock,
+        )
         self._registration = Registration(
-            client=client, host=host, installed=lambda: self._around.installed, clock=self._around.clock
+            client=client, host=host, installed=lambda: self._upstream.installed, clock=clock
         )
-        self._crds = {
-            kind: Reflector(
-                client,
-                CUSTOM_RESOURCE_DEFINITION,
-                field_selector=f"metadata.name={kind.plural}.{kind.group}",
-                project=_project_crd,
-            )
-            for kind in host.manifest.upstream
-            if kind.requires_crd
-        }
-        self._watching: dict[str, asyncio.Task[None]] = {}
         self._followed = False
         self._leads = False
-        self._crds_changed = asyncio.Event()
-        for reflector in (self._deployments, *self._crds.values(), *self.evidence.reflectors):
+        for reflector in (self._deployments, *self.evidence.reflectors):
             self._metrics.follow(reflector)
         self._metrics.show_queue(self._controller_name, self._queue)
         self._metrics.show_events(self._events)
@@ -132,8 +133,7 @@ class ProviderApplication:
             return f"the API server does not serve {MODEL_DEPLOYMENT}: install the CRDs (airunway crds)"
         if not self._deployments.synced.is_set():
             return "the ModelDeployments have not been read yet"
-        waiting = [view.kind.kind for view in self._around.views.values() if not view.synced()]
-        if waiting:
+        if waiting := self._upstream.unread():
             return f"these upstream kinds have not been read yet: {', '.join(waiting)}"
         if not self.evidence.settled():
             return "pods and events have not been read yet"
@@ -144,8 +144,6 @@ class ProviderApplication:
     async def run(self, lead: Lead) -> None:
         """Follow the API server until cancelled; register and work while leading."""
         self._deployments.add_handler(self._on_deployment)
-        for crds in self._crds.values():
-            crds.add_handler(lambda _key, _old, _new: self._crds_changed.set())
         try:
             async with asyncio.TaskGroup() as group:
                 await self._follow(group, lead)
@@ -154,12 +152,9 @@ class ProviderApplication:
 
     async def _follow(self, group: asyncio.TaskGroup, lead: Lead) -> None:
         group.create_task(self._deployments.run(), name="deployments")
-        for kind, crds in self._crds.items():
-            group.create_task(crds.run(), name=f"crd-{kind.plural}")
         group.create_task(self._events.run(), name="events")
-        await wait_until_synced([*self._crds.values()])
-        await self._look_at_upstream(group)
-        group.create_task(self._follow_upstream(group), name="upstream")
+        await self._upstream.run(group)
+        self._kubernetes = await self._version()
         group.create_task(
             self.evidence.run(after=wait_until_synced([self._deployments]), announce=self._look_at_all),
             name="evidence",
@@ -167,6 +162,14 @@ class ProviderApplication:
         await wait_until_synced([self._deployments])
         self._followed = True
         await lead(self._work)
+
+    async def _version(self) -> tuple[int, int]:
+        """The cluster's version, asked once: an upgrade of the control plane ends our watches, not our process."""
+        try:
+            return await self._client.version()
+        except KubeError as error:
+            log.warning("the version of Kubernetes is not known (%s): taken for %d.%d", error, *self._kubernetes)
+            return self._kubernetes
 
     async def _work(self) -> None:
         """The leader's part; ends with a farewell. Everything of ours is looked at once at the beginning."""
@@ -201,99 +204,12 @@ class ProviderApplication:
         deployment = self._deployments.get(key)
         return deployment if deployment is not None and self._reconciler.concerns(deployment) else None
 
-    def _deployment_named(self, primary: ObjectKey) -> ObjectKey | None:
-        """The deployment whose primary object has that name."""
-        view = self._around.views.get(self._host.primary_kind.kind)
-        found = view.objects.get(primary) if view is not None else None
-        return deployment_of(primary, found) if found is not None else None
-
-    # ------------------------------------------------------------------------------------------------- the upstream
-
-    async def _follow_upstream(self, group: asyncio.TaskGroup) -> None:
-        while True:
-            await self._crds_changed.wait()
-            self._crds_changed.clear()
-            await self._look_at_upstream(group)
-
-    async def _look_at_upstream(self, group: asyncio.TaskGroup) -> None:
-        """Read the CRDs anew: what is installed, and which kinds can be watched in which version."""
-        before, schemas = self._around.installed, self._around.schemas
-        primary = self._host.primary_kind
-        self._around.schemas = tuple(self._facts_of(kind) for kind in self._host.manifest.upstream)
-        self._around.installed = detect(
-            primary,
-            self._host.transformers,
-            self._facts_of(primary),
-            verify=self._around.settings.verify_unknown_schemas,
-        )
-        for kind in self._host.manifest.upstream:
-            await self._watch(group, kind, self._version_of(kind))
-        if self._around.installed != before:
-            log.info("upstream of %s: %s", self._host.name, self._around.installed.message)
-            self._registration.changed()
-        if (self._around.installed, self._around.schemas) != (before, schemas):
-            self._look_at_all()
-
-    def _version_of(self, kind: UpstreamKind) -> str | None:
-        """The version in which a kind is watched now, or None where its CRD is not there.
-
-        One whose schema nothing may be written for is watched all the same: what exists of it still counts.
-        """
-        upstream = self._around.installed.upstream
-        if kind == self._host.primary_kind and upstream is not None:
-            return upstream.api_version.rpartition("/")[2]
-        if not kind.requires_crd:
-            return kind.versions[0]
-        facts = self._facts_of(kind)
-        served = {version for version, _ in facts.served} if facts and facts.established else set()
-        return next((version for version in kind.versions if version in served), None)
-
-    def _facts_of(self, kind: UpstreamKind) -> CrdFacts | None:
-        crd = self._crds[kind].get(ObjectKey("", f"{kind.plural}.{kind.group}")) if kind in self._crds else None
-        return crd[_FACTS] if crd is not None else None
-
-    async def _watch(self, group: asyncio.TaskGroup, kind: UpstreamKind, version: str | None) -> None:
-        """Start, stop or restart watching a kind so that it is watched in `version` (None: not at all)."""
-        view = self._around.views.get(kind.kind)
-        if view is not None and (version is None or view.kind.version != version):
-            self._watching.pop(kind.kind).cancel()
-            del self._around.views[kind.kind]
-            self._around.children.forget_kind(view.kind)
-            view = None
-        if view is None and version is not None:
-            watched = kind_in(kind, version)
-            reflector = reflector_of(
-                self._client,
-                watched,
-                namespaces=self._around.settings.namespaces,
-                label_selector=f"{names.MANAGED_BY}={names.MANAGED_BY_VALUE}",
-                project=self._project,
-                page_size=_PAGE,
-            )
-            objects = Overlay(reflector, project=self._project)
-            reflector.add_handler(self._around.children.handler(watched))
-            self._around.views[kind.kind] = UpstreamView(kind=watched, objects=objects, synced=reflector.synced.is_set)
-            self._metrics.follow(reflector)
-            watching = group.create_task(reflector.run(), name=f"upstream-{kind.plural}")
-            watching.add_done_callback(lambda _: self._metrics.unfollow(reflector))
-            self._watching[kind.kind] = watching
-            group.create_task(self._announce(reflector), name=f"synced-{kind.plural}")
-
-    async def _announce(self, reflector: AnyReflector) -> None:
-        """Once a kind was read completely, everything that waited for it is looked at."""
-        await reflector.synced.wait()
+    def _on_upstream(self) -> None:
+        """Kinds came, went or were read completely: it is told at once, and everything of ours is looked at again."""
+        self._registration.changed()
         self._look_at_all()
 
     def _look_at_all(self) -> None:
         for key, deployment in self._deployments.items():
             if self._reconciler.concerns(deployment):
                 self._queue.add(key)
-
-
-def _project_crd(crd: Resource) -> Resource:
-    """What we keep of a CRD: its schemas are up to a megabyte each."""
-    metadata = crd.get("metadata") or {}
-    return {
-        "metadata": {key: metadata.get(key) for key in ("name", "uid", "resourceVersion")},
-        _FACTS: crd_facts(crd),
-    }

@@ -5,23 +5,24 @@ Who is believed:
 - what a living pod shows (`POD_SHOWN`) is read from the pods alone; an upstream's word for it that no pod confirms is
   outdated and counts as progress,
 - an upstream's general word ("not ready", "failed") gives way to a pod's precise fault,
-- ready is only what the upstream calls ready and the pods do not contradict: where pods are or were seen, the current
-  ones must be ready,
+- ready is only what the upstream calls ready and the pods do not contradict: of as many serving pods as are wanted each
+  must be ready; pods beyond that (an autoscaler's) contradict nothing,
 - a refusal or a claim's trouble that an event told is outdated once upstream and pods are ready.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from enum import IntEnum
 
-from airunway.plugins.contract import Component, Observation, State
+from airunway.plugins.contract import Component, Observation
 from airunway.resource import Resource, condition_of, dig
 from airunway.runtime.report import Report, fault_of, record_of_service
 from airunway.status import Category, Fault, Phase, category_of
 from airunway.status.evidence import Evidence, PodFacts, Reported, parse_moment
-from airunway.status.pods import POD_SHOWN, PodCounts, count_pods
+from airunway.status.pods import POD_SHOWN, PodCounts, count_pods, shortage_of
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
 
 __all__ = ["ABSENCE_PATIENCE", "PODS", "STALE_AFTER", "Diagnosis", "applied_at", "diagnose", "is_ready"]
@@ -57,6 +58,32 @@ class Diagnosis:
     wake_after: float | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Scene:
+    """Everything about the pods that decides how they are shown.
+
+    `shown` is what they show to be wrong; `counts` are of the serving ones, `short` how many ready ones are missing,
+    `wanted` how many are demanded (None: nobody says). `ready` is the upstream's word, `lost` that pods which were
+    ready for this very generation are not any more, `seen_before` that an earlier pass saw a pod do more than start.
+    `absent` is for how many seconds more the absence of pods that were there is thought to pass.
+    """
+
+    shown: Sequence[Symptom]
+    counts: PodCounts
+    short: int
+    wanted: int | None
+    unready: str
+    ready: bool
+    lost: bool
+    seen_before: bool
+    degraded: bool
+    absent: float | None
+
+    @property
+    def said(self) -> str:
+        return f"{self.counts.ready} of {self.counts.living} pods are ready"
+
+
 def diagnose(
     report: Report,
     evidence: Evidence | None,
@@ -77,48 +104,43 @@ def diagnose(
             faults=report.faults,
             root_cause=root_cause_of(symptoms, now=now, previous=previous),
         )
-    ready = is_ready(observation)
-    counts = count_pods(evidence.pods) if evidence is not None else PodCounts()
-    if evidence is not None and ready and counts.ready and counts.ready == counts.living:
-        evidence = replace(evidence, events=tuple(e for e in evidence.events if e.kind == "Pod"))
-    shown = find_symptoms(evidence, now=now, previous=previous) if evidence is not None else ()
-    components = tuple(_believed(component, counts, shown) for component in observation.components)
-    lost = evidence is not None and _is_lost(report, deployment, counts, evidence)
-    pods, absent = None, None
+    scene: _Scene | None = None
     if evidence is not None:
-        unready = _listed(pod.name for pod in evidence.pods if pod.alive and not pod.ready)
-        pods, absent = _pods(shown, counts, report, deployment, now, ready=ready, lost=lost, unready=unready)
+        evidence, scene = _look(report, observation, evidence, deployment=deployment, previous=previous, now=now)
+    pods = _pods(scene) if scene is not None else None
     stale, stale_in = _stale(report, observation, now)
-    told = observation.components
+    heard = [_heard(component, scene) for component in observation.components]
     if stale is not None:  # what it said of an older state is not known to hold
-        components = tuple(
-            replace(component, state=State.UNKNOWN, reason=stale.reason, message=stale.message) for component in told
-        )
-        told = ()
+        heard = [
+            _Heard(replace(c, ready=None, reason=stale.reason, message=stale.message), None)
+            for c in observation.components
+        ]
     faults = [
         *report.faults,
-        *_pod_faults(shown, evidence, ready=ready, lost=lost),
+        *(_pod_faults(scene, evidence) if scene is not None and evidence is not None else ()),
         *([stale] if stale is not None else ()),
-        *_words(components if told else (), told, shown, pods if not shown else None),
+        *_in_order(heard, pods if scene is not None and not scene.shown else None),
     ]
     if not report.rolled_out:
         faults.append(
             Fault(component="Revision", reason="Progressing", message="Pods of the newest revision are not there yet")
         )
     symptoms = find_symptoms(_with_reports(evidence, report, faults), now=now, previous=previous)
+    components = tuple(word.component for word in heard)
     if pods is not None:
         components = (*components, pods)
+    waits = [observation.look_again, stale_in, scene.absent if scene is not None and _waits_for_pods(scene) else None]
     return Diagnosis(
         report=replace(report, observation=replace(observation, components=components)),
         faults=tuple(faults),
         root_cause=root_cause_of(symptoms, now=now, previous=previous),
-        wake_after=min((seconds for seconds in (absent, stale_in) if seconds is not None), default=None),
+        wake_after=min((seconds for seconds in waits if seconds is not None), default=None),
     )
 
 
 def is_ready(observation: Observation) -> bool:
     """Whether the upstream says that the newest spec is served."""
-    return observation.current and all(c.state is State.READY for c in observation.components)
+    return observation.current and all(c.ready is True for c in observation.components)
 
 
 def applied_at(primary: Resource, manager: str) -> datetime | None:
@@ -133,29 +155,40 @@ def applied_at(primary: Resource, manager: str) -> datetime | None:
     return max(known, default=None) or parse_moment(dig(primary, "metadata", "creationTimestamp"))
 
 
-# ------------------------------------------------------------------------------------------------------ components
+# ------------------------------------------------------------------------------------------------------------ pods
 
 
-def _believed(component: Component, counts: PodCounts, shown: Sequence[Symptom]) -> Component:
-    """The component as it may be shown, next to what the pods show."""
-    if component.state is State.READY or component.reason not in POD_SHOWN or not counts.living:
-        return component
-    if any(symptom.reason == component.reason for symptom in shown):
-        return component
-    text = "The upstream has not noticed yet that no pod shows its fault any more"
-    if component.message:
-        text += f": {component.message}"
-    return replace(component, state=State.PROGRESSING, reason="Progressing", message=text)
-
-
-def _explained(component: Component, shown: Sequence[Symptom]) -> bool:
-    """Whether the pods say more precisely what the component says."""
-    if not shown:
-        return False
-    if component.reason in POD_SHOWN:
-        return True
-    # What is only out of reach is waited for (debounced): meanwhile "not ready" is all that is certain.
-    return component.reason in _GENERAL and category_of(shown[0].reason) is not Category.CONNECTIVITY
+def _look(
+    report: Report,
+    observation: Observation,
+    evidence: Evidence,
+    *,
+    deployment: Resource,
+    previous: RootCause | None,
+    now: datetime,
+) -> tuple[Evidence, _Scene]:
+    """What the pods show, next to what the upstream says; and the evidence without what is outdated."""
+    ready, counts = is_ready(observation), count_pods(evidence.pods)
+    wanted = observation.replicas.desired if observation.replicas is not None else None
+    short = shortage_of(counts, wanted)
+    if ready and counts.ready and not short:
+        evidence = replace(evidence, events=tuple(e for e in evidence.events if e.kind == "Pod"))
+    condition = condition_of(deployment, f"{PODS}Ready")
+    since = parse_moment((condition or {}).get("lastTransitionTime"))
+    gone = since if condition is not None and condition.get("status") != "True" and since is not None else now
+    unready = sorted(pod.name for pod in evidence.pods if pod.alive and pod.serves and not pod.ready)
+    return evidence, _Scene(
+        shown=find_symptoms(evidence, now=now, previous=previous),
+        counts=counts,
+        short=short,
+        wanted=wanted,
+        unready=", ".join(unready[:_NAMED]) + (f" and {len(unready) - _NAMED} more" if len(unready) > _NAMED else ""),
+        ready=ready,
+        lost=_is_lost(report, deployment, counts, evidence),
+        seen_before=condition is not None and condition.get("reason") != _NOT_YET,
+        degraded=dig(deployment, "status", "phase") == Phase.DEGRADED.value,
+        absent=(gone + ABSENCE_PATIENCE - now).total_seconds(),
+    )
 
 
 def _is_lost(report: Report, deployment: Resource, counts: PodCounts, evidence: Evidence) -> bool:
@@ -166,109 +199,94 @@ def _is_lost(report: Report, deployment: Resource, counts: PodCounts, evidence: 
     record = record_of_service(report, deployment.get("status") or {})
     if record is None or record.get("observedGeneration") != dig(deployment, "metadata", "generation"):
         return False
-    return counts.ready == 0 or any(pod.alive and pod.unready_again for pod in evidence.pods)
+    return counts.ready == 0 or any(pod.alive and pod.serves and pod.unready_again for pod in evidence.pods)
 
 
-def _pods(
-    shown: Sequence[Symptom],
-    counts: PodCounts,
-    report: Report,
-    deployment: Resource,
-    now: datetime,
-    *,
-    ready: bool,
-    lost: bool,
-    unready: str,
-) -> tuple[Component | None, float | None]:
-    """The component of the pods, and after how many seconds it changes by itself. None: nothing is known of pods.
+Shown = Callable[[_Scene], Component | None]
+_Row = tuple[str, Callable[[_Scene], bool], Shown]
 
-    `unready` names the pods that are not ready.
-    """
-    replicas = report.observation.replicas if report.observation is not None else None
-    if shown:
-        first = shown[0]
-        return Component(name=PODS, state=State.DEGRADED, reason=first.reason, message=first.message), None
-    if counts.living and counts.ready == counts.living:
-        text = f"{counts.ready} of {counts.living} pods are ready"
-        return Component(name=PODS, state=State.READY, reason="PodsReady", message=text), None
-    if lost and counts.living:
-        return _gone(f"{counts.ready} of {counts.living} pods are ready (not ready: {unready})"), None
-    condition = condition_of(deployment, f"{PODS}Ready")
-    seen_before = condition is not None and condition.get("reason") != _NOT_YET
-    if counts.living and (counts.ready or seen_before):
-        return _starting("Progressing", f"{counts.ready} of {counts.living} pods are ready"), None
-    if replicas is not None and replicas.desired == 0:
-        return None, None
-    if lost and not counts.seen and not seen_before:
-        return None, None  # it has served, and no pod was ever there to be seen: the upstream's word is all there is
-    if lost and (counts.seen or not ready):
-        return _gone("No pod is ready"), None
-    if not ready or counts.seen:
-        # One text for everything up to the first ready pod: steps of a start are no news to write down.
-        return _starting("Progressing" if seen_before else _NOT_YET, "No pod is ready yet"), None
-    if not seen_before:
-        return None, None
-    since = parse_moment((condition or {}).get("lastTransitionTime")) if condition is not None else None
-    gone = since if condition is not None and condition.get("status") != "True" and since is not None else now
-    left = (gone + ABSENCE_PATIENCE - now).total_seconds()
-    if left <= 0:
-        return None, None
+
+def _component(ready: bool, reason: str, message: str) -> Component:
+    return Component(name=PODS, ready=ready, reason=reason, message=message)
+
+
+def _waits_for_pods(scene: _Scene) -> bool:
+    return _row_of(scene)[0] == "away for a moment"
+
+
+_ROWS: tuple[_Row, ...] = (
+    (
+        "a fault",
+        lambda s: bool(s.shown) and bool(s.short or not s.ready),
+        lambda s: _component(False, s.shown[0].reason, s.shown[0].message),
+    ),
+    (
+        "all there",
+        lambda s: bool(s.counts.living) and not s.short and bool(s.counts.ready),
+        lambda s: _component(True, "PodsReady", s.said),
+    ),
+    (
+        "lost, some live",
+        lambda s: s.lost and bool(s.counts.living),
+        lambda s: _component(False, _LOST, f"{s.said} (not ready: {s.unready})"),
+    ),
+    (
+        "more are starting",
+        lambda s: bool(s.counts.living) and bool(s.counts.ready or s.seen_before),
+        lambda s: _component(False, "Progressing", s.said),
+    ),
+    ("none wanted", lambda s: s.wanted == 0, lambda _: None),
+    # It has served, and no pod was ever there to be seen: the upstream's word is all there is.
+    ("never any", lambda s: s.lost and not s.counts.seen and not s.seen_before, lambda _: None),
+    (
+        "lost, none lives",
+        lambda s: s.lost and (s.counts.seen or not s.ready),
+        lambda _: _component(False, _LOST, "No pod is ready"),
+    ),
+    # One text for everything up to the first ready pod: steps of a start are no news to write down.
+    (
+        "starting",
+        lambda s: not s.ready or s.counts.seen,
+        lambda s: _component(False, "Progressing" if s.seen_before else _NOT_YET, "No pod is ready yet"),
+    ),
+    ("elsewhere from the start", lambda s: not s.seen_before, lambda _: None),
+    ("elsewhere by now", lambda s: s.absent is not None and s.absent <= 0, lambda _: None),
     # Pods that were there a moment ago may be about to come back, or be served elsewhere.
-    broken = lost and dig(deployment, "status", "phase") == Phase.DEGRADED.value
-    return _gone("No pod is ready") if broken else _starting("Progressing", "No pod is there"), left
+    (
+        "away for a moment",
+        lambda _: True,
+        lambda s: (
+            _component(False, _LOST, "No pod is ready")
+            if s.lost and s.degraded
+            else _component(False, "Progressing", "No pod is there")
+        ),
+    ),
+)
+"""How the pods are shown: the first row that fits. None: nothing is known of pods, and the upstream's word counts."""
 
 
-def _listed(names: Iterable[str]) -> str:
-    known = sorted(names)
-    return ", ".join(known[:_NAMED]) + (f" and {len(known) - _NAMED} more" if len(known) > _NAMED else "")
+def _row_of(scene: _Scene) -> _Row:
+    return next(row for row in _ROWS if row[1](scene))
 
 
-def _gone(message: str) -> Component:
-    return Component(name=PODS, state=State.DEGRADED, reason=_LOST, message=message)
+def _pods(scene: _Scene) -> Component | None:
+    return _row_of(scene)[2](scene)
 
 
-def _starting(reason: str, message: str) -> Component:
-    return Component(name=PODS, state=State.PROGRESSING, reason=reason, message=message)
-
-
-# ----------------------------------------------------------------------------------------------------------- faults
-
-
-def _words(
-    components: Sequence[Component], told: Sequence[Component], shown: Sequence[Symptom], pods: Component | None
-) -> list[Fault]:
-    """The faults of components that say more than the pods show, and that of the pods where they show no precise one.
-
-    `told` are the components as the upstream told them. A precise word comes before pods that are not ready any more,
-    those before a general word; what no pod confirms comes last.
-    """
-    precise: list[Fault] = []
-    general: list[Fault] = []
-    outdated: list[Fault] = []
-    for component, original in zip(components, told, strict=True):
-        if component.state is State.READY or _explained(component, shown):
-            continue
-        group = outdated if component is not original else general if component.reason in _GENERAL else precise
-        group.append(fault_of(component, None))
-    if pods is None or pods.state is State.READY:
-        return [*precise, *general, *outdated]
-    if pods.reason == _LOST:
-        message = "; ".join([pods.message, *(fault.message for fault in precise if fault.message)])
-        return [*precise, Fault(component=PODS, reason=_LOST, message=message, partial=True), *general, *outdated]
-    return [*precise, *general, Fault(component=PODS, reason=pods.reason, message=pods.message), *outdated]
-
-
-def _pod_faults(shown: Sequence[Symptom], evidence: Evidence | None, *, ready: bool, lost: bool) -> list[Fault]:
+def _pod_faults(scene: _Scene, evidence: Evidence) -> list[Fault]:
     """One fault for each reason that the pods show, in their order of precedence.
 
-    What is only out of reach is waited for, but not where it has cost pods that served.
+    What is only out of reach is waited for, but not where it has cost pods that served. Where enough serve, a pod
+    beyond them is nobody's loss.
     """
+    if scene.ready and not scene.short and scene.counts.ready and scene.wanted is not None:
+        return []
     faults: dict[str, Fault] = {}
-    for symptom in shown:
-        partial = _serves_beside(symptom, evidence.pods if evidence is not None else (), ready=ready)
+    for symptom in scene.shown:
+        partial = _serves_beside(symptom, evidence.pods, ready=scene.ready)
         known = faults.get(symptom.reason)
         if known is None:
-            costs = lost and category_of(symptom.reason) is Category.CONNECTIVITY
+            costs = scene.lost and category_of(symptom.reason) is Category.CONNECTIVITY
             faults[symptom.reason] = Fault(
                 component=PODS,
                 reason=symptom.reason,
@@ -283,14 +301,76 @@ def _pod_faults(shown: Sequence[Symptom], evidence: Evidence | None, *, ready: b
 
 
 def _serves_beside(symptom: Symptom, pods: Iterable[PodFacts], *, ready: bool) -> bool:
-    """Whether other pods do the same work: of the same controller, or of any while the upstream is ready."""
+    """Whether other pods do the same work: of the same controller and role, or of any while the upstream is ready."""
     kind, _, name = symptom.object.partition("/")
     name = name.rpartition("/")[2]
-    serving = [pod for pod in pods if pod.alive and pod.ready]
+    serving = [pod for pod in pods if pod.alive and pod.ready and pod.serves]
     if ready:
         return bool(serving)
-    owner = next((pod.owner for pod in pods if pod.name == name), None) if kind == "Pod" else (kind, name)
-    return any(pod.owner == owner for pod in serving)
+    if kind != "Pod":
+        return any(pod.owner == (kind, name) for pod in serving)
+    crew = next((pod.crew for pod in pods if pod.name == name), None)
+    return any(pod.crew == crew for pod in serving)
+
+
+# ---------------------------------------------------------------------------------------------------- the upstream
+
+
+class _Rank(IntEnum):
+    """In which order what the components say is named; pods that are lost stand between the first two."""
+
+    PRECISE = 0
+    GENERAL = 1
+    OUTDATED = 2
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """A component as it may be shown, and how much its word counts as a fault (None: not at all)."""
+
+    component: Component
+    rank: _Rank | None
+
+
+def _heard(component: Component, scene: _Scene | None) -> _Heard:
+    """The component's word next to what the pods show."""
+    shown = scene.shown if scene is not None else ()
+    if component.ready is True:
+        return _Heard(component, None)
+    of_pods = component.reason in POD_SHOWN and scene is not None and bool(scene.counts.living)
+    if of_pods and not any(symptom.reason == component.reason for symptom in shown):
+        text = "The upstream has not noticed yet that no pod shows its fault any more"
+        if component.message:
+            text += f": {component.message}"
+        outdated = replace(component, ready=False, reason="Progressing", message=text, waits=False)
+        return _Heard(outdated, None if _explained(outdated, shown) else _Rank.OUTDATED)
+    if _explained(component, shown):
+        return _Heard(component, None)
+    return _Heard(component, _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE)
+
+
+def _explained(component: Component, shown: Sequence[Symptom]) -> bool:
+    """Whether the pods say more precisely what the component says."""
+    if not shown:
+        return False
+    if component.reason in POD_SHOWN:
+        return True
+    # What is only out of reach is waited for (debounced): meanwhile "not ready" is all that is certain.
+    return component.reason in _GENERAL and category_of(shown[0].reason) is not Category.CONNECTIVITY
+
+
+def _in_order(heard: Sequence[_Heard], pods: Component | None) -> list[Fault]:
+    """The faults of components, and that of `pods` that show no precise one: a precise word comes before pods that are
+    not ready any more, those before a general word; what no pod confirms comes last.
+    """
+    ranked = [(float(word.rank), fault_of(word.component, None)) for word in heard if word.rank is not None]
+    if pods is not None and pods.ready is not True:
+        lost = pods.reason == _LOST
+        precise = [fault.message for rank, fault in ranked if rank == _Rank.PRECISE and fault.message]
+        message = "; ".join([pods.message, *precise]) if lost else pods.message
+        fault = Fault(component=PODS, reason=pods.reason, message=message, partial=lost)
+        ranked.append((_Rank.PRECISE + 0.5 if lost else _Rank.GENERAL + 0.5, fault))
+    return [fault for _, fault in sorted(ranked, key=lambda entry: entry[0])]
 
 
 def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fault | None, float | None]:
@@ -307,7 +387,7 @@ def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fau
     left = (last + STALE_AFTER - now).total_seconds()
     if left > 0:
         return None, left
-    name, kind = report.resource or ("", "upstream object")
+    kind, name = report.primary.get("kind"), dig(report.primary, "metadata", "name")
     text = f"The controller of {kind} '{name}' has not reported on its newest state for five minutes"
     return Fault(component="Upstream", reason="StaleStatus", message=text, since=last), None
 

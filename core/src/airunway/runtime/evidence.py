@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from airunway.api import names
 from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, AnyReflector, Client, Kind, reflector_of
-from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of
+from airunway.plugins.contract import ProviderManifest
+from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway.runtime.workloads import WORKLOADS, Workloads
 from airunway.status.evidence import (
     EventFacts,
@@ -60,28 +61,30 @@ _QUIET = frozenset({"Unhealthy"})
 class EvidenceCollector:
     """The caches, and the evidence for one deployment out of them.
 
-    `pod_label` is the label that the upstream puts on pods, with the primary object's name (None: ours, with the
-    deployment's). `deployments` gives a deployment if it is the provider's, `deployment_named` the one whose primary
-    object has a name; `notify` has a deployment looked at again.
+    Pods are known by the manifest's labels, whose value is the name of an object of the deployment's (`is_named` gives
+    the deployments that have one of that name), or by ours with the deployment's own. `deployments` gives a deployment
+    if it is the provider's; `notify` has one looked at again.
     """
 
     def __init__(
         self,
         *,
         client: Client,
-        pod_label: str | None,
+        manifest: ProviderManifest,
         namespaces: Sequence[str] = (),
         deployments: Callable[[ObjectKey], Resource | None],
-        deployment_named: Callable[[ObjectKey], ObjectKey | None],
+        is_named: Callable[[ObjectKey], Iterable[ObjectKey]],
         notify: Callable[[ObjectKey], None],
         clock: Callable[[], datetime],
     ) -> None:
-        self._label = pod_label or names.MODEL_DEPLOYMENT
+        self._manifest = manifest
+        self._labels = manifest.pod_labels or (names.MODEL_DEPLOYMENT,)
+        self._reasons = {**_REASONS, **{kind: frozenset(reasons) for kind, reasons in manifest.events.items()}}
         self._deployments = deployments
-        self._deployment_named = deployment_named
+        self._is_named = is_named
         self._notify = notify
         self._clock = clock
-        self._workloads = Workloads(client, label=self._label)
+        self._workloads = Workloads(client, labels=self._labels)
         ours = names.MODEL_DEPLOYMENT
 
         def follow(
@@ -101,17 +104,18 @@ class EvidenceCollector:
                 page_size=_PAGE,
             )
 
-        self._pods = follow(POD, self._project_pod, label_selector=self._label)
+        self._pods = tuple(follow(POD, self._project_pod, label_selector=label) for label in self._labels)
         self._claims = follow(PERSISTENT_VOLUME_CLAIM, _projection(claim_facts, ours), label_selector=ours)
         self._jobs = follow(JOB, _projection(job_facts, ours), label_selector=ours)
         self._events = follow(EVENT, self._project_event, field_selector="type=Warning")
-        self._pods_by_value = self._pods.add_index(_by_label)
-        self._pods_by_claim = self._pods.add_index(_by_claim)
+        self._pods_by_value = tuple(pods.add_index(_by_label) for pods in self._pods)
+        self._pods_by_claim = tuple(pods.add_index(_by_claim) for pods in self._pods)
         self._claims_by_value = self._claims.add_index(_by_label)
         self._jobs_by_value = self._jobs.add_index(_by_label)
         self._events_by_object = self._events.add_index(_by_object)
         self._events_by_deployment = self._events.add_index(lambda event: event["about"])
-        self._pods.add_handler(self._on_pod)
+        for pods in self._pods:
+            pods.add_handler(self._on_pod)
         self._events.add_handler(self._on_event)
         for reflector in (self._claims, self._jobs):
             reflector.add_handler(self._on_labelled)
@@ -119,7 +123,7 @@ class EvidenceCollector:
 
     @property
     def reflectors(self) -> tuple[AnyReflector, ...]:
-        return (self._pods, self._claims, self._jobs, self._events)
+        return (*self._pods, self._claims, self._jobs, self._events)
 
     def settled(self) -> bool:
         """Whether everything was read that may be read: before that, absence means nothing."""
@@ -138,7 +142,7 @@ class EvidenceCollector:
         """
         for reflector in self.reflectors:
             reflector.on_restart = self._on_trouble(reflector)
-        first = (self._pods, self._claims, self._jobs)
+        first = (*self._pods, self._claims, self._jobs)
         async with asyncio.TaskGroup() as group:
             for reflector in first:
                 group.create_task(reflector.run(), name=f"evidence-{reflector.kind.plural}")
@@ -148,19 +152,21 @@ class EvidenceCollector:
             await self._until_settled(self.reflectors)
             announce()
 
-    async def of(self, deployment: Resource, primary: Resource) -> Evidence | None:
+    async def of(self, deployment: Resource, primary: Resource, made: Sequence[Resource] = ()) -> Evidence | None:
         """What is known around a deployment whose primary object exists; None where pods may not be read.
 
-        Raises KubeError if the API server cannot be asked about a workload just now.
+        `made` are objects that the upstream made of it: its pods may have their names. Raises KubeError if the API
+        server cannot be asked about a workload just now.
         """
-        if not self._pods.synced.is_set():
+        if not all(pods.synced.is_set() for pods in self._pods):
             return None
-        key, own = key_of(deployment), key_of(primary)
-        pods = tuple(_facts(self._pods_by_value.get((key.namespace, self._value(deployment, primary)))))
+        key = key_of(deployment)
+        own = frozenset(key_of(obj).name for obj in (primary, *made))
+        pods = tuple(self._pods_of(key, own))
         labelled = (key.namespace, key.name)
         events = list(self._explaining(pods))
         refusals = [event for event in _facts(self._events_by_deployment.get(key)) if event.kind in WORKLOADS]
-        events += [e for e in refusals if await self._workloads.makes_pods_of(e, primary=own, deployment=key)]
+        events += [e for e in refusals if await self._workloads.makes_pods_of(e, objects=own, deployment=key)]
         events.sort(key=lambda event: (str(event.last), event.kind, event.name, event.reason, event.note))
         return Evidence(
             pods=pods,
@@ -169,13 +175,30 @@ class EvidenceCollector:
             jobs=tuple(_facts(self._jobs_by_value.get(labelled))),
         )
 
+    def told(self, objects: Sequence[Resource]) -> tuple[EventFacts, ...]:
+        """The events about these objects that the plugin asked for, oldest first."""
+        found: dict[EventFacts, None] = {}
+        for obj in objects:
+            kind, key = str(obj.get("kind")), key_of(obj)
+            wanted = self._manifest.events.get(kind, ())
+            for event in _facts(self._events_by_object.get((kind, key.namespace, key.name))) if wanted else ():
+                if event.reason in wanted and event.uid in ("", uid_of(obj)):
+                    found[event] = None
+        return tuple(sorted(found, key=lambda event: (str(event.last), event.reason, event.note)))
+
+    def _pods_of(self, deployment: ObjectKey, objects: Collection[str]) -> list[PodFacts]:
+        """The pods of a deployment: each by the first label that it carries."""
+        found: dict[str, PodFacts] = {}
+        for label, index in zip(self._labels, self._pods_by_value, strict=True):
+            values = (deployment.name,) if label == names.MODEL_DEPLOYMENT else sorted(objects)
+            for value in values:
+                for pod in _facts(index.get((deployment.namespace, value))):
+                    found.setdefault(pod.name, pod)
+        return list(found.values())
+
     async def rolled_out(self, pods: Iterable[PodFacts]) -> bool:
         """Whether the pods are of the newest revision that their controller knows, as far as can be told."""
         return await self._workloads.rolled_out(pods)
-
-    def _value(self, deployment: Resource, primary: Resource) -> str:
-        """The value of the label on the deployment's pods."""
-        return key_of(deployment if self._label == names.MODEL_DEPLOYMENT else primary).name
 
     def _explaining(self, pods: Iterable[PodFacts]) -> Iterator[EventFacts]:
         claims = set()
@@ -192,16 +215,17 @@ class EvidenceCollector:
     def _on_pod(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if old is not None and new is not None and old[FACTS] == new[FACTS]:
             return
-        for value in {_label_value(pod) for pod in (old, new) if pod is not None}:
-            deployment = self._owner(ObjectKey(key.namespace, value))
-            if deployment is not None:
-                self._notify(deployment)
+        deployments = {owner for pod in (old, new) if pod is not None for owner in self._owners(key.namespace, pod)}
+        for deployment in deployments:
+            self._notify(deployment)
 
-    def _owner(self, named: ObjectKey) -> ObjectKey | None:
-        """The deployment whose pods have the label with that value."""
-        if self._label == names.MODEL_DEPLOYMENT:
-            return named if self._deployments(named) is not None else None
-        return self._deployment_named(named)
+    def _owners(self, namespace: str, pod: Resource) -> Iterator[ObjectKey]:
+        """The deployments that a pod may be of, by the label that it was found with."""
+        named = ObjectKey(namespace, _label_value(pod))
+        if pod["by"] != names.MODEL_DEPLOYMENT:
+            yield from self._is_named(named)
+        elif self._deployments(named) is not None:
+            yield named
 
     def _on_labelled(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if old is not None and new is not None and old[FACTS] == new[FACTS]:
@@ -221,18 +245,20 @@ class EvidenceCollector:
 
     def _about(self, event: EventFacts) -> Iterator[ObjectKey]:
         """The deployments that an event may be about: by the pod's label, by the claim's users, else by the name."""
-        if event.kind == "Pod" and (pod := self._pods.get(ObjectKey(event.namespace, event.name))) is not None:
-            if (deployment := self._owner(ObjectKey(event.namespace, _label_value(pod)))) is not None:
-                yield deployment
-            return
+        if event.kind == "Pod":
+            for pods in self._pods:
+                if (pod := pods.get(ObjectKey(event.namespace, event.name))) is not None:
+                    yield from self._owners(event.namespace, pod)
+                    return
         if event.kind == "PersistentVolumeClaim":
-            for pod in self._pods_by_claim.get((event.namespace, event.name)):
-                if (deployment := self._owner(ObjectKey(event.namespace, _label_value(pod)))) is not None:
-                    yield deployment
+            for index in self._pods_by_claim:
+                for pod in index.get((event.namespace, event.name)):
+                    yield from self._owners(event.namespace, pod)
             claim = self._claims.get(ObjectKey(event.namespace, event.name))
             if claim is not None:
                 yield ObjectKey(event.namespace, _label_value(claim))
             return
+        yield from self._is_named(ObjectKey(event.namespace, event.name))
         yield from self._by_name(event)
 
     def _by_name(self, event: EventFacts) -> Iterator[ObjectKey]:
@@ -246,14 +272,18 @@ class EvidenceCollector:
     # --------------------------------------------------------------------------------------------------- projections
 
     def _project_pod(self, pod: Resource) -> Resource:
-        return _projected(pod, pod_facts(pod), str(labels_of(pod).get(self._label, "")))
+        labels = labels_of(pod)
+        by = next((label for label in self._labels if label in labels), self._labels[0])
+        manifest = self._manifest
+        facts = pod_facts(pod, role_label=manifest.role_label, serving_roles=manifest.serving_roles)
+        return {**_projected(pod, facts, str(labels.get(by, ""))), "by": by}
 
     def _project_event(self, event: Resource) -> Resource | None:
         """The event, or None if it is about nothing of ours. What is about a claim is kept: it may come before the pod
         that names the claim, and there is little of it.
         """
         kind, reason = dig(event, "regarding", "kind"), dig(event, "reason")
-        if not isinstance(kind, str) or reason not in _REASONS.get(kind, ()):
+        if not isinstance(kind, str) or reason not in self._reasons.get(kind, ()):
             return None
         facts = event_facts(event)
         if facts.note.startswith("Error: "):  # repeats the waiting reason of the container

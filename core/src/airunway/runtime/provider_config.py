@@ -50,8 +50,13 @@ def config_object(manifest: ProviderManifest, *, contract_version: str) -> Resou
         "selection": manifest.selection.value,
         "contractVersions": list(manifest.contract_versions),
         "upstream": [
-            {"group": kind.group, "kind": kind.kind, "versions": list(kind.versions), "requiresCRD": kind.requires_crd}
-            for kind in manifest.upstream
+            {
+                "group": kind.group,
+                "kind": kind.kind,
+                "versions": list(kind.versions),
+                "requiresCRD": kind.required and not kind.builtin,
+            }
+            for kind in sorted(manifest.upstream, key=lambda kind: not kind.primary)
         ],
     }
     if manifest.selection_rules:

@@ -1,37 +1,38 @@
 """One pass over one ModelDeployment, as its provider (spec/providers.md, "The provider runtime").
 
-fetch → deletion → pause → finalizer → can_handle → translate_spec → ownership → recreate or apply → translate_status →
-one status apply. Reads come from caches; every write is preceded by a comparison.
+gather (`seen`) → decide (`decision`) → act (`execution`, `release`, `preview`) → report (`report`, `diagnosis`). Each
+once, in this order, and none asks the one before it again. Reads come from caches; a write is preceded by a comparison.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 
 from airunway.api import names
-from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, EventRecorder, KubeError, StatusWriter
-from airunway.plugins.contract import Context, Observed, Upstream
+from airunway.kube import Client, EventRecorder, KubeError, Overlay, StatusWriter, retry_after_of
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
-from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
 from airunway.runtime.announcements import announcements
-from airunway.runtime.apply import Applied, Applier
-from airunway.runtime.diagnosis import applied_at, diagnose, is_ready
-from airunway.runtime.durations import Durations, previous_cause
-from airunway.runtime.evidence import secrets_of
-from airunway.runtime.outages import Outages
-from airunway.runtime.preview import Previewer, is_asked_for
+from airunway.runtime.backoff import Attempts, Standing, Subject
+from airunway.runtime.decision import Decision, Do, decide, observe
+from airunway.runtime.diagnosis import applied_at, diagnose
+from airunway.runtime.evidence import EvidenceCollector, secrets_of
+from airunway.runtime.execution import Executor, Outcome, told_of
+from airunway.runtime.memory import Memory, previous_cause
+from airunway.runtime.preview import Previewer
 from airunway.runtime.release import Releaser
-from airunway.runtime.rendering import Judgement, desired_objects, judge, observation_of
-from airunway.runtime.report import Done, Report, leaving, planned_status, provider_status, record_of_service
-from airunway.runtime.surroundings import Surroundings
-from airunway.runtime.tries import HeldBackError, Refusal, Told, Tries
-from airunway.runtime.upstream import as_written, upstream_of
-from airunway.status import Category, Fault
+from airunway.runtime.report import Report, leaving, planned_status, provider_status, record_of_service
+from airunway.runtime.seen import Seen, finalizers_of
+from airunway.runtime.steps import named
+from airunway.runtime.told import Told
+from airunway.runtime.upstreams import UpstreamWatch
+from airunway.runtime.writes import Refused, Writer
 from airunway.status.events import EVENTS
 from airunway.status.evidence import Evidence
 
@@ -42,276 +43,208 @@ log = logging.getLogger(__name__)
 _ROLL_OUT_RETRY = 5.0
 """Seconds until a revision that was not there is looked for again; the pods' own changes come sooner."""
 
+_FAULT_RETRY = 30.0
+"""Seconds until a plugin that made a mistake is asked again although nothing changed: it may have been slow once."""
+
+
+class HeldBack(Exception):
+    """A failure that passes stands, and it is too early for another try: `left` seconds (None: no time will do)."""
+
+    def __init__(self, error: KubeError, left: float | None) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.left = left
+
 
 class ProviderReconciler:
     """The loop body that every provider shares; the provider itself is only asked pure questions."""
 
-    def __init__(self, *, client: Client, host: ProviderHost, around: Surroundings, events: EventRecorder) -> None:
+    def __init__(
+        self,
+        *,
+        client: Client,
+        host: ProviderHost,
+        settings: object,
+        deployments: Overlay,
+        upstream: UpstreamWatch,
+        evidence: EvidenceCollector,
+        events: EventRecorder,
+        kubernetes: Callable[[], tuple[int, int]],
+        clock: Callable[[], datetime],
+    ) -> None:
         self._client = client
         self._host = host
-        self._around = around
+        self._settings = settings
+        self._deployments = deployments
+        self._upstream = upstream
+        self._evidence = evidence
         self._events = events
+        self._kubernetes = kubernetes
+        self._clock = clock
         self._manager = names.provider_manager(host.name)
         self._finalizer = names.provider_finalizer(host.name)
-        self._applier = Applier(client=client, around=around, events=events, manager=self._manager)
-        self._previewer = Previewer(client=client, around=around, manager=self._manager)
+        writer = Writer(client=client, host=host, upstream=upstream, manager=self._manager)
+        self._executor = Executor(writer=writer, upstream=upstream, events=events, manager=self._manager)
+        self._previewer = Previewer(client=client, writer=writer, manager=self._manager)
         self._status = StatusWriter(
-            client=client,
-            kind=MODEL_DEPLOYMENT,
-            objects=around.deployments,
-            manager=self._manager,
-            on_write=log_phase,
+            client=client, kind=MODEL_DEPLOYMENT, objects=deployments, manager=self._manager, on_write=log_phase
         )
         self._releaser = Releaser(
             client=client,
-            around=around,
+            writer=writer,
+            upstream=upstream,
+            deployments=deployments,
             events=events,
             status=self._status,
             manager=self._manager,
             finalizer=self._finalizer,
         )
-        self._durations = Durations()
-        self._outages = Outages()
-        self._tries = Tries(around)
+        self._memories: dict[ObjectKey, Memory] = {}
+        self._attempts: Attempts[Refused | KubeError | Told] = Attempts()
 
     def concerns(self, deployment: Resource) -> bool:
         """Whether this deployment is, or was, the provider's."""
-        return self._is_mine(deployment) or self._finalizer in _finalizers(deployment)
+        mine = dig(deployment, "status", "provider", "name") == self._host.name
+        return mine or self._finalizer in finalizers_of(deployment)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         """Bring one deployment to where it should be; returns the seconds after which to look again, or None."""
-        deployment = self._around.deployments.get(key)
-        if deployment is None:
-            self._durations.forget(key)
-            self._applier.forget(key)
-            self._outages.over(key)
-            self._tries.forget(key)
-            self._releaser.forget(key)
+        deployment = self._deployments.get(key)
+        if deployment is None or not self.concerns(deployment):
+            self._forget(key)
             return None
-        if not self.concerns(deployment):
-            return None
-        mine, frozen = self._is_mine(deployment), is_asked_for(deployment)
-        if is_deleting(deployment):
-            return await self._release(deployment)
-        if annotations_of(deployment).get(names.PAUSED) == "true":
-            return None
-        if not mine:
-            # A dry run changes nothing upstream: what we made stays until it is over.
-            return None if frozen else await self._release(deployment)
-        validated = condition_of(deployment, "Validated")
-        if validated is None or validated.get("observedGeneration") != deployment["metadata"].get("generation"):
-            return None  # the core has not judged this generation yet; its verdict brings us back
-        other = self._held_by(deployment)
-        if other and not frozen:
-            return await self._wait_for(other, deployment)
+        memory = self._memories.setdefault(key, Memory())
+        seen = await self._gather(deployment)
+        decision = decide(seen, self._host, settings=self._settings)
+        match decision.do:
+            case Do.NOTHING:
+                return None
+            case Do.RELEASE:
+                memory.faults.clear()
+                again = await self._releaser.release(seen, memory)
+                if self._finalizer not in finalizers_of(self._deployments.get(key) or {}):
+                    self._forget(key)
+                return again
         try:
-            report, again = await self._work(deployment, validated)
-        except HeldBackError as held:
-            await self._say_outage(deployment, held.error)
+            outcome = await self._act(seen, decision, memory)
+        except HeldBack as held:
+            await self._report_outage(seen, decision, memory, held.error)
             return held.left
         except KubeError as error:
-            await self._say_outage(deployment, self._tries.told_of(key, error))
+            last = self._attempts.last(key)
+            await self._report_outage(seen, decision, memory, last if isinstance(last, KubeError) else error)
             raise
-        self._outages.over(key)
-        if report is None:
-            return again
-        if other:
-            # The one before us speaks for what runs; of us there is only the plan.
-            await self._status.write(deployment, planned_status(deployment, report, now=self._around.clock()))
-            return again
-        evidence = await self._evidence(deployment, report)
-        if evidence is not None and not await self._is_rolled_out(deployment, report, evidence):
-            report, again = replace(report, rolled_out=False), _ROLL_OUT_RETRY
-        wake = await self._publish(key, report, evidence)
-        return min((seconds for seconds in (again, wake) if seconds is not None), default=None)
+        memory.failing = None
+        if outcome.silent:
+            return outcome.again
+        wake = await self._report(seen, decision, outcome, memory)
+        return min((seconds for seconds in (outcome.again, wake) if seconds is not None), default=None)
 
-    # ----------------------------------------------------------------------------------------------- finding out
+    def _forget(self, key: ObjectKey) -> None:
+        self._memories.pop(key, None)
+        self._attempts.over(key)
 
-    async def _work(self, deployment: Resource, validated: Resource) -> tuple[Report | None, float | None]:
-        """Do what this generation needs. No report means: say nothing yet, look again after the given seconds."""
-        try:
-            return await self._work_on(deployment, validated)
-        except (PluginFault, ParseError) as error:
-            log.exception("%s: the provider's plugin is at fault", dig(deployment, "metadata", "name"))
-            fault = Fault(component="Provider", reason="ProviderError", message=str(error))
-            return Report(faults=(fault,), created=self._primary_exists(deployment)), None
+    # ------------------------------------------------------------------------------------------------------ gather
 
-    async def _work_on(self, deployment: Resource, validated: Resource) -> tuple[Report | None, float | None]:
-        installed = self._around.installed
-        if validated.get("status") != "True":
-            fault = Fault(component="Validated", reason="ValidationFailed", message=str(validated.get("message")))
-            return self._watched(deployment, Report(faults=(fault,))), None
-        if installed.upstream is None:
-            reason, message = installed.reason, installed.message
-            if reason != "UnsupportedSchema":
-                return self._without_upstream(deployment, reason, message), None
-            primary = self._host.primary_kind
-            subject = f"CustomResourceDefinition/{primary.plural}.{primary.group}"
-            # What runs is never failed because a schema is new; what is not there yet fails, and says so (ruling 13).
-            report = Report(compatible=Done(ok=False, reason=reason, message=message), subject=subject)
-            if not self._primary_exists(deployment):
-                fault = Fault(component="Upstream", reason=reason, message=message, category=Category.WORKLOAD)
-                report = replace(report, faults=(fault,))
-            return self._watched(deployment, report), None
-        if not self._around.settled():
-            return None, None  # the caches' first sight of everything brings every deployment back
-        return await self._act(deployment, installed.upstream)
-
-    def _without_upstream(self, deployment: Resource, reason: str, message: str) -> Report:
-        """Nothing can be written, for the upstream is not there (any more, or yet)."""
-        primary = self._host.primary_kind
-        if reason == "UpstreamNotInstalled":
-            message = f"Provider '{self._host.name}' CRD not installed in cluster"
-        fault = Fault(component="Upstream", reason=reason, message=message, waits=True)
-        subject = f"CustomResourceDefinition/{primary.plural}.{primary.group}"
-        return self._watched(deployment, Report(faults=(fault,), subject=subject))
-
-    async def _act(self, deployment: Resource, upstream: Upstream) -> tuple[Report | None, float | None]:
-        engine = dig(deployment, "status", "engine", "type", default="")
-        typed = parse_deployment(deployment)
-        upstream = self._as_written(deployment, upstream)
-        context = self._context(engine, upstream)
-        judged = judge(self._host, typed, context)
-        if judged.blockers and not typed.spec.suspend:
-            return self._watched(deployment, _refused(judged), typed=typed, context=context), None
-        compatible = Done(
-            ok=True,
-            reason="CompatibilityVerified" if upstream.verified else "UnverifiedSchema",
-            message=f"Configuration compatible with {self._host.manifest.display_name or self._host.name}"
-            if upstream.verified
-            else self._around.installed.message,
+    async def _gather(self, deployment: Resource) -> Seen:
+        key = key_of(deployment)
+        live = self._upstream.known(key)
+        seen = Seen(
+            provider=self._host.name,
+            deployment=deployment,
+            live=live,
+            selected=(),
+            find=lambda wanted: self._upstream.known(key, wanted),
+            evidence=None,
+            events=(),
+            installed=self._upstream.verdicts,
+            served=self._upstream.served,
+            settled=self._evidence.settled() and not self._upstream.unread() and not self._upstream.awaits(key),
+            rolled_out=True,
+            kubernetes=self._kubernetes(),
+            now=self._clock(),
         )
-        if judged.blockers:
-            compatible = _refused(judged).compatible or compatible  # stopping it needs no translation
-        report = Report(compatible=compatible, warnings=judged.warnings, upstream=upstream)
-        wanted = [] if typed.spec.suspend else self._desired(deployment, typed, context, judged)
-        outcome = await self._tries.run(
-            deployment, wanted, lambda: self._do(deployment, wanted, upstream, suspended=typed.spec.suspend)
-        )
-        match outcome:
-            case Told(done=done, left=left):
-                fault = Fault(component="DryRun", reason="DryRun", message=done.message, waits=True)
-                report = replace(report, dry_run=done, faults=() if self._primary_exists(deployment) else (fault,))
-                return self._watched(deployment, report, typed=typed, context=context), left
-            case bool():  # whether what is suspended is gone
-                text = "Suspended" if outcome else "Suspending: the upstream resources are being removed"
-                fault = Fault(component="Suspend", reason="Suspended", message=text, waits=True)
-                return replace(report, faults=(fault,)), None
-            case Refusal() if outcome.of(wanted[0], "UpstreamNotInstalled"):
-                return self._without_upstream(deployment, "UpstreamNotInstalled", ""), outcome.left
-            case Refusal():
-                applied = self._applier.told(wanted, outcome, upstream)
-            case _:
-                applied = outcome
-        return self._observed(typed, context, report, wanted, applied), applied.again
-
-    async def _do(
-        self, deployment: Resource, wanted: list[Resource], upstream: Upstream, *, suspended: bool
-    ) -> Done | bool | Applied:
-        if is_asked_for(deployment):
-            return await self._previewer.publish(deployment, wanted)
-        await self._previewer.withdraw(deployment)
-        if suspended:
-            return await self._releaser.remove_objects(deployment)
-        await self._hold(deployment)
-        return await self._applier.bring(deployment, wanted, upstream)
-
-    def _desired(
-        self, deployment: Resource, typed: ModelDeployment, context: Context, judged: Judgement
-    ) -> list[Resource]:
-        return desired_objects(self._host, deployment, typed, context, merge=judged.merge)
-
-    def _watched(
-        self,
-        deployment: Resource,
-        report: Report,
-        *,
-        typed: ModelDeployment | None = None,
-        context: Context | None = None,
-    ) -> Report:
-        """Add what is seen of an upstream object that exists while nothing may be done about it."""
-        primary = self._primary_of(deployment)
-        upstream = self._around.installed.upstream or upstream_of(primary, self._host.transformers)
-        if primary is None or upstream is None:
-            return replace(report, created=primary is not None)
-        name = key_of(primary).name
-        report = replace(
-            report,
-            created=True,
-            upstream=upstream,
-            resource=(name, str(primary.get("kind"))),
-            selector=self._selector(name),
-        )
-        if typed is None or context is None:
-            try:
-                typed = parse_deployment(deployment)
-            except ParseError:
-                return report  # an invalid spec that cannot even be read: what runs is named, not judged
-            engine = dig(deployment, "status", "engine", "type", default="")
-            context = self._context(engine, self._as_written(deployment, upstream))
-        children = self._around.children.of(key_of(deployment)).values()
-        observed = Observed(primary=primary, objects=(primary, *(obj for obj in children if obj is not primary)))
-        observation = observation_of(self._host, typed, observed, context)
-        return replace(report, primary=primary, observation=observation, applied=applied_at(primary, self._manager))
-
-    def _observed(
-        self, typed: ModelDeployment, context: Context, report: Report, desired: list[Resource], applied: Applied
-    ) -> Report | None:
-        if applied.silent:
-            return None
-        primary = applied.primary
-        name, kind = desired[0]["metadata"]["name"], desired[0]["kind"]
-        report = replace(
-            report,
-            compatible=applied.incompatible or report.compatible,
-            resource_created=applied.done,
-            created=primary is not None,
-            resource=(name, kind) if primary is not None else None,
-            faults=(*report.faults, *applied.faults),
-            drift_fight=applied.fight,
-            selector=self._selector(name),
-            running_message=f"{kind} {name} is ready",
-            subject=f"{kind}/{desired[0]['metadata']['namespace']}/{name}",
-        )
+        primary = seen.primary
         if primary is None:
-            return report
-        observed = Observed(primary=primary, objects=(primary, *applied.others))
-        observation = observation_of(self._host, typed, observed, context)
-        if applied.recreating:
-            # Whatever is wrong with the old object and its pods is history: it neither decides nor delays anything.
-            return replace(report, observation=leaving(observation, applied.faults[0]))
-        report = replace(report, primary=primary, applied=applied_at(primary, self._manager))
-        return replace(report, observation=observation)
-
-    def _context(self, engine: str, upstream: Upstream) -> Context:
-        return Context(
-            contract_version=self._host.contract_version,
-            engine=engine,
-            upstream=upstream,
-            settings=self._around.settings.values,
-            now=self._around.clock(),
+            return seen
+        selected = self._upstream.selected(key.namespace, key_of(primary).name)
+        evidence = await self._evidence.of(deployment, primary, selected)
+        if evidence is not None:
+            evidence = replace(evidence, secrets=secrets_of(deployment["spec"]))
+        return replace(
+            seen,
+            selected=selected,
+            evidence=evidence,
+            events=self._evidence.told((*seen.ours, *selected)),
+            rolled_out=evidence is None or await self._is_rolled_out(deployment, primary, evidence),
         )
 
-    # --------------------------------------------------------------------------------------------------- writing
+    async def _is_rolled_out(self, deployment: Resource, primary: Resource, evidence: Evidence) -> bool:
+        """Whether pods that are ready are of this generation, as far as their controller can tell.
 
-    async def _release(self, deployment: Resource) -> float | None:
-        self._durations.forget(key_of(deployment))
-        self._applier.forget(key_of(deployment))
-        self._tries.forget(key_of(deployment))
-        return await self._releaser.release(deployment)
+        Asked only while that decides something: pods that were made after our last change are of it, and what is Ready
+        for this generation stays so.
+        """
+        applied = applied_at(primary, self._manager)
+        ready = condition_of(deployment, "Ready") or {}
+        generation = deployment["metadata"].get("generation")
+        if applied is None or (ready.get("status"), ready.get("observedGeneration")) == ("True", generation):
+            return True
+        before = [pod for pod in evidence.pods if pod.created is None or pod.created <= applied]
+        if not before or not all(pod.ready for pod in evidence.pods if pod.alive and pod.serves):
+            return True
+        return await self._evidence.rolled_out(before)
 
-    async def _wait_for(self, other: str, deployment: Resource) -> float | None:
-        """Say that the provider before us still cleans up; the removal of its finalizer brings us back."""
-        text = (
-            f"Waiting until provider '{other}' has removed what it made. If it does not run any more, delete that "
-            f"by hand, and then the finalizer {names.provider_finalizer(other)} of this ModelDeployment"
-        )
-        fault = Fault(component="Handover", reason="WaitingForProvider", message=text, waits=True)
-        return await self._publish(key_of(deployment), Report(faults=(fault,)), None)
+    # --------------------------------------------------------------------------------------------------------- act
+
+    async def _act(self, seen: Seen, decision: Decision, memory: Memory) -> Outcome:
+        """Do what was decided, unless the same has just failed. Raises KubeError for a failure that passes."""
+        untouched = Outcome(primary=seen.primary, objects=seen.ours)
+        if decision.do is Do.WATCH:
+            at_fault = any(told.reason == "ProviderError" for told in decision.report.said)
+            return replace(untouched, again=_FAULT_RETRY if at_fault else None)
+        subject = self._subject(seen, decision)
+        standing = self._attempts.standing(seen.key, subject)
+        if standing is None:
+            try:
+                outcome = await self._do(seen, decision, memory)
+            except Refused as no:
+                log.info("%s: %s", seen.key, no)
+                standing = self._failed(seen, decision, no, text=no.message, lasts=no.meaning.lasts)
+            except KubeError as trouble:
+                self._failed(seen, decision, trouble, text=str(trouble), at_least=retry_after_of(trouble))
+                raise
+            else:
+                planned = next((told for told in outcome.said if told.condition == "DryRun"), None)
+                if planned is None or planned.reason == "Planned":
+                    self._attempts.over(seen.key)
+                    return outcome
+                standing = self._failed(seen, decision, planned, text=planned.message)
+        match standing.what:
+            case Refused() as refused:
+                return told_of(seen, decision, refused, memory, attempt=standing.attempt, left=standing.left)
+            case Told() as planned:
+                return replace(untouched, said=_planned(seen, planned), again=standing.left)
+            case error:
+                raise HeldBack(error, standing.left)
+
+    async def _do(self, seen: Seen, decision: Decision, memory: Memory) -> Outcome:
+        untouched = Outcome(primary=seen.primary, objects=seen.ours)
+        if decision.do is Do.PREVIEW:
+            planned = await self._previewer.publish(seen, decision.objects, decision.plan)
+            return replace(untouched, said=_planned(seen, planned))
+        await self._previewer.withdraw(seen.deployment)
+        if decision.do is Do.SUSPEND:
+            gone = await self._releaser.remove_objects(seen)
+            text = "Suspended" if gone else "Suspending: the upstream resources are being removed"
+            told = Told(component="Suspend", reason="Suspended", message=text, hinders=True, waits=True)
+            return Outcome(said=(told,))
+        await self._hold(seen.deployment)
+        return await self._executor.bring(seen, decision, memory)
 
     async def _hold(self, deployment: Resource) -> None:
         """Put our finalizer on, by an apply that states nothing else: no field of the spec can be lost by it."""
-        if self._finalizer in _finalizers(deployment):
+        if self._finalizer in finalizers_of(deployment):
             return
         metadata = deployment["metadata"]
         body = {
@@ -325,31 +258,59 @@ class ProviderReconciler:
             },
         }
         answer = await self._client.apply(MODEL_DEPLOYMENT, body, manager=self._manager)
-        self._around.deployments.note(answer)
+        self._deployments.note(answer)
 
-    async def _say_outage(self, deployment: Resource, error: KubeError) -> None:
-        """Say of a failure that is tried again and again what it is, once it lasts."""
-        fault = self._outages.note(key_of(deployment), error, now=self._around.clock())
-        if fault is not None and not self._held_by(deployment):
-            done = Done(ok=False, reason=fault.reason, message=fault.message)
-            report = self._watched(deployment, Report(resource_created=done, faults=(fault,)))
-            await self._publish(key_of(deployment), report, None)
+    def _failed(
+        self,
+        seen: Seen,
+        decision: Decision,
+        what: Refused | KubeError | Told,
+        *,
+        text: str,
+        at_least: float = 0.0,
+        lasts: bool = False,
+    ) -> Standing[Refused | KubeError | Told]:
+        # The subject as it is now: what this very try has changed upstream must not bring the next one.
+        subject = self._subject(seen, decision)
+        return self._attempts.failed(seen.key, subject, what=what, text=text, at_least=at_least, lasts=lasts)
 
-    async def _publish(self, key: ObjectKey, report: Report, evidence: Evidence | None) -> float | None:
+    def _subject(self, seen: Seen, decision: Decision) -> Subject:
+        """What a try is about: a spec, what it comes to, and the upstream that takes or refuses it."""
+        primary = self._upstream.find(decision.objects[0]) if decision.objects else None
+        state = primary and (uid_of(primary), dig(primary, "metadata", "generation"), is_deleting(primary))
+        digests = (f"{named(obj)} {annotations_of(obj).get(names.SPEC_HASH)}" for obj in decision.objects)
+        return Subject(
+            uid=uid_of(seen.deployment),
+            generation=seen.deployment["metadata"].get("generation", 0),
+            wanted=(decision.do.value, *digests),
+            upstream=(self._upstream.state, state),
+        )
+
+    # ------------------------------------------------------------------------------------------------------ report
+
+    async def _report(self, seen: Seen, decision: Decision, outcome: Outcome, memory: Memory) -> float | None:
         """Write the status if it differs from what stands there; returns when time alone will change it."""
-        deployment = self._around.deployments.get(key)
+        report = self._found(seen, decision, outcome)
+        deployment = self._deployments.get(seen.key)
         if deployment is None or is_deleting(deployment):
             return None
-        now = self._around.clock()
+        if seen.held_by and seen.dry_run:
+            # The one before us speaks for what runs; of us there is only the plan.
+            await self._status.write(deployment, planned_status(deployment, report, now=seen.now))
+            return None
         live = deployment.get("status") or {}
-        found = diagnose(report, evidence, deployment=deployment, previous=previous_cause(live), now=now)
-        begun = self._durations.date(key, found.faults, status=live, now=now)
+        served = record_of_service(report, live) is not None
+        evidence = replace(seen.evidence, served=served) if seen.evidence is not None else None
+        if report.primary is None or report.observation is None or outcome.leaving is not None:
+            evidence = None  # whatever is wrong with an old object and its pods is history
+        found = diagnose(report, evidence, deployment=deployment, previous=previous_cause(live), now=seen.now)
+        begun = memory.date(found.faults, status=live, now=seen.now)
         status, verdict = provider_status(
             deployment,
             found.report,
             faults=[replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults],
             root_cause=found.root_cause,
-            now=now,
+            now=seen.now,
         )
         if await self._status.write(deployment, status):
             for said in announcements(deployment, found.report, verdict, cause=found.root_cause):
@@ -361,72 +322,42 @@ class ProviderReconciler:
                     action=EVENTS[said.reason].action,
                     related=said.related,
                 )
-        return min((seconds for seconds in (found.wake_after, verdict.wake_after) if seconds is not None), default=None)
+        waits = [found.wake_after, verdict.wake_after, None if seen.rolled_out else _ROLL_OUT_RETRY]
+        return min((seconds for seconds in waits if seconds is not None), default=None)
 
-    async def _evidence(self, deployment: Resource, report: Report) -> Evidence | None:
-        """What lies behind the primary object, or None if there is none (or nothing may be read)."""
-        if report.primary is None or report.observation is None or self._around.evidence is None:
-            return None
-        found = await self._around.evidence.of(deployment, report.primary)
-        if found is None:
-            return None
-        served = record_of_service(report, deployment.get("status") or {}) is not None
-        return replace(found, served=served, secrets=secrets_of(deployment["spec"]))
+    def _found(self, seen: Seen, decision: Decision, outcome: Outcome) -> Report:
+        """What was decided and done, and what the plugin makes of what is there now."""
+        report = decision.report.with_(*outcome.said)
+        primary = outcome.primary
+        if primary is None:
+            return replace(report, created=False, primary=None, resource=None, applied=None)
+        report = replace(
+            report,
+            created=True,
+            resource=primary,
+            primary=primary if outcome.leaving is None else None,
+            applied=applied_at(primary, self._manager) if outcome.leaving is None else None,
+        )
+        try:
+            observation = observe(self._host, decision, seen, primary=primary, objects=outcome.objects)
+        except PluginFault as error:
+            log.exception("%s: the provider's plugin is at fault", seen.key)
+            return report.with_(Told(component="Provider", reason="ProviderError", message=str(error), hinders=True))
+        if observation is not None and outcome.leaving is not None:
+            observation = leaving(observation, outcome.leaving)
+        selector = observation.selector if observation is not None and observation.selector else report.selector
+        return replace(report, observation=observation, selector=selector)
 
-    async def _is_rolled_out(self, deployment: Resource, report: Report, evidence: Evidence) -> bool:
-        """Whether what the upstream calls ready is of this generation, as far as its pods' controller can tell.
-
-        Asked once for each change: pods that were made after our last change are of it, and what is Ready for this
-        generation stays so.
-        """
-        if report.observation is None or not is_ready(report.observation) or report.applied is None:
-            return True
-        ready = condition_of(deployment, "Ready") or {}
-        generation = deployment["metadata"].get("generation")
-        if (ready.get("status"), ready.get("observedGeneration")) == ("True", generation):
-            return True
-        before = [pod for pod in evidence.pods if pod.created is None or pod.created <= report.applied]
-        if not before or self._around.evidence is None:
-            return True
-        return await self._around.evidence.rolled_out(before)
-
-    # --------------------------------------------------------------------------------------------------- reading
-
-    def _is_mine(self, deployment: Resource) -> bool:
-        return bool(dig(deployment, "status", "provider", "name") == self._host.name)
-
-    def _held_by(self, deployment: Resource) -> str:
-        """Another provider, which has not yet cleaned up what it made; empty if there is none."""
-        others = (names.provider_of_finalizer(finalizer) for finalizer in _finalizers(deployment))
-        return next((other for other in others if other not in ("", self._host.name)), "")
-
-    def _as_written(self, deployment: Resource, upstream: Upstream) -> Upstream:
-        return as_written(upstream, self._primary_of(deployment), self._host.transformers)
-
-    def _selector(self, primary: str) -> str:
-        """What selects the deployment's pods: the scale subresource needs it, and with it every HPA."""
-        label = self._host.manifest.pod_label
-        return f"{label}={primary}" if label else ""
-
-    def _primary_exists(self, deployment: Resource) -> bool:
-        return self._primary_of(deployment) is not None
-
-    def _primary_of(self, deployment: Resource) -> Resource | None:
-        wanted = self._host.primary_kind.kind
-        children = self._around.children.of(key_of(deployment))
-        return next((obj for (kind, _), obj in children.items() if kind.kind == wanted), None)
+    async def _report_outage(self, seen: Seen, decision: Decision, memory: Memory, error: KubeError) -> None:
+        """Say of a failure that is tried again and again what it is, once it lasts."""
+        told = memory.outage(error, now=seen.now)
+        if told is not None and not seen.held_by:
+            outcome = Outcome(said=(told,), primary=seen.primary, objects=seen.ours)
+            await self._report(seen, decision, outcome, memory)
 
 
-def _refused(judged: Judgement) -> Report:
-    """The provider cannot do it: nothing is created, what runs is left alone."""
-    reason = judged.blockers[0].reason
-    message = "; ".join(finding.message for finding in judged.blockers)
-    return Report(
-        compatible=Done(ok=False, reason=reason, message=message),
-        faults=(Fault(component="ProviderCompatible", reason=reason, message=message),),
-        warnings=judged.warnings,
-    )
-
-
-def _finalizers(deployment: Resource) -> list[str]:
-    return dig(deployment, "metadata", "finalizers") or []
+def _planned(seen: Seen, planned: Told) -> tuple[Told, ...]:
+    """The plan; where nothing runs, that only a plan was asked for is why."""
+    if seen.primary is not None:
+        return (planned,)
+    return planned, Told(component="DryRun", reason="DryRun", message=planned.message, hinders=True, waits=True)

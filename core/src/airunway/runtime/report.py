@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from airunway.plugins.contract import Component, Finding, Observation, State, Upstream
+from airunway.plugins.contract import Component, Finding, Observation
 from airunway.resource import Resource, dig, format_time
+from airunway.runtime.told import Told
 from airunway.status import (
-    REASONS,
     Category,
     Condition,
     Fault,
@@ -31,40 +31,28 @@ from airunway.status import (
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 
-__all__ = ["Done", "Report", "fault_of", "leaving", "provider_status", "record_of_service", "warning_text"]
+__all__ = ["Report", "fault_of", "leaving", "provider_status", "record_of_service", "warning_text"]
 
 MAX_WARNINGS = 16
 WARNING_LIMIT = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class Done:
-    """What became of one step: a condition's status, reason and message."""
-
-    ok: bool
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class Report:
     """Everything that one pass found out.
 
-    `created` is whether the primary object exists; `resource` is its name and kind once it was applied. `faults` are
-    those that the runtime itself sees (upstream missing, recreation under way, …), before the components' own.
-    `subject` names the object that a fault of the upstream is about (``Kind/namespace/name``). `primary` is the primary
-    object as it stands, `selector` the label selector of its pods, and `applied` when we changed it last; `rolled_out`
-    is False while its pods are known to be of an older revision. `drift_fight` and `dry_run` are there only while they
-    are the case.
+    `said` is what its steps have to say, in the order in which it is to be named. `created` is whether the primary
+    object exists, `primary` the object as it stands where it counts. `resource` is the object that the status names as
+    the deployment's: usually the primary, also while it is being made anew. `subject` names what a fault of the
+    upstream is about (``Kind/namespace/name``). `selector` selects the serving pods, and `applied` is when we changed
+    the primary last; `rolled_out` is False while its pods are known to be of an older revision.
     """
 
-    compatible: Done | None = None
-    resource_created: Done | None = None
+    said: tuple[Told, ...] = ()
     created: bool = False
-    resource: tuple[str, str] | None = None
-    upstream: Upstream | None = None
+    resource: Resource | None = None
+    schema_hash: str = ""
     observation: Observation | None = None
-    faults: tuple[Fault, ...] = ()
     warnings: tuple[Finding, ...] = ()
     running_message: str = "All replicas are ready"
     subject: str = ""
@@ -72,32 +60,31 @@ class Report:
     applied: datetime | None = None
     rolled_out: bool = True
     selector: str = ""
-    drift_fight: Done | None = None
-    dry_run: Done | None = None
 
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The faults that the runtime itself sees (upstream missing, recreation under way, …)."""
+        return tuple(fault for told in self.said if (fault := told.as_fault()) is not None)
 
-_CATEGORY_OF_STATE = {
-    State.FAILED: Category.WORKLOAD,
-    State.DEGRADED: Category.WORKLOAD,
-    State.NOT_AVAILABLE: Category.CAPACITY,
-    State.PENDING: Category.PROGRESS,
-    State.PROGRESSING: Category.PROGRESS,
-    State.UNKNOWN: Category.UNKNOWN,
-}
+    def told(self, condition: str) -> Told | None:
+        """What is said in the condition of that type; the last word counts."""
+        return next((told for told in reversed(self.said) if told.condition == condition), None)
+
+    def with_(self, *said: Told) -> Report:
+        """The report with more to say."""
+        return replace(self, said=(*self.said, *said))
 
 
 def fault_of(component: Component, since: datetime | None) -> Fault:
-    """The fault that a component which is not ready stands for.
-
-    A registered reason brings its category; for any other the component's state decides.
-    """
+    """The fault that a component which is not ready stands for: its reason's category decides what it does."""
     return Fault(
         component=component.name,
         reason=component.reason,
         message=component.message,
         since=since,
-        waits=component.state is State.PENDING,
-        category=None if component.reason in REASONS else _CATEGORY_OF_STATE.get(component.state, Category.UNKNOWN),
+        waits=component.waits,
+        partial=component.partial,
+        category=Category.UNKNOWN if component.ready is None and component.reason == "Unknown" else None,
     )
 
 
@@ -149,12 +136,15 @@ def provider_status(
             "message": root_cause.message,
             "since": format_time(root_cause.since),
         }
-    provider: Resource = {}
-    if report.resource is not None and report.upstream is not None:
-        name, kind = report.resource
-        provider = {"resourceName": name, "resourceKind": kind, "resourceAPIVersion": report.upstream.api_version}
-        if report.upstream.schema_hash:
-            provider["schemaHash"] = report.upstream.schema_hash[:12]
+    if report.resource is not None:
+        obj = report.resource
+        provider: Resource = {
+            "resourceName": dig(obj, "metadata", "name"),
+            "resourceKind": obj.get("kind"),
+            "resourceAPIVersion": obj.get("apiVersion"),
+        }
+        if report.schema_hash:
+            provider["schemaHash"] = report.schema_hash[:12]
         status["provider"] = provider
         if report.selector:
             status["selector"] = report.selector
@@ -207,32 +197,23 @@ def warning_text(finding: Finding) -> str:
 
 def _conditions(report: Report, verdict: Verdict) -> list[Condition]:
     conditions = overall_conditions(verdict)
-    steps = (
-        ("ProviderCompatible", report.compatible),
-        ("ResourceCreated", report.resource_created),
-        ("DriftFight", report.drift_fight),
-        ("DryRun", report.dry_run),
-    )
-    for type_, done in steps:
-        if done is not None:
-            conditions.append(Condition(type=type_, status=done.ok, reason=done.reason, message=done.message))
-    for component in report.observation.components if report.observation else ():
-        known = None if component.state is State.UNKNOWN else component.state is State.READY
-        conditions.append(
-            Condition(
-                type=f"{as_word(component.name, otherwise='Component')}Ready",
-                status=known,
-                reason=component.reason,
-                message=component.message,
-            )
+    conditions += [condition for told in report.said if (condition := told.as_condition()) is not None]
+    conditions += [
+        Condition(
+            type=f"{as_word(component.name, otherwise='Component')}Ready",
+            status=component.ready,
+            reason=component.reason,
+            message=component.message,
         )
+        for component in (report.observation.components if report.observation else ())
+    ]
     return conditions
 
 
-def leaving(observation: Observation, fault: Fault) -> Observation:
+def leaving(observation: Observation, told: Told) -> Observation:
     """What is told of an object that is made anew: its endpoint and counts, and of its components only that."""
     components = tuple(
-        replace(component, state=State.PROGRESSING, reason=fault.reason, message=fault.message)
+        replace(component, ready=False, reason=told.reason, message=told.message, waits=False, partial=False)
         for component in observation.components
     )
     return replace(observation, components=components, current=True)
@@ -240,12 +221,13 @@ def leaving(observation: Observation, fault: Fault) -> Observation:
 
 def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Resource:
     """The status while another provider still speaks for the deployment: the plan, or why there is none."""
-    planned = report.dry_run
-    if planned is None and report.compatible is not None and not report.compatible.ok:
-        planned = Done(ok=True, reason="WouldBeRefused", message=report.compatible.message)
-    if planned is None:
+    planned = report.told("DryRun")
+    refused = report.told("ProviderCompatible")
+    if planned is None and refused is not None and not refused.ok:
+        planned = Told(condition="DryRun", ok=True, reason="WouldBeRefused", message=refused.message)
+    condition = planned.as_condition() if planned is not None else None
+    if condition is None:
         return {}
-    condition = Condition(type="DryRun", status=True, reason=planned.reason, message=planned.message)
     before = conditions_in(deployment.get("status") or {})
     generation = deployment["metadata"].get("generation", 0)
     return {"conditions": written([condition], previous=before, generation=generation, now=now)}

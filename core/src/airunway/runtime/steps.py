@@ -15,7 +15,18 @@ from airunway.kube import needs_apply
 from airunway.resource import Resource, controller_owner, dig, is_deleting, key_of
 from airunway.runtime.desired import is_ours, is_primary, recreate_causes
 
-__all__ = ["Action", "Identity", "Plan", "Step", "conflict_text", "identity_in", "missing_of", "named", "plan_of", "trial_of"]
+__all__ = [
+    "Action",
+    "Identity",
+    "Plan",
+    "Step",
+    "conflict_text",
+    "identity_in",
+    "missing_of",
+    "named",
+    "plan_of",
+    "trial_of",
+]
 
 
 class Action(StrEnum):

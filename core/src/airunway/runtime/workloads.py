@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from airunway.api import names
 from airunway.kube import DEPLOYMENT, JOB, REPLICA_SET, STATEFUL_SET, Client, Forbidden, NotFound
@@ -28,20 +28,22 @@ _REMEMBERED = 4096
 class Workloads:
     """Reads workloads; remembers by uid whose pods one makes, which never changes."""
 
-    def __init__(self, client: Client, *, label: str) -> None:
+    def __init__(self, client: Client, *, labels: Sequence[str]) -> None:
         self._client = client
-        self._label = label
+        self._labels = labels
         self._known: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self._denied = False
 
-    async def makes_pods_of(self, event: EventFacts, *, primary: ObjectKey, deployment: ObjectKey) -> bool:
+    async def makes_pods_of(self, event: EventFacts, *, objects: Collection[str], deployment: ObjectKey) -> bool:
         """Whether the workload that an event is about makes the pods of that deployment: by its template's labels.
+
+        `objects` are the names of the deployment's objects that its pods may carry.
 
         Raises KubeError if the API server cannot tell just now.
         """
         if event.uid not in self._known:
             if not event.uid or self._denied:
-                return event.name == primary.name
+                return event.name in objects
             try:
                 workload = await self._client.get(WORKLOADS[event.kind], ObjectKey(event.namespace, event.name))
             except NotFound:
@@ -49,15 +51,16 @@ class Workloads:
             except Forbidden as error:
                 self._denied = True
                 log.warning("workloads may not be read (%s): they are told by their names", error)
-                return event.name == primary.name
+                return event.name in objects
             if uid_of(workload) != event.uid:
                 workload = {}  # the event is about an earlier one of the same name, which is gone for good
             labels = dig(workload, "spec", "template", "metadata", "labels", default={})
-            self._known[event.uid] = (str(labels.get(self._label, "")), str(labels.get(names.MODEL_DEPLOYMENT, "")))
+            theirs = next((str(labels[key]) for key in self._labels if labels.get(key)), "")
+            self._known[event.uid] = (theirs, str(labels.get(names.MODEL_DEPLOYMENT, "")))
             while len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
         theirs, ours = self._known[event.uid]
-        return ours == deployment.name or (self._label != names.MODEL_DEPLOYMENT and theirs == primary.name)
+        return ours == deployment.name or theirs in objects
 
     async def rolled_out(self, pods: Iterable[PodFacts]) -> bool:
         """Whether each StatefulSet behind the pods has no newer revision than theirs. Raises KubeError."""

@@ -8,7 +8,7 @@ Reading is not honouring: the proof is the toggle test of each provider, this is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -61,13 +61,13 @@ def _set_fields(model: BaseModel, path: str) -> Iterator[str]:
             yield here
 
 
-@lru_cache(maxsize=64)
+@cache
 def _defaults(model: type[BaseModel]) -> dict[str, object]:
     """The defaults of a type's fields; PydanticUndefined, which equals nothing, for a required one."""
     return {name: info.get_default(call_default_factory=True) for name, info in model.model_fields.items()}
 
 
-@lru_cache(maxsize=64)
+@cache
 def _steps(model: type[BaseModel]) -> dict[str, str]:
     """The fields of a type by their names in Python, with those in JSON."""
     return {name: to_camel(name) for name in model.model_fields}

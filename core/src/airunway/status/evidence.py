@@ -7,7 +7,7 @@ cut and interned here, so that a cache of facts costs about one kilobyte for a p
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -80,7 +80,8 @@ class Unscheduled:
 class PodFacts:
     """A pod. `ready_since` is the last transition of its condition ``Ready``, whichever way it went.
 
-    `revision` tells pods of one template from those of another; `owner` is kind and name of the controller.
+    `revision` tells pods of one template from those of another; `owner` is kind and name of the controller. `role` is
+    what the pod does in its deployment (empty: what all do), and `serves` whether that is answering requests.
     """
 
     namespace: str
@@ -97,6 +98,8 @@ class PodFacts:
     unscheduled: Unscheduled | None = None
     revision: str = ""
     owner: tuple[str, str] = ("", "")
+    role: str = ""
+    serves: bool = True
     claims: tuple[str, ...] = ()
     containers: tuple[ContainerFacts, ...] = ()
 
@@ -104,6 +107,11 @@ class PodFacts:
     def alive(self) -> bool:
         """Whether it is meant to run: neither over nor on its way out."""
         return not self.deleting and self.phase not in ("Succeeded", "Failed")
+
+    @property
+    def crew(self) -> tuple[tuple[str, str], str]:
+        """Pods of one crew can take each other's place: one controller, one role (a head and its workers share one)."""
+        return self.owner, self.role
 
     @property
     def unready_again(self) -> bool:
@@ -181,14 +189,15 @@ class Evidence:
     secrets: Mapping[str, str] = field(default_factory=dict)
 
 
-def pod_facts(obj: Resource) -> PodFacts:
-    """The facts of a Pod."""
+def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[str] = ()) -> PodFacts:
+    """The facts of a Pod. Its role is the value of `role_label`; one without serves, and so do the `serving_roles`."""
     status = _object(dig(obj, "status"))
     conditions = {_text(c.get("type")): c for c in _objects(status.get("conditions"))}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
     owner = controller_owner(obj) or {}
     labels = labels_of(obj)
     labels = labels if isinstance(labels, dict) else {}
+    role = _word(labels.get(role_label)) if role_label else ""
     unscheduled = None
     if scheduled.get("status") == "False":
         unscheduled = Unscheduled(
@@ -211,6 +220,8 @@ def pod_facts(obj: Resource) -> PodFacts:
         unscheduled=unscheduled,
         revision=next((_word(labels[name]) for name in _REVISION_LABELS if labels.get(name)), ""),
         owner=(_word(owner.get("kind")), _word(owner.get("name"))),
+        role=role,
+        serves=not role or not serving_roles or role in serving_roles,
         claims=tuple(sorted(_claims_of(obj))),
         containers=tuple(_containers_of(status)),
     )

@@ -170,7 +170,7 @@ def _is_history(pod: PodFacts, pods: Iterable[PodFacts]) -> bool:
     if pod.phase != "Failed" or pod.created is None:
         return False
     return any(
-        other.alive and other.owner == pod.owner and other.created is not None and other.created >= pod.created
+        other.alive and other.crew == pod.crew and other.created is not None and other.created >= pod.created
         for other in pods
     )
 

@@ -19,8 +19,7 @@ from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, LeaderElecto
 from airunway.plugins.host import ProviderHost
 from airunway.process.shell import Lead, Work
 from airunway.resource import ObjectKey, Resource, is_deleting, is_true, key_of, uid_of
-from airunway.runtime.application import ProviderApplication
-from airunway.runtime.surroundings import ProviderSettings
+from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway.testing.simulators import Level, simulator_for
 
 __all__ = [

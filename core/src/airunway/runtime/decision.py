@@ -1,0 +1,330 @@
+"""What a pass is to do about what it has seen. Pure: a view in, a decision out.
+
+gather (`seen`) → **decide** → act (`execution`) → report (`report`).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from airunway.api import names
+from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
+from airunway.plugins.contract import Context, Finding, Observation, Observed, Upstream
+from airunway.plugins.errors import PluginFault
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource, dig, is_deleting, key_of
+from airunway.runtime.desired import written_for
+from airunway.runtime.diagnosis import applied_at
+from airunway.runtime.judgement import Judgement, judge, selector_of
+from airunway.runtime.report import Report
+from airunway.runtime.seen import Seen
+from airunway.runtime.steps import Action, Plan, identity_in, plan_of
+from airunway.runtime.told import Told
+from airunway.runtime.upstream import Installed, as_written, newest_waits, writer_of
+from airunway.status import Category
+
+__all__ = ["Decision", "Do", "decide", "observe"]
+
+log = logging.getLogger(__name__)
+
+
+class Do(StrEnum):
+    """What a pass does."""
+
+    NOTHING = "nothing"
+    """Not even the status: something that is waited for will bring the deployment back."""
+    RELEASE = "release"
+    """Take away what was made, then the finalizer."""
+    WATCH = "watch"
+    """Nothing may be changed; what is seen is told."""
+    PREVIEW = "preview"
+    SUSPEND = "suspend"
+    BRING = "bring"
+    """Carry the plan out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What to do, and what is known so far of what is to be told.
+
+    `typed` and `context` are there where the deployment could be read and the upstream is known: they are what the
+    plugin is asked with. `objects` are the desired ones, `plan` what has to become of each object.
+    """
+
+    do: Do
+    report: Report = field(default_factory=Report)
+    typed: ModelDeployment | None = None
+    context: Context[Any] | None = None
+    upstream: Upstream | None = None
+    objects: tuple[Resource, ...] = ()
+    plan: Plan | None = None
+    prunes: bool = False
+    """Whether what is no longer wanted may go: the primary serves what the newest spec asks for."""
+
+
+def decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
+    """The decision. What is wrong with the plugin becomes part of what is told; nothing is raised for it."""
+    deployment = seen.deployment
+    if is_deleting(deployment):
+        return Decision(do=Do.RELEASE)
+    if seen.paused:
+        return Decision(do=Do.NOTHING)
+    if not seen.is_mine:
+        # A dry run changes nothing upstream: what we made stays until it is over.
+        return Decision(do=Do.NOTHING if seen.dry_run else Do.RELEASE)
+    if seen.validated is None:
+        return Decision(do=Do.NOTHING)  # the core's verdict on this generation brings us back
+    if seen.held_by and not seen.dry_run:
+        return Decision(do=Do.WATCH, report=Report(said=(_waits_for(seen.held_by),)))
+    try:
+        return _decide(seen, host, settings=settings)
+    except (PluginFault, ParseError) as error:
+        log.exception("%s: the provider's plugin is at fault", key_of(deployment))
+        return Decision(do=Do.WATCH, report=_base(seen, host).with_(_plugin_fault(error)))
+
+
+def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
+    installed = _of_primary(seen, host)
+    base = _base(seen, host)
+    if seen.validated is not None and seen.validated.get("status") != "True":
+        told = Told(
+            component="Validated",
+            reason="ValidationFailed",
+            message=str(seen.validated.get("message")),
+            hinders=True,
+        )
+        return _watching(seen, host, base.with_(told), settings=settings)
+    if (missing := _missing(seen, host)) is not None:
+        told, subject = missing
+        return _watching(seen, host, replace(base.with_(told), subject=subject), settings=settings)
+    if not seen.settled:
+        return Decision(do=Do.NOTHING)  # the caches' first sight of everything brings every deployment back
+    typed = parse_deployment(seen.deployment)
+    context = _context(seen, host, installed, settings=settings)
+    judged = judge(host, seen.deployment, typed, context)
+    base = replace(base, warnings=(*judged.warnings, *_waiting(seen, host, installed, judged, typed, context)))
+    known = Decision(do=Do.WATCH, typed=typed, context=context, upstream=context.upstream)
+    if judged.blockers and not typed.spec.suspend:
+        return replace(known, report=base.with_(_blocked(judged)))
+    base = base.with_(_blocked(judged, hinders=False) if judged.blockers else _compatible(host, context, installed))
+    plan = None
+    if judged.objects:
+        dead = _dead(seen, host, typed, context)
+        plan = plan_of(
+            judged.objects,
+            seen.find(judged.objects),
+            deployment=seen.deployment,
+            provider=host.name,
+            manager=names.provider_manager(host.name),
+            dead=dead,
+            comparable=lambda obj: obj.get("apiVersion") == _wanted_version(judged.objects, obj),
+        )
+    prunes = plan is not None and bool(plan.of(Action.DELETE)) and _is_current(seen, host, typed, context)
+    do = Do.PREVIEW if seen.dry_run else Do.SUSPEND if typed.spec.suspend else Do.BRING
+    return replace(known, do=do, report=base, objects=judged.objects, plan=plan, prunes=prunes)
+
+
+def observe(
+    host: ProviderHost, decision: Decision, seen: Seen, *, primary: Resource | None, objects: tuple[Resource, ...]
+) -> Observation | None:
+    """What the plugin makes of what exists; None where it cannot be asked, or there is nothing. Raises PluginFault."""
+    if primary is None or decision.typed is None or decision.context is None:
+        return None
+    observed = Observed(
+        primary=primary,
+        objects=(*objects, *seen.selected),
+        events=seen.events,
+        applied=applied_at(primary, names.provider_manager(host.name)),
+    )
+    return host.translate_status(decision.typed, observed, decision.context)
+
+
+# ------------------------------------------------------------------------------------------------------- the pieces
+
+
+def _base(seen: Seen, host: ProviderHost) -> Report:
+    """What is told of the primary object that exists, whatever is done about it."""
+    primary = seen.primary
+    if primary is None:
+        return Report()
+    name, kind = key_of(primary).name, str(primary.get("kind"))
+    installed = seen.installed.get(identity_in(primary)[:2])
+    served = installed.served if installed is not None else ()
+    own = next((upstream for upstream in served if upstream.api_version == primary.get("apiVersion")), None)
+    return Report(
+        created=True,
+        resource=primary,
+        schema_hash=own.schema_hash if own is not None else "",
+        primary=primary,
+        applied=applied_at(primary, names.provider_manager(host.name)),
+        selector=selector_of(host, seen.key.name, name),
+        running_message=f"{kind} {name} is ready",
+        subject=f"{kind}/{seen.key.namespace}/{name}",
+        rolled_out=seen.rolled_out,
+    )
+
+
+def _watching(seen: Seen, host: ProviderHost, report: Report, *, settings: object) -> Decision:
+    """Nothing may be done; what runs is read all the same, as far as the deployment can be."""
+    primary = seen.primary
+    if primary is None:
+        return Decision(do=Do.WATCH, report=report)
+    kind = host.kinds.get(identity_in(primary)[:2])
+    writer = writer_of(primary, host.transformers_of(kind)) if kind is not None else None
+    if writer is None:
+        return Decision(do=Do.WATCH, report=report)
+    upstream = Upstream(api_version=str(primary.get("apiVersion")), transformer=writer, verified=False)
+    try:
+        typed = parse_deployment(seen.deployment)
+    except ParseError:
+        return Decision(do=Do.WATCH, report=report)  # a spec that cannot even be read: what runs is named, not judged
+    context = _context(seen, host, Installed(upstream=upstream, reason="", message=""), settings=settings)
+    return Decision(do=Do.WATCH, report=report, typed=typed, context=context, upstream=upstream)
+
+
+def _of_primary(seen: Seen, host: ProviderHost) -> Installed:
+    kind = host.primary_kind
+    return seen.installed[kind.group, kind.kind]
+
+
+def _missing(seen: Seen, host: ProviderHost) -> tuple[Told, str] | None:
+    """What to say of a kind that is needed and cannot be written now, and which CRD that is about."""
+    for kind in sorted(host.manifest.upstream, key=lambda kind: not kind.primary):
+        installed = seen.installed[kind.group, kind.kind]
+        if installed.upstream is not None or not kind.required:
+            continue
+        subject = f"CustomResourceDefinition/{kind.plural}.{kind.group}"
+        if installed.reason != "UnsupportedSchema":
+            text = f"Provider '{host.name}' CRD not installed in cluster"
+            message = text if kind.primary else f"{text}: {installed.message}"
+            waits = Told(component="Upstream", reason=installed.reason, message=message, hinders=True, waits=True)
+            return waits, subject
+        # What runs is never failed because a schema is new; what is not there yet fails, and says so (ruling 13).
+        told = Told(
+            condition="ProviderCompatible",
+            reason=installed.reason,
+            message=installed.message,
+            hinders=seen.primary is None,
+            component="Upstream",
+            category=Category.WORKLOAD,
+        )
+        return told, subject
+    return None
+
+
+def _context(seen: Seen, host: ProviderHost, installed: Installed, *, settings: object) -> Context[Any]:
+    """What the plugin is told. What exists keeps its version and its transformer (ruling 27)."""
+    served = dict(seen.served)
+    primary, kind = seen.primary, host.primary_kind
+    upstream = installed.upstream
+    if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:
+        kept = as_written(
+            installed if written is kind else seen.installed[written.group, written.kind],
+            primary,
+            host.transformers_of(written),
+            wanted_for=written_for(seen.deployment),
+        )
+        if kept is not None:
+            served[written.key] = kept
+            upstream = kept if written is kind else upstream
+    assert upstream is not None, "a provider is asked only where its upstream is known"
+    served[kind.key] = upstream
+    return Context(
+        contract_version=host.contract_version,
+        engine=dig(seen.deployment, "status", "engine", "type", default=""),
+        upstream=upstream,
+        served=served,
+        settings=settings,
+        kubernetes=seen.kubernetes,
+        now=seen.now,
+    )
+
+
+def _waiting(
+    seen: Seen,
+    host: ProviderHost,
+    installed: Installed,
+    judged: Judgement,
+    typed: ModelDeployment,
+    context: Context[Any],
+) -> tuple[Finding, ...]:
+    """A warning where what runs is kept as an older transformer has it, and the newest one would write it otherwise."""
+    newest = installed.upstream
+    if seen.primary is None or newest is None or not judged.objects or not newest_waits(context.upstream, installed):
+        return ()
+    served = {**context.served, host.primary_kind.key: newest}
+    other = judge(host, seen.deployment, typed, replace(context, upstream=newest, served=served))
+    if [_essence(obj) for obj in other.objects] == [_essence(obj) for obj in judged.objects]:
+        return ()
+    text = (
+        f"written as {context.upstream.transformer.name} has it; a newer way ({newest.transformer.name}) is taken with "
+        f"the next change of the spec, or when the annotation {names.ADOPT} gets a new value: it may restart the model"
+    )
+    return (Finding(path="", reason="NewerTransformerWaits", message=text),)
+
+
+def _essence(obj: Resource) -> Resource:
+    """An object without what the runtime notes on it."""
+    return {**obj, "metadata": {"name": obj["metadata"]["name"]}}
+
+
+def _dead(seen: Seen, host: ProviderHost, typed: ModelDeployment, context: Context[Any]) -> str:
+    """Why the primary object has to be made anew although nothing in it changed: it is dead, and the spec is new."""
+    primary = seen.primary
+    if primary is None or dig(primary, "metadata", "annotations", names.WRITTEN_FOR) == written_for(seen.deployment):
+        return ""
+    observation = _observation(seen, host, typed, context)
+    return observation.dead if observation is not None else ""
+
+
+def _is_current(seen: Seen, host: ProviderHost, typed: ModelDeployment, context: Context[Any]) -> bool:
+    observation = _observation(seen, host, typed, context)
+    return observation is not None and observation.current
+
+
+def _observation(seen: Seen, host: ProviderHost, typed: ModelDeployment, context: Context[Any]) -> Observation | None:
+    """What is there before anything is done."""
+    known = Decision(do=Do.WATCH, typed=typed, context=context)
+    return observe(host, known, seen, primary=seen.primary, objects=seen.ours)
+
+
+def _wanted_version(wanted: tuple[Resource, ...], live: Resource) -> object:
+    identity = identity_in(live)
+    return next((obj["apiVersion"] for obj in wanted if identity_in(obj) == identity), live.get("apiVersion"))
+
+
+def _compatible(host: ProviderHost, context: Context[Any], installed: Installed) -> Told:
+    verified = context.upstream.verified
+    text = f"Configuration compatible with {host.manifest.display_name or host.name}"
+    return Told(
+        condition="ProviderCompatible",
+        ok=True,
+        reason="CompatibilityVerified" if verified else "UnverifiedSchema",
+        message=text if verified else installed.message,
+    )
+
+
+def _blocked(judged: Judgement, *, hinders: bool = True) -> Told:
+    """The provider cannot do it: nothing is created, what runs is left alone."""
+    return Told(
+        condition="ProviderCompatible",
+        reason=judged.blockers[0].reason,
+        message="; ".join(finding.message for finding in judged.blockers),
+        hinders=hinders,
+    )
+
+
+def _plugin_fault(error: Exception) -> Told:
+    return Told(component="Provider", reason="ProviderError", message=str(error), hinders=True)
+
+
+def _waits_for(other: str) -> Told:
+    """The provider before us still cleans up; the removal of its finalizer brings us back."""
+    text = (
+        f"Waiting until provider '{other}' has removed what it made. If it does not run any more, delete that "
+        f"by hand, and then the finalizer {names.provider_finalizer(other)} of this ModelDeployment"
+    )
+    return Told(component="Handover", reason="WaitingForProvider", message=text, hinders=True, waits=True)

@@ -1,0 +1,165 @@
+"""What a provider makes of a deployment: the part of a pass that needs no cluster, and all of a preview. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from airunway.api import names
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.plugins.contract import Context, Finding, Transformer, Upstream, UpstreamKind
+from airunway.plugins.errors import PluginFault
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource
+from airunway.runtime.desired import Replaceable, complete, identity_of
+from airunway.runtime.overrides import check_overrides, merged
+from airunway.runtime.steps import identity_in
+from airunway.runtime.upstream import api_version
+from airunway.sdk.fields import ignored_fields, tracked
+
+__all__ = ["Judgement", "assumed_context", "judge", "selector_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """Whether the provider can honour the deployment: not if there are `blockers`.
+
+    `objects` are the desired ones, complete, the primary first; none with blockers, or where nothing is to run.
+    """
+
+    blockers: tuple[Finding, ...]
+    warnings: tuple[Finding, ...]
+    objects: tuple[Resource, ...] = ()
+
+
+def judge(host: ProviderHost, deployment: Resource, typed: ModelDeployment, context: Context[Any]) -> Judgement:
+    """What speaks against the deployment, else what is to be there for it. Raises PluginFault.
+
+    `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed. Of the overrides the
+    provider's schema speaks first. A field that the user set and the provider never looked at is reported here: nothing
+    is dropped without a word (spec ruling 18).
+    """
+    overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
+    view, reads = tracked(typed)
+    compatibility = host.can_handle(view, context)
+    blockers = (*_unclaimed(typed), *overrides.errors, *compatibility.blockers)
+    warnings = (*overrides.unknown, *compatibility.warnings)
+    if blockers or typed.spec.suspend:
+        return Judgement(blockers=blockers, warnings=warnings)
+    translation = host.translate_spec(view, context)
+    objects = list(translation.objects)
+    if overrides.merge:
+        objects[0] = merged(objects[0], overrides.merge)
+    told = {finding.path for finding in warnings}
+    ignored = tuple(finding for finding in ignored_fields(typed, reads) if finding.path not in told)
+    desired = complete(
+        objects,
+        deployment,
+        provider=host.name,
+        transformer=_writer(host, objects[0], context).name,
+        replaceable=Replaceable(deployment=identity_of(typed, context.engine), topology=translation.replace_on),
+        immutable=[_immutable(host, obj, context, primary=i == 0) for i, obj in enumerate(objects)],
+    )
+    return Judgement(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))
+
+
+def _unclaimed(typed: ModelDeployment) -> list[Finding]:
+    """Volumes with a size of their own: nobody makes their claims yet, and pods would wait for them for ever."""
+    return [
+        Finding(
+            path=f"spec.model.storage.volumes[{position}].size",
+            reason="IncompatibleConfiguration",
+            message=f"volume {volume.name}: claims are not created from size yet; create a PersistentVolumeClaim, "
+            "name it in claimName and take size out",
+        )
+        for position, volume in enumerate(typed.spec.model.storage.volumes)
+        if volume.size is not None
+    ]
+
+
+def _writer(host: ProviderHost, primary: Resource, context: Context[Any]) -> Transformer:
+    """The transformer that a primary object is written by: one of its own kind, or the primary kind's."""
+    identity = identity_in(primary)
+    kind = host.kinds[identity.group, identity.kind]
+    served = context.served.get(kind.key)
+    return context.upstream.transformer if kind.primary or served is None else served.transformer
+
+
+def _immutable(host: ProviderHost, obj: Resource, context: Context[Any], *, primary: bool) -> tuple[str, ...]:
+    identity = identity_in(obj)
+    return _writer(host, obj, context).immutable if primary else host.kinds[identity.group, identity.kind].immutable
+
+
+def selector_of(host: ProviderHost, deployment: str, primary: str) -> str:
+    """What selects the serving pods, for the scale subresource and with it every HPA."""
+    label = host.manifest.pod_labels[0] if host.manifest.pod_labels else names.MODEL_DEPLOYMENT
+    value = deployment if label == names.MODEL_DEPLOYMENT else primary
+    parts = [f"{label}={value}"]
+    roles = host.manifest.serving_roles
+    if roles and host.manifest.role_label:
+        of = f"={roles[0]}" if len(roles) == 1 else f" in ({','.join(roles)})"
+        parts.append(f"{host.manifest.role_label}{of}")
+    return ",".join(parts)
+
+
+def assumed_context(
+    host: ProviderHost,
+    *,
+    engine: str,
+    now: datetime,
+    settings: Mapping[str, Any] | None = None,
+    upstream_version: str = "",
+    absent: tuple[str, ...] = (),
+) -> Context[Any]:
+    """The context for a preview without a cluster: every kind in its preferred version, by its newest transformer.
+
+    `upstream_version` is a release of the upstream: transformers are those of that release. `absent` are optional kinds
+    (by `UpstreamKind.key`) that are not there. Raises PluginFault if the provider has no transformer for any version
+    that it names, or for that release; SettingsError for settings that do not fit.
+    """
+    served = {}
+    for kind in host.manifest.upstream:
+        if kind.key in absent:
+            continue
+        known = host.transformers_of(kind)
+        if known and upstream_version and kind.primary:
+            known = tuple(t for t in known if _covers(t, upstream_version))
+        if not known and kind.primary:
+            raise PluginFault(
+                f"provider {host.name!r} has no transformer for {kind.kind} in {', '.join(kind.versions)}"
+                + (f" of release {upstream_version}" if upstream_version else "")
+            )
+        served[kind.key] = _assumed(kind, known)
+    return Context(
+        contract_version=host.contract_version,
+        engine=engine,
+        upstream=served[host.primary_kind.key],
+        served=served,
+        settings=host.settings(settings or {}),
+        now=now,
+    )
+
+
+def _assumed(kind: UpstreamKind, known: Sequence[Transformer]) -> Upstream:
+    """The first version that a transformer writes, by the newest one that does."""
+    for version in kind.versions:
+        where = api_version(kind, version)
+        writing = [transformer for transformer in known if transformer.api_version == where]
+        if writing:
+            return Upstream(api_version=where, transformer=writing[-1])
+    where = api_version(kind, kind.versions[0])
+    return Upstream(api_version=where, transformer=Transformer(name="", api_version=where, kind=kind.kind))
+
+
+def _covers(transformer: Transformer, release: str) -> bool:
+    """Whether a release lies within those that a transformer is for; a shorter number stands for all that begin so."""
+    wanted = _numbers(release)
+    since, until = _numbers(transformer.since), _numbers(transformer.until)
+    return (not since or wanted[: len(since)] >= since) and (not until or wanted[: len(until)] <= until)
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release))

@@ -1,0 +1,115 @@
+"""Writing one upstream object: applied onto exactly what was checked, rehearsed, deleted; and what a refusal is."""
+
+from __future__ import annotations
+
+from airunway.kube import Answer, ApiError, Client, Conflict, NotFound
+from airunway.plugins.contract import UpstreamKind
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource, key_of, uid_of
+from airunway.runtime.answers import MEANINGS, Meaning, is_refusal
+from airunway.runtime.steps import Step, identity_in, missing_of, named, trial_of
+from airunway.runtime.upstreams import UpstreamWatch, View
+
+__all__ = ["NEVER", "Occupied", "Refused", "Writer"]
+
+NEVER = "1"
+"""A resourceVersion that no object has: an etcd counts from one, and that is its state with nothing in it."""
+
+
+class Refused(Exception):
+    """The server will not take an object as it is, or we cannot address it (no `answer`)."""
+
+    def __init__(self, obj: Resource, message: str, answer: Answer | None = None) -> None:
+        super().__init__(f"{named(obj)} was refused: {message}")
+        self.obj = obj
+        self.message = message
+        self.answer = answer
+
+    @property
+    def meaning(self) -> Meaning:
+        return MEANINGS[self.answer or Answer.INVALID]
+
+
+class Occupied(Exception):
+    """The API server says that an object is there already which was to be made."""
+
+
+class Writer:
+    """Writes objects of one provider as its field manager; every answer goes into the caches."""
+
+    def __init__(self, *, client: Client, host: ProviderHost, upstream: UpstreamWatch, manager: str) -> None:
+        self._client = client
+        self._host = host
+        self._upstream = upstream
+        self._manager = manager
+
+    def view(self, obj: Resource) -> View:
+        """Raises Refused for a kind, or a version of it, that the cluster does not serve."""
+        view = self._upstream.view_of(obj)
+        if view is None:
+            raise Refused(obj, f"the cluster does not serve {obj['kind']} in {obj['apiVersion']}", Answer.KIND_ABSENT)
+        return view
+
+    def kind(self, obj: Resource) -> UpstreamKind:
+        return self._host.kinds[identity_in(obj)[:2]]
+
+    async def apply(
+        self, wanted: Resource, found: Resource | None, *, sure: bool = False, dry_run: bool = False
+    ) -> Resource:
+        """Apply by force: onto `found` and no other object, or, where that is None, only if there is none.
+
+        The uid of what was checked goes along: an object that was deleted since is not made again by a pass that knows
+        an old state, and one that somebody else made is not taken over (Conflict). Where there is to be none, no object
+        ever has the resourceVersion that is asked for, so that the API server answers with a conflict if there is one:
+        Occupied, or Conflict if that was `sure`. Raises Refused where the server says no to what is asked.
+        """
+        precondition = {"resourceVersion": NEVER} if found is None else {"uid": uid_of(found)}
+        body = {**wanted, "metadata": {**wanted["metadata"], **precondition}}
+        view = self.view(wanted)
+        try:
+            answer = await self._client.apply(view.kind, body, manager=self._manager, force=True, dry_run=dry_run)
+        except Conflict as error:
+            if found is None and not sure:
+                raise Occupied from error
+            raise
+        except ApiError as error:
+            if is_refusal(error) or (dry_run and isinstance(error, NotFound)):
+                raise Refused(wanted, error.message, error.answer) from error
+            raise
+        if not dry_run:
+            view.objects.note(answer)
+        return answer
+
+    async def rehearse(self, steps: tuple[Step, ...], *, absent: tuple[Resource, ...], sure: bool = False) -> None:
+        """Dry-run what would be written (rulings 15); a replacement under a name of its own.
+
+        What is refused for want of an object that the same plan makes first says nothing: an upstream's webhook misses
+        a ConfigMap, the API server the Role of a binding. Raises Refused for anything else.
+        """
+        for step in steps:
+            wanted, found = step.wanted, step.live if step.writes else None
+            if wanted is None:
+                continue
+            same_name = step.live is not None and identity_in(step.live) == identity_in(wanted)
+            trial = trial_of(wanted) if not step.writes and same_name else wanted
+            try:
+                await self.apply(trial, found, sure=sure or not step.writes, dry_run=True)
+            except Refused as refused:
+                others = [obj for obj in absent if obj is not wanted]
+                if missing_of(refused.message, wanted, others) is None:
+                    raise Refused(wanted, refused.message, refused.answer) from refused
+
+    async def delete(self, obj: Resource) -> None:
+        """Delete exactly this object, as its kind demands; one that is gone already is no error."""
+        kind = self.kind(obj)
+        try:
+            await self._client.delete(self.view(obj).kind, key_of(obj), uid=uid_of(obj), propagation=kind.deletion)
+        except NotFound:
+            return
+
+    async def find(self, wanted: Resource) -> Resource | None:
+        """The object of that name as the API server has it, whosever it is."""
+        try:
+            return await self._client.get(self.view(wanted).kind, key_of(wanted))
+        except NotFound:
+            return None
