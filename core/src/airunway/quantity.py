@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-__all__ = ["QUANTITY_PATTERN", "parse_quantity", "same_quantity"]
+__all__ = ["MAX_EXPONENT", "QUANTITY_PATTERN", "parse_quantity", "same_quantity"]
 
 QUANTITY_PATTERN = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
 """The pattern of apimachinery's ``resource.Quantity``, as it stands in every generated CRD."""
+
+MAX_EXPONENT = 1000
+"""Of amounts that anything calculates with: ``1e999999`` is a megabyte of text, and takes seconds as an integer."""
 
 _SCALE = {
     "n": Decimal("1e-9"),

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
-
-import orjson
 
 from airunway.api import inferenceproviderconfig, modeldeployment
 from airunway.api.crds import schema_of
 from airunway.api.names import API_VERSION
 from airunway.api.rules import FORBIDDEN_OVERRIDES, MAX_DEPTH, MODEL_DEPLOYMENT_RULES, Rule
 from airunway.cel import CelError, Evaluator, Program, compile_expression
-from airunway.resource import Resource, canonical_json, dig
+from airunway.resource import Resource, dig
 from airunway.validation._structural import BLOCKING, Check, Violation, compile_schema
 
 __all__ = ["validate", "warnings"]
@@ -118,7 +116,7 @@ def _broken_rules(kind: str, obj: Resource, old: Resource | None, evaluator: Eva
                 if previous is None:
                     continue
                 bindings["oldSelf"] = previous
-            if not (_remembered(holds, bindings) if rule.uses_quantities else _holds(holds, bindings)):
+            if not (rule.check(value, previous) if rule.check is not None else _holds(holds, bindings)):
                 yield Violation(
                     path=f"{path}{rule.field}".removeprefix("."),
                     message=_text(message, bindings) or rule.message,
@@ -127,7 +125,9 @@ def _broken_rules(kind: str, obj: Resource, old: Resource | None, evaluator: Eva
 
 
 @cache
-def _programs(kind: str, evaluator: Evaluator | None) -> list[tuple[Rule, Program, Program | None]]:
+def _programs(kind: str, evaluator: Evaluator | None) -> list[tuple[Rule, Program | None, Program | None]]:
+    """Each rule with the programs of its condition (None: its `check` is called instead) and of its message."""
+
     def program(rule: Rule, expression: str) -> Program:
         variables = ("self", "oldSelf") if rule.is_transition else ("self",)
         return compile_expression(expression, variables=variables, evaluator=evaluator, trusted=True)
@@ -135,7 +135,7 @@ def _programs(kind: str, evaluator: Evaluator | None) -> list[tuple[Rule, Progra
     return [
         (
             rule,
-            program(rule, rule.expression),
+            program(rule, rule.expression) if rule.check is None else None,
             program(rule, rule.message_expression) if rule.message_expression else None,
         )
         for rule in _RULES[kind]
@@ -147,29 +147,11 @@ def _is_unchanged(field: str, value: Any, previous: Any) -> bool:
     return bool(dig(value, *steps) == dig(previous, *steps))
 
 
-def _holds(program: Program, bindings: dict[str, Any]) -> bool:
+def _holds(program: Program | None, bindings: dict[str, Any]) -> bool:
     try:
-        return program.evaluate(bindings) is True
+        return program is not None and program.evaluate(bindings) is True
     except CelError:
         return False  # as in the API server: a rule that cannot be evaluated is broken
-
-
-def _remembered(program: Program, bindings: dict[str, Any]) -> bool:
-    """As `_holds`, remembering the verdict for equal values.
-
-    cel-cpp's Python binding (cel-expr-python 0.1.3) never frees the arguments of functions that are written in Python,
-    as ours for quantities are: about 5 KB for one deployment. Sizes repeat, so remembering them bounds that, and is
-    faster.
-    """
-    try:
-        return _verdict(program, canonical_json(bindings))
-    except TypeError:  # a number beyond 64 bits is no JSON to us: rare enough to be judged afresh
-        return _holds(program, bindings)
-
-
-@lru_cache(maxsize=16384)
-def _verdict(program: Program, bindings: bytes) -> bool:
-    return _holds(program, orjson.loads(bindings))
 
 
 def _text(program: Program | None, bindings: dict[str, Any]) -> str:
