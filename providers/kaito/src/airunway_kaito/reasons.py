@@ -53,8 +53,8 @@ _NODES: Texts = _texts(
     (r"", "PendingResources"),
 )
 _ERRORS: Texts = _texts(
-    (r'secret[s]? ".*" not found|failed to get secret', "SecretNotFound"),
-    (r"configmaps? .*not found", "ReferenceNotFound"),
+    (r'secrets? "[^"]*" not found|failed to get secret', "SecretNotFound"),
+    (r"configmaps? .{0,256}not found", "ReferenceNotFound"),
     (r"gated", "GatedModel"),
     (r"\b429\b|too many requests|rate limit", "RateLimited"),
     (r"\b401\b|\b403\b|unauthorized|forbidden", "AuthFailed"),

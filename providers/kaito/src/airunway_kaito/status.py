@@ -7,8 +7,6 @@ runtime's own look at the pods is nearer to the truth.
 
 from __future__ import annotations
 
-import re
-
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Observed, Replicas, State
 from airunway.resource import Resource, condition_of, dig
@@ -19,7 +17,7 @@ __all__ = ["COMPONENT", "SERVICE_PORT", "observation"]
 COMPONENT = "ProviderResource"
 SERVICE_PORT = 80
 
-_RECONCILE_ERROR = re.compile(r" \(last reconcile error: (?P<error>.*)\)\s*$", re.DOTALL)
+_RECONCILE_ERROR = " (last reconcile error: "
 # In the order in which they hinder: nodes first, then what runs on them.
 _CHILDREN = ("NodeClaimReady", "NodesReady", "ResourceReady", "InferenceReady")
 
@@ -102,8 +100,7 @@ def _is_current(workspace: Resource) -> bool:
 
 def _reconcile_error(workspace: Resource) -> str:
     """The error of the last reconcile, which KAITO appends to the message of every condition; empty without one."""
-    match = _RECONCILE_ERROR.search(_text((condition_of(workspace, "WorkspaceSucceeded") or {}).get("message")))
-    return match["error"] if match else ""
+    return _divided(condition_of(workspace, "WorkspaceSucceeded"))[1]
 
 
 def _transient(error: str) -> bool:
@@ -132,7 +129,14 @@ def _reason(condition: Resource | None) -> str:
 
 
 def _message(condition: Resource | None) -> str:
-    return _RECONCILE_ERROR.sub("", _text((condition or {}).get("message")))
+    return _divided(condition)[0]
+
+
+def _divided(condition: Resource | None) -> tuple[str, str]:
+    """A condition's message, and the reconcile error that KAITO put in brackets at its end."""
+    message = _text((condition or {}).get("message"))
+    head, found, error = message.rstrip().partition(_RECONCILE_ERROR)
+    return (head, error[:-1]) if found and error.endswith(")") else (message, "")
 
 
 def _text(value: object) -> str:
