@@ -7,10 +7,11 @@ time linear in the text, whatever it holds; of very long texts only as much is l
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
-__all__ = ["MESSAGE_LIMIT", "bounded", "plain", "redacted", "tail"]
+__all__ = ["MESSAGE_LIMIT", "bounded", "escaped", "plain", "redacted", "tail"]
 
 MESSAGE_LIMIT = 1024
 """Longest message, in bytes of UTF-8 (spec/api.md: 1 KiB)."""
@@ -75,7 +76,7 @@ _SECRETS: tuple[_Secret, ...] = (
         r"\1***",
     ),
     # --key value, and the same as a list of quoted arguments
-    _Secret(_HINTS, re.compile(rf"(?i)((?<=-)(?:{_NAMES})(?:[\"']?,)?\s++){_VALUE}"), r"\1***"),
+    _Secret(_HINTS, re.compile(rf"(?i)((?<=-)(?:{_NAMES})(?:[\"']?\s*+,\s*+|\s++)){_VALUE}"), r"\1***"),
     _Secret(("hf_",), re.compile(r"hf_[A-Za-z0-9]{8,}+"), "hf_***"),
     _Secret(("akia", "asia"), re.compile(r"(AKIA|ASIA)[A-Z0-9]{12,}+"), r"\1***"),
     _Secret(("eyj",), re.compile(r"eyJ[A-Za-z0-9_.-]{20,}+"), "eyJ***"),
@@ -104,7 +105,14 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     text = text.encode(errors="replace").decode()
-    return " ".join(_CONTROLS.sub(" ", _INVISIBLE.sub("", _ESCAPES.sub("", text))).split(" ")).strip()
+    return _CONTROLS.sub(" ", _INVISIBLE.sub("", _ESCAPES.sub("", text))).rstrip()
+
+
+def escaped(document: str) -> str:
+    """A JSON document in which nothing but line breaks is unprintable: the rest is written as ``\\uXXXX``."""
+    if document.isprintable():
+        return document
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in document)
 
 
 def bounded(text: str, limit: int = MESSAGE_LIMIT) -> str:

@@ -12,6 +12,7 @@ import typer
 import yaml
 
 from airunway.resource import Resource
+from airunway.words import plain
 
 __all__ = ["ManifestError", "read_manifests", "validate"]
 
@@ -74,7 +75,7 @@ def validate(
             with _opened(path) as stream:
                 objects = list(read_manifests(stream))
         except (OSError, UnicodeDecodeError, ManifestError) as error:
-            typer.echo(f"{path}: {error}", err=True)
+            typer.echo(plain(f"{path}: {error}"), err=True)
             unreadable += 1
             continue
         for obj in objects:
@@ -104,8 +105,8 @@ def _report(path: str, obj: object) -> int | None:
         return None
     label = f"{obj.get('kind')}/{dig(obj, 'metadata', 'name') or dig(obj, 'metadata', 'generateName') or '(no name)'}"
     for warning in warnings(obj):
-        typer.echo(f"{path}: {label}: warning: {warning}", err=True)
+        typer.echo(plain(f"{path}: {label}: warning: {warning}"), err=True)
     found = violations_of(obj)
     for violation in found:
-        typer.echo(f"{path}: {label}: {violation}")
+        typer.echo(plain(f"{path}: {label}: {violation}"))
     return len(found)

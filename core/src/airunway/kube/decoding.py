@@ -20,7 +20,7 @@ MAX_DEPTH = 512
 TOO_DEEP = "<nested too deeply>"
 """What stands in place of an array or object below MAX_DEPTH."""
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]')
 
 
 def decoded(text: bytes) -> Any:

@@ -22,6 +22,7 @@ from airunway.kube.kinds import EVENT
 from airunway.kube.lease import format_micro_time, steady_clock
 from airunway.kube.queue import Timers, WorkQueue
 from airunway.resource import ObjectKey, Resource, key_of, uid_of
+from airunway.words import bounded
 
 __all__ = ["MAX_NOTE_BYTES", "EventRecorder", "cut"]
 
@@ -117,8 +118,8 @@ class EventRecorder:
     ) -> None:
         """Notes that something happened to the object `regarding`. Returns at once.
 
-        `reason` is a CamelCase word for machines, `note` a sentence for people (cut to 1 KiB), `action` what was being
-        done, `related` another object that it was done to or with, `at` when it was (now). What happens for the first
+        `reason` is a CamelCase word for machines, `note` a sentence for people (made plain, cut to 1 KiB), `action` what was
+        being done, `related` another object that it was done to or with, `at` when it was (now). What happens for the first
         time is logged as well: events expire, and a log can be read for all objects at once.
         """
         key = _Key(
@@ -127,7 +128,7 @@ class EventRecorder:
             type="Warning" if warning else "Normal",
             reason=cut(reason, _MAX_REASON),
             action=cut(action, _MAX_REASON),
-            note=cut(note, MAX_NOTE_BYTES),
+            note=bounded(note, MAX_NOTE_BYTES),
         )
         now, seen = at or self._now(), self._clock()
         series = self._series.get(key)

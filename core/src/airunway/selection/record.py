@@ -8,6 +8,7 @@ import orjson
 
 from airunway.resource import Resource
 from airunway.selection.provider import Candidate
+from airunway.words import plain, redacted
 
 __all__ = ["MAX_BYTES", "recorded"]
 
@@ -38,7 +39,7 @@ def recorded(candidates: Sequence[Candidate]) -> list[Resource]:
 
 
 def _entry(candidate: Candidate, number: int, length: int) -> Resource:
-    reasons = [_cut(reason, length) for reason in list(_reasons(candidate))[:number]]
+    reasons = [_cut(redacted(plain(reason)), length) for reason in list(_reasons(candidate))[:number]]
     return {"name": candidate.name, "eligible": candidate.eligible, "score": candidate.score, "reasons": reasons}
 
 
