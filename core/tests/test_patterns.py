@@ -28,7 +28,7 @@ from airunway.api.crds import schema_of
 from airunway.cel import MAX_EXPRESSION_LENGTH
 from airunway.status import texts
 
-LENGTH = 80_000
+LENGTH = 60_000
 LIMIT_S = 0.3
 """Of processor time, for one text."""
 
@@ -152,7 +152,7 @@ def atoms(pattern: re.Pattern[Any]) -> list[str]:
     parsed = importlib.import_module("re._parser").parse(pattern.pattern, pattern.flags & ~re.UNICODE)
     found = sorted({run for run in runs(parsed) if run}, key=lambda run: (-len(run), run))
     words, characters = [run for run in found if len(run) > 1], [run for run in found if len(run) == 1]
-    return list(dict.fromkeys([*words[:4], *characters[:4], "a", "-", " ", '"']))
+    return list(dict.fromkeys([*words[:3], *characters[:2], "a", "-", " ", '"']))
 
 
 def hostile(pattern: re.Pattern[Any], length: int) -> Iterator[str]:

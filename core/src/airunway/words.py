@@ -43,8 +43,8 @@ _NAMES = (
     "|(?:api|access|account|private|shared|secret)[_-]?key"
 )
 _HINTS = ("token", "secret", "passw", "pwd", "passphrase", "credential", "signature", "key")
-# A quoted value ends with its quote, or with the text; any other with a blank, a quote or an ampersand.
-_VALUE = r"""(?:"[^"]*+"?|'[^']*+'?|[^\s&"']{6,}+)"""
+# A quoted value ends with its quote, or with the text; any other with a blank or an ampersand.
+_VALUE = r"""(?:"[^"]*+"?|'[^']*+'?|[^\s&]{6,}+)"""
 # `token: unexpected status` is prose, as registries' clients write it.
 _PROSE = r"(?!(?<=oken: )(?-i:[a-z]{1,15})[:,.;]?(?:\s|$))"
 
@@ -69,14 +69,14 @@ _SECRETS: tuple[_Secret, ...] = (
         ),
         r"\1***",
     ),
+    # --key value, and the same as a list of quoted arguments
+    _Secret(_HINTS, re.compile(rf"(?i)((?<=-)(?:{_NAMES})(?:[\"']?\s*+,\s*+|\s++)){_VALUE}"), r"\1***"),
     # key=value, "key": "value", key => value, key=['value']
     _Secret(
         _HINTS,
         re.compile(rf"(?i)((?:{_NAMES})[\s\\\"'\])]*+(?:[=:]|%3d)>?[\s\\\[(]*+){_PROSE}{_VALUE}"),
         r"\1***",
     ),
-    # --key value, and the same as a list of quoted arguments
-    _Secret(_HINTS, re.compile(rf"(?i)((?<=-)(?:{_NAMES})(?:[\"']?\s*+,\s*+|\s++)){_VALUE}"), r"\1***"),
     _Secret(("hf_",), re.compile(r"hf_[A-Za-z0-9]{8,}+"), "hf_***"),
     _Secret(("akia", "asia"), re.compile(r"(AKIA|ASIA)[A-Z0-9]{12,}+"), r"\1***"),
     _Secret(("eyj",), re.compile(r"eyJ[A-Za-z0-9_.-]{20,}+"), "eyJ***"),

@@ -42,8 +42,8 @@ def as_document(items: Sequence[Resource], output: str) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style if _is_printable(value) else '"')
 
     Dumper.add_representer(str, text)
-    document = str(yaml.dump_all(items, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=2**16))
-    return "".join(char if _is_printable(char) else f"\\U{ord(char):08x}" for char in document)
+    text_of_all = str(yaml.dump_all(items, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=2**16))
+    return "".join(char if _is_printable(char) else f"\\U{ord(char):08x}" for char in text_of_all)
 
 
 def _is_printable(text: str) -> bool:
