@@ -77,9 +77,9 @@ _SECRETS: tuple[_Secret, ...] = (
         re.compile(rf"(?i)((?:{_NAMES})[\s\\\"'\])]*+(?:[=:]|%3d)>?[\s\\\[(]*+){_PROSE}{_VALUE}"),
         r"\1***",
     ),
+    _Secret(("eyj",), re.compile(r"eyJ[A-Za-z0-9_.-]{20,}+"), "eyJ***"),
     _Secret(("hf_",), re.compile(r"hf_[A-Za-z0-9]{8,}+"), "hf_***"),
     _Secret(("akia", "asia"), re.compile(r"(AKIA|ASIA)[A-Z0-9]{12,}+"), r"\1***"),
-    _Secret(("eyj",), re.compile(r"eyJ[A-Za-z0-9_.-]{20,}+"), "eyJ***"),
     _Secret(
         ("ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "nvapi-", "sk-", "xoxb-", "xoxp-"),
         re.compile(r"(gh[opsu]_|github_pat_|glpat-|nvapi-|sk-|xox[bp]-)[A-Za-z0-9_-]{16,}+"),
