@@ -96,7 +96,7 @@ def provider_guard(manifest: ProviderManifest, user: str, *, name: str = GUARD) 
             f"{name}-status",
             condition=condition,
             resources=[_deployments(subresource="status")],
-            variables=_FINALIZERS,
+            variables={"before": _FINALIZERS["before"]},
             rules=[
                 _Rule(
                     expression=f"{chosen} || {own} in variables.before",
