@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 import pytest
 
@@ -109,7 +110,7 @@ async def test_m7_a_provider_changes_its_finalizer_and_nothing_else_of_a_deploym
         return await provider.merge_patch(MODEL_DEPLOYMENT, where, patch, dry_run=dry_run)
 
     for what, patch in USERS_OWN.items():
-        await refused(lambda patch=patch: patched(patch), f"a controller must not change the {what} of a deployment")
+        await refused(partial(patched, patch), f"a controller must not change the {what} of a deployment")
     await client.merge_patch(MODEL_DEPLOYMENT, key, finalizers(OTHER))
     await refused(lambda: patched(finalizers()), "a provider must not touch finalizers of others")
     await refused(lambda: patched(finalizers(OTHER, "a.b/c")), "a provider must not touch finalizers of others")
@@ -140,7 +141,7 @@ async def test_m7_a_provider_writes_its_part_of_the_status_of_its_deployments(
         "the selection": {"selection": {"evaluatedAt": "2026-01-01T00:00:00Z"}},
         "conditions": {"conditions": [condition("Validated", "False")]},
     }.items():
-        await refused(lambda status=status: written(status), f"a provider must not change {what}")
+        await refused(partial(written, status), f"a provider must not change {what}")
     conditions = [condition("Validated", "True"), condition("PodsReady", "True")]
     status = {"phase": "Running", "provider": {"resourceName": "gemma"}, "conditions": conditions}
     answer = await written(status, dry_run=False)
@@ -161,7 +162,7 @@ async def test_m7_a_provider_touches_no_object_that_belongs_to_no_deployment(
     key = await deployed(client, manifest())
     deployment = await client.get(MODEL_DEPLOYMENT, key)
     owned = {"ownerReferences": [owner_reference(deployment)], "labels": {names.MANAGED_BY: names.MANAGED_BY_VALUE}}
-    base = {"apiVersion": kind.api_version, "kind": kind.kind}
+    base: Resource = {"apiVersion": kind.api_version, "kind": kind.kind}
     if kind is WORKSPACE:
         base |= {"resource": {"labelSelector": {"matchLabels": {"a": "b"}}}, "inference": {"preset": {"name": "x"}}}
     foreign = ObjectKey(namespace, "foreign")
@@ -313,11 +314,9 @@ async def test_m7_the_core_takes_finalizers_of_providers_off_and_nothing_else(
             return await core.merge_patch(MODEL_DEPLOYMENT, key, patch, dry_run=dry_run)
 
         for what, patch in USERS_OWN.items():
-            await refused(
-                lambda patch=patch: patched(patch), f"a controller must not change the {what} of a deployment"
-            )
+            await refused(partial(patched, patch), f"a controller must not change the {what} of a deployment")
         await client.merge_patch(MODEL_DEPLOYMENT, key, finalizers(OTHER, "example.com/held"))
         for wrong in (finalizers(OTHER), finalizers(OTHER, "example.com/held", OWN)):
-            await refused(lambda wrong=wrong: patched(wrong), "the core may only take off finalizers of providers")
+            await refused(partial(patched, wrong), "the core may only take off finalizers of providers")
         await patched(finalizers("example.com/held"), dry_run=False)
         await client.merge_patch(MODEL_DEPLOYMENT, key, finalizers())
