@@ -135,12 +135,13 @@ async def test_m7_a_provider_writes_its_part_of_the_status_of_its_deployments(
 
     given = "a provider must not write the status of a deployment that was not given to it"
     await refused(lambda: written({"phase": "Failed"}, foreign), given)
-    for what, status in {
+    core_s: dict[str, Resource] = {
         "the engine": {"engine": {"type": "vllm"}},
         "the provider": {"provider": {"name": "dynamo"}},
         "the selection": {"selection": {"evaluatedAt": "2026-01-01T00:00:00Z"}},
         "conditions": {"conditions": [condition("Validated", "False")]},
-    }.items():
+    }
+    for what, status in core_s.items():
         await refused(partial(written, status), f"a provider must not change {what}")
     conditions = [condition("Validated", "True"), condition("PodsReady", "True")]
     status = {"phase": "Running", "provider": {"resourceName": "gemma"}, "conditions": conditions}
