@@ -106,7 +106,8 @@ class ProviderManifest:
     `override_schema` is a JSON schema for ``spec.provider.overrides``. `immutable_paths` are JSON paths of the primary
     object (``resource.count``; a trailing ``.*`` covers the subtree) that the upstream refuses or ignores when they
     change on a live object: a change there deletes and recreates it (spec ruling 10). `rbac_rules` are what the
-    provider's service account needs beside the runtime's own rules.
+    provider's service account needs beyond what the runtime does, and beyond writing and watching the kinds of
+    `upstream`.
     """
 
     name: str

@@ -113,19 +113,6 @@ MANIFEST = ProviderManifest(
         "inference.preset.*",
         "inference.template.*",
     ),
-    rbac_rules=(
-        {
-            "apiGroups": ["kaito.sh"],
-            "resources": ["workspaces"],
-            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
-        },
-        {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
-        },
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-    ),
     installation=Installation(
         description="KAITO's workspace controller, with nodes that exist already (nodeProvisioner byo)",
         default_namespace="kaito-workspace",
