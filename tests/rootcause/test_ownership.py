@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airunway.ages import SKEW
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client
@@ -86,7 +87,7 @@ async def test_a_silent_provider_is_told_by_the_core_and_loses_no_field(
             await client.create(MODEL_DEPLOYMENT, manifest("quiet", provider=KAITO))
             before = await until(client, key, phase_is("Running"))
             assert condition_of(before, "ProviderResponsive") is None
-        long_ago = format_time(datetime.now(UTC) - timedelta(minutes=6))
+        long_ago = format_time(datetime.now(UTC) - SKEW - timedelta(minutes=6))
         await client.merge_patch(
             INFERENCE_PROVIDER_CONFIG, config, {"status": {"lastHeartbeat": long_ago}}, subresource="status"
         )

@@ -52,7 +52,7 @@ from airunway.kube.kinds import (
 from airunway.kube.lease import LeaderElector
 from airunway.kube.overlay import Overlay
 from airunway.kube.projection import share_status_parts, strip_managed_fields
-from airunway.kube.queue import QueueClosed, WorkQueue
+from airunway.kube.queue import Priority, QueueClosed, WorkQueue
 from airunway.kube.reflector import Handler, Index, Reflector
 from airunway.kube.session import user_agent_of
 from airunway.kube.status import StatusWriter
@@ -103,6 +103,7 @@ __all__ = [
     "Overlay",
     "Page",
     "PassResult",
+    "Priority",
     "QueueClosed",
     "Reflector",
     "RequestTimedOut",

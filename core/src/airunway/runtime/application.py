@@ -21,6 +21,7 @@ from airunway.kube import (
     Controller,
     EventRecorder,
     Overlay,
+    Priority,
     Reflector,
     WorkQueue,
     reflector_of,
@@ -81,7 +82,7 @@ class ProviderApplication:
         )
         self._around = Surroundings(
             deployments=Overlay(self._deployments, project=self._project),
-            children=Children(self._queue.add),
+            children=Children(self._on_upstream),
             views={},
             installed=Installed(
                 upstream=None, reason="UpstreamNotInstalled", message="the cluster's CRDs have not been read yet"
@@ -95,7 +96,7 @@ class ProviderApplication:
             namespaces=settings.namespaces,
             deployments=self._ours,
             deployment_named=self._deployment_named,
-            notify=self._queue.add,
+            notify=self._on_upstream,
             clock=self._around.clock,
         )
         self._around.evidence = self.evidence
@@ -194,7 +195,12 @@ class ProviderApplication:
 
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if any(obj is not None and self._reconciler.concerns(obj) for obj in (old, new)):
-            self._queue.add(key)
+            self._queue.add(key, Priority.NORMAL if self._leads else Priority.BULK)
+
+    def _on_upstream(self, key: ObjectKey) -> None:
+        """Something that belongs to the deployment moved; what a first list brings is no movement."""
+        moved = self._leads and self._around.settled()
+        self._queue.add(key, Priority.URGENT if moved else Priority.BULK)
 
     def _ours(self, key: ObjectKey) -> Resource | None:
         """The deployment, if it is the provider's."""
@@ -285,7 +291,7 @@ class ProviderApplication:
     def _look_at_all(self) -> None:
         for key, deployment in self._deployments.items():
             if self._reconciler.concerns(deployment):
-                self._queue.add(key)
+                self._queue.add(key, Priority.BULK)
 
 
 def _project_crd(crd: Resource) -> Resource:

@@ -83,6 +83,7 @@ class ProviderReconciler:
             self._durations.forget(key)
             self._applier.forget(key)
             self._outages.over(key)
+            self._releaser.forget(key)
             return None
         if not self.concerns(deployment):
             return None
