@@ -112,7 +112,9 @@ def test_providers_show_readiness_and_age() -> None:
         ("airunway_provider_heartbeat_age_seconds", ("kaito",), 90.0),
         ("airunway_provider_condition", ("kaito", "R", "True"), 1.0),
     ]
-    assert list(provider_points([(ObjectKey("", "x"), {})], silence_of=lambda _: None)) == [("airunway_provider_ready", ("x",), 0.0)]
+    assert list(provider_points([(ObjectKey("", "x"), {})], silence_of=lambda _: None)) == [
+        ("airunway_provider_ready", ("x",), 0.0)
+    ]
 
 
 async def test_a_page_holds_what_was_counted_and_what_is_read() -> None:

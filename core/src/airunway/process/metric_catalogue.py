@@ -84,6 +84,11 @@ METRICS: tuple[Metric, ...] = (
         help="1 if this process does the work of its component, 0 if it stands by.",
     ),
     Metric(
+        name="airunway_loop_gap_seconds",
+        type=_GAUGE,
+        help="Longest time within the last minute for which one thing kept the process from doing anything else.",
+    ),
+    Metric(
         name="airunway_objects_left_out",
         type=_GAUGE,
         help="ModelDeployments that the limit on objects keeps out of the metrics that name objects.",

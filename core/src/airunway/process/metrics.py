@@ -25,6 +25,7 @@ from prometheus_client.metrics_core import Metric as Family
 
 from airunway import __version__
 from airunway.kube import AnyReflector, EventRecorder, PassResult, WorkQueue
+from airunway.process.gaps import LoopGaps
 from airunway.process.metric_catalogue import METRICS, MetricType, Role
 from airunway.resource import ObjectKey
 
@@ -46,8 +47,9 @@ _BY_NAME = {metric.name: metric for metric in METRICS}
 class Metrics:
     """The metrics of one process, or of one application in it. `component` is as in leases and user agents."""
 
-    def __init__(self, component: str, *, role: Role = Role.EVERY) -> None:
+    def __init__(self, component: str, *, role: Role = Role.EVERY, gaps: LoopGaps | None = None) -> None:
         self.component = component
+        self.gaps = gaps or LoopGaps()
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         self._counters: dict[str, Counter] = {}
@@ -144,6 +146,7 @@ class Metrics:
         points: list[Point] = [
             ("airunway_build_info", (self.component, __version__, platform.python_version()), 1.0),
             ("airunway_leader", (self.component,), float(self._leading)),
+            ("airunway_loop_gap_seconds", (), self.gaps.longest()),
         ]
         # A standby collects what it will look at once it leads; nothing waits for a worker there.
         points += [
