@@ -106,7 +106,12 @@ class CoreApplication:
             client, MODEL_DEPLOYMENT, namespaces=namespaces, project=project, page_size=_PAGE
         )
         self._configs = Reflector(client, INFERENCE_PROVIDER_CONFIG, project=project)
-        self._events = EventRecorder(client, component=f"{names.GROUP}/{names.CORE_MANAGER}", instance=instance)
+        self._events = EventRecorder(
+            client,
+            component=f"{names.GROUP}/{names.CORE_MANAGER}",
+            instance=instance,
+            busy=lambda: self._leads and self._queue.depth > 0,
+        )
         self._facts: dict[str, ProviderFacts] = {}
         self._heartbeats: Ages[str] = Ages(self._clock)
         self._policies: Policies | None = None

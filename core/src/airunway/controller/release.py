@@ -97,4 +97,5 @@ class Releaser:
             note=f"Finalizer removed after timeout, {what} may be orphaned (provider '{provider}' {since})",
             warning=True,
             action="Release",
+            vital=True,
         )

@@ -36,8 +36,8 @@ class Controller(Generic[K]):
     with backoff: quietly for conflicts, 429, 5xx and transport trouble (not before the server's Retry-After), with a
     traceback for everything else. No failure stops another key.
 
-    A pass that writes nothing waits for nothing, so it would not let anything else run: before each pass everything else
-    that is ready in the process gets its turn once, the network included.
+    A pass that writes nothing waits for nothing, so it would not let anything else run: before each pass everything
+    else that is ready in the process gets its turn, the network included.
 
     Two hooks for metrics: `on_wait(seconds)`, how long a key waited for a worker; `on_pass(result, seconds)`.
     """
@@ -83,7 +83,7 @@ class Controller(Generic[K]):
                 self.on_pass(result, monotonic() - started)
 
     async def _take(self) -> tuple[K, float]:
-        """The next key, by one worker at a time: passes of several would otherwise follow each other as those of one."""
+        """The next key, for one worker at a time: passes of several would otherwise follow each other like one long one."""
         async with self._turn:
             await asyncio.sleep(0)
             return await self.queue.get_timed()

@@ -163,7 +163,8 @@ METRICS: tuple[Metric, ...] = (
         name="airunway_events_lost_total",
         type=_COUNTER,
         labels=("cause",),
-        help="Events that were not recorded: full (too many at a time) or refused (by the API server).",
+        help="Events that were not recorded: full (too many at a time), limited "
+        "(too many about one object) or refused (by the API server).",
         read=True,
     ),
     # ------------------------------------------------------------------------------------------------------ webhook

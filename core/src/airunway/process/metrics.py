@@ -160,7 +160,11 @@ class Metrics:
             synced = all(reflector.synced.is_set() and not reflector.missing for reflector in group)
             points.append(("airunway_watch_synced", (resource,), float(synced)))
             points.append(("airunway_watch_objects", (resource,), sum(map(len, group))))
-        lost = {"full": sum(r.dropped for r in self._recorders), "refused": sum(r.failed for r in self._recorders)}
+        lost = {
+            "full": sum(r.dropped for r in self._recorders),
+            "limited": sum(r.limited for r in self._recorders),
+            "refused": sum(r.failed for r in self._recorders),
+        }
         points += [("airunway_events_lost_total", (cause,), count) for cause, count in lost.items()]
         return points
 

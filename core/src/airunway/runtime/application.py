@@ -78,7 +78,10 @@ class ProviderApplication:
             client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=self._project, page_size=_PAGE
         )
         self._events = EventRecorder(
-            client, component=f"{names.GROUP}/{self._manager}", instance=instance or self._manager
+            client,
+            component=f"{names.GROUP}/{self._manager}",
+            instance=instance or self._manager,
+            busy=lambda: self._leads and self._queue.depth > 0,
         )
         self._around = Surroundings(
             deployments=Overlay(self._deployments, project=self._project),

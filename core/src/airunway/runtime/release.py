@@ -152,5 +152,11 @@ class Releaser:
         note = f"Finalizer removed after timeout, {what} may be orphaned{why}"
         orphan = next(iter(self._around.children.of(key_of(deployment)).values()), None)
         self._events.emit(
-            deployment, reason="FinalizerTimeout", note=note, warning=True, action="Release", related=orphan
+            deployment,
+            reason="FinalizerTimeout",
+            note=note,
+            warning=True,
+            action="Release",
+            related=orphan,
+            vital=True,
         )

@@ -68,7 +68,7 @@ class ProviderFacts:
     """False where the provider itself says that its upstream is not there (condition ``UpstreamInstalled``)."""
     upstream: UpstreamFacts | None = None
     heard: datetime | None = None
-    """When the heartbeat came, by the clock of whoever asks: it may differ from the provider's. None: taken as it is."""
+    """When the heartbeat came, by the clock of whoever asks, which may differ from the provider's; None: as it says."""
 
     def engine(self, name: str) -> EngineFacts | None:
         return next((engine for engine in self.engines if engine.name == name), None)
