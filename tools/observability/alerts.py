@@ -109,10 +109,10 @@ ALERTS: tuple[Alert, ...] = (
         lasting="3m",
         severity="warning",
         summary="{{ $labels.instance }} does nothing else for seconds at a time",
-        description="Something kept it from everything else for {{ $value | humanizeDuration }}, minute after minute.",
+        description="Something kept it from all else for {{ $value | humanizeDuration }}, minute after minute.",
         meaning="Within such a gap the process answers no probe and no admission review, and does not renew its "
-        "lease: after ten seconds it loses the lease, and the kubelet may restart it. Usually a few objects are very large, or "
-        "the process gets too little processor time.",
+        "lease: after ten seconds it loses the lease, and the kubelet may restart it. Usually a few objects are very "
+        "large, or the process gets too little processor time.",
         steps=(
             "`container_cpu_cfs_throttled_periods_total` of the pod: a low CPU limit makes short gaps long ones.",
             "`airunway_reconciliation_duration_seconds` by controller: the slowest passes. With `--log-level debug` "

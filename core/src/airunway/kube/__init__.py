@@ -28,7 +28,7 @@ from airunway.kube.errors import (
     retry_after_of,
 )
 from airunway.kube.events import EventRecorder
-from airunway.kube.finalizers import remove_finalizer
+from airunway.kube.finalizers import add_finalizer, remove_finalizer
 from airunway.kube.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -115,6 +115,7 @@ __all__ = [
     "UnionReflector",
     "WatchEvent",
     "WorkQueue",
+    "add_finalizer",
     "api_error",
     "backoff_delay",
     "changed_fields",

@@ -83,7 +83,7 @@ class Controller(Generic[K]):
                 self.on_pass(result, monotonic() - started)
 
     async def _take(self) -> tuple[K, float]:
-        """The next key, for one worker at a time: passes of several would otherwise follow each other like one long one."""
+        """The next key, for one worker at a time: passes of several would otherwise follow each other as one."""
         async with self._turn:
             await asyncio.sleep(0)
             return await self.queue.get_timed()

@@ -27,7 +27,7 @@ from airunway import __version__
 from airunway.kube import AnyReflector, EventRecorder, PassResult, WorkQueue
 from airunway.process.gaps import LoopGaps
 from airunway.process.metric_catalogue import METRICS, MetricType, Role
-from airunway.resource import ObjectKey
+from airunway.resource import ObjectKey, digest
 
 __all__ = ["Metrics", "Point", "Role", "Source"]
 
@@ -39,6 +39,9 @@ Source: TypeAlias = Callable[[], Iterable[Point]]
 in a thread, where reading thousands of objects holds nobody up."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each counter, which nobody documents or asks for
+
+_LONGEST_LABEL = 128
+"""Characters of a label's value. What people may write (a model's id) goes to 2,048, times thousands of series."""
 
 _RESULTS: tuple[PassResult, ...] = ("success", "requeue", "retry", "error")
 _BY_NAME = {metric.name: metric for metric in METRICS}
@@ -179,6 +182,13 @@ class _Families:
         return self._families
 
 
+def _label(value: str) -> str:
+    """`value`, or its beginning and a digest: two that are cut stay different, or the whole page would be refused."""
+    if len(value) <= _LONGEST_LABEL:
+        return value
+    return f"{value[: _LONGEST_LABEL - 9]}…{digest(value, length=8)}"
+
+
 def _families(points: Iterable[Point]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
     families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
     for name, labels, value in points:
@@ -187,5 +197,5 @@ def _families(points: Iterable[Point]) -> Iterator[CounterMetricFamily | GaugeMe
             metric = _BY_NAME[name]
             make = CounterMetricFamily if metric.type is MetricType.COUNTER else GaugeMetricFamily
             family = families[name] = make(name, metric.help, labels=metric.labels)
-        family.add_metric(labels, value)
+        family.add_metric([_label(label) for label in labels], value)
     yield from families.values()
