@@ -33,11 +33,11 @@ def phase_is(phase: str) -> Callable[[Resource], bool]:
 def writers_of(deployment: Resource, condition: str) -> set[str]:
     """The field managers that own something of a condition besides its key."""
     key = f'k:{{"type":"{condition}"}}'
-    owned = {
-        entry["manager"]: dig(entry, "fieldsV1", "f:status", "f:conditions", key, default={})
+    return {
+        entry["manager"]
         for entry in deployment["metadata"]["managedFields"]
+        if "f:status" in dig(entry, "fieldsV1", "f:status", "f:conditions", key, default={})
     }
-    return {manager for manager, fields in owned.items() if "f:status" in fields}
 
 
 async def test_the_overall_conditions_are_handed_over_and_back(
