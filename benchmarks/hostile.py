@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from benchmarks.converge import concurrently, deployment, percentiles, rss_mib, say, scrape
 
 from airunway import __version__
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -28,7 +29,6 @@ from airunway.kube import NAMESPACE, Client, load_config
 from airunway.testing.controlplane import KUBERNETES_VERSION, ControlPlane
 from airunway.testing.controlplane.processes import Processes
 from airunway.testing.operator import install_definitions
-from benchmarks.converge import concurrently, deployment, percentiles, rss_mib, say, scrape
 
 METRICS, PROBES = "127.0.0.1:18490", "127.0.0.1:18491"
 NAME = "core"

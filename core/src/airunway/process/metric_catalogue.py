@@ -274,7 +274,7 @@ METRICS: tuple[Metric, ...] = (
         name="airunway_provider_heartbeat_age_seconds",
         type=_GAUGE,
         labels=("provider",),
-        help="Seconds since the provider's last heartbeat came, by the core's clock; none is taken for selection after 180.",
+        help="Seconds since the provider's last heartbeat came, by the core's clock; after 180 it is not selected.",
         role=Role.CORE,
     ),
     Metric(
