@@ -60,6 +60,21 @@ async def test_apply_to_running(
         assert word in story
 
 
+async def test_s2_whoever_applies_under_the_provider_s_name_keeps_what_they_applied(
+    operator: None, client: Client, manifest: Make, namespace: str
+) -> None:
+    body = manifest("namesake")
+    body["metadata"]["namespace"] = namespace
+    await client.apply(MODEL_DEPLOYMENT, body, manager=names.provider_manager("kaito"))
+    key = ObjectKey(namespace, "namesake")
+    deployment = await until(client, key, phase_is("Running"))
+    assert deployment["spec"]["model"]["id"] == body["spec"]["model"]["id"]
+    assert deployment["spec"]["engine"] == body["spec"]["engine"]
+    assert deployment["metadata"]["finalizers"] == [names.provider_finalizer("kaito")]
+    await client.delete(MODEL_DEPLOYMENT, key)
+    await gone(client, MODEL_DEPLOYMENT, key)
+
+
 async def test_deleting_removes_the_workspace(operator: None, client: Client, manifest: Make, create: Create) -> None:
     key = await create(manifest())
     await until(client, key, phase_is("Running"))

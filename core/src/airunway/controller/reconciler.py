@@ -64,7 +64,10 @@ class CoreReconciler:
         deployment = self._deployments.get(key)
         if deployment is None or is_deleting(deployment):
             self._verdicts.pop(key, None)
-            return None if deployment is None else await self._releaser.release(deployment)
+            if deployment is None:
+                self._releaser.forget(key)
+                return None
+            return await self._releaser.release(deployment)
         violations = self._violations(key, deployment)
         grants = Grants()
         if self._policies is not None:

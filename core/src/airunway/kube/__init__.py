@@ -28,7 +28,7 @@ from airunway.kube.errors import (
     retry_after_of,
 )
 from airunway.kube.events import EventRecorder
-from airunway.kube.finalizers import remove_finalizer
+from airunway.kube.finalizers import add_finalizer, remove_finalizer
 from airunway.kube.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -52,7 +52,7 @@ from airunway.kube.kinds import (
 from airunway.kube.lease import LeaderElector
 from airunway.kube.overlay import Overlay
 from airunway.kube.projection import share_status_parts, strip_managed_fields
-from airunway.kube.queue import QueueClosed, WorkQueue
+from airunway.kube.queue import Priority, QueueClosed, WorkQueue
 from airunway.kube.reflector import Handler, Index, Reflector
 from airunway.kube.session import user_agent_of
 from airunway.kube.status import StatusWriter
@@ -103,6 +103,7 @@ __all__ = [
     "Overlay",
     "Page",
     "PassResult",
+    "Priority",
     "QueueClosed",
     "Reflector",
     "RequestTimedOut",
@@ -114,6 +115,7 @@ __all__ = [
     "UnionReflector",
     "WatchEvent",
     "WorkQueue",
+    "add_finalizer",
     "api_error",
     "backoff_delay",
     "changed_fields",

@@ -31,6 +31,7 @@ from typing import Any
 from airunway.resource import Resource, dig
 
 __all__ = [
+    "LONGEST_HINT",
     "AlreadyExists",
     "ApiError",
     "BadRequest",
@@ -52,6 +53,10 @@ __all__ = [
     "is_retryable",
     "retry_after_of",
 ]
+
+
+LONGEST_HINT = 300.0
+"""Seconds that a server's "try again later" counts at most: no answer stops us for good (spec/core.md, the backoff)."""
 
 
 class KubeError(Exception):
@@ -81,7 +86,7 @@ class MalformedAnswer(TransportError):
 class ApiError(KubeError):
     """An error answer of the API server: the fields of ``metav1.Status``.
 
-    `retry_after` is in seconds, None where the server gave no hint.
+    `retry_after` is in seconds, `LONGEST_HINT` at most; None where the server gave no hint.
     """
 
     def __init__(
@@ -173,7 +178,9 @@ def api_error(status: int, body: Any, *, retry_after: float | None = None) -> Ap
     details = details if isinstance(details, dict) else {}
     hint = details.get("retryAfterSeconds")
     if retry_after is None and isinstance(hint, (int, float)) and hint > 0:
-        retry_after = float(hint)
+        retry_after = hint
+    if retry_after is not None:
+        retry_after = float(min(retry_after, LONGEST_HINT))  # before it is made a float: JSON has integers of any size
     type_ = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     if status == 409 and reason == "AlreadyExists":
         type_ = AlreadyExists

@@ -84,6 +84,11 @@ METRICS: tuple[Metric, ...] = (
         help="1 if this process does the work of its component, 0 if it stands by.",
     ),
     Metric(
+        name="airunway_loop_gap_seconds",
+        type=_GAUGE,
+        help="Longest time within the last minute for which one thing kept the process from doing anything else.",
+    ),
+    Metric(
         name="airunway_objects_left_out",
         type=_GAUGE,
         help="ModelDeployments that the limit on objects keeps out of the metrics that name objects.",
@@ -158,7 +163,8 @@ METRICS: tuple[Metric, ...] = (
         name="airunway_events_lost_total",
         type=_COUNTER,
         labels=("cause",),
-        help="Events that were not recorded: full (too many at a time) or refused (by the API server).",
+        help="Events that were not recorded: full (too many at a time), limited "
+        "(too many about one object) or refused (by the API server).",
         read=True,
     ),
     # ------------------------------------------------------------------------------------------------------ webhook
@@ -268,7 +274,7 @@ METRICS: tuple[Metric, ...] = (
         name="airunway_provider_heartbeat_age_seconds",
         type=_GAUGE,
         labels=("provider",),
-        help="Seconds since the provider's last heartbeat; none is taken for selection after 180.",
+        help="Seconds since the provider's last heartbeat came, by the core's clock; after 180 it is not selected.",
         role=Role.CORE,
     ),
     Metric(

@@ -21,6 +21,7 @@ from airunway.kube import (
     Controller,
     EventRecorder,
     Overlay,
+    Priority,
     Reflector,
     WorkQueue,
     reflector_of,
@@ -77,11 +78,14 @@ class ProviderApplication:
             client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=self._project, page_size=_PAGE
         )
         self._events = EventRecorder(
-            client, component=f"{names.GROUP}/{self._manager}", instance=instance or self._manager
+            client,
+            component=f"{names.GROUP}/{self._manager}",
+            instance=instance or self._manager,
+            busy=lambda: self._leads and self._queue.depth > 0,
         )
         self._around = Surroundings(
             deployments=Overlay(self._deployments, project=self._project),
-            children=Children(self._queue.add),
+            children=Children(self._on_upstream),
             views={},
             installed=Installed(
                 upstream=None, reason="UpstreamNotInstalled", message="the cluster's CRDs have not been read yet"
@@ -95,7 +99,7 @@ class ProviderApplication:
             namespaces=settings.namespaces,
             deployments=self._ours,
             deployment_named=self._deployment_named,
-            notify=self._queue.add,
+            notify=self._on_upstream,
             clock=self._around.clock,
         )
         self._around.evidence = self.evidence
@@ -194,7 +198,12 @@ class ProviderApplication:
 
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if any(obj is not None and self._reconciler.concerns(obj) for obj in (old, new)):
-            self._queue.add(key)
+            self._queue.add(key, Priority.NORMAL if self._leads else Priority.BULK)
+
+    def _on_upstream(self, key: ObjectKey) -> None:
+        """Something that belongs to the deployment moved; what a first list brings is no movement."""
+        moved = self._leads and self._around.settled()
+        self._queue.add(key, Priority.URGENT if moved else Priority.BULK)
 
     def _ours(self, key: ObjectKey) -> Resource | None:
         """The deployment, if it is the provider's."""
@@ -285,7 +294,7 @@ class ProviderApplication:
     def _look_at_all(self) -> None:
         for key, deployment in self._deployments.items():
             if self._reconciler.concerns(deployment):
-                self._queue.add(key)
+                self._queue.add(key, Priority.BULK)
 
 
 def _project_crd(crd: Resource) -> Resource:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, EventRecorder, KubeError, StatusWriter
+from airunway.kube import Client, EventRecorder, KubeError, StatusWriter, add_finalizer
 from airunway.plugins.contract import Context, Observed, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
@@ -83,6 +83,7 @@ class ProviderReconciler:
             self._durations.forget(key)
             self._applier.forget(key)
             self._outages.over(key)
+            self._releaser.forget(key)
             return None
         if not self.concerns(deployment):
             return None
@@ -283,22 +284,12 @@ class ProviderReconciler:
         return await self._publish(key_of(deployment), Report(faults=(fault,)), None)
 
     async def _hold(self, deployment: Resource) -> None:
-        """Put our finalizer on, by an apply that states nothing else: no field of the spec can be lost by it."""
-        if self._finalizer in _finalizers(deployment):
-            return
-        metadata = deployment["metadata"]
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": "ModelDeployment",
-            "metadata": {
-                "name": metadata["name"],
-                "namespace": metadata["namespace"],
-                "uid": metadata["uid"],
-                "finalizers": [self._finalizer],
-            },
-        }
-        answer = await self._client.apply(MODEL_DEPLOYMENT, body, manager=self._manager)
-        self._around.deployments.note(answer)
+        """Put our finalizer on, and change nothing else of what is the user's."""
+        if self._finalizer not in _finalizers(deployment):
+            answer = await add_finalizer(
+                self._client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._manager
+            )
+            self._around.deployments.note(answer)
 
     async def _say_outage(self, deployment: Resource, error: KubeError) -> None:
         """Say of a failure that is tried again and again what it is, once it lasts."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from datetime import datetime
 
+from airunway.ages import Ages
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, KubeError, NotFound, StatusWriter, remove_finalizer
@@ -28,7 +28,7 @@ RETRY = 5.0
 
 
 class Releaser:
-    """Deletes and waits; remembers when it began with deployments that carry no deletion time of their own."""
+    """Deletes and waits; remembers since when, by its own clock."""
 
     def __init__(
         self,
@@ -46,17 +46,21 @@ class Releaser:
         self._status = status
         self._manager = manager
         self._finalizer = finalizer
-        self._begun: dict[ObjectKey, datetime] = {}
+        self._begun: Ages[ObjectKey] = Ages(around.clock)
+
+    def forget(self, key: ObjectKey) -> None:
+        """The deployment is gone."""
+        self._begun.forget(key)
 
     async def release(self, deployment: Resource) -> float | None:
         """One pass over a deployment that is deleted or no longer ours; returns when to look again."""
         key = key_of(deployment)
         finalizers = dig(deployment, "metadata", "finalizers") or []
         if self._finalizer not in finalizers:
-            self._begun.pop(key, None)
+            self._begun.forget(key)
             return None
         now = self._around.clock()
-        begun = parse_time(dig(deployment, "metadata", "deletionTimestamp")) or self._begun.setdefault(key, now)
+        begun = self._begun.since(key, parse_time(dig(deployment, "metadata", "deletionTimestamp")))
         left = (begun + names.FINALIZER_TIMEOUT - now).total_seconds()
         problem, unseen = "", False
         try:
@@ -81,7 +85,7 @@ class Releaser:
         )
         if answer is not None:
             self._around.deployments.note(answer)
-        self._begun.pop(key, None)
+        self._begun.forget(key)
         log.info("%s was let go: %s", key, "nothing of it is left upstream" if gone else "what is left is an orphan")
         return None
 
@@ -148,5 +152,11 @@ class Releaser:
         note = f"Finalizer removed after timeout, {what} may be orphaned{why}"
         orphan = next(iter(self._around.children.of(key_of(deployment)).values()), None)
         self._events.emit(
-            deployment, reason="FinalizerTimeout", note=note, warning=True, action="Release", related=orphan
+            deployment,
+            reason="FinalizerTimeout",
+            note=note,
+            warning=True,
+            action="Release",
+            related=orphan,
+            vital=True,
         )
