@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -163,7 +164,9 @@ async def test_aim_46_a_permission_that_is_missing_is_said_and_heals_without_tou
         running_provider(proxy.kubeconfig, kaito),
         running_simulator(kubeconfig, kaito, level="api"),
     ):
-        proxy.inject(Fault("status", verb="apply", resource="workspaces", status=403, reason="Forbidden", count=None))
+        said = 'workspaces.kaito.sh "gemma" is forbidden: User "kaito" cannot patch resource "workspaces"'
+        fault = Fault("status", verb="apply", resource="workspaces", status=403, reason="Forbidden", message=said)
+        proxy.inject(replace(fault, count=None))
         key = await create(manifest())
         refused = await until(
             client, key, lambda d: (condition_of(d, "AuthValid") or {}).get("status") == "False", what="AuthValid"

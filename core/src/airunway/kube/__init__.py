@@ -1,5 +1,6 @@
 """Kubernetes without ModelDeployments: client, caches, work queue, controller, leader election, events."""
 
+from airunway.kube.answers import Answer
 from airunway.kube.apply import FieldChange, changed_fields, needs_apply, owned_by
 from airunway.kube.backoff import Backoff, backoff_delay
 from airunway.kube.client import AccessDecision, Client, Page
@@ -78,6 +79,7 @@ __all__ = [
     "STATEFUL_SET",
     "AccessDecision",
     "AlreadyExists",
+    "Answer",
     "AnyReflector",
     "ApiError",
     "Backoff",

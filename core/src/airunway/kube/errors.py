@@ -9,7 +9,7 @@
     │   ├── Unauthorized       401
     │   ├── Forbidden          403
     │   ├── NotFound           404
-    │   ├── Conflict           409: stale resourceVersion, or a field that another manager owns
+    │   ├── Conflict           409: stale resourceVersion, or a field that another manager owns; another uid
     │   ├── AlreadyExists      409 with reason AlreadyExists
     │   ├── Gone               410: resourceVersion or continue token is too old
     │   ├── Invalid            422
@@ -20,7 +20,7 @@
         ├── RequestTimedOut    no answer, or silence on a stream, for too long
         └── MalformedAnswer    what arrived is not what an API server sends
 
-A caller that wants "try again later" asks `is_retryable`.
+A caller that wants "try again later" asks `is_retryable`; one that wants to know what was said, `ApiError.answer`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from airunway.kube.answers import Answer, answer_of
 from airunway.resource import Resource, dig
 
 __all__ = [
@@ -86,7 +87,8 @@ class MalformedAnswer(TransportError):
 class ApiError(KubeError):
     """An error answer of the API server: the fields of ``metav1.Status``.
 
-    `retry_after` is in seconds, `LONGEST_HINT` at most; None where the server gave no hint.
+    `retry_after` is in seconds, `LONGEST_HINT` at most, None where the server gave no hint; `answer` is what all of it
+    means.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class ApiError(KubeError):
         self.message = message
         self.details = details or {}
         self.retry_after = retry_after
+        self.answer = answer_of(status, reason, message, self.details)
 
     @property
     def causes(self) -> list[Resource]:
@@ -131,7 +134,9 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: somebody else wrote in between, or owns a field that was applied without force."""
+    """409: somebody else wrote in between, or owns a field that was applied without force; or the object of that name
+    is not the one with the `metadata.uid` that was sent (409, or 422 where another one has the name).
+    """
 
 
 class AlreadyExists(ApiError):
@@ -143,7 +148,9 @@ class Gone(ApiError):
 
 
 class Invalid(ApiError):
-    """422: the object does not pass validation (`causes` name the fields), or an apply does not fit the schema."""
+    """422: the object does not pass validation (`causes` name the fields); or an apply does not fit the schema, or the
+    object is too large (both come as 500 too).
+    """
 
 
 class TooManyRequests(ApiError):
@@ -166,8 +173,13 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 }
 
 
-_UNTYPED = "failed to create typed patch object"
-"""How the API server words, as a 500, that an applied object does not fit the schema: no retry will help."""
+_BY_ANSWER: Mapping[Answer, type[ApiError]] = {
+    Answer.EXISTS: AlreadyExists,
+    Answer.OTHER_OBJECT: Conflict,
+    Answer.SCHEMA: Invalid,
+    Answer.TOO_LARGE: Invalid,
+}
+"""Where the answer says more than its code."""
 
 
 def api_error(status: int, body: Any, *, retry_after: float | None = None) -> ApiError:
@@ -181,11 +193,8 @@ def api_error(status: int, body: Any, *, retry_after: float | None = None) -> Ap
         retry_after = hint
     if retry_after is not None:
         retry_after = float(min(retry_after, LONGEST_HINT))  # before it is made a float: JSON has integers of any size
-    type_ = _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
-    if status == 409 and reason == "AlreadyExists":
-        type_ = AlreadyExists
-    elif status == 500 and message.startswith(_UNTYPED):
-        type_ = Invalid
+    answer = answer_of(status, reason, message, details)
+    type_ = _BY_ANSWER.get(answer) or _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     return type_(status, reason, message, details, retry_after)
 
 
@@ -193,7 +202,7 @@ def is_retryable(error: BaseException) -> bool:
     """Whether the same request can succeed later with nobody changing anything: 409, 429, 5xx, transport trouble."""
     if isinstance(error, TransportError):
         return True
-    return isinstance(error, Conflict | AlreadyExists | TooManyRequests | ServerError)
+    return isinstance(error, ApiError) and error.answer.passes
 
 
 def retry_after_of(error: BaseException) -> float:

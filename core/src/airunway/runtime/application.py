@@ -226,8 +226,9 @@ class ProviderApplication:
 
     async def _look_at_upstream(self, group: asyncio.TaskGroup) -> None:
         """Read the CRDs anew: what is installed, and which kinds can be watched in which version."""
-        before = self._around.installed
+        before, schemas = self._around.installed, self._around.schemas
         primary = self._host.primary_kind
+        self._around.schemas = tuple(self._facts_of(kind) for kind in self._host.manifest.upstream)
         self._around.installed = detect(
             primary,
             self._host.transformers,
@@ -239,6 +240,7 @@ class ProviderApplication:
         if self._around.installed != before:
             log.info("upstream of %s: %s", self._host.name, self._around.installed.message)
             self._registration.changed()
+        if (self._around.installed, self._around.schemas) != (before, schemas):
             self._look_at_all()
 
     def _version_of(self, kind: UpstreamKind) -> str | None:

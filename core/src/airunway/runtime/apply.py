@@ -7,24 +7,24 @@ of the answer; what it cannot do just now is raised and retried by the controlle
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.kube import (
+    Answer,
     ApiError,
     Client,
     Conflict,
     EventRecorder,
     Kind,
     NotFound,
-    backoff_delay,
     changed_fields,
     needs_apply,
 )
 from airunway.plugins.contract import Upstream
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, key_of, uid_of
+from airunway.runtime.answers import MEANINGS, Meaning, is_refusal
 from airunway.runtime.fights import Fights
 from airunway.runtime.lookup import cached, conflict_text, held_by, named, view_of
 from airunway.runtime.lookup import live as look_up
@@ -32,15 +32,16 @@ from airunway.runtime.plan import is_ours, recreate_causes
 from airunway.runtime.report import Done
 from airunway.runtime.surroundings import Surroundings, UpstreamView
 from airunway.status import Category, Fault
+from airunway.status.texts import redacted
 
-__all__ = ["Applied", "Applier", "is_refusal", "trial_of"]
+__all__ = ["NEVER", "Applied", "Applier", "Refusal", "RefusedError", "trial_of"]
 
 log = logging.getLogger(__name__)
 
 CONFLICT_RETRY = 15.0
 """Seconds after which an object that belongs to somebody else is looked at again: nothing of ours watches it."""
 
-_NEVER = "1"
+NEVER = "1"
 """A resourceVersion that no object has: an etcd counts from one, and that is its state with nothing in it."""
 
 QUIET_REFUSALS = 5
@@ -67,34 +68,34 @@ class Applied:
 
 
 class Applier:
-    """Applies plans; remembers how often each deployment was refused, for the backoff, and when it was reverted."""
+    """Applies plans; remembers when each deployment's objects were reverted."""
 
     def __init__(self, *, client: Client, around: Surroundings, events: EventRecorder, manager: str) -> None:
         self._client = client
         self._around = around
         self._events = events
         self._manager = manager
-        self._refusals: dict[ObjectKey, int] = {}
         self._fights = Fights(around.clock)
-        self._rng = random.Random()
 
     def forget(self, deployment: ObjectKey) -> None:
         """Drop what is remembered of a deployment that is gone or not ours any more."""
-        self._refusals.pop(deployment, None)
         self._fights.forget(deployment)
 
     async def bring(self, deployment: Resource, desired: Sequence[Resource], upstream: Upstream) -> Applied:
-        """Make the cluster hold `desired` (primary first) and nothing else of ours for this deployment."""
-        live: list[Resource | None] = [None] * len(desired)
+        """Make the cluster hold `desired` (primary first) and nothing else of ours for this deployment.
+
+        Raises RefusedError where the server does not take an object as it is, KubeError where it cannot do it now.
+        """
+        live = self.known(desired)
         try:
-            try:
-                live[:] = [cached(obj, self._view(obj)) for obj in desired]
-                return await self._bring(deployment, desired, live, upstream, sure=False)
-            except _OccupiedError:
-                live[:] = [await look_up(obj, self._view(obj), self._client) for obj in desired]
-                return await self._bring(deployment, desired, live, upstream, sure=True)
-        except _RefusedError as refused:
-            return self._refused(deployment, desired, live, refused, upstream)
+            return await self._bring(deployment, desired, live, upstream, sure=False)
+        except _OccupiedError:
+            live = [await look_up(obj, self._view(obj), self._client) for obj in desired]
+            return await self._bring(deployment, desired, live, upstream, sure=True)
+
+    def known(self, desired: Sequence[Resource]) -> list[Resource | None]:
+        """The objects as far as they are known without asking; None where one is not there."""
+        return [cached(obj, self._view(obj)) for obj in desired]
 
     async def _bring(
         self,
@@ -107,7 +108,7 @@ class Applier:
     ) -> Applied:
         """One attempt, from `live` as it is known; what is written goes into `live`.
 
-        Raises _OccupiedError where something has a name that `live` says is free, unless that is `sure`.
+        Raises _OccupiedError where something has a name that `live` says is free; Conflict if that was `sure`.
         """
         for wanted, found in zip(desired, live, strict=True):
             if found is not None and not is_ours(found, deployment):
@@ -136,7 +137,6 @@ class Applier:
         for position in sorted(pending, key=lambda i: i == 0):  # the primary last: it refers to the others
             live[position] = await self._write(deployment, desired[position], live[position], sure=sure)
         await self._prune(deployment, desired)
-        self._refusals.pop(key_of(deployment), None)
         view = self._view(desired[0])
         unconfirmed = view.objects.unconfirmed(key_of(desired[0]))
         return Applied(
@@ -157,23 +157,27 @@ class Applier:
         view = view_of(obj, self._around)
         if view is None:
             what = f"{obj['apiVersion']} {obj['kind']}"
-            raise _RefusedError(obj, f"{what} is not in the provider's manifest, or the cluster does not serve it")
+            raise RefusedError(obj, f"{what} is not in the provider's manifest, or the cluster does not serve it")
         return view
 
-    async def _apply(self, obj: Resource, *, absent: bool, dry_run: bool = False) -> Resource:
-        """Apply by force; with `absent` only if there is no object of that name: else _OccupiedError.
+    async def _apply(
+        self, obj: Resource, found: Resource | None, *, sure: bool = False, dry_run: bool = False
+    ) -> Resource:
+        """Apply by force: onto `found` and no other object, or, where that is None, only if there is none.
 
-        No object ever has the resourceVersion that is asked for, so that the API server answers with a conflict if
-        there is one. Without that, a foreign object that came a moment ago would be taken over.
+        The uid of what was checked goes along: an object that was deleted since is not made again by a pass that knows
+        an old state, and one that somebody else made is not taken over (Conflict). Where there is to be none, no object
+        ever has the resourceVersion that is asked for, so that the API server answers with a conflict if there is one:
+        _OccupiedError, or Conflict if that was `sure`.
         """
-        metadata = {**obj["metadata"], "resourceVersion": _NEVER} if absent else obj["metadata"]
-        body = {**obj, "metadata": metadata}
+        precondition = {"resourceVersion": NEVER} if found is None else {"uid": uid_of(found)}
+        body = {**obj, "metadata": {**obj["metadata"], **precondition}}
         try:
             return await self._client.apply(
                 self._view(obj).kind, body, manager=self._manager, force=True, dry_run=dry_run
             )
         except Conflict as error:
-            if absent:
+            if found is None and not sure:
                 raise _OccupiedError from error
             raise
 
@@ -184,10 +188,10 @@ class Applier:
             self._fights.reverted(key_of(deployment))
             await self._tell_drift(deployment, wanted, view.kind)
         try:
-            answer = await self._apply(wanted, absent=found is None and not sure)
+            answer = await self._apply(wanted, found, sure=sure)
         except ApiError as error:
             if is_refusal(error):
-                raise _RefusedError(wanted, error.message, error) from error
+                raise RefusedError(wanted, error.message, error.answer) from error
             raise
         view.objects.note(answer)
         if found is None:
@@ -220,12 +224,12 @@ class Applier:
         absent = [obj["metadata"]["name"] for obj, live in zip(wanted, found, strict=True) if live is None]
         for obj, live in zip(wanted, found, strict=True):
             try:
-                await self._apply(obj, absent=live is None and not sure, dry_run=True)
+                await self._apply(obj, live, sure=sure, dry_run=True)
             except ApiError as error:
                 # An upstream webhook that misses an object which this very plan is about to make says nothing.
                 named = any(name in error.message for name in absent if name != obj["metadata"]["name"])
                 if is_refusal(error) and not named:
-                    raise _RefusedError(obj, error.message, error) from error
+                    raise RefusedError(obj, error.message, error.answer) from error
                 if not is_refusal(error):
                     raise
 
@@ -273,7 +277,7 @@ class Applier:
             if not is_refusal(error):
                 raise
             if not any(other in error.message for other in others):
-                raise _RefusedError(obj, error.message, error) from error
+                raise RefusedError(obj, error.message, error.answer) from error
 
     def _leaving(self, primary: Resource) -> Applied:
         """The old object is on its way out; from some time on it is said what holds it."""
@@ -283,25 +287,20 @@ class Applier:
 
     # ---------------------------------------------------------------------------------------------------- refusals
 
-    def _refused(
-        self,
-        deployment: Resource,
-        desired: Sequence[Resource],
-        live: Sequence[Resource | None],
-        refused: _RefusedError,
-        upstream: Upstream,
-    ) -> Applied:
-        """What a refusal means: said with the server's own words, tried again with backoff."""
-        key = key_of(deployment)
-        attempt = self._refusals[key] = self._refusals.get(key, 0) + 1
-        again = backoff_delay(attempt, base=0.2, cap=300.0, rng=self._rng)
+    def told(self, desired: Sequence[Resource], refusal: Refusal, upstream: Upstream) -> Applied:
+        """What a refusal means, which stands until it is tried again: said with the server's own words."""
+        refused, again = refusal.error, refusal.left
+        try:
+            live = self.known(desired)
+        except RefusedError:
+            live = [None for _ in desired]
         dependencies = [obj["metadata"]["name"] for obj in desired[1:]]
         lags = any(name in refused.message for name in dependencies)
-        if lags and attempt <= QUIET_REFUSALS:
+        if lags and refusal.attempt <= QUIET_REFUSALS:
             return Applied(silent=True, again=again)
-        message = f"{named(refused.obj)} was refused: {refused.message}"
-        log.info("%s: %s", key, message)
-        if not upstream.verified and refused.status in (400, 422):
+        message = f"{named(refused.obj)} was refused: {redacted(refused.message)}"
+        known = Applied(primary=live[0], others=tuple(obj for obj in live[1:] if obj is not None), again=again)
+        if not upstream.verified and refused.answer in (Answer.SCHEMA, Answer.INVALID):
             verdict = Done(ok=False, reason="UnsupportedSchema", message=message)
             fault = Fault(
                 component="ProviderCompatible",
@@ -309,26 +308,40 @@ class Applier:
                 message=message,
                 category=Category.WORKLOAD if live[0] is None else None,  # Failed, though nothing exists (ruling 13)
             )
-            return Applied(primary=live[0], incompatible=verdict, faults=(fault,), again=again)
-        reason = "InvalidSpec"
-        if refused.status == 403:
-            reason = "QuotaExceeded" if "exceeded quota" in refused.message else "Forbidden"
-        return Applied(
-            primary=live[0],
-            done=Done(ok=False, reason=reason, message=message),
-            faults=(Fault(component="ResourceCreated", reason=reason, message=message),),
-            again=again,
+            return replace(known, incompatible=verdict, faults=(fault,))
+        meaning = refused.meaning
+        return replace(
+            known,
+            done=Done(ok=False, reason=meaning.reason, message=message),
+            faults=(Fault(component="ResourceCreated", reason=meaning.reason, message=message, waits=meaning.waits),),
         )
 
 
-class _RefusedError(Exception):
-    """The server will not take an object as it is (400, 403, 422), or we cannot address it (no status)."""
+class RefusedError(Exception):
+    """The server will not take an object as it is, or we cannot address it (no `answer`)."""
 
-    def __init__(self, obj: Resource, message: str, error: ApiError | None = None) -> None:
+    def __init__(self, obj: Resource, message: str, answer: Answer | None = None) -> None:
         super().__init__(message)
         self.obj = obj
         self.message = message
-        self.status = error.status if error else 0
+        self.answer = answer
+
+    @property
+    def meaning(self) -> Meaning:
+        return MEANINGS[self.answer or Answer.INVALID]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A refusal that stands: after how many tries, and for how many seconds more (None: no time will do)."""
+
+    error: RefusedError
+    attempt: int
+    left: float | None
+
+    def of(self, obj: Resource, reason: str) -> bool:
+        """Whether it is that object which was refused, for that reason."""
+        return self.error.obj["kind"] == obj["kind"] and self.error.meaning.reason == reason
 
 
 class _OccupiedError(Exception):
@@ -338,11 +351,6 @@ class _OccupiedError(Exception):
 def trial_of(obj: Resource) -> Resource:
     """The object under a name of its own, for the dry run of one whose name the old object still has."""
     return {**obj, "metadata": {**obj["metadata"], "name": f"{obj['metadata']['name'][:40]}-airunway-check"}}
-
-
-def is_refusal(error: ApiError) -> bool:
-    """Whether the server said no to what was asked, as opposed to not now."""
-    return error.status in (400, 403, 422)
 
 
 def _recreating(primary: Resource, message: str, *, again: float | None = None) -> Applied:

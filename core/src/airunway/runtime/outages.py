@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from airunway.kube import ApiError, KubeError, RequestTimedOut, TooManyRequests, TransportError
+from airunway.kube import KubeError
 from airunway.resource import ObjectKey
+from airunway.runtime.answers import meaning_of
 from airunway.status import DEPENDENCY_GRACE, Fault
 
 __all__ = ["Outages"]
@@ -29,22 +30,8 @@ class Outages:
         if now - begun < DEPENDENCY_GRACE:
             return None
         message = f"The upstream resources cannot be written: {error}"
-        return Fault(component=COMPONENT, reason=_reason(error), message=message, since=begun)
+        return Fault(component=COMPONENT, reason=meaning_of(error).reason, message=message, since=begun)
 
     def over(self, key: ObjectKey) -> None:
         """A pass came through, or there is nothing more to do for the deployment."""
         self._since.pop(key, None)
-
-
-def _reason(error: KubeError) -> str:
-    match error:
-        case RequestTimedOut():
-            return "Timeout"
-        case TransportError():
-            return "ConnectionRefused"
-        case TooManyRequests():
-            return "RateLimited"
-        case ApiError() if error.status >= 500:
-            return "ServerError"
-        case _:
-            return "DependenciesUnreachable"

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import yaml
-
 from airunway.api import names
 from airunway.kube import CONFIG_MAP, ApiError, Client, Kind, NotFound, needs_apply
-from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, key_of, owner_reference
-from airunway.runtime.apply import is_refusal, trial_of
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, key_of, owner_reference, uid_of
+from airunway.runtime.answers import is_refusal
+from airunway.runtime.apply import NEVER, trial_of
+from airunway.runtime.disclosure import plan_data
 from airunway.runtime.lookup import conflict_text, live, named, view_of
 from airunway.runtime.plan import is_ours, recreate_causes
 from airunway.runtime.report import Done
 from airunway.runtime.surroundings import Surroundings
+from airunway.status.texts import redacted
 
 __all__ = ["Previewer", "is_asked_for", "plan_name"]
 
@@ -61,20 +62,27 @@ class Previewer:
             for (kind, key), obj in children.items()
             if (kind.kind, key) not in wanted and is_ours(obj, deployment)
         ]
-        await self._write(deployment, desired, steps)
+        in_the_way = await self._write(deployment, desired, steps)
         actions = "; ".join(step.action for step in steps) or "nothing"
+        if in_the_way:
+            return Done(ok=False, reason="ResourceConflict", message=f"Would {actions}; not published: {in_the_way}")
         message = f"Would {actions} (see ConfigMap {plan_name(deployment)})"
         refusal = next((step.refusal for step in steps if step.refusal), "")
         if refusal:
-            return Done(ok=True, reason="WouldBeRefused", message=f"{message}; refused: {refusal}")
+            return Done(ok=True, reason="WouldBeRefused", message=f"{message}; refused: {redacted(refusal)}")
         return Done(ok=True, reason="Planned", message=f"{message}; the API server accepts it")
 
     async def withdraw(self, deployment: Resource) -> None:
-        """Delete the plan of a deployment that is no longer a dry run. Only one that says it is one has a plan."""
+        """Delete the plan of a deployment that is no longer a dry run. Only one that says it is one has a plan.
+
+        A ConfigMap of that name that is somebody else's stays.
+        """
         if condition_of(deployment, "DryRun") is None:
             return
         try:
-            await self._client.delete(CONFIG_MAP, _key(deployment))
+            published = await self._client.get(CONFIG_MAP, _key(deployment))
+            if is_ours(published, deployment):
+                await self._client.delete(CONFIG_MAP, _key(deployment), uid=uid_of(published))
         except NotFound:
             return
 
@@ -105,7 +113,15 @@ class Previewer:
             return f"{named(obj)}: {error.message}"
         return ""
 
-    async def _write(self, deployment: Resource, desired: Sequence[Resource], steps: Sequence[_Step]) -> None:
+    async def _write(self, deployment: Resource, desired: Sequence[Resource], steps: Sequence[_Step]) -> str:
+        """Publish the plan; returns what is in the way, which stays as it is.
+
+        Raises Conflict where somebody makes or replaces a ConfigMap of that name at this moment.
+        """
+        try:
+            published = await self._client.get(CONFIG_MAP, _key(deployment))
+        except NotFound:
+            published = None
         # Without the managed-by label: this is no part of what the deployment needs, and must not be pruned as such.
         plan = {
             "apiVersion": "v1",
@@ -114,19 +130,19 @@ class Previewer:
                 "name": plan_name(deployment),
                 "namespace": deployment["metadata"]["namespace"],
                 "ownerReferences": [owner_reference(deployment)],
+                **({"resourceVersion": NEVER} if published is None else {"uid": uid_of(published)}),
             },
-            "data": {
-                "objects.yaml": yaml.safe_dump_all(desired, sort_keys=False),
-                "actions.txt": "\n".join(step.action for step in steps),
-                "refusals.txt": "\n".join(step.refusal for step in steps if step.refusal),
-            },
+            "data": plan_data(
+                desired,
+                actions=[step.action for step in steps],
+                refusals=[step.refusal for step in steps if step.refusal],
+            ),
         }
-        try:
-            published = await self._client.get(CONFIG_MAP, _key(deployment))
-        except NotFound:
-            published = None
+        if published is not None and not is_ours(published, deployment):
+            return conflict_text(plan, published)
         if needs_apply(plan, published, manager=self._manager):
             await self._client.apply(CONFIG_MAP, plan, manager=self._manager, force=True)
+        return ""
 
 
 def _key(deployment: Resource) -> ObjectKey:

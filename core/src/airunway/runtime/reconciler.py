@@ -29,6 +29,7 @@ from airunway.runtime.release import Releaser
 from airunway.runtime.rendering import Judgement, desired_objects, judge, observation_of
 from airunway.runtime.report import Done, Report, leaving, planned_status, provider_status, record_of_service
 from airunway.runtime.surroundings import Surroundings
+from airunway.runtime.tries import HeldBackError, Refusal, Told, Tries
 from airunway.runtime.upstream import as_written, upstream_of
 from airunway.status import Category, Fault
 from airunway.status.events import EVENTS
@@ -71,6 +72,7 @@ class ProviderReconciler:
         )
         self._durations = Durations()
         self._outages = Outages()
+        self._tries = Tries(around)
 
     def concerns(self, deployment: Resource) -> bool:
         """Whether this deployment is, or was, the provider's."""
@@ -83,6 +85,7 @@ class ProviderReconciler:
             self._durations.forget(key)
             self._applier.forget(key)
             self._outages.over(key)
+            self._tries.forget(key)
             self._releaser.forget(key)
             return None
         if not self.concerns(deployment):
@@ -103,8 +106,11 @@ class ProviderReconciler:
             return await self._wait_for(other, deployment)
         try:
             report, again = await self._work(deployment, validated)
+        except HeldBackError as held:
+            await self._say_outage(deployment, held.error)
+            return held.left
         except KubeError as error:
-            await self._say_outage(deployment, error)
+            await self._say_outage(deployment, self._tries.told_of(key, error))
             raise
         self._outages.over(key)
         if report is None:
@@ -136,14 +142,11 @@ class ProviderReconciler:
             fault = Fault(component="Validated", reason="ValidationFailed", message=str(validated.get("message")))
             return self._watched(deployment, Report(faults=(fault,))), None
         if installed.upstream is None:
-            reason = installed.reason
-            text = f"Provider '{self._host.name}' CRD not installed in cluster"
-            message = text if reason == "UpstreamNotInstalled" else installed.message
+            reason, message = installed.reason, installed.message
+            if reason != "UnsupportedSchema":
+                return self._without_upstream(deployment, reason, message), None
             primary = self._host.primary_kind
             subject = f"CustomResourceDefinition/{primary.plural}.{primary.group}"
-            if reason != "UnsupportedSchema":
-                fault = Fault(component="Upstream", reason=reason, message=message, waits=True)
-                return self._watched(deployment, Report(faults=(fault,), subject=subject)), None
             # What runs is never failed because a schema is new; what is not there yet fails, and says so (ruling 13).
             report = Report(compatible=Done(ok=False, reason=reason, message=message), subject=subject)
             if not self._primary_exists(deployment):
@@ -153,6 +156,15 @@ class ProviderReconciler:
         if not self._around.settled():
             return None, None  # the caches' first sight of everything brings every deployment back
         return await self._act(deployment, installed.upstream)
+
+    def _without_upstream(self, deployment: Resource, reason: str, message: str) -> Report:
+        """Nothing can be written, for the upstream is not there (any more, or yet)."""
+        primary = self._host.primary_kind
+        if reason == "UpstreamNotInstalled":
+            message = f"Provider '{self._host.name}' CRD not installed in cluster"
+        fault = Fault(component="Upstream", reason=reason, message=message, waits=True)
+        subject = f"CustomResourceDefinition/{primary.plural}.{primary.group}"
+        return self._watched(deployment, Report(faults=(fault,), subject=subject))
 
     async def _act(self, deployment: Resource, upstream: Upstream) -> tuple[Report | None, float | None]:
         engine = dig(deployment, "status", "engine", "type", default="")
@@ -172,24 +184,37 @@ class ProviderReconciler:
         if judged.blockers:
             compatible = _refused(judged).compatible or compatible  # stopping it needs no translation
         report = Report(compatible=compatible, warnings=judged.warnings, upstream=upstream)
+        wanted = [] if typed.spec.suspend else self._desired(deployment, typed, context, judged)
+        outcome = await self._tries.run(
+            deployment, wanted, lambda: self._do(deployment, wanted, upstream, suspended=typed.spec.suspend)
+        )
+        match outcome:
+            case Told(done=done, left=left):
+                fault = Fault(component="DryRun", reason="DryRun", message=done.message, waits=True)
+                report = replace(report, dry_run=done, faults=() if self._primary_exists(deployment) else (fault,))
+                return self._watched(deployment, report, typed=typed, context=context), left
+            case bool():  # whether what is suspended is gone
+                text = "Suspended" if outcome else "Suspending: the upstream resources are being removed"
+                fault = Fault(component="Suspend", reason="Suspended", message=text, waits=True)
+                return replace(report, faults=(fault,)), None
+            case Refusal() if outcome.of(wanted[0], "UpstreamNotInstalled"):
+                return self._without_upstream(deployment, "UpstreamNotInstalled", ""), outcome.left
+            case Refusal():
+                applied = self._applier.told(wanted, outcome, upstream)
+            case _:
+                applied = outcome
+        return self._observed(typed, context, report, wanted, applied), applied.again
+
+    async def _do(
+        self, deployment: Resource, wanted: list[Resource], upstream: Upstream, *, suspended: bool
+    ) -> Done | bool | Applied:
         if is_asked_for(deployment):
-            wanted = [] if typed.spec.suspend else self._desired(deployment, typed, context, judged)
-            planned = await self._previewer.publish(deployment, wanted)
-            fault = Fault(component="DryRun", reason="DryRun", message=planned.message, waits=True)
-            exists = self._primary_exists(deployment)
-            report = replace(report, dry_run=planned, faults=() if exists else (fault,))
-            return self._watched(deployment, report, typed=typed, context=context), None
+            return await self._previewer.publish(deployment, wanted)
         await self._previewer.withdraw(deployment)
-        if typed.spec.suspend:
-            gone = await self._releaser.remove_objects(deployment)
-            text = "Suspended" if gone else "Suspending: the upstream resources are being removed"
-            return replace(
-                report, faults=(Fault(component="Suspend", reason="Suspended", message=text, waits=True),)
-            ), None
-        desired = self._desired(deployment, typed, context, judged)
+        if suspended:
+            return await self._releaser.remove_objects(deployment)
         await self._hold(deployment)
-        applied = await self._applier.bring(deployment, desired, upstream)
-        return self._observed(typed, context, report, desired, applied), applied.again
+        return await self._applier.bring(deployment, wanted, upstream)
 
     def _desired(
         self, deployment: Resource, typed: ModelDeployment, context: Context, judged: Judgement
@@ -272,6 +297,7 @@ class ProviderReconciler:
     async def _release(self, deployment: Resource) -> float | None:
         self._durations.forget(key_of(deployment))
         self._applier.forget(key_of(deployment))
+        self._tries.forget(key_of(deployment))
         return await self._releaser.release(deployment)
 
     async def _wait_for(self, other: str, deployment: Resource) -> float | None:

@@ -14,6 +14,7 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, KubeError, NotFound, StatusWriter, remove_finalizer
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, parse_time, uid_of
+from airunway.runtime.backoff import Attempts, Subject
 from airunway.runtime.lookup import held_by
 from airunway.runtime.plan import is_ours
 from airunway.runtime.report import terminating_status
@@ -47,34 +48,41 @@ class Releaser:
         self._manager = manager
         self._finalizer = finalizer
         self._begun: Ages[ObjectKey] = Ages(around.clock)
+        self._attempts: Attempts[str] = Attempts(base=RETRY, cap=RETRY)
 
     def forget(self, key: ObjectKey) -> None:
-        """The deployment is gone."""
+        """Drop what is remembered of a deployment that is gone."""
         self._begun.forget(key)
+        self._attempts.over(key)
 
     async def release(self, deployment: Resource) -> float | None:
         """One pass over a deployment that is deleted or no longer ours; returns when to look again."""
         key = key_of(deployment)
         finalizers = dig(deployment, "metadata", "finalizers") or []
         if self._finalizer not in finalizers:
-            self._begun.forget(key)
+            self.forget(key)
             return None
         now = self._around.clock()
         begun = self._begun.since(key, parse_time(dig(deployment, "metadata", "deletionTimestamp")))
         left = (begun + names.FINALIZER_TIMEOUT - now).total_seconds()
-        problem, unseen = "", False
-        try:
-            gone = await self.remove_objects(deployment)
-            if gone and not is_deleting(deployment):
-                gone = await self._is_clean(deployment)
-                unseen = not gone
-        except KubeError as error:
-            gone, problem = False, str(error)
-            log.warning("%s: the upstream objects cannot be deleted: %s", key, error)
+        gone, unseen, problem, again = False, False, "", RETRY
+        if (standing := self._attempts.standing(key, self._subject(deployment))) is not None:
+            problem, again = standing.what, standing.left or RETRY
+        else:
+            try:
+                gone = await self.remove_objects(deployment)
+                if gone and not is_deleting(deployment):
+                    gone = await self._is_clean(deployment)
+                    unseen = not gone
+                self._attempts.over(key)
+            except KubeError as error:
+                gone, text = False, str(error)
+                problem = self._attempts.failed(key, self._subject(deployment), what=text, text=text).what
+                log.warning("%s: the upstream objects cannot be deleted: %s", key, error)
         if not gone and left > 0:
-            held, again = self._holding(deployment)
+            held, until = self._holding(deployment)
             await self._say_terminating(deployment, problem or held)
-            return min(left, RETRY if problem or unseen else again)
+            return min(left, again if problem or unseen else until)
         if not gone:
             self._warn(deployment, problem)
         if not is_deleting(deployment):
@@ -85,9 +93,15 @@ class Releaser:
         )
         if answer is not None:
             self._around.deployments.note(answer)
-        self._begun.forget(key)
+        self.forget(key)
         log.info("%s was let go: %s", key, "nothing of it is left upstream" if gone else "what is left is an orphan")
         return None
+
+    def _subject(self, deployment: Resource) -> Subject:
+        """What a refused deletion is about: which objects there are, and which of them are on their way out."""
+        children = self._around.children.of(key_of(deployment)).values()
+        state = sorted((uid_of(obj), is_deleting(obj)) for obj in children)
+        return Subject(uid=uid_of(deployment), generation=0, wanted=("release",), upstream=tuple(state))
 
     async def remove_objects(self, deployment: Resource) -> bool:
         """Delete everything upstream that is ours for this deployment; True when nothing is left.

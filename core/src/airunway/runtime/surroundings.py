@@ -11,7 +11,7 @@ from airunway.kube import Kind, Overlay
 from airunway.plugins.contract import UpstreamKind
 from airunway.runtime.children import Children
 from airunway.runtime.evidence import EvidenceCollector
-from airunway.runtime.upstream import Installed
+from airunway.runtime.upstream import CrdFacts, Installed
 
 __all__ = ["ProviderSettings", "Surroundings", "UpstreamView", "kind_in"]
 
@@ -43,7 +43,8 @@ class UpstreamView:
 class Surroundings:
     """Shared by all passes; the application keeps it current.
 
-    `views` has an entry for each upstream kind that is served now, by its CamelCase name.
+    `views` has an entry for each upstream kind that is served now, by its CamelCase name; `schemas` what is known of
+    the CRD of each kind of the manifest, in its order.
     """
 
     deployments: Overlay
@@ -51,6 +52,7 @@ class Surroundings:
     views: dict[str, UpstreamView]
     installed: Installed
     settings: ProviderSettings
+    schemas: tuple[CrdFacts | None, ...] = ()
     evidence: EvidenceCollector | None = None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 

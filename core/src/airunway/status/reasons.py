@@ -92,6 +92,7 @@ _REGISTERED = (
     Reason("WaitingForController", Category.PROGRESS, "no controller has looked at the deployment yet"),
     Reason("WaitingForProvider", Category.PROGRESS, "a provider was selected and has not reported yet"),
     Reason("WaitingForValidation", Category.PROGRESS, "the newest generation of the spec has not been validated yet"),
+    Reason("Terminating", Category.PROGRESS, "the deployment, or its namespace, is being deleted"),
     Reason("UpstreamNotInstalled", Category.PROGRESS, "the upstream's CRD is not installed in the cluster"),
     Reason("NoProviderSelected", Category.PROGRESS, "no provider could be selected yet"),
     Reason("NoEngineSelected", Category.PROGRESS, "no engine could be selected yet"),

@@ -45,7 +45,7 @@ class Fault:
     """A rule: what to do to requests that match all of `verb`, `resource`, `name` and `where` (empty: any).
 
     Verbs are get, list, watch, create, update, patch, apply, delete. It strikes `count` times (None: for ever) after
-    letting `skip` matching requests pass.
+    letting `skip` matching requests pass. ``{n}`` in `message` becomes another number in every answer.
     """
 
     action: Action
@@ -58,6 +58,7 @@ class Fault:
     skip: int = 0
     status: int = 500
     reason: str = ""
+    message: str = ""
     retry_after: int | None = None
     after_events: int = 0
     seconds: float = 0.5

@@ -19,6 +19,7 @@ import ssl
 import struct
 import tempfile
 from collections.abc import AsyncIterator, Sequence
+from itertools import count
 from pathlib import Path
 
 import aiohttp
@@ -221,6 +222,9 @@ class FaultProxy:
 _ENDINGS = frozenset(("error-event", "cut", "close", "freeze"))
 
 
+_NUMBERS = count(40_000)
+
+
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     rest = b""
     async for chunk in chunks:
@@ -239,7 +243,7 @@ def _status(fault: Fault) -> dict[str, object]:
         "status": "Failure",
         "code": fault.status,
         "reason": fault.reason,
-        "message": f"injected {fault.status}",
+        "message": fault.message.replace("{n}", str(next(_NUMBERS))) or f"injected {fault.status}",
     }
 
 
