@@ -117,7 +117,8 @@ def decide(
     status: Resource = {}
     if violations:
         # Whatever was chosen for the last valid spec stays: something may be running because of it.
-        for kept in ("engine", "provider", "selection"):
+        # A provider that a custom selector wrote stays the selector's to change.
+        for kept in ("engine", "provider", "selection") if selector or _chose(deployment) else ("engine", "selection"):
             _keep(status, live, kept)
         text = "Validation failed: " + "; ".join(f"{v.path}: {v.message}" if v.path else v.message for v in violations)
         own = [
@@ -348,6 +349,13 @@ def _paused(deployment: Resource, *, now: datetime) -> Decision:
         [*(c for c in conditions if c.get("type") in kept_types), *paused], key=lambda c: str(c["type"])
     )
     return Decision(status=status)
+
+
+def _chose(deployment: Resource) -> bool:
+    """Whether the core itself wrote ``status.provider.name``."""
+    entries = dig(deployment, "metadata", "managedFields", default=[])
+    ours = [entry for entry in entries if entry.get("manager") == names.CORE_MANAGER]
+    return any(dig(entry, "fieldsV1", "f:status", "f:provider", "f:name") is not None for entry in ours)
 
 
 def _keep(status: Resource, live: Resource, field: str) -> None:

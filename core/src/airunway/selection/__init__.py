@@ -11,7 +11,15 @@ from airunway.selection.facts import (
     provider_facts,
     request_of,
 )
-from airunway.selection.grants import choose_granted_engine, denied, forbidden_by, granted, is_accepted, unsettled
+from airunway.selection.grants import (
+    choose_granted_engine,
+    denied,
+    forbidden_by,
+    forbidden_now,
+    granted,
+    is_accepted,
+    unsettled,
+)
 from airunway.selection.pinned import Misfit, not_installed, not_registered, unsupported
 from airunway.selection.provider import (
     Candidate,
@@ -45,6 +53,7 @@ __all__ = [
     "denied",
     "evaluate_rules",
     "forbidden_by",
+    "forbidden_now",
     "granted",
     "is_accepted",
     "not_installed",
