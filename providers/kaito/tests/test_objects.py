@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from airunway.plugins.contract import Context, RuntimeSettings
 from airunway.resource import Resource
+from airunway_kaito.objects import quoted
 from airunway_kaito.provider import can_handle, translate_spec
 
 TOKEN = {"huggingFaceToken": "hf-token"}
@@ -357,3 +360,93 @@ def test_node_selector_adds_to_the_default_and_can_replace_it(vllm: Any, context
 
     assert labels(settings={}, selector={"pool": "a"}) == {"nvidia.com/gpu.present": "true", "pool": "a"}
     assert labels(settings={"gpuNodeSelector": {}}, selector={"pool": "a"}) == {"pool": "a"}
+
+
+def test_l5_ids_names_and_references_are_no_variables(vllm: Any, llamacpp: Any, context: Any) -> None:
+    model = {"id": "a/$(HF_TOKEN)", "servedName": "b$(X)"}
+    args = container(vllm(model=model, env=[{"name": "A", "value": "$(B)"}]), context())["args"]
+    assert args[0] == "a/$$(HF_TOKEN)"
+    assert "--served-model-name=b$$(X)" in args
+    found = container(llamacpp(engine={"args": {"ggufUrl": "https://x/$(HF_TOKEN)"}}), context("llamacpp"))
+    assert found["args"][0] == "https://x/$$(HF_TOKEN)"
+
+
+def test_l5_what_the_user_writes_as_variables_keeps_its_meaning(vllm: Any, context: Any) -> None:
+    storage = {"volumes": [{"name": "v", "claimName": "c", "mountPath": "/x/$(A)", "purpose": "modelCache"}]}
+    model = {"id": "o/m", "storage": storage}
+    engine = {"args": {"api-key": "$(KEY)"}, "extraArgs": ["--seed=$(SEED)"]}
+    found = container(vllm(model=model, engine=engine, env=[{"name": "A", "value": "$(B)"}]), context())
+    assert {"name": "A", "value": "$(B)"} in found["env"]
+    assert {"name": "HF_HOME", "value": "/x/$$(A)"} in found["env"]
+    assert found["volumeMounts"][-1]["mountPath"] == "/x/$(A)"
+    assert found["args"][-2:] == ["--api-key=$(KEY)", "--seed=$(SEED)"]
+
+
+@given(st.text(max_size=20))
+@example("a\x7fb")
+@example("a\x85b")
+@example("a\u2028b\ufeff\U0001f600")
+def test_l6_any_character_is_text_in_the_config(name: str) -> None:
+    assert yaml.safe_load(f"a: {quoted(name)}") == {"a": name}
+
+
+AUTO = {"nodeProvisioner": "karpenter", "instanceType": "Standard_NC24"}
+
+
+def paths_of(deployment: Any, context: Context) -> list[str]:
+    return [finding.path for finding in can_handle(deployment, context).blockers]
+
+
+def matching(**labels: str | None) -> dict[str, Any]:
+    return {"overrides": {"resource": {"labelSelector": {"matchLabels": labels}}}}
+
+
+def test_m2_the_nodes_of_another_deployment_cannot_be_selected(vllm: Any, context: Any) -> None:
+    key = "airunway.ai/nodes-of"
+    selecting = vllm(nodeSelector={key: "other-12345678"})
+    assert paths_of(selecting, context(**AUTO)) == [f"spec.nodeSelector[{key}]"]
+    labels = translate_spec(selecting, context(**AUTO))[0]["resource"]["labelSelector"]["matchLabels"]
+    assert labels[key].startswith("llama-8b-")  # and if it came so far, ours is there
+    for value in ("other-12345678", None):
+        overriding = vllm(provider=matching(**{key: value}))
+        at = f"spec.provider.overrides.resource.labelSelector.matchLabels[{key}]"
+        assert paths_of(overriding, context(**AUTO)) == [at]
+
+
+def test_m2_new_nodes_get_no_label_of_kubernetes_own(vllm: Any, context: Any) -> None:
+    refused = (
+        "node-role.kubernetes.io/control-plane",
+        "kubernetes.io/hostname",
+        "node.kubernetes.io/instance-type",
+        "node-restriction.kubernetes.io/tenant",
+        "x.k8s.io/y",
+    )
+    free = ("pool", "example.com/kubernetes.io", "topology.kubernetes.io/zone", "kubernetes.io/arch")
+    for key in (*refused, *free):
+        for deployment in (vllm(nodeSelector={key: "a"}), vllm(provider=matching(**{key: "a"}))):
+            assert bool(paths_of(deployment, context(**AUTO))) is (key in refused), key
+            assert paths_of(deployment, context()) == []  # existing nodes are only selected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "settings", "allowed"),
+    [
+        ("Standard_ND96isr_H100_v5", AUTO, False),
+        ("Standard_NC24", AUTO, True),
+        ("Standard_NC48", {**AUTO, "instanceTypes": ["Standard_NC*"]}, True),
+        ("Standard_ND96", {**AUTO, "instanceTypes": ["Standard_NC*"]}, False),
+        ("Standard_ND96", {"nodeProvisioner": "karpenter"}, True),
+        ("Standard_ND96", {"nodeProvisioner": "karpenter", "instanceTypes": ["Standard_NC*"]}, False),
+    ],
+)
+def test_m2_an_instance_type_is_the_administrators_to_allow(
+    vllm: Any, context: Any, wanted: str, settings: dict[str, Any], allowed: bool
+) -> None:
+    deployment = vllm(provider={"overrides": {"resource": {"instanceType": wanted}}})
+    path = "spec.provider.overrides.resource.instanceType"
+    assert paths_of(deployment, context(**settings)) == ([] if allowed else [path])
+
+
+def test_m2_the_list_of_instance_types_is_a_list_of_texts(vllm: Any, context: Any) -> None:
+    (blocker,) = can_handle(vllm(), context(instanceTypes="Standard_NC24")).blockers
+    assert "'instanceTypes' must be a list of texts" in blocker.message

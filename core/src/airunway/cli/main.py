@@ -60,7 +60,7 @@ def controller(
     watch_namespaces: processes.WatchNamespaces = "",
     policy: Annotated[
         Path | None,
-        typer.Option(help="File that says what namespaces may use: providers, images, service accounts, …"),
+        typer.Option(help="File that says what namespaces may use: providers, images, service accounts and more."),
     ] = None,
     webhook_bind_address: Annotated[
         str, typer.Option(help="Address of the admission webhook, e.g. :9443; 0: none.")

@@ -39,7 +39,7 @@ DIMENSIONS: Mapping[str, Dimension] = {
         attribute="tolerations",
         noun="toleration of taint",
         # Nodes of the control plane, and those kept for the cluster's own add-ons.
-        refused=(EVERYTHING, "node-role.kubernetes.io/*", "CriticalAddonsOnly"),
+        refused=(f"[{EVERYTHING}]", "node-role.kubernetes.io/*", "CriticalAddonsOnly"),
     ),
     "nodeSelectorKeys": Dimension(
         attribute="node_selector_keys",

@@ -14,7 +14,7 @@ from airunway_kaito.models import LLAMA_SERVER, gguf_arguments, llamacpp_dialect
 from airunway_kaito.plan import PORT, Mode, Plan, plan_of, served_name_of
 from airunway_kaito.schemas import api_version_of
 
-__all__ = ["CONSUMED_ARGS", "RESERVED_LABEL_PREFIXES", "desired_objects", "pod_labels"]
+__all__ = ["CONSUMED_ARGS", "RESERVED_LABEL_PREFIXES", "desired_objects", "pod_labels", "quoted"]
 
 CONSUMED_ARGS = ("ggufUrl",)
 """Keys of ``spec.engine.args`` that are no flags of llama.cpp but say where the model file is."""
@@ -85,7 +85,7 @@ def _inference_config(deployment: ModelDeployment) -> Resource:
     settings = {"served-model-name": served_name_of(deployment)}
     if (length := deployment.spec.engine.context_length) is not None:
         settings["max-model-len"] = str(length)
-    lines = [f"  {key}: {_quoted(settings[key])}" for key in sorted(settings)]
+    lines = [f"  {key}: {quoted(settings[key])}" for key in sorted(settings)]
     name = f"{deployment.metadata.name}-inference-config-{digest(settings, length=_HASH_LENGTH)}"
     return {
         "apiVersion": "v1",
@@ -96,7 +96,7 @@ def _inference_config(deployment: ModelDeployment) -> Resource:
     }
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
     """A JSON string, which is a YAML string too once what YAML does not print or takes for a line break is escaped."""
     return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", canonical_json(text).decode())
 

@@ -22,7 +22,8 @@ class Settings:
     `node_provisioner` is KAITO's own `--node-provisioner`: ``byo`` (nodes exist) or the name of what makes them; then
     `instance_type` (GPU) and `cpu_instance_type` say which machines, and `instance_types` (patterns with * and ?) which
     others a deployment may name; where none is configured and none is listed, it may name any. The node selectors are
-    what a node must carry to be used at all. `partition` holds presets to exactly ``gpu.count`` GPUs (needs KAITO's gate enableAccelerator).
+    what a node must carry to be used at all. `partition` holds presets to exactly ``gpu.count`` GPUs (needs KAITO's
+    gate enableAccelerator).
     """
 
     node_provisioner: str = BRING_YOUR_OWN
