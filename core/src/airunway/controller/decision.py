@@ -215,6 +215,9 @@ def _provider(
             return _unselected(own, "ProviderNotFound", not_registered(explicit, providers)), ()
         own.append(_selected("ExplicitSelection", "Provider explicitly specified in spec"))
         return None, _select(status, explicit, "explicit provider selection", before)
+    if not selector and grants.providers is not None:
+        # Providers learn from it what the policy denies them, before somebody else can choose one of them.
+        status["selection"] = _verdicts(deployment, providers, grants=grants, now=now)
     if before and not selector:
         # A custom selector chose it and owns the field and its condition: respected, never written by us.
         return None, ()
@@ -247,13 +250,17 @@ def _nobody(
     now: datetime,
 ) -> Fault:
     """Without an engine there is no choice of a provider, but every candidate's verdict all the same."""
-    request = request_of(defaulted_spec(deployment["spec"], engine=None))
-    forbidden = denied(providers, grants)
-    weighed = [weigh_at_best(request, each, now=now, denied=each.name in forbidden) for each in providers]
-    status["selection"] = _selection(weighed, deployment.get("status") or {}, now)
+    status["selection"] = _verdicts(deployment, providers, grants=grants, now=now)
     if message == NO_HEALTHY:
         return _unselected(own, "NoProviderSelected", NO_HEALTHY)
     return fault
+
+
+def _verdicts(deployment: Resource, providers: Sequence[ProviderFacts], *, grants: Grants, now: datetime) -> Resource:
+    request = request_of(defaulted_spec(deployment["spec"], engine=None))
+    forbidden = denied(providers, grants)
+    weighed = [weigh_at_best(request, each, now=now, denied=each.name in forbidden) for each in providers]
+    return _selection(weighed, deployment.get("status") or {}, now)
 
 
 def _waiting_for_selector(deployment: Resource, own: list[Condition]) -> Fault:

@@ -29,7 +29,7 @@ from airunway.selection.provider import (
     weigh,
     weigh_at_best,
 )
-from airunway.selection.record import recorded
+from airunway.selection.record import is_denied, recorded
 from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "forbidden_now",
     "granted",
     "is_accepted",
+    "is_denied",
     "not_installed",
     "not_registered",
     "provider_facts",
