@@ -16,6 +16,7 @@ from airunway.cli.main import app
 from airunway.controller.access import core_rights
 from airunway.process.rights import leader_election_rights, roles
 from airunway.validation.policy import NAMESPACE_NAME, parse_policy, violations
+from airunway.validation.uses import DIMENSIONS
 from airunway.webhook import webhook_settings
 from airunway.webhook.rights import webhook_rights
 
@@ -74,6 +75,21 @@ def test_the_policy_means_what_the_page_says() -> None:
     assert judged("vllm/vllm-openai:v1") == 1
     for image in ("ghcr.io/acme/x:1", "vllm/vllm-openai:v1"):
         assert judged(image, team="search") == 0
+
+
+def test_h6_the_page_says_what_is_refused_everywhere() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", PAGE, re.MULTILINE))
+    told = {key: tuple(re.findall("`([^`]+)`", rows[key])) for key in DIMENSIONS}
+    assert told == {
+        key: tuple(pattern.replace("[*]", "*") for pattern in dimension.refused)
+        for key, dimension in DIMENSIONS.items()
+    }
+    assert set(yaml.safe_load(BLOCKS[1])["rules"][1]) >= set(DIMENSIONS)
+
+
+def test_h6_the_page_says_in_one_sentence_what_the_right_to_create_means() -> None:
+    (bold,) = re.findall(r"\*\*(Whoever may create ModelDeployments[^.]*\.)\*\*", PAGE)
+    assert "may run pods there as any of its service accounts" in " ".join(bold.split())
 
 
 def test_every_option_on_the_page_exists() -> None:

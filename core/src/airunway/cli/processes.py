@@ -112,6 +112,7 @@ class WebhookOptions:
     configuration: str = ""
     manage_configuration: bool = False
     access_review: bool = True
+    access_review_pods: bool = False
 
 
 def run_controller(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 import yaml
 
-from airunway.resource import Resource
+from airunway.resource import Resource, dig, key_of, labels_of
 from airunway.words import plain
+
+if TYPE_CHECKING:
+    from airunway.validation.policy import Policy
 
 __all__ = ["ManifestError", "read_manifests", "validate"]
 
@@ -64,24 +67,42 @@ def read_manifests(stream: TextIO) -> Iterator[Resource]:
 
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Manifests to check; - reads standard input.")],
+    *,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="The policy file of the controller (its --policy). Labels of namespaces come from Namespaces in the "
+            "manifests. Default: what is refused everywhere."
+        ),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of objects that name none.")
+    ] = "default",
 ) -> None:
-    """Check manifests as the API server would, without one. Each problem is a line FILE: OBJECT: PATH: MESSAGE.
+    """Check manifests as admission would, without a cluster. Each problem is a line FILE: OBJECT: PATH: MESSAGE.
 
     Objects of other kinds are passed over. Ends with 1 if there is a problem, with 2 if a file cannot be read.
     """
+    from airunway.cli import inputs
+    from airunway.validation.policy import NAMESPACE_NAME, Policy
+
+    with inputs.reporting():
+        rules = inputs.policy_in(policy) if policy is not None else Policy()
     checked = problems = unreadable = 0
+    read: list[tuple[Path, Resource]] = []
     for path in files:
         try:
             with _opened(path) as stream:
-                objects = list(read_manifests(stream))
+                read += [(path, obj) for obj in read_manifests(stream)]
         except (OSError, UnicodeDecodeError, ManifestError) as error:
             typer.echo(plain(f"{path}: {error}"), err=True)
             unreadable += 1
-            continue
-        for obj in objects:
-            found = _report(str(path), obj)
-            checked += found is not None
-            problems += found or 0
+    labels = {key_of(obj).name: labels_of(obj) for _, obj in read if dig(obj, "kind") == "Namespace"}
+    for path, obj in read:
+        where = str(dig(obj, "metadata", "namespace") or namespace)
+        found = _report(str(path), obj, rules, {**labels.get(where, {}), NAMESPACE_NAME: where})
+        checked += found is not None
+        problems += found or 0
     if unreadable:
         raise typer.Exit(2)
     if problems:
@@ -93,10 +114,11 @@ def _opened(path: Path) -> TextIO:
     return sys.stdin if str(path) == "-" else path.open(encoding="utf-8")
 
 
-def _report(path: str, obj: object) -> int | None:
+def _report(path: str, obj: object, policy: Policy, namespace_labels: Mapping[str, str]) -> int | None:
     """Print what is wrong with `obj`; the number of problems, or None if it is not of our kinds."""
+    from airunway.api.modeldeployment import KIND
     from airunway.api.names import GROUP
-    from airunway.resource import dig
+    from airunway.selection import forbidden_by
     from airunway.validation import validate as violations_of
     from airunway.validation import warnings
 
@@ -107,6 +129,8 @@ def _report(path: str, obj: object) -> int | None:
     for warning in warnings(obj):
         typer.echo(plain(f"{path}: {label}: warning: {warning}"), err=True)
     found = violations_of(obj)
+    if not found and obj.get("kind") == KIND:
+        found = forbidden_by(policy, obj, namespace_labels=namespace_labels)
     for violation in found:
         typer.echo(plain(f"{path}: {label}: {violation}"))
     return len(found)

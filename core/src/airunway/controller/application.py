@@ -38,7 +38,7 @@ from airunway.process.passes import Reconcile, observed
 from airunway.process.shell import Lead
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
-from airunway.validation.policy import Policy
+from airunway.validation.policy import NAMESPACE_NAME, Policy
 
 __all__ = ["CoreApplication", "CoreSettings", "Part"]
 
@@ -172,8 +172,9 @@ class CoreApplication:
         return self._settings.selector
 
     @property
-    def policy(self) -> Policy | None:
-        return None if self._policies is None else self._policies.policy
+    def policy(self) -> Policy:
+        """What is in force; without a file what is refused everywhere."""
+        return Policy() if self._policies is None else self._policies.policy
 
     def watches(self, namespace: str) -> bool:
         """Whether deployments in that namespace are ours."""
@@ -184,7 +185,9 @@ class CoreApplication:
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
         """The labels by which the policy selects. Raises KubeError."""
-        return {} if self._policies is None else await self._policies.labels_of(namespace)
+        if self._policies is None:
+            return {NAMESPACE_NAME: namespace}
+        return await self._policies.labels_of(namespace)
 
     def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
         """Give kopf the handlers of the parts, and let it start once our own kinds are served: it looks only once."""

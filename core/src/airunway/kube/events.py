@@ -141,8 +141,8 @@ class EventRecorder:
     ) -> None:
         """Notes that something happened to the object `regarding`. Returns at once.
 
-        `reason` is a CamelCase word for machines, `note` a sentence for people (plain, cut to 1 KiB), `action` what was being
-        done, `related` another object that it was done to or with, `at` when it was (now). A `vital` one is never
+        `reason` is a CamelCase word for machines, `note` a sentence for people (plain, cut to 1 KiB), `action` what was
+        being done, `related` another object that it was done to or with, `at` when it was (now). A `vital` one is never
         dropped: it is the only trace of something that is left behind. What happens for the first time is logged as
         well: events expire, and a log can be read for all objects at once.
         """

@@ -72,7 +72,7 @@ class ProviderApplication:
         self._manager = names.provider_manager(host.name)
         self._metrics = metrics or Metrics(self._manager)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
-        self._project = Compaction(self._manager)
+        self._project = Compaction(self._manager, host.name)
         settings = settings or ProviderSettings()
         self._deployments = reflector_of(
             client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=self._project, page_size=_PAGE

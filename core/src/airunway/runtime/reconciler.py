@@ -17,7 +17,7 @@ from airunway.plugins.contract import Context, Observed, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
-from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, is_true, key_of
 from airunway.runtime.announcements import announcements
 from airunway.runtime.apply import Applied, Applier
 from airunway.runtime.diagnosis import applied_at, diagnose, is_ready
@@ -31,6 +31,7 @@ from airunway.runtime.report import Done, Report, leaving, planned_status, provi
 from airunway.runtime.surroundings import Surroundings
 from airunway.runtime.tries import HeldBackError, Refusal, Told, Tries
 from airunway.runtime.upstream import as_written, upstream_of
+from airunway.selection import is_denied
 from airunway.status import Category, Fault
 from airunway.status.events import EVENTS
 from airunway.status.evidence import Evidence
@@ -101,6 +102,9 @@ class ProviderReconciler:
         validated = condition_of(deployment, "Validated")
         if validated is None or validated.get("observedGeneration") != deployment["metadata"].get("generation"):
             return None  # the core has not judged this generation yet; its verdict brings us back
+        denied = is_true(deployment, "Validated") and is_denied(deployment, self._host.name)
+        if denied and not self._primary_exists(deployment):
+            return None  # chosen past the policy: the core is about to say so
         other = self._held_by(deployment)
         if other and not frozen:
             return await self._wait_for(other, deployment)

@@ -31,7 +31,11 @@ PATIENCE = 60.0
 
 @contextmanager
 def local_settings(
-    *, namespace: str, manage_configuration: bool = True, access_review: bool = True
+    *,
+    namespace: str,
+    manage_configuration: bool = True,
+    access_review: bool = True,
+    access_review_pods: bool = False,
 ) -> Iterator[WebhookSettings]:
     """Settings of a webhook that the API server of this machine reaches by URL; its Secret is in `namespace`."""
     with reserved_ports(1) as (port,):
@@ -42,6 +46,7 @@ def local_settings(
             configuration=f"airunway-webhook-{namespace}",
             manage_configuration=manage_configuration,
             access_review=access_review,
+            access_review_pods=access_review_pods,
         )
         assert settings is not None
         yield settings

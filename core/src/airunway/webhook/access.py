@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from airunway.kube import Client, Kind, NotFound
+from airunway.kube import POD, Client, Kind, NotFound
 from airunway.resource import canonical_json, dig
 from airunway.selection import UpstreamFacts
 
@@ -48,7 +48,7 @@ class AccessReviewer:
         Raises KubeError when the API server does not answer.
         """
         plural = await self._plural(upstream)
-        if await self._allowed(user, upstream, plural, namespace):
+        if await self._allowed(user, Kind(upstream.group, upstream.version, upstream.kind, plural), namespace):
             return None
         resource = f"{plural}.{upstream.group}" if upstream.group else plural
         return (
@@ -56,10 +56,23 @@ class AccessReviewer:
             f"does for a ModelDeployment: get a role that allows it, or name another provider"
         )
 
-    async def _allowed(self, user: User, upstream: UpstreamFacts, plural: str, namespace: str) -> bool:
+    async def pods_problem(self, user: User, *, namespace: str) -> str | None:
+        """What to tell a user who may not create pods in the namespace; None for one who may. Raises KubeError.
+
+        Whoever may create pods may use every service account, Secret and claim of the namespace by Kubernetes' own
+        rules: nothing more needs to be asked about those that a deployment names.
+        """
+        if await self._allowed(user, POD, namespace):
+            return None
+        return (
+            f"user '{user.name}' cannot {VERB} pods in namespace '{namespace}', which a ModelDeployment does: "
+            "get a role that allows it"
+        )
+
+    async def _allowed(self, user: User, kind: Kind, namespace: str) -> bool:
         extra = {name: list(values) for name, values in user.extra.items()}
         key = canonical_json(
-            [user.name, user.uid, sorted(user.groups), extra, upstream.group, upstream.version, plural, namespace]
+            [user.name, user.uid, sorted(user.groups), extra, kind.group, kind.version, kind.plural, namespace]
         )
         now = self._clock()
         known = self._allowed_at.get(key)
@@ -71,7 +84,7 @@ class AccessReviewer:
             groups=user.groups,
             extra=extra,
             verb=VERB,
-            kind=Kind(upstream.group, upstream.version, upstream.kind, plural),
+            kind=kind,
             namespace=namespace,
         )
         self._allowed_at.pop(key, None)

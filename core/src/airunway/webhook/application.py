@@ -36,8 +36,13 @@ class Webhook:
         on_review: OnReview | None = None,
     ) -> None:
         clock = clock or (lambda: datetime.now(UTC))
-        access = AccessReviewer(client) if settings.access_review else None
-        self.admission = Admission(view, access=access, clock=clock)
+        reviewer = AccessReviewer(client)
+        self.admission = Admission(
+            view,
+            access=reviewer if settings.access_review else None,
+            pods=reviewer if settings.access_review_pods else None,
+            clock=clock,
+        )
         self._server = AdmissionServer(self.admission, address=settings.bind_address, on_review=on_review)
         self._secret = CertificateSecret(client, ObjectKey(settings.namespace, settings.secret), manager=MANAGER)
         self._keeper = CertificateKeeper(

@@ -24,6 +24,7 @@ class WebhookSettings:
 
     `namespace` is where the Secret `secret` lives. `configuration` is the ValidatingWebhookConfiguration whose CA
     bundle is kept up to date; with `manage_configuration` all of it is ours, otherwise it comes with the chart.
+    `access_review` asks whether the user may create the provider's kind, `access_review_pods` whether pods.
     """
 
     bind_address: str
@@ -34,6 +35,7 @@ class WebhookSettings:
     configuration: str = CONFIGURATION
     manage_configuration: bool = False
     access_review: bool = True
+    access_review_pods: bool = False
 
     @property
     def hosts(self) -> list[str]:
@@ -54,6 +56,7 @@ def webhook_settings(
     configuration: str = CONFIGURATION,
     manage_configuration: bool = False,
     access_review: bool = True,
+    access_review_pods: bool = False,
 ) -> WebhookSettings | None:
     """The settings that the command line amounts to, or None for a webhook that is switched off (address ``0``).
 
@@ -82,4 +85,5 @@ def webhook_settings(
         configuration=configuration,
         manage_configuration=manage_configuration,
         access_review=access_review,
+        access_review_pods=access_review_pods,
     )

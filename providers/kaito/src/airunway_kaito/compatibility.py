@@ -9,6 +9,7 @@ from airunway.engines import Remark, engine_arguments
 from airunway.plugins.contract import Compatibility, Context, Finding
 from airunway.resource import dig
 from airunway_kaito.models import LLAMA_SERVER, LOCALAI, gguf_reference, llamacpp_dialect
+from airunway_kaito.nodes import node_blockers
 from airunway_kaito.objects import CONSUMED_ARGS, RESERVED_LABEL_PREFIXES
 from airunway_kaito.plan import Mode, Plan, plan_of, served_name_of
 from airunway_kaito.schemas import PARTITION
@@ -102,6 +103,7 @@ def _blockers(deployment: ModelDeployment, context: Context, plan: Plan) -> Iter
         text = f"{cause}: set the provider setting {setting}, or spec.provider.overrides.resource.instanceType"
         yield _blocker("spec.provider.overrides", text)
     yield from _override_conflicts(deployment, plan)
+    yield from node_blockers(deployment, plan)
 
 
 def _override_conflicts(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:

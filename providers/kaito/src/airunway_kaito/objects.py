@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.engines import engine_arguments
+from airunway.engines import engine_arguments, literal
 from airunway.plugins.contract import Context
 from airunway.resource import Resource, canonical_json, digest
 from airunway_kaito.models import LLAMA_SERVER, gguf_arguments, llamacpp_dialect
 from airunway_kaito.plan import PORT, Mode, Plan, plan_of, served_name_of
 from airunway_kaito.schemas import api_version_of
 
-__all__ = ["CONSUMED_ARGS", "RESERVED_LABEL_PREFIXES", "desired_objects", "pod_labels"]
+__all__ = ["CONSUMED_ARGS", "RESERVED_LABEL_PREFIXES", "desired_objects", "pod_labels", "quoted"]
 
 CONSUMED_ARGS = ("ggufUrl",)
 """Keys of ``spec.engine.args`` that are no flags of llama.cpp but say where the model file is."""
@@ -24,6 +25,7 @@ RESERVED_LABEL_PREFIXES = (f"{names.GROUP}/", "kaito.sh/", "inferenceset.kaito.s
 _CONTAINER = "model"
 _SHARED_MEMORY = "airunway-dshm"
 _HASH_LENGTH = 8
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _CACHE_VARIABLES = {"modelCache": "HF_HOME", "compilationCache": "VLLM_CACHE_ROOT"}
 
 
@@ -83,8 +85,7 @@ def _inference_config(deployment: ModelDeployment) -> Resource:
     settings = {"served-model-name": served_name_of(deployment)}
     if (length := deployment.spec.engine.context_length) is not None:
         settings["max-model-len"] = str(length)
-    # A JSON string is a YAML string, whatever is in it.
-    lines = [f"  {key}: {canonical_json(settings[key]).decode()}" for key in sorted(settings)]
+    lines = [f"  {key}: {quoted(settings[key])}" for key in sorted(settings)]
     name = f"{deployment.metadata.name}-inference-config-{digest(settings, length=_HASH_LENGTH)}"
     return {
         "apiVersion": "v1",
@@ -93,6 +94,11 @@ def _inference_config(deployment: ModelDeployment) -> Resource:
         "immutable": True,
         "data": {"inference_config.yaml": "\n".join(["vllm:", *lines, ""])},
     }
+
+
+def quoted(text: str) -> str:
+    """A JSON string, which is a YAML string too once what YAML does not print or takes for a line break is escaped."""
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", canonical_json(text).decode())
 
 
 def _pod_template(deployment: ModelDeployment, context: Context, plan: Plan) -> Resource:
@@ -144,7 +150,7 @@ def _vllm(deployment: ModelDeployment, plan: Plan) -> Resource:
         deployment, engine="vllm", served_name=served_name_of(deployment), gpus=spec.resources.gpu.count
     )
     custom = spec.model.source == "custom"
-    model = [] if custom else [spec.model.id or ""]
+    model = [] if custom else [literal(spec.model.id or "")]
     return {
         "name": _CONTAINER,
         "image": plan.image,
@@ -175,7 +181,7 @@ def _llamacpp(deployment: ModelDeployment, plan: Plan) -> Resource:
     return {
         "name": _CONTAINER,
         "image": plan.image,
-        "args": [*gguf_arguments(deployment, dialect), *address, *flags.argv],
+        "args": [*map(literal, gguf_arguments(deployment, dialect)), *address, *flags.argv],
         "ports": [{"name": "http", "containerPort": PORT}],
         "startupProbe": {"tcpSocket": {"port": PORT}, "periodSeconds": 10, "failureThreshold": 180},
         "readinessProbe": {"tcpSocket": {"port": PORT}},
@@ -197,7 +203,7 @@ def _environment(deployment: ModelDeployment, context: Context) -> list[Resource
     for volume in spec.model.storage.volumes:
         name = _CACHE_VARIABLES.get(volume.purpose)
         if name and volume.mount_path and name not in own:
-            variables[name] = {"name": name, "value": volume.mount_path}
+            variables[name] = {"name": name, "value": literal(volume.mount_path)}
     return list(variables.values())
 
 

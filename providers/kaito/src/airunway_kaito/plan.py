@@ -10,16 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airunway.api import names
 from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
 from airunway.plugins.contract import Context
 from airunway.resource import dig, digest
 from airunway_kaito.schemas import EXISTING_NODES, HUGGINGFACE_IDS, MODEL_ACCESS_SECRET, PARTITION, features_of
 from airunway_kaito.settings import Settings, settings_from
 
-__all__ = ["PORT", "Mode", "Plan", "plan_of", "served_name_of"]
+__all__ = ["NODES_OF", "PORT", "Mode", "Plan", "plan_of", "served_name_of"]
 
 PORT = 5000
 """Where every container must listen: the Service that KAITO makes sends port 80 there, and cannot be told otherwise."""
+
+NODES_OF = f"{names.GROUP}/nodes-of"
+"""Label of the nodes that KAITO makes for one deployment. Its value is no secret, so nobody may select by it."""
 
 _HASH_LENGTH = 8
 
@@ -117,6 +121,6 @@ def _match_labels(deployment: ModelDeployment, settings: Settings) -> dict[str, 
     if settings.provisions_nodes:
         # Two deployments must not count each other's nodes as theirs.
         mine = f"{metadata.name}-{digest([metadata.namespace, metadata.name], length=_HASH_LENGTH)}"
-        return {"airunway.ai/nodes-of": mine, **spec.node_selector}
+        return {**spec.node_selector, NODES_OF: mine}
     default = settings.gpu_node_selector if spec.resources.gpu.count else settings.cpu_node_selector
     return {**default, **spec.node_selector}

@@ -20,13 +20,16 @@ class Settings:
     """How KAITO is run in this cluster.
 
     `node_provisioner` is KAITO's own `--node-provisioner`: ``byo`` (nodes exist) or the name of what makes them; then
-    `instance_type` (GPU) and `cpu_instance_type` say which machines. The node selectors are what a node must carry to
-    be used at all. `partition` holds presets to exactly ``gpu.count`` GPUs (needs KAITO's gate enableAccelerator).
+    `instance_type` (GPU) and `cpu_instance_type` say which machines, and `instance_types` (patterns with * and ?) which
+    others a deployment may name; where none is configured and none is listed, it may name any. The node selectors are
+    what a node must carry to be used at all. `partition` holds presets to exactly ``gpu.count`` GPUs (needs KAITO's
+    gate enableAccelerator).
     """
 
     node_provisioner: str = BRING_YOUR_OWN
     instance_type: str = ""
     cpu_instance_type: str = ""
+    instance_types: tuple[str, ...] = ()
     partition: bool = False
     vllm_image: str = "vllm/vllm-openai:v0.23.0"
     gpu_node_selector: Mapping[str, str] = field(default_factory=lambda: {"nvidia.com/gpu.present": "true"})
@@ -41,6 +44,7 @@ _NAMES = {
     "nodeProvisioner": "node_provisioner",
     "instanceType": "instance_type",
     "cpuInstanceType": "cpu_instance_type",
+    "instanceTypes": "instance_types",
     "partition": "partition",
     "vllmImage": "vllm_image",
     "gpuNodeSelector": "gpu_node_selector",
@@ -57,6 +61,11 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     for name, value in values.items():
         if name not in _NAMES:
             raise SettingsError(f"unknown KAITO provider setting {name!r}; known: {', '.join(_NAMES)}")
+        if name == "instanceTypes":
+            if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+                raise SettingsError(f"KAITO provider setting {name!r} must be a list of texts")
+            given[_NAMES[name]] = tuple(value)
+            continue
         kind = bool if name == "partition" else dict if name.endswith("NodeSelector") else str
         if not isinstance(value, kind):
             raise SettingsError(
