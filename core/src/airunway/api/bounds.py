@@ -36,6 +36,7 @@ __all__ = [
     "Excess",
     "Size",
     "excess",
+    "noted_excess",
     "outline",
     "size_of",
 ]
@@ -142,9 +143,8 @@ def _length(value: object, limit: int) -> int:
 
 def excess(obj: Resource) -> list[Excess]:
     """The limits that a ModelDeployment is over, at most one of each part; empty for one that may be walked."""
-    told = obj.get(EXCESS)
-    if isinstance(told, list):
-        return [Excess(*entry) for entry in told]
+    if told := noted_excess(obj):
+        return told
     found = [_of_spec(obj.get("spec"))]
     for field, limit in (("labels", MAX_LABELS), ("annotations", MAX_ANNOTATIONS)):
         value = dig(obj, "metadata", field)
@@ -155,6 +155,12 @@ def excess(obj: Resource) -> list[Excess]:
             message = f"larger than {limit // 2**10} KiB in all: remove what is not needed"
             found.append(Excess(f"metadata.{field}", message))
     return [entry for entry in found if entry is not None]
+
+
+def noted_excess(obj: Resource) -> list[Excess]:
+    """What `excess` found when the object, which is out of a cache, was put there."""
+    told = obj.get(EXCESS)
+    return [Excess(*entry) for entry in told] if isinstance(told, list) else []
 
 
 def _of_spec(spec: object) -> Excess | None:

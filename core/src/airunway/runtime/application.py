@@ -23,17 +23,18 @@ from airunway.kube import (
     Overlay,
     Reflector,
     WorkQueue,
+    compacting,
     reflector_of,
     wait_until_synced,
 )
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
+from airunway.process.deployment_cache import DeploymentProjection, whole
 from airunway.process.metrics import Metrics
 from airunway.process.passes import observed
 from airunway.process.shell import Lead
 from airunway.resource import ObjectKey, Resource
 from airunway.runtime.children import Children, deployment_of
-from airunway.runtime.compaction import Compaction
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.reconciler import ProviderReconciler
 from airunway.runtime.registration import Registration
@@ -71,16 +72,18 @@ class ProviderApplication:
         self._manager = names.provider_manager(host.name)
         self._metrics = metrics or Metrics(self._manager)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
-        self._project = Compaction(self._manager)
+        self._project = compacting(self._manager)
+        # status.selection is the core's account of how it chose: nothing here reads it.
+        deployment = DeploymentProjection(self._manager, without=("selection",))
         settings = settings or ProviderSettings()
         self._deployments = reflector_of(
-            client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=self._project, page_size=_PAGE
+            client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=deployment, page_size=_PAGE
         )
         self._events = EventRecorder(
             client, component=f"{names.GROUP}/{self._manager}", instance=instance or self._manager
         )
         self._around = Surroundings(
-            deployments=Overlay(self._deployments, project=self._project),
+            deployments=Overlay(self._deployments, project=deployment, restore=whole),
             children=Children(self._queue.add),
             views={},
             installed=Installed(

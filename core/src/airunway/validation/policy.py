@@ -25,6 +25,7 @@ from typing import Any
 
 import yaml
 
+from airunway.places import Place, entries
 from airunway.resource import Resource, dig
 from airunway.validation._structural import Violation
 
@@ -194,12 +195,12 @@ def _images(spec: Resource) -> Iterator[tuple[str, str]]:
         image = dig(spec, *path)
         if isinstance(image, str) and image:
             yield f"spec.{'.'.join(path)}", image
-    for path_, key, value in _entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
+    for place, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         if key == "image":
             if isinstance(value, str) and value:
-                yield path_, value
+                yield str(place), value
             elif isinstance(value, dict):
-                yield path_, _composed(value)
+                yield str(place), _composed(value)
 
 
 def _composed(image: Mapping[str, Any]) -> str:
@@ -218,22 +219,9 @@ def _gpu_types(spec: Resource) -> Iterator[tuple[str, str]]:
         count = dig(gpu, "count", default=0)
         if isinstance(count, int) and count > 0:
             yield f"spec.{'.'.join(place)}.gpu.type", str(dig(gpu, "type") or DEFAULT_GPU_TYPE)
-    for path, key, value in _entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
+    for at, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         if key in ("limits", "requests") and isinstance(value, dict):
-            yield from ((f"{path}.{name}", name) for name in value if "/" in name)
-
-
-def _entries(value: object, path: str) -> Iterator[tuple[str, str, object]]:
-    """Path, key and value of every entry of every object inside `value`."""
-    pending: list[tuple[str, object]] = [(path, value)]
-    while pending:
-        at, node = pending.pop()
-        if isinstance(node, list):
-            pending.extend((f"{at}[{index}]", item) for index, item in enumerate(node))
-        elif isinstance(node, dict):
-            for key, child in node.items():
-                yield f"{at}.{key}", key, child
-                pending.append((f"{at}.{key}", child))
+            yield from ((str(Place(at, name)), name) for name in value if "/" in name)
 
 
 def _allowed(patterns: tuple[str, ...] | None, value: str) -> bool:
