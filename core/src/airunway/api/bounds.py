@@ -138,7 +138,11 @@ def _length(value: object, limit: int) -> int:
             return len(orjson.dumps(value))
         except orjson.JSONEncodeError:  # half of a surrogate pair, which only a file can hold
             return 6 * len(value) + 2
-    return 5 if value is None or isinstance(value, bool) else 20
+    if isinstance(value, bool) or value is None:
+        return 5 if value is False else 4
+    if isinstance(value, int):
+        return len(str(value)) if value.bit_length() <= 64 else value.bit_length()
+    return len(repr(value))
 
 
 def excess(obj: Resource) -> list[Excess]:
@@ -172,11 +176,13 @@ def _of_spec(spec: object) -> Excess | None:
         message = f"a key is longer than {MAX_KEY} characters ({shortened(size.long_key, 64)}): no setting has such"
         return Excess(_heaviest(spec), message)
     if size.over:
+        path = _heaviest(spec)
+        part = "" if path == "spec" else ", and this is the largest part of it"
         message = (
-            f"the spec is larger than {MAX_SPEC // 2**10} KiB, and this is the largest part of it: make it smaller, "
+            f"the spec is larger than {MAX_SPEC // 2**10} KiB{part}: make it smaller, "
             "or keep such data in a volume or a ConfigMap"
         )
-        return Excess(_heaviest(spec), message)
+        return Excess(path, message)
     return None
 
 

@@ -21,10 +21,12 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 import yaml
 
+from airunway.api.bounds import MAX_CAUSES
 from airunway.places import Place, entries
 from airunway.resource import Resource, dig
 from airunway.validation._structural import Violation
@@ -171,17 +173,23 @@ def violations(
         found.append(_violation("spec.provider.name", "provider", provider, name, grants.providers))
     if engine and not grants.allows_engine(engine):
         found.append(_violation("spec.engine.type", "engine", engine, name, grants.engines))
-    found += [
-        _violation(path, "image", image, name, grants.images)
-        for path, image in _images(spec)
-        if not grants.allows_image(image)
-    ]
-    found += [
-        _violation(path, "GPU type", gpu, name, grants.gpu_types)
-        for path, gpu in _gpu_types(spec)
-        if not grants.allows_gpu_type(gpu)
-    ]
-    return found
+    found += islice(
+        (
+            _violation(path, "image", image, name, grants.images)
+            for path, image in _images(spec)
+            if not grants.allows_image(image)
+        ),
+        MAX_CAUSES,
+    )
+    found += islice(
+        (
+            _violation(path, "GPU type", gpu, name, grants.gpu_types)
+            for path, gpu in _gpu_types(spec)
+            if not grants.allows_gpu_type(gpu)
+        ),
+        MAX_CAUSES,
+    )
+    return found[:MAX_CAUSES]
 
 
 def _violation(path: str, what: str, value: str, namespace: str, allowed: tuple[str, ...] | None) -> Violation:
