@@ -20,6 +20,7 @@ from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid,
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, is_true, key_of
 from airunway.testing.controlplane import ControlPlane
+from airunway.testing.fixtures import Kubectl
 from airunway.testing.operator import (
     gone,
     install_definitions,
@@ -285,11 +286,11 @@ async def test_h1_l1_the_webhook_answers_briefly_and_lets_a_deep_object_be_repai
             assert len(answer["status"]["details"]["causes"]) == MAX_CAUSES
             assert len(orjson.dumps(answer)) < 32 * 2**10
             for levels in (300, 900, 3000):
-                text = nested(levels).encode()
+                deep = nested(levels).encode()
                 review = orjson.dumps(review_of(manifest("deep"), old=manifest("deep", provider={"overrides": "DEEP"})))
-                status, body = await webhook.post(review.replace(b'"DEEP"', text))
+                status, body = await webhook.post(review.replace(b'"DEEP"', deep))
                 assert (status, orjson.loads(body)["response"]["allowed"]) == (200, True), levels
                 review = orjson.dumps(review_of(manifest("deep", provider={"overrides": "DEEP"})))
-                status, body = await webhook.post(review.replace(b'"DEEP"', text))
+                status, body = await webhook.post(review.replace(b'"DEEP"', deep))
                 assert status == 200
                 assert "nested more than 64 deep" in orjson.loads(body)["response"]["status"]["message"]

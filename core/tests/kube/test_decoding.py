@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.kube.decoding import MAX_DEPTH, TOO_DEEP, decoded, decoded_aside
+from airunway.kube.decoding import MAX_DEPTH, TOO_DEEP, decoded, decoded_aside, shallow
 
 
 def nested(depth: int, inner: str = '"]}"') -> bytes:
@@ -77,3 +77,12 @@ async def test_what_is_not_too_deep_needs_no_thread() -> None:
     with pytest.raises(orjson.JSONDecodeError):
         await decoded_aside(b"{")
     assert threading.active_count() == before
+
+
+def test_what_cannot_be_copied_by_recursion_is_cut() -> None:
+    beside = [{"a": 1}, {"b": [2]}]
+    value = {"deep": json.loads(nested(300)), "beside": beside}
+    assert shallow(value) is value
+    assert depth_of(value["deep"]) == 200
+    assert value["beside"] == [{"a": 1}, {"b": [2]}]
+    assert depth_of(shallow(json.loads(nested(240)))) == 240

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-__all__ = ["MAX_DEPTH", "TOO_DEEP", "decoded", "decoded_aside", "is_too_deep"]
+__all__ = ["MAX_DEPTH", "TOO_DEEP", "decoded", "decoded_aside", "is_too_deep", "shallow"]
 
 MAX_DEPTH = 512
 """Levels that survive where a document is too deep for orjson."""
@@ -49,6 +49,28 @@ async def decoded_aside(text: bytes) -> Any:
         if not is_too_deep(error):
             raise
         return await asyncio.to_thread(decoded, text)
+
+
+def shallow(value: Any, *, levels: int = 200) -> Any:
+    """A decoded value that may be copied and compared by recursion; what is deeper than `levels` is cut off in place.
+
+    Only what orjson does not write (254 levels) is cut at all: finding that out is quick.
+    """
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        level = [value]
+        for _ in range(levels):
+            level = [child for node in level for child in _children(node) if isinstance(child, dict | list)]
+        for node in level:
+            for place, child in list(node.items() if isinstance(node, dict) else enumerate(node)):
+                if isinstance(child, dict | list):
+                    node[place] = TOO_DEEP
+    return value
+
+
+def _children(node: Any) -> Any:
+    return node.values() if isinstance(node, dict) else node
 
 
 def is_too_deep(error: orjson.JSONDecodeError) -> bool:
