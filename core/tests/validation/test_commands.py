@@ -132,3 +132,30 @@ def test_a_missing_file_ends_with_2(tmp_path: Path) -> None:
     result = runner.invoke(app, ["validate", str(tmp_path / "nope.yaml")])
     assert result.exit_code == 2
     assert "nope.yaml" in result.stderr
+
+
+def test_l9_aliases_that_blow_a_document_up_are_refused(tmp_path: Path) -> None:
+    """Thirty bytes a level, nine times as much each: refused before anything is made of it."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join(lines))
+    result = runner.invoke(app, ["validate", str(path)])
+    assert result.exit_code == 2
+    assert "its aliases (*name) make it more than ten times as large" in result.output
+
+
+def test_l9_merge_keys_are_counted_too(tmp_path: Path) -> None:
+    lines = ["a0: &a0 {x: 1, y: 2}"]
+    lines += [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" for i in range(1, 12)]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join(lines))
+    assert runner.invoke(app, ["validate", str(path)]).exit_code == 2
+
+
+def test_aliases_as_people_use_them_are_expanded(tmp_path: Path) -> None:
+    path = tmp_path / "aliases.yaml"
+    path.write_text(GOOD.replace("spec: {", "x: &a [a, b]\nspec: {affinity: {a: *a, b: *a, c: [*a, *a]}, "))
+    result = runner.invoke(app, ["validate", str(path)])
+    assert "x: unknown field" in result.output
+    assert "more than ten times" not in result.output

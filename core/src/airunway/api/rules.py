@@ -19,7 +19,6 @@ from airunway.resource import Resource
 __all__ = [
     "FORBIDDEN_OVERRIDES",
     "MAX_CPU",
-    "MAX_DEPTH",
     "MAX_GPUS",
     "MAX_MEMORY",
     "MAX_REPLICAS",
@@ -35,9 +34,6 @@ MAX_CPU = "512"
 """Most CPU of one replica or worker, in cores."""
 MAX_MEMORY = "4Ti"
 """Most memory of one replica or worker, in bytes."""
-
-MAX_DEPTH = 64
-"""Deepest nesting of a spec. Checked in process only, like `FORBIDDEN_OVERRIDES`: free-form fields have no schema."""
 
 FORBIDDEN_OVERRIDES = frozenset(
     {
@@ -105,7 +101,7 @@ _DISAGGREGATED = "(has(self.serving) && self.serving.mode == 'disaggregated')"
 _HAS_GPUS = (
     "(has(self.resources) && has(self.resources.gpu) && has(self.resources.gpu.count) && self.resources.gpu.count > 0)"
 )
-_SYSTEM_PATHS = ("/dev", "/proc", "/sys", "/etc", "/var/run")
+_SYSTEM_PATHS = ("/dev", "/proc", "/sys", "/etc", "/var/run", "/run")
 
 
 def _given(owner: str, field: str) -> str:
@@ -346,6 +342,13 @@ def _storage_rules() -> Iterator[Rule]:
         message="mountPath is required when purpose is custom",
         field=".mountPath",
         reason=REQUIRED,
+    )
+    yield Rule(
+        path=item,
+        expression=f"{mount} || !(self.mountPath == '/' || self.mountPath.contains('//')"
+        " || (self.mountPath + '/').contains('/./') || (self.mountPath + '/').contains('/../'))",
+        message="mountPath must name a directory below / plainly (without //, . and ..)",
+        field=".mountPath",
     )
     for system in _SYSTEM_PATHS:
         yield Rule(

@@ -24,12 +24,23 @@ class ManifestError(ValueError):
     """A file is not what Kubernetes takes as a manifest; the message says where."""
 
 
+_FREE_EXPANSION = 2**20
+"""Characters by which aliases may make any document larger."""
+
+
 class _Loader(yaml.SafeLoader):
     """YAML as kubectl reads it: what looks like a date is text, 2.0 is 2, and no key may be there twice."""
 
     def construct_yaml_float(self, node: Any) -> float:
         value = super().construct_yaml_float(node)
         return int(value) if value.is_integer() else value
+
+    def construct_document(self, node: Any) -> Any:
+        once, expanded = _sizes(node)
+        if expanded > 10 * once + _FREE_EXPANSION:
+            text = "its aliases (*name) make it more than ten times as large: write it out, or use fewer"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+        return super().construct_document(node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
@@ -44,6 +55,28 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+def _sizes(root: Any) -> tuple[int, int]:
+    """The size of a document (characters, and some for each node) as it is written, and with its aliases expanded.
+
+    Every node is looked at once, whatever points to it: the expanded size of eight lists of nine is nine to the eighth.
+    """
+    known: dict[int, int] = {}
+
+    def size(node: Any) -> int:
+        if id(node) not in known:
+            known[id(node)] = 0  # of a node inside itself nothing can be made: that is told when it is tried
+            value = node.value
+            parts = (part for entry in value for part in (entry if isinstance(entry, tuple) else (entry,)))
+            below = len(value) if isinstance(value, str) else sum(size(part) for part in parts)
+            own[id(node)] = 8 + (len(value) if isinstance(value, str) else 0)
+            known[id(node)] = 8 + below
+        return known[id(node)]
+
+    own: dict[int, int] = {}
+    expanded = size(root)
+    return sum(own.values()), expanded
 
 
 def read_manifests(stream: TextIO) -> Iterator[Resource]:

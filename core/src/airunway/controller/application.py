@@ -26,11 +26,11 @@ from airunway.kube import (
     Priority,
     Reflector,
     WorkQueue,
+    compacting,
     reflector_of,
-    share_status_parts,
-    strip_managed_fields,
     wait_until_synced,
 )
+from airunway.process.deployment_cache import DeploymentProjection, whole
 from airunway.process.fleet_metrics import Transitions, deployment_points, provider_points
 from airunway.process.lean_kopf import kopf
 from airunway.process.metrics import Metrics, Role
@@ -91,11 +91,8 @@ class CoreApplication:
         self._settings = settings or CoreSettings()
         self._metrics = metrics or Metrics(names.CORE_MANAGER, role=Role.CORE)
         self._clock = clock or (lambda: datetime.now(UTC))
-        strip, share = strip_managed_fields(names.CORE_MANAGER), share_status_parts()
-
-        def project(obj: Resource) -> Resource:
-            return share(strip(obj))
-
+        project = compacting(names.CORE_MANAGER)
+        deployment = DeploymentProjection(names.CORE_MANAGER)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._config_queue: WorkQueue[ObjectKey] = WorkQueue()
         self._client = client
@@ -103,7 +100,7 @@ class CoreApplication:
         self._leads = False
         namespaces = self._settings.namespaces
         self._deployments = reflector_of(
-            client, MODEL_DEPLOYMENT, namespaces=namespaces, project=project, page_size=_PAGE
+            client, MODEL_DEPLOYMENT, namespaces=namespaces, project=deployment, page_size=_PAGE
         )
         self._configs = Reflector(client, INFERENCE_PROVIDER_CONFIG, project=project)
         self._events = EventRecorder(
@@ -121,7 +118,7 @@ class CoreApplication:
             )
         self._reconciler = CoreReconciler(
             client=client,
-            deployments=Overlay(self._deployments, project=project),
+            deployments=Overlay(self._deployments, project=deployment, restore=whole),
             providers=lambda: self._facts,
             events=self._events,
             selector=self._settings.selector,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from airunway.api import names
+from airunway.api.bounds import EXCESS
 from airunway.controller.decision import Happening, decide, handed_over
 from airunway.controller.policies import Policies
 from airunway.controller.release import Releaser
@@ -17,7 +18,7 @@ from airunway.resource import ObjectKey, Resource, dig, is_deleting, uid_of
 from airunway.selection import ProviderFacts, forbidden_now, unsettled
 from airunway.status import OVERALL
 from airunway.status.events import EVENTS
-from airunway.validation import Violation, validate
+from airunway.validation import Violation, excesses, validate
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 
 __all__ = ["CoreReconciler"]
@@ -95,7 +96,13 @@ class CoreReconciler:
         return self._policies.policy, self._policies.known_labels(namespace)
 
     def _violations(self, key: ObjectKey, deployment: Resource) -> list[Violation]:
-        """What is wrong with the deployment, judged once for each generation: most passes are about a status."""
+        """What is wrong with the deployment, judged once for each generation: most passes are about a status.
+
+        What is too large is so whatever was accepted before: the cache does not have it (its metadata has no part in
+        the generation, so it is asked each time; the cache knows the answer).
+        """
+        if EXCESS in deployment:
+            return excesses(deployment)
         identity = (uid_of(deployment), dig(deployment, "metadata", "generation", default=0))
         known = self._verdicts.get(key)
         if known is None or known[:2] != identity:

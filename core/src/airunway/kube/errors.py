@@ -18,6 +18,7 @@
     └── TransportError         no usable answer arrived
         ├── ConnectionFailed   refused, reset, closed early, TLS failure
         ├── RequestTimedOut    no answer, or silence on a stream, for too long
+        ├── AnswerTooLarge     more than the caller wants to have in memory at once
         └── MalformedAnswer    what arrived is not what an API server sends
 
 A caller that wants "try again later" asks `is_retryable`; one that wants to know what was said, `ApiError.answer`.
@@ -34,6 +35,7 @@ from airunway.resource import Resource, dig
 __all__ = [
     "LONGEST_HINT",
     "AlreadyExists",
+    "AnswerTooLarge",
     "ApiError",
     "BadRequest",
     "ConfigError",
@@ -78,6 +80,10 @@ class ConnectionFailed(TransportError):
 
 class RequestTimedOut(TransportError):
     """The answer, or the next bytes of a stream, did not arrive in time."""
+
+
+class AnswerTooLarge(TransportError):
+    """The answer is larger than the caller wants to have in memory at once."""
 
 
 class MalformedAnswer(TransportError):

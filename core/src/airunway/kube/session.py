@@ -24,7 +24,14 @@ from yarl import URL
 
 from airunway.kube.config import ClusterConfig, proxy_of, tls_context
 from airunway.kube.credentials import ClientCertificate
-from airunway.kube.errors import LONGEST_HINT, ConfigError, ConnectionFailed, RequestTimedOut, api_error
+from airunway.kube.errors import (
+    LONGEST_HINT,
+    AnswerTooLarge,
+    ConfigError,
+    ConnectionFailed,
+    RequestTimedOut,
+    api_error,
+)
 
 __all__ = ["JSON", "Session", "user_agent_of"]
 
@@ -96,15 +103,29 @@ class Session:
         body: object = None,
         media_type: str = JSON,
         timeout: float | None = None,
+        most: int | None = None,
     ) -> bytes:
-        """The whole body of a successful answer. `verb` and `resource` name the request in `on_request`."""
+        """The whole body of a successful answer. `verb` and `resource` name the request in `on_request`.
+
+        Raises AnswerTooLarge for a body of more than `most` bytes, without reading on.
+        """
         limits = aiohttp.ClientTimeout(total=timeout or self.timeout)
         response = await self._send(
             verb, method, path, resource=resource, params=params, body=body, media_type=media_type, limits=limits
         )
         with _as_ours(f"{method} {path}"):
             async with response:
-                return await response.read()
+                if most is None:
+                    return await response.read()
+                parts: list[bytes] = []
+                length = 0
+                async for part in response.content.iter_any():
+                    length += len(part)
+                    if length > most:
+                        response.close()  # in the middle of a body: the connection cannot be used again
+                        raise AnswerTooLarge(f"{method} {path}: more than {most} bytes")
+                    parts.append(part)
+                return b"".join(parts)
 
     async def stream(
         self, verb: str, path: str, *, resource: str, params: Mapping[str, str]

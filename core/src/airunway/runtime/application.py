@@ -24,11 +24,13 @@ from airunway.kube import (
     Priority,
     Reflector,
     WorkQueue,
+    compacting,
     reflector_of,
     wait_until_synced,
 )
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
+from airunway.process.deployment_cache import whole
 from airunway.process.metrics import Metrics
 from airunway.process.passes import observed
 from airunway.process.shell import Lead
@@ -72,10 +74,11 @@ class ProviderApplication:
         self._manager = names.provider_manager(host.name)
         self._metrics = metrics or Metrics(self._manager)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
-        self._project = Compaction(self._manager, host.name)
+        self._project = compacting(self._manager)
+        deployment = Compaction(self._manager, host.name)
         settings = settings or ProviderSettings()
         self._deployments = reflector_of(
-            client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=self._project, page_size=_PAGE
+            client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=deployment, page_size=_PAGE
         )
         self._events = EventRecorder(
             client,
@@ -84,7 +87,7 @@ class ProviderApplication:
             busy=lambda: self._leads and self._queue.depth > 0,
         )
         self._around = Surroundings(
-            deployments=Overlay(self._deployments, project=self._project),
+            deployments=Overlay(self._deployments, project=deployment, restore=whole),
             children=Children(self._on_upstream),
             views={},
             installed=Installed(

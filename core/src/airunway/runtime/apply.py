@@ -32,7 +32,7 @@ from airunway.runtime.plan import is_ours, recreate_causes
 from airunway.runtime.report import Done
 from airunway.runtime.surroundings import Surroundings, UpstreamView
 from airunway.status import Category, Fault
-from airunway.status.texts import redacted
+from airunway.words import redacted
 
 __all__ = ["NEVER", "Applied", "Applier", "Refusal", "RefusedError", "trial_of"]
 

@@ -19,7 +19,7 @@ from airunway.runtime.lookup import conflict_text, live, named, view_of
 from airunway.runtime.plan import is_ours, recreate_causes
 from airunway.runtime.report import Done
 from airunway.runtime.surroundings import Surroundings
-from airunway.status.texts import redacted
+from airunway.words import redacted
 
 __all__ = ["Previewer", "is_asked_for", "plan_name"]
 

@@ -10,7 +10,8 @@ import logging
 from dataclasses import replace
 
 from airunway.api import names
-from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
+from airunway.api.bounds import noted_excess
+from airunway.api.modeldeployment import ModelDeployment, ParseError
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, KubeError, StatusWriter, add_finalizer
 from airunway.plugins.contract import Context, Observed, Upstream
@@ -26,7 +27,7 @@ from airunway.runtime.evidence import secrets_of
 from airunway.runtime.outages import Outages
 from airunway.runtime.preview import Previewer, is_asked_for
 from airunway.runtime.release import Releaser
-from airunway.runtime.rendering import Judgement, desired_objects, judge, observation_of
+from airunway.runtime.rendering import Judgement, desired_objects, judge, observation_of, parsed
 from airunway.runtime.report import Done, Report, leaving, planned_status, provider_status, record_of_service
 from airunway.runtime.surroundings import Surroundings
 from airunway.runtime.tries import HeldBackError, Refusal, Told, Tries
@@ -142,8 +143,10 @@ class ProviderReconciler:
 
     async def _work_on(self, deployment: Resource, validated: Resource) -> tuple[Report | None, float | None]:
         installed = self._around.installed
-        if validated.get("status") != "True":
-            fault = Fault(component="Validated", reason="ValidationFailed", message=str(validated.get("message")))
+        large = "; ".join(f"{each.path}: {each.message}" for each in noted_excess(deployment))
+        if validated.get("status") != "True" or large:
+            message = f"Validation failed: {large}" if large else str(validated.get("message"))
+            fault = Fault(component="Validated", reason="ValidationFailed", message=message)
             return self._watched(deployment, Report(faults=(fault,))), None
         if installed.upstream is None:
             reason, message = installed.reason, installed.message
@@ -172,7 +175,7 @@ class ProviderReconciler:
 
     async def _act(self, deployment: Resource, upstream: Upstream) -> tuple[Report | None, float | None]:
         engine = dig(deployment, "status", "engine", "type", default="")
-        typed = parse_deployment(deployment)
+        typed = parsed(deployment)
         upstream = self._as_written(deployment, upstream)
         context = self._context(engine, upstream)
         judged = judge(self._host, typed, context)
@@ -248,7 +251,7 @@ class ProviderReconciler:
         )
         if typed is None or context is None:
             try:
-                typed = parse_deployment(deployment)
+                typed = parsed(deployment)
             except ParseError:
                 return report  # an invalid spec that cannot even be read: what runs is named, not judged
             engine = dig(deployment, "status", "engine", "type", default="")

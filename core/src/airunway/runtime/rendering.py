@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airunway.api.modeldeployment import ModelDeployment
+from airunway.api.bounds import noted_excess
+from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
 from airunway.plugins.contract import Context, Finding, Observation, Observed, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
@@ -14,7 +15,7 @@ from airunway.runtime.overrides import check_overrides, merged
 from airunway.runtime.plan import complete, identity_of, propagated_labels
 from airunway.status.catalogue import CONDITIONS, Writer
 
-__all__ = ["Judgement", "assumed_upstream", "desired_objects", "judge", "observation_of"]
+__all__ = ["Judgement", "assumed_upstream", "desired_objects", "judge", "observation_of", "parsed"]
 
 _COMPONENT = re.compile(r"[A-Z][A-Za-z0-9]{0,57}")
 _CORE_CONDITIONS = frozenset(condition.name for condition in CONDITIONS if condition.writer is Writer.CORE)
@@ -27,6 +28,13 @@ class Judgement:
     blockers: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
     merge: Resource
+
+
+def parsed(deployment: Resource) -> ModelDeployment:
+    """The deployment as plugins see it. Raises ParseError, also for what is too large: a cache lacks most of that."""
+    if large := noted_excess(deployment):
+        raise ParseError(large[0].path, large[0].message)
+    return parse_deployment(deployment)
 
 
 def judge(host: ProviderHost, deployment: ModelDeployment, context: Context) -> Judgement:

@@ -23,10 +23,13 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 import yaml
 
+from airunway.api.bounds import MAX_CAUSES
+from airunway.places import Place, entries
 from airunway.resource import Resource, dig
 from airunway.validation._structural import Violation
 from airunway.validation.uses import DIMENSIONS, Use, uses_of
@@ -203,25 +206,34 @@ def violations(
         found.append(_violation("spec.provider.name", "provider", provider, name, grants.providers))
     if engine and not grants.allows_engine(engine):
         found.append(_violation("spec.engine.type", "engine", engine, name, grants.engines))
-    found += [
-        _violation(path, "image", image, name, grants.images)
-        for path, image in _images(spec)
-        if not grants.allows_image(image)
-    ]
-    found += [
-        _violation(path, "GPU type", gpu, name, grants.gpu_types)
-        for path, gpu in _gpu_types(spec)
-        if not grants.allows_gpu_type(gpu)
-    ]
-    overrides = _entries(dig(spec, "provider", "overrides"), "spec.provider.overrides")
-    found += [
-        _violation(
-            use.path, DIMENSIONS[use.dimension].noun, use.value, name, grants.listed(use.dimension), use.dimension
-        )
-        for use in uses_of(spec, overrides)
-        if not grants.allows(use)
-    ]
-    return found
+    found += islice(
+        (
+            _violation(path, "image", image, name, grants.images)
+            for path, image in _images(spec)
+            if not grants.allows_image(image)
+        ),
+        MAX_CAUSES,
+    )
+    found += islice(
+        (
+            _violation(path, "GPU type", gpu, name, grants.gpu_types)
+            for path, gpu in _gpu_types(spec)
+            if not grants.allows_gpu_type(gpu)
+        ),
+        MAX_CAUSES,
+    )
+    overrides = entries(dig(spec, "provider", "overrides"), "spec.provider.overrides")
+    found += islice(
+        (
+            _violation(
+                use.path, DIMENSIONS[use.dimension].noun, use.value, name, grants.listed(use.dimension), use.dimension
+            )
+            for use in uses_of(spec, ((str(place), key, value) for place, key, value in overrides))
+            if not grants.allows(use)
+        ),
+        MAX_CAUSES,
+    )
+    return found[:MAX_CAUSES]
 
 
 def _violation(
@@ -239,12 +251,12 @@ def _images(spec: Resource) -> Iterator[tuple[str, str]]:
         image = dig(spec, *path)
         if isinstance(image, str) and image:
             yield f"spec.{'.'.join(path)}", image
-    for path_, key, value in _entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
+    for place, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         if key == "image":
             if isinstance(value, str) and value:
-                yield path_, value
+                yield str(place), value
             elif isinstance(value, dict):
-                yield path_, _composed(value)
+                yield str(place), _composed(value)
 
 
 def _composed(image: Mapping[str, Any]) -> str:
@@ -263,22 +275,9 @@ def _gpu_types(spec: Resource) -> Iterator[tuple[str, str]]:
         count = dig(gpu, "count", default=0)
         if isinstance(count, int) and count > 0:
             yield f"spec.{'.'.join(place)}.gpu.type", str(dig(gpu, "type") or DEFAULT_GPU_TYPE)
-    for path, key, value in _entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
+    for at, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         if key in ("limits", "requests") and isinstance(value, dict):
-            yield from ((f"{path}.{name}", name) for name in value if "/" in name)
-
-
-def _entries(value: object, path: str) -> Iterator[tuple[str, str, object]]:
-    """Path, key and value of every entry of every object inside `value`."""
-    pending: list[tuple[str, object]] = [(path, value)]
-    while pending:
-        at, node = pending.pop()
-        if isinstance(node, list):
-            pending.extend((f"{at}[{index}]", item) for index, item in enumerate(node))
-        elif isinstance(node, dict):
-            for key, child in node.items():
-                yield f"{at}.{key}", key, child
-                pending.append((f"{at}.{key}", child))
+            yield from ((str(Place(at, name)), name) for name in value if "/" in name)
 
 
 def _allowed(patterns: tuple[str, ...] | None, value: str) -> bool:

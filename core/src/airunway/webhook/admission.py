@@ -29,7 +29,7 @@ from airunway.selection import (
     request_of,
     unsupported,
 )
-from airunway.validation import Violation, validate, warnings
+from airunway.validation import Violation, bounded_violations, validate, warnings
 from airunway.validation.policy import Grants, Policy, violations
 from airunway.webhook.access import AccessReviewer, User
 
@@ -220,11 +220,12 @@ def _not_allowed(path: str, problem: str) -> Refusal:
 
 
 def _invalid(found: Sequence[Violation], *, forbidden: bool = False) -> Refusal:
+    told = bounded_violations(found)
     return Refusal(
         code=403 if forbidden else 422,
         reason="Forbidden" if forbidden else "Invalid",
-        message="; ".join(str(violation) for violation in found),
-        causes=tuple(found),
+        message="; ".join(str(violation) for violation in told),
+        causes=tuple(told),
     )
 
 
@@ -236,4 +237,12 @@ def _about(name: str | None, facts: Mapping[str, ProviderFacts]) -> list[str]:
 
 
 def _same_spec(obj: Resource, old: Resource) -> bool:
-    return canonical_json(obj.get("spec")) == canonical_json(old.get("spec"))
+    """Whether nothing of the spec changes; False where a spec is nested too deeply to be compared."""
+    try:
+        return canonical_json(obj.get("spec")) == canonical_json(old.get("spec"))
+    except TypeError:  # deeper than orjson writes (254 levels), or a number beyond 64 bits
+        pass
+    try:
+        return bool(obj.get("spec") == old.get("spec"))
+    except RecursionError:
+        return False

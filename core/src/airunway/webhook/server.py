@@ -22,6 +22,7 @@ import orjson
 from aiohttp import web
 
 from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube.decoding import decoded_aside, shallow
 from airunway.process.lean_kopf import kopf
 from airunway.process.probes import parse_address
 from airunway.resource import dig, key_of
@@ -142,7 +143,7 @@ class AdmissionServer:
     async def _handle(self, review: Review, request: web.Request) -> tuple[web.Response, str]:
         """The response, and what `OnReview` is told."""
         try:
-            body = orjson.loads(await request.read())
+            body = shallow(await decoded_aside(await request.read()))  # kopf copies it by recursion
         except orjson.JSONDecodeError as error:
             return web.Response(status=400, text=f"the review is not JSON: {error}"), "failed"
         if (problem := _malformed(body)) is not None:
