@@ -21,8 +21,8 @@ RECORDINGS = ("upstream-traces/kaito-v0.12.0", "upstream-crds/kaito")
 def recordings() -> Path:
     """The folder with what real upstreams are and did: ``../shared``, data beside the checkout and no part of it.
 
-    Without it a test skips, and says so. In CI (variable `CI`) it fails, so that a green run has checked the recordings,
-    unless `AIRUNWAY_WITHOUT_RECORDINGS=1` says that none are meant to be there.
+    Without it a test skips, and says so. In CI (variable `CI`) it fails, so that a green run has checked the recordings
+    (unless `AIRUNWAY_WITHOUT_RECORDINGS=1` says that none are meant to be there).
     """
     folder = Path(__file__).resolve().parent.parent / "shared"
     missing = [part for part in RECORDINGS if not (folder / part).is_dir()]

@@ -355,7 +355,9 @@ def test_case_58_capabilities_of_any_shape_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(
-    "upstream", [[], None, 7, "Workspace", [7], [None], [{}], [{"kind": 7}], [{"kind": "Thing", "versions": 7}]], ids=str
+    "upstream",
+    [[], None, 7, "Workspace", [7], [None], [{}], [{"kind": 7}], [{"kind": "Thing", "versions": 7}]],
+    ids=str,
 )
 def test_case_58_an_upstream_of_any_shape_is_passed_over(upstream: object) -> None:
     """A config with `upstream: []` is one that the CRD takes."""

@@ -58,6 +58,7 @@ class Fault:
     skip: int = 0
     status: int = 500
     reason: str = ""
+    message: str = ""
     retry_after: int | None = None
     after_events: int = 0
     seconds: float = 0.5

@@ -239,7 +239,7 @@ def _status(fault: Fault) -> dict[str, object]:
         "status": "Failure",
         "code": fault.status,
         "reason": fault.reason,
-        "message": f"injected {fault.status}",
+        "message": fault.message or f"injected {fault.status}",
     }
 
 
