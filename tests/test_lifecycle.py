@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -46,6 +47,8 @@ async def test_apply_to_running(
     status = deployment["status"]
     assert status["provider"]["name"] == "kaito"
     assert status["provider"]["resourceKind"] == "Workspace"
+    assert status["provider"]["resourceAPIVersion"] == "kaito.sh/v1beta1"
+    assert re.fullmatch("[0-9a-f]{12}", status["provider"]["schemaHash"])  # as long as the lists of known ones have it
     assert status["provider"]["selectedReason"] == "matched capabilities: engine=llamacpp, gpu=false, mode=aggregated"
     assert status["observedGeneration"] == deployment["metadata"]["generation"]
     assert (status["endpoint"]["service"], status["endpoint"]["port"]) == ("gemma", 80)
@@ -73,11 +76,12 @@ async def test_deletion_waits_for_a_workspace_that_lingers(
     operator: None, client: Client, manifest: Make, create: Create
 ) -> None:
     key = await create(manifest())
-    await until(client, key, phase_is("Running"))
+    running = await until(client, key, phase_is("Running"))
     hold = {"metadata": {"finalizers": ["example.org/hold"]}}
     await client.merge_patch(WORKSPACE, key, hold, manager="somebody")
     await client.delete(MODEL_DEPLOYMENT, key)
     waiting = await until(client, key, phase_is("Terminating"))
+    assert waiting["status"]["provider"] == running["status"]["provider"]  # where to look for what is left
     assert waiting["metadata"]["finalizers"] == [names.provider_finalizer("kaito")]
     await client.merge_patch(WORKSPACE, key, {"metadata": {"finalizers": []}}, manager="somebody")
     await gone(client, MODEL_DEPLOYMENT, key)
