@@ -349,7 +349,7 @@ def test_case_58_capabilities_of_any_shape_are_passed_over() -> None:
             {"metadata": {"name": "odd"}, "spec": {"capabilities": {"engines": shape}, "selectionRules": shape}}
         )
         read = [(engine.name, engine.modes, engine.gpu, engine.cpu) for engine in facts.engines]
-        whole = [("vllm", {"aggregated"}, False, False), ("sglang", set(), False, False)]
+        whole = [("vllm", frozenset({"aggregated"}), False, False), ("sglang", frozenset(), False, False)]
         assert read == (whole if shape is modes else [])
         assert facts.rules == ()
 

@@ -211,7 +211,7 @@ def test_an_element_of_a_set_that_is_there_but_not_ours_is_claimed() -> None:
     desired = {"spec": {"tags": ["a", "b"]}}
     mine: Resource = {"f:tags": {'v:"a"': {}}}
     theirs = entry("another", {"f:tags": {'v:"b"': {}}})
-    live = {"metadata": {"managedFields": [entry(ME, mine), theirs]}, "spec": {"tags": ["b", "a"]}}
+    live: Resource = {"metadata": {"managedFields": [entry(ME, mine), theirs]}, "spec": {"tags": ["b", "a"]}}
     assert needs_apply(desired, live, manager=ME)
     live["metadata"]["managedFields"] = [entry(ME, {"f:tags": {'v:"a"': {}, 'v:"b"': {}}}), theirs]
     assert not needs_apply(desired, live, manager=ME)
