@@ -193,11 +193,14 @@ async def test_the_end_of_a_process_does_not_wait_for_an_api_server_that_is_gone
     kubeconfig: Path, subject: Resource, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with FaultProxy(kubeconfig) as proxy:
-        proxy.inject(Fault("reset", resource="events", count=None))
-        async with Client(load_config(kubeconfig=proxy.kubeconfig), user_agent="airunway-tests") as cut_off:
+        proxy.inject(Fault("hang", resource="events", count=None))
+        # The client itself would wait for an hour: whoever comes back did not wait for it.
+        config = load_config(kubeconfig=proxy.kubeconfig)
+        async with Client(config, user_agent="airunway-tests", timeout=3600.0) as cut_off:
             recorder = EventRecorder(cut_off, component="airunway-tests")
             recorder.emit(subject, reason="A", note="one")
-            await recorder.flush()
+            async with asyncio.timeout(60):
+                await recorder.flush()
     assert "the last events were not written" in caplog.text
 
 

@@ -255,6 +255,24 @@ def test_an_upstream_that_does_not_look_at_a_change() -> None:
     assert "Workspace 'llama'" in stale["message"]
 
 
+def test_a_sign_of_life_after_the_change_gives_the_upstream_more_time() -> None:
+    """It works on the change: its five minutes begin with the last condition that it moved."""
+    sign = NOW + timedelta(minutes=4)
+    conditions = [
+        {"type": "Y", "status": "True", "lastTransitionTime": format_time(NOW - timedelta(hours=1))},
+        {"type": "X", "status": "False", "lastTransitionTime": format_time(sign)},
+    ]
+    report = replace(
+        upstream(State.PROGRESSING, "Progressing", current=False),
+        applied=NOW,
+        primary={"metadata": {}, "status": {"conditions": conditions}},
+    )
+    patient, found = outcome(report, pod(ready=False), now=NOW + STALE_AFTER)
+    assert (patient["reason"], found.wake_after) == ("Progressing", 240.0)
+    stale, _ = outcome(report, pod(ready=False), now=sign + STALE_AFTER)
+    assert stale["reason"] == "StaleStatus"
+
+
 def test_when_we_changed_an_object_last() -> None:
     entries = [
         {"manager": "ours", "time": format_time(NOW)},

@@ -93,7 +93,7 @@ def weigh(request: Request, provider: ProviderFacts, *, engine: str, now: dateti
         # The moment and not the age: the same facts must give the same words, or every look at them would be a write.
         text = (
             f"its last heartbeat was at {format_time(provider.heartbeat)}, "
-            f"more than {int(STALE_AFTER.total_seconds())} s ago"
+            f"{int(STALE_AFTER.total_seconds())} s ago or longer"
         )
         failed.append(Check(name="heartbeat", path="", message=text))
     if provider.explicit_only:
