@@ -84,6 +84,10 @@ def controller(
     webhook_access_review: Annotated[
         bool, typer.Option(help="Refuse users who may not create the provider's own resource in that namespace.")
     ] = True,
+    webhook_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="File with the authorities (PEM) by which the API server must be certified to the webhook."),
+    ] = None,
 ) -> None:
     """Run the core controller: admission, validation, engine and provider selection."""
     processes.run_controller(
@@ -99,6 +103,7 @@ def controller(
             configuration=webhook_configuration,
             manage_configuration=webhook_manage_configuration,
             access_review=webhook_access_review,
+            client_ca=webhook_client_ca,
         ),
     )
 
