@@ -7,6 +7,7 @@ seldom: many of them would fill the store, which no controller of ours can help.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -22,6 +23,9 @@ NAMESPACE = "evil"
 HEAVY_SHARE = 0.03
 ALIVE = 60
 """Objects that are left alive; the oldest is deleted first. A burst goes beyond."""
+
+_CAN_BE = re.compile("[a-z]([-a-z0-9]{0,50}[a-z0-9])?")
+"""Names that our CRD takes: only of those can there be anything to change or delete."""
 
 Make = Callable[["Tenant"], "list[Attack]"]
 
@@ -50,7 +54,7 @@ class Tenant:
         """A creation: what KAITO can run, but for the given parts of the spec."""
         self.number += 1
         name = f"evil-{self.number}" if name is None else name
-        if len(name) <= 52:
+        if _CAN_BE.fullmatch(name):
             self.alive.append(name)
         base: Resource = {
             "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},

@@ -117,6 +117,9 @@ async def events_of(client: Client, key: ObjectKey) -> set[str]:
     return {event["reason"] for event in events if dig(event, "regarding", "name") == key.name}
 
 
+LARGE = "ignore:Sending a large body directly:ResourceWarning"
+"""aiohttp's advice to whoever sends a megabyte; here that is the point."""
+
 EXPECTED = {"EngineSelected", "ProviderSelected", "ResourceCreated"}
 
 
@@ -180,6 +183,7 @@ def test_the_same_seed_gives_the_same_attacks() -> None:
 
 
 @pytest.mark.apiserver
+@pytest.mark.filterwarnings(LARGE)
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("webhook", [False, True], ids=["without webhook", "with webhook"])
 async def test_a_hostile_tenant_harms_nobody_else(world: Build, webhook: bool) -> None:
@@ -188,6 +192,7 @@ async def test_a_hostile_tenant_harms_nobody_else(world: Build, webhook: bool) -
 
 @pytest.mark.soak
 @pytest.mark.apiserver
+@pytest.mark.filterwarnings(LARGE)
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize("webhook", [False, True], ids=["without webhook", "with webhook"])
 async def test_ten_thousand_attacks_harm_nobody_else(world: Build, webhook: bool) -> None:

@@ -207,8 +207,10 @@ class AdmissionServer:
                 token = _asked.set(asked)
                 try:
                     answer = dict(await review(_named(body), webhook=HANDLER, headers={}, sslpeer={}))
+                    named = key_of(asked.obj)
                 finally:
                     _asked.reset(token)
+                    asked.obj, asked.old = {}, None  # a cancelled timer keeps its context, and so this, until it is due
         except TimeoutError:
             text = "no verdict in time: the API server did not answer the webhook's own question, or there is too much"
             return web.Response(status=504, text=text), "failed"
@@ -220,7 +222,7 @@ class AdmissionServer:
         if found is not None and found.refusal is not None:
             # A question of ours that the API server did not answer is no verdict: nobody refused anything.
             verdict = "failed" if found.refusal.code >= 500 else "refused"
-            answer["response"] = {**answer["response"], "status": found.refusal.status(key_of(asked.obj))}
+            answer["response"] = {**answer["response"], "status": found.refusal.status(named)}
         elif found is None and not dig(answer, "response", "allowed"):
             verdict = "failed"
             log.error("a review failed before a verdict: %s", dig(answer, "response", "status"))
