@@ -20,7 +20,9 @@ from airunway.resource import Resource
 __all__ = ["FAMILIES", "HEAVY", "Attack", "attacks"]
 
 NAMESPACE = "evil"
-HEAVY_SHARE = 0.03
+HEAVY_SHARE, HEAVY_MOST = 0.1, 200
+"""Of the attacks; and how many of them in one run, as long as lighter ones are among them."""
+
 ALIVE = 60
 """Objects that are left alive; the oldest is deleted first. A burst goes beyond."""
 
@@ -288,9 +290,10 @@ def attacks(seed: int, count: int, *, families: Sequence[str] = tuple(FAMILIES))
     tenant = Tenant(random.Random(seed))
     heavy = [FAMILIES[name] for name in families if name in HEAVY]
     light = [FAMILIES[name] for name in families if name not in HEAVY]
+    share = min(HEAVY_SHARE, HEAVY_MOST / max(1, count))
     sent = 0
     while sent < count:
-        due = heavy and (not light or tenant.rng.random() < HEAVY_SHARE)
+        due = heavy and (not light or tenant.rng.random() < share)
         make = tenant.rng.choice(heavy if due else light)
         tenant.family = make.__name__
         batch = make(tenant)

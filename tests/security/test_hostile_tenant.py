@@ -98,9 +98,14 @@ async def assail(client: Client, todo: Iterator[Attack], seen: Counter[tuple[str
 
 
 async def live(world: World, keys: Iterator[ObjectKey], waited: dict[ObjectKey, str]) -> None:
-    """A good neighbour: makes one deployment after the other and waits until each is Running."""
+    """A good neighbour: makes one deployment after the other and waits until each is Running. It tries once only: that
+    an attack keeps somebody else's deployment out is what must not be."""
     for key in keys:
-        await world.admin.create(MODEL_DEPLOYMENT, deployment(key))
+        try:
+            await world.admin.create(MODEL_DEPLOYMENT, deployment(key))
+        except (ApiError, TransportError) as error:
+            waited[key] = f"refused: {error}"
+            continue
         found: Resource = {}
         for _ in range(int(PATIENCE / 0.1)):
             found = await world.admin.get(MODEL_DEPLOYMENT, key)
