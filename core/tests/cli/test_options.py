@@ -66,6 +66,8 @@ SEEN: dict[str, dict[str, str]] = {
         "--webhook-manage-configuration": WEBHOOK,
         "--webhook-access-review": WEBHOOK,
         "--no-webhook-access-review": WEBHOOK,
+        "--webhook-client-ca": "core/tests/webhook/test_hostile_clients.py::"
+        "test_a_file_without_authorities_ends_the_start_and_is_named",
         **dict.fromkeys(("--kubeconfig", "--context", "--leader-elect", "--log-level", "--log-format"), CORE),
         "--health-probe-bind-address": CORE,
         "--metrics-bind-address": CORE,

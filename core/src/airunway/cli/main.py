@@ -88,6 +88,10 @@ def controller(
         bool,
         typer.Option("--webhook-access-review-pods", help="Refuse users who may not create pods in that namespace."),
     ] = False,
+    webhook_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="File with the authorities (PEM) by which the API server must be certified to the webhook."),
+    ] = None,
 ) -> None:
     """Run the core controller: admission, validation, engine and provider selection."""
     processes.run_controller(
@@ -104,6 +108,7 @@ def controller(
             manage_configuration=webhook_manage_configuration,
             access_review=webhook_access_review,
             access_review_pods=webhook_access_review_pods,
+            client_ca=webhook_client_ca,
         ),
     )
 

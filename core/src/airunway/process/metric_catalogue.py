@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["ERROR_TYPES", "METRICS", "PROCESS_METRICS", "Metric", "MetricType", "Role"]
+__all__ = ["ERROR_TYPES", "METRICS", "PROCESS_METRICS", "TURNED_AWAY_CAUSES", "Metric", "MetricType", "Role"]
 
 
 class MetricType(StrEnum):
@@ -62,6 +62,9 @@ ERROR_TYPES = (
     "internal",
 )
 """Values of the label ``error_type``: the first three are states of a deployment, the others ends of a pass."""
+
+TURNED_AWAY_CAUSES = ("connections", "handshake", "head", "size", "body", "busy")
+"""Values of the label ``cause`` of what the webhook turned away (`webhook/limits.py`)."""
 
 _PASS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _WAIT_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
@@ -181,6 +184,14 @@ METRICS: tuple[Metric, ...] = (
         help="Seconds that a review took.",
         role=Role.CORE,
         buckets=_WAIT_SECONDS,
+    ),
+    Metric(
+        name="airunway_webhook_turned_away_total",
+        type=_COUNTER,
+        labels=("cause",),
+        help="Connections and requests that the webhook ended unjudged: too many connections, no TLS handshake, a head "
+        "or body that is too slow or no HTTP, a size above the limit, or busy (too many reviews at a time).",
+        role=Role.CORE,
     ),
     # -------------------------------------------------------------------------------------------------- deployments
     Metric(

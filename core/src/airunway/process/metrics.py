@@ -26,7 +26,7 @@ from prometheus_client.metrics_core import Metric as Family
 from airunway import __version__
 from airunway.kube import AnyReflector, EventRecorder, PassResult, WorkQueue
 from airunway.process.gaps import LoopGaps
-from airunway.process.metric_catalogue import METRICS, MetricType, Role
+from airunway.process.metric_catalogue import METRICS, TURNED_AWAY_CAUSES, MetricType, Role
 from airunway.resource import ObjectKey, digest
 
 __all__ = ["Metrics", "Point", "Role", "Source"]
@@ -104,6 +104,13 @@ class Metrics:
         """For the webhook: ``allowed``, ``refused`` or ``failed``."""
         self.count("airunway_webhook_requests_total", verdict)
         self.observe("airunway_webhook_duration_seconds", seconds)
+
+    def on_turned_away(self) -> Callable[[str], None]:
+        """For the webhook. Every cause is there from the beginning, so that rates need no first event."""
+        name = "airunway_webhook_turned_away_total"
+        for cause in TURNED_AWAY_CAUSES:
+            self._counters[name].labels(cause)
+        return lambda cause: self.count(name, cause)
 
     def on_wait(self, controller: str) -> Callable[[float], None]:
         """For `Controller.on_wait`."""
