@@ -56,6 +56,7 @@ format: sync  ## Put all code into its format.
 generate: sync  ## Write the generated files (CRDs, dashboard, alerts, reference pages) anew.
 	@$(RUN) airunway crds --write core/src/airunway/api/crds
 	@$(RUN) python -m tools.observability.generate
+	@$(RUN) python -m tools.rights
 	@$(RUN) python -m airunway.status.docs > docs/reference/conditions.md
 	@$(RUN) python -m airunway.cli.reference > docs/reference/cli.md
 

@@ -1,13 +1,34 @@
-"""For every test of the workspace: how hypothesis runs.
+"""For every test of the workspace: how hypothesis runs, and what it means that the recordings are not there.
 
 No deadline: tests assert behaviour, and these machines are noisy. In CI the examples are the same in every run, so that
 a change is judged by itself; everywhere else new ones are tried.
 """
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("explore", deadline=None)
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.load_profile("repeat" if os.environ.get("CI") else "explore")
+
+RECORDINGS = ("upstream-traces/kaito-v0.12.0", "upstream-crds/kaito")
+
+
+@pytest.fixture(scope="session")
+def recordings() -> Path:
+    """The folder with what real upstreams are and did: ``../shared``, data beside the checkout and no part of it.
+
+    Without it a test skips, and says so. In CI (variable `CI`) it fails, so that a green run has checked the recordings
+    (unless `AIRUNWAY_WITHOUT_RECORDINGS=1` says that none are meant to be there).
+    """
+    folder = Path(__file__).resolve().parent.parent / "shared"
+    missing = [part for part in RECORDINGS if not (folder / part).is_dir()]
+    if not missing:
+        return folder
+    text = f"not beside the checkout: {', '.join(f'../shared/{part}' for part in missing)}"
+    if os.environ.get("CI") and os.environ.get("AIRUNWAY_WITHOUT_RECORDINGS") != "1":
+        pytest.fail(f"{text}. Put it there, or set AIRUNWAY_WITHOUT_RECORDINGS=1 if this run is meant to go without")
+    pytest.skip(text)

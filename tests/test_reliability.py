@@ -70,7 +70,10 @@ async def test_a_kill_after_any_write_changes_nothing(
     namespace: str,
     audit_log: Path,
 ) -> None:
-    """The part is killed while its n-th write is under way or just answered, and started again."""
+    """The part is cut off and cancelled while its n-th write is under way or just answered, and started again.
+
+    Its farewell runs into nothing. For SIGKILL see `test_kill.py`.
+    """
     audit = AuditReader(audit_log)
     key = ObjectKey(namespace, "gemma")
     async with AsyncExitStack() as undisturbed:

@@ -123,23 +123,42 @@ async def test_a_foreign_object_that_comes_at_the_last_moment_is_not_taken_over(
         assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
 
-async def test_a_fight_ends_when_the_other_side_gives_up(
+async def test_a_fight_over_a_field_is_named_slows_down_and_ends_when_the_other_side_gives_up(
     installed: None, client: Client, kubeconfig: Path, kaito: ProviderHost, manifest: Make, create: Create
 ) -> None:
-    ahead = timedelta()
+    """The provider's clock stands still unless it is moved: during the pause between reverts nothing is reverted."""
+    start, ahead = datetime.now(UTC), timedelta()
+    theirs = {"metadata": {"labels": {names.MODEL_DEPLOYMENT: "another"}}}
+
+    async def label() -> str:
+        return str((await client.get(WORKSPACE, key))["metadata"]["labels"][names.MODEL_DEPLOYMENT])
+
     async with (
         running_core(kubeconfig),
-        running_provider(kubeconfig, kaito, clock=lambda: datetime.now(UTC) + ahead),
+        running_provider(kubeconfig, kaito, clock=lambda: start + ahead),
         running_simulator(kubeconfig, kaito, level="api"),
     ):
         key = await create(manifest())
         await until(client, key, running_at(1))
-        theirs = {"metadata": {"labels": {names.MODEL_DEPLOYMENT: "another"}}}
         async with asyncio.timeout(60):
             while condition_of(await client.get(MODEL_DEPLOYMENT, key), "DriftFight") is None:
                 await client.merge_patch(WORKSPACE, key, theirs, manager="other-controller")
                 await asyncio.sleep(0.1)
-        ahead = timedelta(minutes=3)
+        fight = condition_of(await client.get(MODEL_DEPLOYMENT, key), "DriftFight") or {}
+        assert (fight["status"], fight["reason"]) == ("True", "RevertedTooOften")
+        assert "Workspace 'gemma'" in fight["message"]
+        assert "reverts now wait 30 s" in fight["message"]
+        await client.merge_patch(WORKSPACE, key, theirs, manager="other-controller")
+        for number in range(3):
+            await edit(client, key, {"metadata": {"annotations": {"look": str(number)}}})
+            await until(client, await create(manifest(f"beside-{number}")), running_at(1))
+            assert await label() == "another"
+        ahead = timedelta(seconds=31)
+        await edit(client, key, {"metadata": {"annotations": {"look": "after the pause"}}})
+        async with asyncio.timeout(60):
+            while await label() != "gemma":
+                await asyncio.sleep(0.02)
+        ahead = timedelta(minutes=5)
         await edit(client, key, {"metadata": {"annotations": {"look": "again"}}})
         await until(client, key, lambda d: condition_of(d, "DriftFight") is None)
         live = await client.get(WORKSPACE, key)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,12 @@ from airunway.cli.main import app
 from airunway.controller.access import core_rights
 from airunway.process.rights import leader_election_rights, roles
 from airunway.validation.policy import NAMESPACE_NAME, parse_policy, violations
+from airunway.validation.uses import DIMENSIONS
 from airunway.webhook import webhook_settings
-from airunway.webhook.guard import provider_guard
 from airunway.webhook.rights import webhook_rights
 
-PAGE = (Path(__file__).parents[2] / "docs/admission.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/admission.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -49,10 +52,16 @@ def test_with_watched_namespaces_the_last_three_rules_move() -> None:
     assert namespaces["resourceNames"] == ["a", "b"]
 
 
-def test_the_guard_is_the_one_that_is_tested() -> None:
-    accounts = ("airunway-controller", "airunway-provider-kaito")
-    wanted = provider_guard([f"system:serviceaccount:airunway-system:{account}" for account in accounts])
-    assert list(yaml.safe_load_all(BLOCKS[2])) == wanted
+def test_roles_and_policies_are_those_that_are_tested() -> None:
+    command = [sys.executable, "-m", "tools.rights", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_page_has_a_row_for_each_policy() -> None:
+    written = yaml.safe_load_all((ROOT / "docs/reference/guard.yaml").read_text(encoding="utf-8"))
+    policies = {obj["metadata"]["name"].replace("-kaito-", "-NAME-") for obj in written}
+    assert set(re.findall(r"^\| `(airunway-guard-[A-Za-z-]+)`", PAGE, re.MULTILINE)) == policies
 
 
 def judged(image: str, **labels: str) -> int:
@@ -66,6 +75,21 @@ def test_the_policy_means_what_the_page_says() -> None:
     assert judged("vllm/vllm-openai:v1") == 1
     for image in ("ghcr.io/acme/x:1", "vllm/vllm-openai:v1"):
         assert judged(image, team="search") == 0
+
+
+def test_h6_the_page_says_what_is_refused_everywhere() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", PAGE, re.MULTILINE))
+    told = {key: tuple(re.findall("`([^`]+)`", rows[key])) for key in DIMENSIONS}
+    assert told == {
+        key: tuple(pattern.replace("[*]", "*") for pattern in dimension.refused)
+        for key, dimension in DIMENSIONS.items()
+    }
+    assert set(yaml.safe_load(BLOCKS[1])["rules"][1]) >= set(DIMENSIONS)
+
+
+def test_h6_the_page_says_in_one_sentence_what_the_right_to_create_means() -> None:
+    (bold,) = re.findall(r"\*\*(Whoever may create ModelDeployments[^.]*\.)\*\*", PAGE)
+    assert "may run pods there as any of its service accounts" in " ".join(bold.split())
 
 
 def test_every_option_on_the_page_exists() -> None:

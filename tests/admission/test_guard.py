@@ -1,100 +1,323 @@
-"""The policy that keeps provider accounts from changing what is the user's, on a real API server."""
+"""The policies that keep controllers to what is theirs, on a real API server (findings H4 and M7)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 import pytest
-import yaml
 
 from airunway.api import names
-from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Forbidden, load_config
+from airunway.controller.access import core_rights
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import CONFIG_MAP, EVENT, LEASE, Client, Forbidden, Kind, load_config
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, dig
-from airunway.runtime.access import RUNTIME_RBAC
+from airunway.process.rights import Rights
+from airunway.resource import ObjectKey, Resource, condition_of, owner_reference
+from airunway.runtime.access import provider_rights
 from airunway.testing.controlplane import Cluster
-from airunway.testing.fixtures import Kubectl
-from airunway.testing.operator import running_core, running_provider, running_simulator, until
-from airunway.webhook.guard import provider_guard
+from airunway.testing.rights import applied, granted
+from airunway.webhook.guard import core_guard, provider_guard, status_guard
 
 pytestmark = pytest.mark.apiserver
 
-FORBIDDEN: dict[str, Resource] = {
+Make = Callable[..., Resource]
+
+WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
+OWN, OTHER = names.provider_finalizer("kaito"), names.provider_finalizer("dynamo")
+NO_OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "never", "uid": "00000000-0000-0000-0000-000000000000"}
+USERS_OWN: dict[str, Resource] = {
     "spec": {"spec": {"suspend": True}},
     "labels": {"metadata": {"labels": {"team": "mine"}}},
     "annotations": {"metadata": {"annotations": {names.PAUSED: "true"}}},
+    "ownerReferences": {"metadata": {"ownerReferences": [NO_OWNER]}},
 }
+"""What no controller changes: of these owners the last would have the garbage collector delete the deployment."""
+
+EVERYTHING = Rights(
+    cluster=(
+        {
+            "apiGroups": [names.GROUP],
+            "resources": ["inferenceproviderconfigs", "inferenceproviderconfigs/status"],
+            "verbs": ["create", "patch"],
+        },
+    ),
+)
+"""What somebody who writes roles by hand might grant as well."""
 
 
 @pytest.fixture
-def account(control_plane: Cluster, kubectl: Kubectl, kaito: ProviderHost, namespace: str) -> Iterator[Path]:
-    """The kubeconfig of a guarded provider that has the rights which are listed for it."""
-    user, guard = f"provider-{namespace}", f"guard-{namespace}"
-    version = "rbac.authorization.k8s.io/v1"
-    rules = [*RUNTIME_RBAC, *kaito.manifest.rbac_rules]
-    role = {"apiVersion": version, "kind": "ClusterRole", "metadata": {"name": user}, "rules": rules}
-    kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all([role, *provider_guard([user, "it's\\another"], name=guard)]))
-    kubectl("create", "clusterrolebinding", user, f"--clusterrole={user}", f"--user={user}")
-    yield control_plane.kubeconfig_for(user)
-    kubectl("delete", "validatingadmissionpolicy,validatingadmissionpolicybinding", guard)
-    kubectl("delete", "clusterrole,clusterrolebinding", user)
-
-
-async def in_force(provider: Client, key: ObjectKey) -> None:
-    """Return once the API server, which hears of roles and policies by watches, guards that deployment."""
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await provider.merge_patch(MODEL_DEPLOYMENT, key, FORBIDDEN["spec"], dry_run=True)
-            except Forbidden as error:
-                if "a controller must not change the spec" in error.message:
-                    return
-            await asyncio.sleep(0.05)
-
-
-async def test_a_provider_changes_finalizers_and_nothing_of_the_user_s(
-    client: Client, installed: None, account: Path, namespace: str, manifest: Callable[..., Resource]
-) -> None:
-    key = ObjectKey(namespace, "gemma")
-    await client.create(MODEL_DEPLOYMENT, manifest())
-    async with Client(load_config(kubeconfig=account)) as provider:
-        await in_force(provider, key)
-        for what, patch in FORBIDDEN.items():
-            with pytest.raises(Forbidden, match=f"a controller must not change the {what} of a deployment"):
-                await provider.merge_patch(MODEL_DEPLOYMENT, key, patch)
-        await provider.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": ["example.com/held"]}})
-        await provider.merge_patch(MODEL_DEPLOYMENT, key, {"status": {"phase": "Running"}}, subresource="status")
-        await provider.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": None}})
-    for patch in FORBIDDEN.values():
-        await client.merge_patch(MODEL_DEPLOYMENT, key, patch)
-
-
-async def test_a_guarded_provider_can_do_its_work(
-    client: Client,
-    installed: None,
-    account: Path,
-    kubeconfig: Path,
-    kaito: ProviderHost,
-    namespace: str,
-    manifest: Callable[..., Resource],
-) -> None:
-    key = ObjectKey(namespace, "gemma")
-    await client.create(MODEL_DEPLOYMENT, manifest())
-    async with Client(load_config(kubeconfig=account)) as provider:
-        await in_force(provider, key)
+async def provider(
+    client: Client, control_plane: Cluster, installed: None, kaito: ProviderHost, namespace: str
+) -> AsyncIterator[Client]:
+    """KAITO's provider: guarded, with the rights that are listed for it and more."""
+    user = f"system:serviceaccount:{namespace}:kaito"
+    rights = provider_rights(kaito.manifest) + EVERYTHING
     async with (
-        running_core(kubeconfig),
-        running_provider(account, kaito),
-        running_simulator(kubeconfig, kaito, level="api"),
+        granted(client, rights, user=user, namespace=namespace),
+        applied(client, provider_guard(kaito.manifest, user, name=f"guard-{namespace}")),
+        Client(load_config(kubeconfig=control_plane.kubeconfig_for(user))) as provider,
     ):
-        await until(client, key, lambda live: dig(live, "status", "phase") == "Running", what="Running")
-        assert (await client.get(MODEL_DEPLOYMENT, key))["metadata"]["finalizers"] == [
-            names.provider_finalizer("kaito")
-        ]
-        await client.delete(MODEL_DEPLOYMENT, key)
-        async with asyncio.timeout(60):
-            while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+        yield provider
+
+
+async def refused(attempt: Callable[[], Awaitable[object]], message: str) -> None:
+    """Returns once an attempt that changes nothing (a dry run) is refused so; the API server hears of policies late."""
+    last = "nothing"
+    try:
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    await attempt()
+                except Forbidden as error:
+                    last = error.message
+                    if message in last:
+                        return
                 await asyncio.sleep(0.05)
+    except TimeoutError as error:
+        raise AssertionError(f"not refused with {message!r}, but with {last!r}") from error
+
+
+async def deployed(client: Client, deployment: Resource, *, provider: str = "kaito") -> ObjectKey:
+    """The key of a deployment that was given to the provider."""
+    made = await client.create(MODEL_DEPLOYMENT, deployment)
+    key = ObjectKey(made["metadata"]["namespace"], made["metadata"]["name"])
+    status = {
+        "provider": {"name": provider},
+        "engine": {"type": "llamacpp"},
+        "conditions": [condition("Validated", "True")],
+    }
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"status": status}, subresource="status")
+    return key
+
+
+def condition(type_: str, status: str) -> Resource:
+    return {"type": type_, "status": status, "reason": "X", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+def finalizers(*wanted: str) -> Resource:
+    return {"metadata": {"finalizers": list(wanted)}}
+
+
+async def test_m7_a_provider_changes_its_finalizer_and_nothing_else_of_a_deployment(
+    client: Client, provider: Client, manifest: Make
+) -> None:
+    key = await deployed(client, manifest())
+    foreign = await deployed(client, manifest("other"), provider="dynamo")
+
+    async def patched(patch: Resource, where: ObjectKey = key, *, dry_run: bool = True) -> Resource:
+        return await provider.merge_patch(MODEL_DEPLOYMENT, where, patch, dry_run=dry_run)
+
+    for what, patch in USERS_OWN.items():
+        await refused(partial(patched, patch), f"a controller must not change the {what} of a deployment")
+    await client.merge_patch(MODEL_DEPLOYMENT, key, finalizers(OTHER))
+    await refused(lambda: patched(finalizers()), "a provider must not touch finalizers of others")
+    await refused(lambda: patched(finalizers(OTHER, "a.b/c")), "a provider must not touch finalizers of others")
+    await refused(lambda: patched(finalizers(OWN), foreign), "must not hold a deployment that was not given to it")
+    await patched(finalizers(OTHER, OWN), dry_run=False)
+    await patched(finalizers(OTHER), dry_run=False)
+    await client.merge_patch(MODEL_DEPLOYMENT, key, finalizers())
+    for what in USERS_OWN.keys() - {"ownerReferences"}:
+        await client.merge_patch(MODEL_DEPLOYMENT, key, USERS_OWN[what])
+
+
+async def test_m7_a_provider_writes_its_part_of_the_status_of_its_deployments(
+    client: Client, provider: Client, manifest: Make
+) -> None:
+    key = await deployed(client, manifest())
+    foreign = await deployed(client, manifest("other"), provider="dynamo")
+
+    async def written(status: Resource, where: ObjectKey = key, *, dry_run: bool = True) -> Resource:
+        return await provider.merge_patch(
+            MODEL_DEPLOYMENT, where, {"status": status}, subresource="status", dry_run=dry_run
+        )
+
+    given = "a provider must not write the status of a deployment that was not given to it"
+    await refused(lambda: written({"phase": "Failed"}, foreign), given)
+    core_s: dict[str, Resource] = {
+        "the engine": {"engine": {"type": "vllm"}},
+        "the provider": {"provider": {"name": "dynamo"}},
+        "the selection": {"selection": {"evaluatedAt": "2026-01-01T00:00:00Z"}},
+        "conditions": {"conditions": [condition("Validated", "False")]},
+    }
+    for what, status in core_s.items():
+        await refused(partial(written, status), f"a provider must not change {what}")
+    conditions = [condition("Validated", "True"), condition("PodsReady", "True")]
+    status = {"phase": "Running", "provider": {"resourceName": "gemma"}, "conditions": conditions}
+    answer = await written(status, dry_run=False)
+    assert condition_of(answer, "PodsReady") is not None
+    # Another provider takes over: until its own objects are gone, the one before still speaks.
+    await provider.merge_patch(MODEL_DEPLOYMENT, key, finalizers(OWN))
+    taken = {"status": {"provider": {"name": "dynamo"}}}
+    await client.merge_patch(MODEL_DEPLOYMENT, key, taken, subresource="status")
+    await written({"phase": "Terminating"}, dry_run=False)
+    await provider.merge_patch(MODEL_DEPLOYMENT, key, finalizers())
+    await refused(lambda: written({"phase": "Failed"}), given)
+
+
+@pytest.mark.parametrize("kind", [CONFIG_MAP, WORKSPACE], ids=lambda kind: kind.kind)
+async def test_m7_a_provider_touches_no_object_that_belongs_to_no_deployment(
+    client: Client, provider: Client, manifest: Make, namespace: str, kind: Kind
+) -> None:
+    key = await deployed(client, manifest())
+    deployment = await client.get(MODEL_DEPLOYMENT, key)
+    owned = {"ownerReferences": [owner_reference(deployment)], "labels": {names.MANAGED_BY: names.MANAGED_BY_VALUE}}
+    base: Resource = {"apiVersion": kind.api_version, "kind": kind.kind}
+    if kind is WORKSPACE:
+        base |= {"resource": {"labelSelector": {"matchLabels": {"a": "b"}}}, "inference": {"preset": {"name": "x"}}}
+    foreign = ObjectKey(namespace, "foreign")
+    await client.create(kind, {**base, "metadata": {"name": foreign.name, "namespace": namespace}})
+
+    async def adopted() -> Resource:
+        return await provider.merge_patch(kind, foreign, {"metadata": owned}, dry_run=True)
+
+    async def made() -> Resource:
+        labels = {names.MANAGED_BY: names.MANAGED_BY_VALUE}
+        body = {**base, "metadata": {"name": "stray", "namespace": namespace, "labels": labels}}
+        return await provider.apply(kind, body, manager="x", dry_run=True)
+
+    async def let_go() -> Resource:
+        return await provider.merge_patch(kind, mine, {"metadata": {"ownerReferences": None}}, dry_run=True)
+
+    nobodys = "a provider must not touch an object that belongs to no ModelDeployment"
+    await refused(adopted, nobodys)
+    with pytest.raises(Forbidden, match=nobodys):
+        await provider.delete(kind, foreign)
+    await refused(made, "what a provider writes must belong to a ModelDeployment")
+    await client.get(kind, foreign)
+
+    mine = ObjectKey(namespace, "gemma-airunway-plan")
+    body = {**base, "metadata": {**owned, "name": mine.name, "namespace": namespace}}
+    await provider.apply(kind, body, manager="x")
+    await refused(let_go, "what a provider writes must belong to a ModelDeployment")
+    # Somebody takes the owner off: the annotation says whose it was, and the next apply puts it on again.
+    uid = {"annotations": {names.DEPLOYMENT_UID: deployment["metadata"]["uid"]}}
+    await client.merge_patch(kind, mine, {"metadata": {"ownerReferences": None, **uid}})
+    await provider.apply(kind, body, manager="x", force=True)
+    await provider.delete(kind, mine)
+
+
+async def test_h4_a_provider_registers_itself_and_speaks_for_itself_only(
+    client: Client, provider: Client, namespace: str
+) -> None:
+    def config(name: str) -> Resource:
+        upstream = [{"group": "", "kind": "ConfigMap", "versions": ["v1"], "requiresCRD": False}]
+        engines = [{"name": "vllm", "servingModes": ["aggregated"], "gpuSupport": True, "cpuSupport": False}]
+        return {
+            "apiVersion": names.API_VERSION,
+            "kind": "InferenceProviderConfig",
+            "metadata": {"name": name},
+            "spec": {"capabilities": {"engines": engines}, "upstream": upstream},
+        }
+
+    def event(controller: str) -> Resource:
+        return {
+            "apiVersion": EVENT.api_version,
+            "kind": EVENT.kind,
+            "metadata": {"name": "e", "namespace": namespace},
+            "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": namespace, "name": "p"},
+            "type": "Warning",
+            "reason": "Failed",
+            "action": "Pull",
+            "eventTime": "2026-01-01T00:00:00.000000Z",
+            "reportingController": controller,
+            "reportingInstance": "x",
+        }
+
+    async def registered(name: str) -> Resource:
+        return await provider.apply(INFERENCE_PROVIDER_CONFIG, config(name), manager="x", dry_run=True)
+
+    async def beaten() -> Resource:
+        status = {"status": {"ready": False}}
+        return await provider.merge_patch(
+            INFERENCE_PROVIDER_CONFIG, ObjectKey("", "dynamo"), status, subresource="status", dry_run=True
+        )
+
+    await client.apply(INFERENCE_PROVIDER_CONFIG, config("dynamo"), manager="tests")
+    other = "a provider must not write the InferenceProviderConfig of another"
+    await refused(lambda: registered("dynamo"), other)
+    await refused(beaten, other)
+    await registered("kaito")
+    await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "dynamo"))
+    await refused(
+        lambda: provider.create(EVENT, event("kubelet"), dry_run=True), "must not write events as somebody else"
+    )
+    await client.create(EVENT, event("kubelet"))
+    changed = {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}
+    with pytest.raises(Forbidden, match="must not write events as somebody else"):
+        await provider.merge_patch(EVENT, ObjectKey(namespace, "e"), changed)
+
+
+async def test_h4_the_rights_alone_reach_no_other_registration_and_no_other_lease(
+    client: Client, control_plane: Cluster, installed: None, kaito: ProviderHost, namespace: str
+) -> None:
+    user = f"provider-{namespace}"
+    lease: Resource = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "spec": {"holderIdentity": "a"}}
+    async with (
+        granted(client, provider_rights(kaito.manifest), user=user, namespace=namespace),
+        Client(load_config(kubeconfig=control_plane.kubeconfig_for(user))) as provider,
+    ):
+        for where, name in ((namespace, names.CORE_MANAGER), ("default", names.provider_manager("kaito"))):
+            body = {**lease, "metadata": {"name": name, "namespace": where}}
+            made = await client.create(LEASE, body)
+            with pytest.raises(Forbidden):
+                await provider.get(LEASE, ObjectKey(where, name))
+            with pytest.raises(Forbidden):
+                await provider.replace(LEASE, made)
+            await client.delete(LEASE, ObjectKey(where, name))
+        config = {"apiVersion": names.API_VERSION, "kind": "InferenceProviderConfig", "metadata": {"name": "dynamo"}}
+        for subresource in ("", "status"):
+            with pytest.raises(Forbidden):
+                await provider.apply(INFERENCE_PROVIDER_CONFIG, config, manager="x", subresource=subresource)
+        with pytest.raises(Forbidden):
+            await provider.create(INFERENCE_PROVIDER_CONFIG, config)
+
+
+async def test_m7_only_the_controllers_write_the_status(
+    client: Client, control_plane: Cluster, installed: None, namespace: str, manifest: Make
+) -> None:
+    """Whoever may patch the status could choose a provider past validation and policy."""
+    key = await deployed(client, manifest())
+    elsewhere = await deployed(client, {**manifest(), "metadata": {"name": f"in-{namespace}", "namespace": "default"}})
+    writes: Resource = {"apiGroups": [names.GROUP], "resources": ["modeldeployments/status"], "verbs": ["patch"]}
+    looks: Resource = {"apiGroups": [names.GROUP], "resources": ["modeldeployments"], "verbs": ["list"]}
+    tenant, selector = f"tenant-{namespace}", f"selector-{namespace}"
+    rights = Rights(watched=(writes, looks))
+    async with (
+        granted(client, rights, user=tenant, namespace=namespace),
+        granted(client, rights, user=selector, namespace=namespace),
+        applied(client, status_guard([selector, "it's\\another"], namespaces=[namespace], name=f"guard-{namespace}")),
+        Client(load_config(kubeconfig=control_plane.kubeconfig_for(tenant))) as theirs,
+        Client(load_config(kubeconfig=control_plane.kubeconfig_for(selector))) as ours,
+    ):
+        chosen = {"status": {"provider": {"name": "dynamo"}}}
+        await refused(
+            lambda: theirs.merge_patch(MODEL_DEPLOYMENT, key, chosen, subresource="status", dry_run=True),
+            "only AI Runway's controllers write the status of a deployment",
+        )
+        await ours.merge_patch(MODEL_DEPLOYMENT, key, chosen, subresource="status")
+        await theirs.merge_patch(MODEL_DEPLOYMENT, elsewhere, chosen, subresource="status")
+    await client.delete(MODEL_DEPLOYMENT, elsewhere)
+
+
+async def test_m7_the_core_takes_finalizers_of_providers_off_and_nothing_else(
+    client: Client, control_plane: Cluster, installed: None, namespace: str, manifest: Make
+) -> None:
+    key, user = await deployed(client, manifest()), f"core-{namespace}"
+    async with (
+        granted(client, core_rights(), user=user, namespace=namespace),
+        applied(client, core_guard(user, name=f"guard-{namespace}")),
+        Client(load_config(kubeconfig=control_plane.kubeconfig_for(user))) as core,
+    ):
+
+        async def patched(patch: Resource, *, dry_run: bool = True) -> Resource:
+            return await core.merge_patch(MODEL_DEPLOYMENT, key, patch, dry_run=dry_run)
+
+        for what, patch in USERS_OWN.items():
+            await refused(partial(patched, patch), f"a controller must not change the {what} of a deployment")
+        await client.merge_patch(MODEL_DEPLOYMENT, key, finalizers(OTHER, "example.com/held"))
+        for wrong in (finalizers(OTHER), finalizers(OTHER, "example.com/held", OWN)):
+            await refused(partial(patched, wrong), "the core may only take off finalizers of providers")
+        await patched(finalizers("example.com/held"), dry_run=False)
+        await client.merge_patch(MODEL_DEPLOYMENT, key, finalizers())

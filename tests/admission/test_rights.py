@@ -7,8 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,13 +19,14 @@ from airunway.api import names
 from airunway.controller.access import core_rights
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import LEASE, ApiError, Client, Invalid, NotFound
-from airunway.process.rights import Rights, leader_election_rights, roles
+from airunway.process.rights import leader_election_rights
 from airunway.resource import ObjectKey, Resource, dig, is_true
-from airunway.testing.audit import AuditReader, Request
+from airunway.testing.audit import AuditReader
 from airunway.testing.controlplane import Cluster
 from airunway.testing.controlplane.ports import reserved_ports
 from airunway.testing.fixtures import Kubectl
 from airunway.testing.operator import until
+from airunway.testing.rights import granted, unused
 from airunway.webhook import WebhookSettings, webhook_settings
 from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in
 from airunway.webhook.rights import webhook_rights
@@ -37,7 +38,6 @@ RARE = {
     ("get", "namespaces"): "the labels of a namespace that the watch has not told yet",
     ("patch", "events"): "an event that repeats itself",
     ("patch", "modeldeployments"): "the finalizer of a provider that is gone, five minutes after the deletion",
-    ("create", "validatingwebhookconfigurations"): "an apply that creates, which the audit log calls a patch",
 }
 """Rights that are needed, and that the audit log of this test cannot show."""
 
@@ -80,25 +80,6 @@ def settings_of(port: int, *, namespace: str) -> WebhookSettings:
     )
     assert made is not None
     return made
-
-
-@asynccontextmanager
-async def allowed(
-    client: Client, kubectl: Kubectl, rights: Rights, *, user: str, namespace: str
-) -> AsyncIterator[None]:
-    """A user who may do what `rights` say in the one namespace, for the duration."""
-    subject = {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
-    made = roles(rights, name=user, namespace=namespace, subject=subject, watched=[namespace])
-    kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(made))
-    try:
-        async with asyncio.timeout(30):  # the authorizer learns of the bindings by a watch
-            while not (
-                await client.subject_access_review(user=user, verb="list", kind=MODEL_DEPLOYMENT, namespace=namespace)
-            ).allowed:
-                await asyncio.sleep(0.05)
-        yield
-    finally:
-        kubectl("delete", "clusterrole,clusterrolebinding", user)
 
 
 def deployment(namespace: str, name: str, provider: str) -> Resource:
@@ -164,7 +145,7 @@ async def test_two_replicas_with_the_listed_rights(
             + leader_election_rights(names.CORE_MANAGER)
         )
         audit = AuditReader(audit_log)
-        async with allowed(client, kubectl, rights, user=user, namespace=namespace):
+        async with granted(client, rights, user=user, namespace=namespace, watched=[namespace]):
             options = ["--kubeconfig", str(control_plane.kubeconfig_for(user)), "--policy", str(policy)]
             options += ["--watch-namespaces", namespace, "--webhook-url", webhook.url]
             options += ["--webhook-configuration", webhook.configuration, "--webhook-manage-configuration"]
@@ -186,7 +167,7 @@ async def test_two_replicas_with_the_listed_rights(
                 await cleaned_up(client, webhook, provider)
         ours = [request for request in audit.read(watches=True) if request.user == user]
     assert [f"{r.verb} {r.resource} {r.name}" for r in ours if r.code == 403] == []
-    assert unused(rights, ours) == []
+    assert unused(rights, ours, rare=RARE) == []
 
 
 async def lived_through(
@@ -264,18 +245,6 @@ async def cleaned_up(client: Client, webhook: WebhookSettings, provider: str) ->
             await client.delete(kind, key)
 
 
-def unused(rights: Rights, requests: Sequence[Request]) -> list[str]:
-    """Each verb on each resource that was granted and not used."""
-    used = {(request.verb, request.resource) for request in requests}
-    granted = {
-        (verb, resource)
-        for rule in (*rights.cluster, *rights.watched, *rights.own)
-        for verb in rule["verbs"]
-        for resource in rule["resources"]
-    }
-    return sorted(f"{verb} {resource}" for verb, resource in granted - used - RARE.keys())
-
-
 async def test_a_right_that_is_missing_is_named(
     client: Client,
     control_plane: Cluster,
@@ -289,7 +258,7 @@ async def test_a_right_that_is_missing_is_named(
     with reserved_ports(1) as (port,):
         webhook = settings_of(port, namespace=namespace)
         rights = core_rights(namespaces=[namespace]) + leader_election_rights(names.CORE_MANAGER)
-        async with allowed(client, kubectl, rights, user=user, namespace=namespace):
+        async with granted(client, rights, user=user, namespace=namespace, watched=[namespace]):
             options = ["--kubeconfig", str(control_plane.kubeconfig_for(user)), "--watch-namespaces", namespace]
             options += ["--webhook-bind-address", webhook.bind_address, "--webhook-url", webhook.url]
             with replica(options, name="core", namespace=namespace, folder=tmp_path) as started:

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import pytest
 
+from airunway.ages import SKEW
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Client, Kind, NotFound
@@ -120,7 +121,7 @@ async def test_case_24_a_deployment_whose_provider_is_gone_is_let_go_by_the_core
         if not registered:
             await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "kaito"))
         await client.delete(MODEL_DEPLOYMENT, key)
-        clock.ahead = timedelta(minutes=6)
+        clock.ahead = SKEW + timedelta(minutes=6)  # whether it saw the deletion before that or not
         await edit(key, {"metadata": {"annotations": {"look": "again"}}})
         left = await until(client, key, lambda d: d["metadata"]["finalizers"] == ["example.org/mine"])
         event = await event_of(key, "FinalizerTimeout")

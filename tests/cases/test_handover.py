@@ -12,7 +12,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, uid_of
-from airunway.testing.expectations import phase_is, running_at
+from airunway.testing.expectations import phase_is, reason_is, running_at
 from airunway.testing.faultproxy import Fault, FaultProxy
 from airunway.testing.operator import Limits, running_core, running_provider, running_simulator, until
 
@@ -142,6 +142,33 @@ async def test_case_17_a_dry_run_of_a_move_shows_the_new_plan_and_leaves_what_ru
         moved = await until(client, key, running_at(2))
         assert condition_of(moved, "DryRun") is None
         assert moved["metadata"]["finalizers"] == [names.provider_finalizer("tiny")]
+        await client.delete(MODEL_DEPLOYMENT, key)
+        await gone(MODEL_DEPLOYMENT, key)
+
+
+async def test_case_17_a_dry_run_of_a_move_to_a_provider_that_cannot_says_what_is_wrong(
+    operator: None,
+    client: Client,
+    kubeconfig: Path,
+    tiny: ProviderHost,
+    manifest: Make,
+    create: Create,
+    edit: Edit,
+    gone: Gone,
+) -> None:
+    """KAITO has no second replica; what runs with the other provider goes on."""
+    async with running_provider(kubeconfig, tiny):
+        key = await create(manifest(provider={"name": "tiny"}, scaling={"replicas": 2}))
+        before = await until(client, key, phase_is("Running"))
+        to_kaito = {"spec": {"provider": {"name": "kaito"}}}
+        await edit(key, {"metadata": {"annotations": {names.DRY_RUN: "true"}}, **to_kaito})
+        planned = await until(client, key, reason_is("DryRun", "WouldBeRefused"))
+        assert "exactly one replica" in (condition_of(planned, "DryRun") or {})["message"]
+        assert planned["status"]["phase"] == "Running"
+        assert planned["status"]["replicas"] == before["status"]["replicas"]
+        assert planned["metadata"]["finalizers"] == [names.provider_finalizer("tiny")]
+        with pytest.raises(NotFound):
+            await client.get(WORKSPACE, key)
         await client.delete(MODEL_DEPLOYMENT, key)
         await gone(MODEL_DEPLOYMENT, key)
 

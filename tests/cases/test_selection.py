@@ -15,6 +15,7 @@ from airunway.validation import Violation, validate
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 GPU = {"gpu": {"count": 1}}
+TIMES = {"lastTransitionTime": "2026-11-21T11:00:00Z", "observedGeneration": 1}
 
 
 def provider(
@@ -262,6 +263,44 @@ def test_case_59_and_aim_75_only_the_exact_word_pauses(word: str) -> None:
     assert told(paused, "Paused") == ("True", "Paused")
 
 
+def test_case_59_a_pause_keeps_all_that_the_core_has_said_of_a_deployment_that_waits() -> None:
+    """Nobody speaks for it yet: phase, reason, message and the parent conditions are the core's, and stay."""
+    waiting = decided(deployment(resources=GPU), provider("shy", "vllm", selection="Explicit"))
+    assert waiting["phase"] == "Pending"
+    obj = deployment(resources=GPU, status=waiting)
+    obj["metadata"]["annotations"] = {"airunway.ai/reconcile-paused": "true"}
+    paused = decided(obj, provider("shy", "vllm", selection="Explicit"))
+    assert told(paused, "Paused") == ("True", "Paused")
+    conditions = [c for c in paused["conditions"] if c["type"] != "Paused"]
+    assert {**paused, "conditions": conditions} == waiting
+    assert {c["type"] for c in conditions} >= {"Validated", "EngineSelected", "Ready", "Reconciling", "Stalled"}
+
+
+def test_case_59_a_pause_keeps_the_choice_and_leaves_the_providers_words_to_the_provider() -> None:
+    first = decided(deployment(resources=GPU), provider("kaito", "vllm"))
+    theirs = {"type": "ResourceCreated", "status": "True", "reason": "ResourceCreated", "message": "", **TIMES}
+    live = {
+        **first,
+        "phase": "Running",
+        "reason": "Ready",
+        "message": "all well",
+        "observedGeneration": 1,
+        "provider": {**first["provider"], "resourceName": "llama"},
+        "conditions": [*first["conditions"], theirs],
+    }
+    obj = deployment(resources=GPU, status=live)
+    obj["metadata"]["annotations"] = {"airunway.ai/reconcile-paused": "true"}
+    paused = decided(obj)  # even with its config gone
+    assert {key: paused[key] for key in ("engine", "provider", "selection")} == {
+        key: first[key] for key in ("engine", "provider", "selection")
+    }
+    assert not {"phase", "reason", "message"} & paused.keys()
+    types = [c["type"] for c in paused["conditions"]]
+    assert types == sorted(types)
+    assert {"Validated", "EngineSelected", "ProviderSelected", "Paused"} <= set(types)
+    assert not {"Ready", "Reconciling", "Stalled", "ResourceCreated"} & set(types)
+
+
 def test_case_60_and_aim_41_looking_again_changes_nothing() -> None:
     kaito = provider("kaito", "vllm")
     first = decided(deployment(resources=GPU), kaito)
@@ -304,8 +343,32 @@ def test_case_11_a_selected_provider_stays_when_its_config_goes_before_anything_
 
 
 def test_case_58_capabilities_of_any_shape_are_passed_over() -> None:
-    for shape in (7, "vllm", {"name": "vllm"}, [7, "vllm", {"name": 7}], [{"name": "vllm", "servingModes": 7}]):
+    modes = [{"name": "vllm", "servingModes": [7, [], "aggregated"]}, {"name": "sglang", "servingModes": 7}]
+    for shape in (7, "vllm", {"name": "vllm"}, [7, "vllm", {"name": 7}], modes):
         facts = provider_facts(
             {"metadata": {"name": "odd"}, "spec": {"capabilities": {"engines": shape}, "selectionRules": shape}}
         )
+        read = [(engine.name, engine.modes, engine.gpu, engine.cpu) for engine in facts.engines]
+        whole = [("vllm", frozenset({"aggregated"}), False, False), ("sglang", frozenset(), False, False)]
+        assert read == (whole if shape is modes else [])
         assert facts.rules == ()
+
+
+@pytest.mark.parametrize(
+    "upstream",
+    [[], None, 7, "Workspace", [7], [None], [{}], [{"kind": 7}], [{"kind": "Thing", "versions": 7}]],
+    ids=str,
+)
+def test_case_58_an_upstream_of_any_shape_is_passed_over(upstream: object) -> None:
+    """A config with `upstream: []` is one that the CRD takes."""
+    engine = {"name": "vllm", "gpuSupport": True, "servingModes": ["aggregated"]}
+    odd = provider_facts(
+        {
+            "metadata": {"name": "odd"},
+            "spec": {"capabilities": {"engines": [engine]}, "upstream": upstream},
+            "status": {"ready": True},
+        }
+    )
+    kind = odd.upstream.kind if odd.upstream else None
+    assert kind == ("Thing" if isinstance(upstream, list) and upstream and "Thing" in str(upstream) else None)
+    assert decided(deployment(resources=GPU), odd)["provider"]["name"] == "odd"

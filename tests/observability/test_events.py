@@ -10,6 +10,7 @@ from typing import Protocol
 
 import pytest
 
+from airunway.ages import SKEW
 from airunway.api import names
 from airunway.controller.application import CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -110,7 +111,7 @@ async def test_a_finalizer_that_times_out_is_told(
     installed: None, kubeconfig: Path, client: Client, kaito: ProviderHost, manifest: Make, create: Create, told: Told,
     eventually: Eventually, namespace: str,
 ) -> None:  # fmt: skip
-    """With a provider whose clock is ten minutes ahead, so that its patience is over at once."""
+    """With a provider whose clock is further ahead than clocks may be, so that its patience is over at once."""
     own = (namespace,)
     async with (
         running_core(kubeconfig, settings=CoreSettings(namespaces=own)),
@@ -118,7 +119,7 @@ async def test_a_finalizer_that_times_out_is_told(
             kubeconfig,
             kaito,
             settings=ProviderSettings(namespaces=own),
-            clock=lambda: datetime.now(UTC) + timedelta(minutes=10),
+            clock=lambda: datetime.now(UTC) + SKEW + timedelta(minutes=5),
         ),
         running_simulator(kubeconfig, kaito, level="api"),
     ):

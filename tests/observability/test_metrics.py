@@ -76,7 +76,7 @@ def test_every_verdict_of_the_webhook_is_seen(seen: Seen) -> None:
 def test_lost_events_are_counted(seen: Seen) -> None:
     lost = [seen.samples(component, "airunway_events_lost_total") for component in ("core", "provider")]
     assert sum(found[of(cause="refused")] for found in lost) == 1
-    assert [found[of(cause="full")] for found in lost] == [0, 0]
+    assert [found[of(cause=cause)] for found in lost for cause in ("full", "limited")] == [0, 0, 0, 0]
 
 
 def test_a_watch_that_was_cut_is_counted_with_its_cause(seen: Seen) -> None:

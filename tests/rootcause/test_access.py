@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -12,19 +13,15 @@ from uuid import uuid4
 import pytest
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import (
-    CLUSTER_ROLE,
-    CLUSTER_ROLE_BINDING,
-    EVENT,
-    POD,
-    Client,
-)
+from airunway.kube import EVENT, POD, Client
 from airunway.plugins.host import ProviderHost
+from airunway.process.rights import Rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig
-from airunway.runtime.access import RUNTIME_RBAC
+from airunway.runtime.access import provider_rights
 from airunway.testing.audit import AuditReader
 from airunway.testing.controlplane import Cluster
 from airunway.testing.operator import running_core, running_provider, running_simulator, until
+from airunway.testing.rights import granted
 
 pytestmark = pytest.mark.apiserver
 
@@ -62,37 +59,11 @@ CRASHED = {
 
 
 @asynccontextmanager
-async def allowed(client: Client, cluster: Cluster, rules: Sequence[Resource]) -> AsyncIterator[tuple[str, Path]]:
-    """A user who may do what `rules` say: name and kubeconfig."""
+async def allowed(client: Client, cluster: Cluster, rights: Rights) -> AsyncIterator[tuple[str, Path]]:
+    """A user who may do what `rights` say: name and kubeconfig."""
     user = f"provider-{uuid4().hex[:8]}"
-    await client.create(CLUSTER_ROLE, role(user, rules))
-    await client.create(CLUSTER_ROLE_BINDING, binding(user))
-    async with asyncio.timeout(30):  # the authorizer learns of the binding by a watch
-        while not (await client.subject_access_review(user=user, verb="list", kind=MODEL_DEPLOYMENT)).allowed:
-            await asyncio.sleep(0.05)
-    yield user, cluster.kubeconfig_for(user)
-    await client.delete(CLUSTER_ROLE_BINDING, ObjectKey("", user))
-    await client.delete(CLUSTER_ROLE, ObjectKey("", user))
-
-
-def role(name: str, rules: Sequence[Resource]) -> Resource:
-    return {
-        "apiVersion": CLUSTER_ROLE.api_version,
-        "kind": CLUSTER_ROLE.kind,
-        "metadata": {"name": name},
-        "rules": list(rules),
-    }
-
-
-def binding(user: str) -> Resource:
-    group = "rbac.authorization.k8s.io"
-    return {
-        "apiVersion": CLUSTER_ROLE_BINDING.api_version,
-        "kind": CLUSTER_ROLE_BINDING.kind,
-        "metadata": {"name": user},
-        "roleRef": {"apiGroup": group, "kind": CLUSTER_ROLE.kind, "name": user},
-        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
-    }
+    async with granted(client, rights, user=user, namespace="default"):
+        yield user, cluster.kubeconfig_for(user)
 
 
 async def crash(client: Client, key: ObjectKey) -> None:
@@ -113,9 +84,8 @@ async def test_the_listed_rights_are_enough(
     kaito: ProviderHost,
 ) -> None:
     key = ObjectKey(namespace, "gemma")
-    rules = [*RUNTIME_RBAC, *kaito.manifest.rbac_rules]
     async with (
-        allowed(client, control_plane, rules) as (user, theirs),
+        allowed(client, control_plane, provider_rights(kaito.manifest)) as (user, theirs),
         running_core(kubeconfig),
         running_simulator(kubeconfig, kaito, level="api"),
         running_provider(theirs, kaito),
@@ -165,10 +135,11 @@ async def test_without_the_rights_for_root_causes_the_upstream_s_words_count(
     kaito: ProviderHost,
 ) -> None:
     key = ObjectKey(namespace, "blind")
-    upstream = [rule for rule in kaito.manifest.rbac_rules if "pods" not in rule["resources"]]
-    blind = [rule for rule in RUNTIME_RBAC if not {"pods", "jobs", "statefulsets", "events"} & set(rule["resources"])]
+    full = provider_rights(kaito.manifest)
+    evidence = {"pods", "jobs", "statefulsets", "events"}
+    blind = replace(full, watched=tuple(rule for rule in full.watched if not evidence & set(rule["resources"])))
     async with (
-        allowed(client, control_plane, [*blind, *upstream]) as (_, theirs),
+        allowed(client, control_plane, blind) as (_, theirs),
         running_core(kubeconfig),
         running_simulator(kubeconfig, kaito, level="api"),
         running_provider(theirs, kaito),

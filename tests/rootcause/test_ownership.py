@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from airunway.ages import SKEW
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client
@@ -32,11 +33,11 @@ def phase_is(phase: str) -> Callable[[Resource], bool]:
 def writers_of(deployment: Resource, condition: str) -> set[str]:
     """The field managers that own something of a condition besides its key."""
     key = f'k:{{"type":"{condition}"}}'
-    owned = {
-        entry["manager"]: dig(entry, "fieldsV1", "f:status", "f:conditions", key, default={})
+    return {
+        entry["manager"]
         for entry in deployment["metadata"]["managedFields"]
+        if "f:status" in dig(entry, "fieldsV1", "f:status", "f:conditions", key, default={})
     }
-    return {manager for manager, fields in owned.items() if "f:status" in fields}
 
 
 async def test_the_overall_conditions_are_handed_over_and_back(
@@ -86,7 +87,7 @@ async def test_a_silent_provider_is_told_by_the_core_and_loses_no_field(
             await client.create(MODEL_DEPLOYMENT, manifest("quiet", provider=KAITO))
             before = await until(client, key, phase_is("Running"))
             assert condition_of(before, "ProviderResponsive") is None
-        long_ago = format_time(datetime.now(UTC) - timedelta(minutes=6))
+        long_ago = format_time(datetime.now(UTC) - SKEW - timedelta(minutes=6))
         await client.merge_patch(
             INFERENCE_PROVIDER_CONFIG, config, {"status": {"lastHeartbeat": long_ago}}, subresource="status"
         )

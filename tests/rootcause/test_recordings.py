@@ -1,6 +1,7 @@
 """The status over time that recorded runs of the real KAITO give: what a stranger would read, without flapping.
 
-The recordings lie in ``../shared/upstream-traces/kaito-v0.12.0``; the tests skip where they are absent. Everything that
+The recordings lie in ``../shared/upstream-traces/kaito-v0.12.0``; where they are absent the tests skip, in CI they
+fail. Everything that
 was recorded of Workspace, pods, StatefulSet and Warning events goes through status mapping, diagnosis and roll-up, at
 the recorded times; what the timers ask for happens in between.
 """
@@ -27,9 +28,7 @@ from airunway.status.evidence import Evidence, event_facts, pod_facts
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "shared" / "upstream-traces" / "kaito-v0.12.0"
 
-pytestmark = pytest.mark.skipif(
-    not RECORDINGS.is_dir(), reason=f"no recordings: {RECORDINGS.name} is not beside the checkout"
-)
+pytestmark = pytest.mark.usefixtures("recordings")
 
 START = ["Deploying Starting", "Deploying Progressing"]
 RUNNING = "Running Ready"

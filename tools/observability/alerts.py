@@ -104,6 +104,23 @@ ALERTS: tuple[Alert, ...] = (
         ),
     ),
     Alert(
+        name="AirunwayLoopBlocked",
+        expression="max by (job, instance) (airunway_loop_gap_seconds) > 2",
+        lasting="3m",
+        severity="warning",
+        summary="{{ $labels.instance }} does nothing else for seconds at a time",
+        description="Something kept it from all else for {{ $value | humanizeDuration }}, minute after minute.",
+        meaning="Within such a gap the process answers no probe and no admission review, and does not renew its "
+        "lease: after ten seconds it loses the lease, and the kubelet may restart it. Usually a few objects are very "
+        "large, or the process gets too little processor time.",
+        steps=(
+            "`container_cpu_cfs_throttled_periods_total` of the pod: a low CPU limit makes short gaps long ones.",
+            "`airunway_reconciliation_duration_seconds` by controller: the slowest passes. With `--log-level debug` "
+            "the log names each object with the time of its pass (`the pass took …`).",
+            "Such an object is huge or was made to be: `kubectl get md -n NAMESPACE NAME -o json | wc -c`.",
+        ),
+    ),
+    Alert(
         name="AirunwayNoLeader",
         expression="max by (component) (airunway_leader) == 0"
         ' or absent(airunway_leader{component="airunway-controller"})',

@@ -147,7 +147,7 @@ ROWS: tuple[Row, ...] = (
             Panel(
                 title="Admission reviews",
                 unit="reqps",
-                width=12,
+                width=8,
                 queries=(
                     (
                         "sum by (verdict) (rate(airunway_webhook_requests_total[$__rate_interval]))",
@@ -159,7 +159,7 @@ ROWS: tuple[Row, ...] = (
             Panel(
                 title="Duration of an admission review",
                 unit="s",
-                width=12,
+                width=8,
                 queries=tuple(
                     (
                         f"histogram_quantile({quantile}, sum by (le) "
@@ -169,6 +169,19 @@ ROWS: tuple[Row, ...] = (
                     for quantile in (0.5, 0.99)
                 ),
                 description="As the webhook measures it.",
+            ),
+            Panel(
+                title="Turned away by the webhook",
+                unit="ops",
+                width=8,
+                queries=(
+                    (
+                        "sum by (cause) (rate(airunway_webhook_turned_away_total[$__rate_interval]))",
+                        "{{cause}}",
+                    ),
+                ),
+                description="Connections and requests that were ended unjudged. API servers cause next to none: "
+                "somebody else reaches the port.",
             ),
         ),
     ),

@@ -138,6 +138,12 @@ ROWS: tuple[Row, ...] = (
                 description="Share of one processor.",
             ),
             Panel(
+                title="Longest time in which nothing else ran",
+                unit="s",
+                queries=(("max by (job, instance) (airunway_loop_gap_seconds)", "{{job}} {{instance}}"),),
+                description="Within the last minute. Probes, the lease and admission reviews wait for as long.",
+            ),
+            Panel(
                 title="Versions that run",
                 kind="table",
                 queries=(("max by (component, version, python) (airunway_build_info)", ""),),

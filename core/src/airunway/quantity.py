@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Context, Decimal
 
-__all__ = ["QUANTITY_PATTERN", "parse_quantity", "same_quantity"]
+__all__ = ["MAX_EXPONENT", "QUANTITY_PATTERN", "parse_quantity", "same_quantity"]
 
 QUANTITY_PATTERN = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
 """The pattern of apimachinery's ``resource.Quantity``, as it stands in every generated CRD."""
+
+MAX_EXPONENT = 1000
+"""Of amounts that anything calculates with: ``1e999999`` is a megabyte of text, and takes seconds as an integer."""
 
 _SCALE = {
     "n": Decimal("1e-9"),
@@ -20,7 +23,9 @@ _SCALE = {
     **{suffix: Decimal(10) ** (3 * power) for power, suffix in enumerate("kMGTPE", start=1)},
     **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
 }
-_QUANTITY = re.compile(r"^([+-]?(?:\d+(?:\.\d*)?|\.\d+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?$")
+_QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?\Z", re.ASCII)
+_EXACT = Context(prec=1024)
+"""More digits than the value of any quantity has that an API server takes; decimal's default rounds to 28."""
 
 
 def parse_quantity(value: object) -> Decimal:
@@ -33,7 +38,7 @@ def parse_quantity(value: object) -> Decimal:
         raise ValueError(f"{value!r} is not a Kubernetes quantity (examples: 8, 500m, 32Gi)")
     number, suffix = match[1], match[2] or ""
     try:
-        return Decimal(number) * _SCALE[suffix] if suffix in _SCALE else Decimal(number + suffix)
+        return _EXACT.multiply(Decimal(number), _SCALE[suffix]) if suffix in _SCALE else Decimal(number + suffix)
     except ArithmeticError:
         raise ValueError(f"{value!r} has an exponent that is out of range") from None
 

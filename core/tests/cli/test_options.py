@@ -41,6 +41,9 @@ SEEN: dict[str, dict[str, str]] = {
         "--kubeconfig": f"{EXPLAIN}::test_a_deployment_of_the_cluster",
         "--context": f"{EXPLAIN}::test_a_deployment_of_the_cluster",
     },
+    "validate": dict.fromkeys(
+        ("--policy", "-n"), "core/tests/validation/test_commands.py::test_h6_the_policy_of_the_controller_counts"
+    ),
     "render": {
         "-f": f"{RENDER}::test_objects_come_complete",
         "--provider": f"{RENDER}::test_what_cannot_be_is_said_and_fails",
@@ -54,6 +57,7 @@ SEEN: dict[str, dict[str, str]] = {
         "--no-enable-provider-selector": CORE,
         "--watch-namespaces": CORE,
         "--policy": CORE,
+        "--webhook-access-review-pods": WEBHOOK,
         "--webhook-bind-address": WEBHOOK,
         "--webhook-service": "core/tests/webhook/test_command.py::test_a_wrong_option_is_named",
         "--webhook-url": WEBHOOK,
@@ -62,6 +66,8 @@ SEEN: dict[str, dict[str, str]] = {
         "--webhook-manage-configuration": WEBHOOK,
         "--webhook-access-review": WEBHOOK,
         "--no-webhook-access-review": WEBHOOK,
+        "--webhook-client-ca": "core/tests/webhook/test_hostile_clients.py::"
+        "test_a_file_without_authorities_ends_the_start_and_is_named",
         **dict.fromkeys(("--kubeconfig", "--context", "--leader-elect", "--log-level", "--log-format"), CORE),
         "--health-probe-bind-address": CORE,
         "--metrics-bind-address": CORE,

@@ -11,8 +11,16 @@ import pytest
 from airunway.controller.decision import decide
 from airunway.controller.policies import PolicyFile
 from airunway.resource import Resource, condition_of
-from airunway.selection import EngineFacts, ProviderFacts, forbidden_by, is_accepted, unsettled
-from airunway.validation import validate
+from airunway.selection import (
+    EngineFacts,
+    ProviderFacts,
+    forbidden_by,
+    forbidden_now,
+    is_accepted,
+    is_denied,
+    unsettled,
+)
+from airunway.validation import Violation, validate
 from airunway.validation.policy import NAMESPACE_NAME, Grants, PolicyError, parse_policy
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -180,3 +188,51 @@ def test_a_file_that_cannot_be_read_at_the_start_is_named(tmp_path: Path) -> Non
     path.write_text("rules: 1")
     with pytest.raises(PolicyError, match=r"policy\.yaml: rules must be a list"):
         PolicyFile(path)
+
+
+def accepted(**provider: str) -> Resource:
+    condition = {"type": "Validated", "status": "True", "observedGeneration": 2}
+    return deployment(status={"conditions": [condition], "provider": provider})
+
+
+def test_m6_the_provider_list_holds_for_what_is_chosen_after_the_spec_has_passed() -> None:
+    policy = parse_policy("rules: [{providers: [beta], images: [x]}]")
+
+    def told(obj: Resource) -> list[str]:
+        return [violation.path for violation in forbidden_now(policy, obj, namespace_labels=LABELS)]
+
+    assert told(accepted(name="alpha")) == ["spec.provider.name"]
+    assert told(accepted(name="beta")) == []
+    assert told(accepted()) == []
+    # What runs stays, and so does a spec that named its provider when it passed.
+    assert told(accepted(name="alpha", resourceName="llama")) == []
+    named = accepted(name="alpha")
+    named["spec"] |= {"provider": {"name": "alpha"}, "image": "y"}
+    assert told(named) == []
+    named["metadata"]["generation"] = 3
+    assert told(named) == ["spec.provider.name", "spec.image"]
+
+
+@pytest.mark.parametrize(("manager", "kept"), [("airunway-controller", True), ("cost-selector", False)])
+def test_m6_a_refused_choice_stays_with_whom_made_it(manager: str, kept: bool) -> None:
+    obj = accepted(name="alpha")
+    fields: Resource = {"f:status": {"f:provider": {"f:name": {}}}}
+    obj["metadata"]["managedFields"] = [{"manager": manager, "operation": "Apply", "fieldsV1": fields}]
+    violation = Violation(path="spec.provider.name", message="not allowed", reason="FieldValueForbidden")
+    status = decide(obj, violations=[violation], providers=PROVIDERS, selector=False, now=NOW).status
+    assert ("provider" in status) is kept
+
+
+def test_m6_a_provider_knows_what_it_is_denied_before_anybody_can_choose_it() -> None:
+    def judged(grants: Grants, *, selector: bool, **spec: Any) -> Resource:
+        obj = deployment(**spec)
+        known = {"providers": PROVIDERS, "selector": selector, "now": NOW, "grants": grants}
+        return {**obj, "status": decide(obj, violations=[], **known).status}  # type: ignore[arg-type]
+
+    by_others = judged(Grants(providers=("beta",)), selector=False)
+    assert [is_denied(by_others, name) for name in ("alpha", "beta", "unknown")] == [True, False, True]
+    free = judged(Grants(), selector=False)
+    named = judged(Grants(providers=("beta",)), selector=False, provider={"name": "beta"})
+    selected = judged(Grants(providers=("beta",)), selector=True)
+    for obj in (free, named, selected):
+        assert not is_denied(obj, "beta")

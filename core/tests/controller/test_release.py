@@ -26,6 +26,11 @@ def tiny(*, heard: timedelta | None, ready: bool = True) -> dict[str, ProviderFa
     }
 
 
+def left(ago: timedelta, providers: dict[str, ProviderFacts], *finalizers: str) -> object:
+    """What there is to take off a deployment that was deleted so long ago."""
+    return forsaken(deleted(ago, *finalizers), providers, since=NOW - ago, now=NOW)
+
+
 LONG, SHORT = timedelta(minutes=6), timedelta(minutes=4)
 
 
@@ -42,20 +47,20 @@ LONG, SHORT = timedelta(minutes=6), timedelta(minutes=4)
     ],
 )
 def test_only_a_provider_that_is_gone_is_stood_in_for(providers: dict[str, ProviderFacts], gone: bool) -> None:
-    assert forsaken(deleted(LONG), providers, now=NOW) == (((OURS,) if gone else ()), None)
+    assert left(LONG, providers) == (((OURS,) if gone else ()), None)
 
 
 def test_it_is_waited_for_five_minutes_from_the_deletion() -> None:
-    assert forsaken(deleted(SHORT), {}, now=NOW) == ((), 60.0)
-    assert forsaken(deleted(timedelta(minutes=5)), {}, now=NOW) == ((OURS,), None)
+    assert left(SHORT, {}) == ((), 60.0)
+    assert left(timedelta(minutes=5), {}) == ((OURS,), None)
 
 
 def test_finalizers_of_others_are_none_of_our_business() -> None:
     others = ("example.org/mine", "airunway.ai/something", "foregroundDeletion")
-    assert forsaken(deleted(LONG, *others), {}, now=NOW) == ((OURS,), None)
+    assert left(LONG, {}, *others) == ((OURS,), None)
     two = (names.provider_finalizer("other"),)
-    assert forsaken(deleted(LONG, *two), {}, now=NOW) == ((OURS, *two), None)
+    assert left(LONG, {}, *two) == ((OURS, *two), None)
 
 
 def test_what_is_not_deleted_is_held() -> None:
-    assert forsaken({"metadata": {"finalizers": [OURS]}}, {}, now=NOW) == ((), None)
+    assert forsaken({"metadata": {"finalizers": [OURS]}}, {}, since=NOW, now=NOW) == ((), None)

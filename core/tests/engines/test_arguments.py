@@ -1,5 +1,6 @@
 """Engine flags: one table per engine, a user's own flag wins, nothing that breaks the Service gets through."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
-from airunway.engines import FLAG_TABLES, UnknownEngineError, engine_arguments, flag_table
+from airunway.engines import FLAG_TABLES, UnknownEngineError, engine_arguments, flag_table, literal
 
 
 def deployment(engine: dict[str, Any] | None = None, **model: Any) -> ModelDeployment:
@@ -185,3 +186,57 @@ def test_one_word_per_argument_whatever_is_in_it(
         joined = flag_table(engine, dialect).joined
         words = [f"--{key}"] if not value else [f"--{key}={value}"] if joined else [f"--{key}", value]
         assert all(word in found.argv for word in words)
+
+
+@pytest.mark.parametrize(
+    ("engine", "dialect", "settings", "path"),
+    [
+        ("llamacpp", "", {"args": {"verbose": "--port"}, "extraArgs": ["8081"]}, "spec.engine.args[verbose]"),
+        ("llamacpp", "", {"args": {"seed": "-m"}}, "spec.engine.args[seed]"),
+        ("vllm", "", {"args": {"ho": "::1"}}, "spec.engine.args[ho]"),
+        ("vllm", "", {"args": {"p": "80"}}, "spec.engine.args[p]"),
+        ("vllm", "", {"extraArgs": ["--ho=::1"]}, "spec.engine.extraArgs[0]"),
+        ("vllm", "", {"extraArgs": ["--config=/model/config.yaml"]}, "spec.engine.extraArgs[0]"),
+        ("vllm", "", {"args": {"conf": "/model/config.yaml"}}, "spec.engine.args[conf]"),
+        ("sglang", "", {"args": {"config": "/model/config.yaml"}}, "spec.engine.args[config]"),
+    ],
+)
+def test_l4_no_reserved_flag_comes_as_a_value_an_abbreviation_or_in_a_file(
+    engine: str, dialect: str, settings: dict[str, Any], path: str
+) -> None:
+    found = engine_arguments(deployment(settings), engine=engine, dialect=dialect)
+    assert [remark.path for remark in found.errors] == [path]
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings"),
+    [
+        ("llamacpp", {"args": {"seed": "-1", "temp": "-0.5", "verbose": ""}}),
+        ("llamacpp", {"extraArgs": ["-c", "4096", "--n-predict", "-1"]}),
+        ("vllm", {"extraArgs": ["-tp", "2", "-pp", "2", "-O3", "-h"]}),
+        ("vllm", {"args": {"chat-template": "--x"}}),
+        ("trtllm", {"args": {"config": "/c.yaml"}}),
+    ],
+)
+def test_l4_numbers_short_flags_and_joined_values_stay(engine: str, settings: dict[str, Any]) -> None:
+    assert engine_arguments(deployment(settings), engine=engine).errors == ()
+
+
+def expanded(word: str, variables: dict[str, str]) -> str:
+    """As the kubelet does it (k8s.io/kubernetes/third_party/forked/golang/expansion)."""
+    return re.sub(
+        r"\$(?:\$|\(([^)]*)\))",
+        lambda found: "$" if found[1] is None else variables.get(found[1], found[0]),
+        word,
+    )
+
+
+@given(st.text(alphabet="$()TOKEN a", max_size=12))
+def test_l5_data_arrives_as_it_is(text: str) -> None:
+    assert expanded(literal(text), {"TOKEN": "secret", "T": "x", "": "y"}) == text
+
+
+def test_l5_a_served_name_is_data_and_the_user_s_own_arguments_are_not() -> None:
+    settings = {"args": {"api-key": "$(KEY)"}, "extraArgs": ["--x=$(X)"]}
+    found = engine_arguments(deployment(settings), engine="vllm", served_name="a/$(HF_TOKEN)")
+    assert found.argv == ("--served-model-name=a/$$(HF_TOKEN)", "--api-key=$(KEY)", "--x=$(X)")

@@ -197,6 +197,65 @@ def test_identity_and_preconditions_are_not_values_to_own() -> None:
     assert needs_apply(desired, live, manager=ME, subresource="status"), "another subresource is another entry"
 
 
+def entry(manager: str, fields: Resource, *, time: str = "") -> Resource:
+    return {
+        "manager": manager,
+        "operation": "Apply",
+        "fieldsV1": {"f:spec": fields},
+        **({"time": time} if time else {}),
+    }
+
+
+def test_an_element_of_a_set_that_is_there_but_not_ours_is_claimed() -> None:
+    """Else it would go with the one who has it."""
+    desired = {"spec": {"tags": ["a", "b"]}}
+    mine: Resource = {"f:tags": {'v:"a"': {}}}
+    theirs = entry("another", {"f:tags": {'v:"b"': {}}})
+    live: Resource = {"metadata": {"managedFields": [entry(ME, mine), theirs]}, "spec": {"tags": ["b", "a"]}}
+    assert needs_apply(desired, live, manager=ME)
+    live["metadata"]["managedFields"] = [entry(ME, {"f:tags": {'v:"a"': {}, 'v:"b"': {}}}), theirs]
+    assert not needs_apply(desired, live, manager=ME)
+
+
+def test_what_is_missing_of_sets_lists_and_atomic_objects_is_named_by_its_path_and_author() -> None:
+    desired = {
+        "spec": {
+            "tags": ["a", "b"],
+            "ports": [{"port": 1, "name": "x"}],
+            "selector": {"x": "y"},
+            "steps": [{"port": 1}, {"port": 2}],
+        }
+    }
+    early, late = "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z"
+    fields = [
+        entry(ME, {"f:tags": {'v:"a"': {}}}),
+        entry("first", {"f:ports": {'k:{"port":1}': {".": {}, "f:name": {}}}, "f:tags": {'v:"c"': {}}}, time=early),
+        entry("second", {"f:selector": {}, "f:steps": {}}, time=late),
+    ]
+    live = {
+        "metadata": {"managedFields": fields},
+        "spec": {
+            "tags": ["a", "c"],
+            "ports": [{"port": 1, "name": "z"}],
+            "selector": {"x": "y", "more": "z"},
+            "steps": [{"port": 1}, {"port": 3}],
+        },
+    }
+    assert changed_fields(desired, live, manager=ME) == [
+        FieldChange(path="spec.tags[b]", manager=None),
+        FieldChange(path="spec.ports[port=1].name", manager="first"),
+        FieldChange(path="spec.selector.more", manager="second"),
+        FieldChange(path="spec.steps[1].port", manager="second"),
+    ]
+
+
+def test_an_element_of_a_set_that_another_wrote_is_theirs() -> None:
+    owners = [entry("other", {"f:tags": {'v:"b"': {}}}), entry("x", {"f:tags": {'v:"c"': {}}})]
+    live: Resource = {"metadata": {"managedFields": owners}, "spec": {"tags": ["c"]}}
+    (change,) = changed_fields({"spec": {"tags": ["b"]}}, live, manager=ME)
+    assert change == FieldChange(path="spec.tags[b]", manager="other")
+
+
 # -------------------------------------------------------------------------------------------- the real API server
 
 DEPLOY: Resource = {

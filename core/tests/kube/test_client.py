@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -44,8 +45,10 @@ from airunway.kube import (
     retry_after_of,
     user_agent_of,
 )
+from airunway.kube.errors import LONGEST_HINT
 from airunway.resource import ObjectKey, Resource
 from airunway.testing.controlplane import Cluster
+from airunway.testing.controlplane.certificates import new_authority
 from airunway.testing.faultproxy import Fault, FaultProxy
 
 ME = "airunway-tests"
@@ -434,6 +437,67 @@ async def test_a_retry_after_that_is_no_number_is_ignored(value: str) -> None:
         with pytest.raises(TooManyRequests) as caught:
             await client.get_path("/version")
     assert caught.value.retry_after is None
+
+
+@pytest.mark.parametrize("value", ["301", "9999999999", "0" * 20 + "9" * 400])
+async def test_l8_a_server_s_hint_parks_nothing_for_longer_than_five_minutes(value: str) -> None:
+    async with answering(429, b"{}", **{"Retry-After": value}) as client:
+        with pytest.raises(TooManyRequests) as caught:
+            await client.get_path("/version")
+    assert caught.value.retry_after == LONGEST_HINT == 300
+
+
+@pytest.mark.parametrize("value", ["٣", "²", "1" * 5000 + "x"])
+async def test_l8_digits_that_http_does_not_know_are_no_number(value: str) -> None:
+    async with answering(429, b"{}", **{"Retry-After": value}) as client:
+        with pytest.raises(ApiError) as caught:
+            await client.get_path("/version")
+    assert caught.value.retry_after is None
+
+
+@pytest.mark.parametrize("hint", [301, 10**400, 1e300, float("inf")])
+def test_l8_a_hint_in_a_status_is_bounded_whatever_its_size(hint: float) -> None:
+    error = api_error(429, {"details": {"retryAfterSeconds": hint}})
+    assert error.retry_after == 300
+
+
+async def test_s9_a_cluster_s_new_authority_is_read_once_the_old_one_no_longer_fits(tmp_path: Path) -> None:
+    authorities = [new_authority(tmp_path / f"ca-{number}", name="cluster") for number in (1, 2)]
+    pairs = [each.server(tmp_path / f"s{n}", name="api", hosts=["127.0.0.1"]) for n, each in enumerate(authorities)]
+    mounted = tmp_path / "ca.crt"
+    mounted.write_bytes(authorities[0].files.certificate.read_bytes())
+
+    async def version(_: web.Request) -> web.Response:
+        return web.json_response({"major": "1"})
+
+    app = web.Application()
+    app.router.add_get("/version", version)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        ports = []
+        for pair in pairs:
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            context.load_cert_chain(pair.certificate, pair.key)
+            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+            ports.append(runner.addresses[-1][1])
+        config = ClusterConfig(
+            server=f"https://127.0.0.1:{ports[1]}", ca_data=mounted.read_bytes(), ca_file=mounted
+        )  # the server has its new certificate already
+        async with Client(config) as client:
+            with pytest.raises(ConnectionFailed):
+                await client.get_path("/version")
+            for content in (b"", b"half a fi"):
+                mounted.write_bytes(content)
+                with pytest.raises(ConnectionFailed):
+                    await client.get_path("/version")
+                assert client.config.ca_data == config.ca_data, "what cannot be used replaces nothing"
+            mounted.write_bytes(authorities[1].files.certificate.read_bytes())
+            with pytest.raises(ConnectionFailed):
+                await client.get_path("/version")
+            assert await client.get_path("/version") == {"major": "1"}
+    finally:
+        await runner.cleanup()
 
 
 async def test_a_redirect_is_not_followed() -> None:

@@ -13,6 +13,7 @@ from airunway.kube import (
     ConnectionFailed,
     Controller,
     PassResult,
+    Priority,
     ServerError,
     TooManyRequests,
     WorkQueue,
@@ -195,3 +196,52 @@ async def test_a_graceful_end_lets_passes_finish(eventually: Eventually) -> None
     gate.set()
     await task
     assert sorted(finished) == ["a", "b"]
+
+
+async def test_h7_unchanged_deployments_at_a_fail_over_never_keep_the_loop(eventually: Eventually) -> None:
+    queue: WorkQueue[int] = WorkQueue()
+    run, longest, done, turns = 0, 0, 0, 0
+
+    async def reconcile(key: int) -> float | None:  # as a pass that writes nothing: it waits for nothing
+        nonlocal run, longest, done
+        run, done = run + 1, done + 1
+        longest = max(longest, run)
+        return None
+
+    async def somebody_else() -> None:
+        nonlocal run, turns
+        while True:
+            run, turns = 0, turns + 1
+            await asyncio.sleep(0)
+
+    for key in range(10_000):
+        queue.add(key, Priority.BULK)
+    tasks = [
+        asyncio.create_task(somebody_else()),
+        asyncio.create_task(Controller("test", queue, reconcile, workers=16).run()),
+    ]
+    await eventually(lambda: done == 10_000)
+    assert longest == 1
+    assert turns >= 10_000
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+
+
+async def test_h7_a_cancelled_controller_leaves_no_key_behind_that_nobody_holds() -> None:
+    queue: WorkQueue[int] = WorkQueue()
+    passes: list[int] = []
+
+    async def reconcile(key: int) -> float | None:
+        passes.append(key)
+        return None
+
+    for turns in range(12):  # cancelled at each of its first steps
+        queue.add(turns)
+        task = asyncio.create_task(Controller("test", queue, reconcile, workers=2).run())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait({task})
+        assert queue.held == 0
+    assert sorted([*passes, *queue.waiting()]) == list(range(12))

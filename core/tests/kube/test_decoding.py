@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.kube.decoding import MAX_DEPTH, TOO_DEEP, decoded
+from airunway.kube.decoding import MAX_DEPTH, TOO_DEEP, decoded, decoded_aside, shallow
 
 
 def nested(depth: int, inner: str = '"]}"') -> bytes:
@@ -49,3 +51,38 @@ def test_what_is_no_json_stays_an_error(text: bytes) -> None:
 )
 def test_any_json_beside_something_too_deep_is_whole(value: object) -> None:
     assert decoded(b"[" + json.dumps(value).encode() + b"," + nested(2000) + b"]")[0] == value
+
+
+async def test_m9_the_loop_goes_on_while_something_too_deep_is_cut() -> None:
+    text = b"[" + nested(3000) + b"," + b",".join([b"[]"] * 400_000) + b"]"
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    try:
+        assert len(await decoded_aside(text)) == 400_001
+    finally:
+        other.cancel()
+    assert turns > 10
+
+
+async def test_what_is_not_too_deep_needs_no_thread() -> None:
+    before = threading.active_count()
+    assert await decoded_aside(nested(900)) == decoded(nested(900))
+    with pytest.raises(orjson.JSONDecodeError):
+        await decoded_aside(b"{")
+    assert threading.active_count() == before
+
+
+def test_what_cannot_be_copied_by_recursion_is_cut() -> None:
+    beside = [{"a": 1}, {"b": [2]}]
+    value = {"deep": json.loads(nested(300)), "beside": beside}
+    assert shallow(value) is value
+    assert depth_of(value["deep"]) == 200
+    assert value["beside"] == [{"a": 1}, {"b": [2]}]
+    assert depth_of(shallow(json.loads(nested(240)))) == 240

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.kube import CONFIG_MAP, EVENT, NAMESPACE, Client, EventRecorder, load_config
+from airunway.kube.event_limits import BURST, REFILL
 from airunway.kube.events import cut
 from airunway.resource import ObjectKey, Resource
 from airunway.testing.faultproxy import Fault, FaultProxy
@@ -192,11 +193,14 @@ async def test_the_end_of_a_process_does_not_wait_for_an_api_server_that_is_gone
     kubeconfig: Path, subject: Resource, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with FaultProxy(kubeconfig) as proxy:
-        proxy.inject(Fault("reset", resource="events", count=None))
-        async with Client(load_config(kubeconfig=proxy.kubeconfig), user_agent="airunway-tests") as cut_off:
+        proxy.inject(Fault("hang", resource="events", count=None))
+        # The client itself would wait for an hour: whoever comes back did not wait for it.
+        config = load_config(kubeconfig=proxy.kubeconfig)
+        async with Client(config, user_agent="airunway-tests", timeout=3600.0) as cut_off:
             recorder = EventRecorder(cut_off, component="airunway-tests")
             recorder.emit(subject, reason="A", note="one")
-            await recorder.flush()
+            async with asyncio.timeout(60):
+                await recorder.flush()
     assert "the last events were not written" in caplog.text
 
 
@@ -293,6 +297,115 @@ async def test_a_full_table_drops_and_counts(client: Client, namespace: str, sub
     assert recorder.dropped == 2
     await recorder.flush()
     assert sorted(e["note"] for e in await events_of(client, namespace)) == ["0", "1", "2"]
+
+
+def config_map(namespace: str, name: str) -> Resource:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name, "uid": name}}
+
+
+@pytest.mark.apiserver
+async def test_m10_a_flood_about_one_object_is_limited_and_costs_no_other_its_events(
+    client: Client, namespace: str
+) -> None:
+    clock = Clock()
+    recorder = EventRecorder(client, component="airunway-tests", timers=clock, clock=clock.time)
+    noisy, quiet = config_map(namespace, "noisy"), config_map(namespace, "quiet")
+    for number in range(5000):
+        recorder.emit(noisy, reason="A", note=f"preset {number}")
+    assert recorder.limited == 5000 - BURST
+    recorder.emit(quiet, reason="B", note="told all the same")
+    clock.advance(REFILL + 1)
+    for number in range(3):
+        recorder.emit(noisy, reason="A", note=f"later {number}")
+    assert recorder.limited == 5000 - BURST + 2
+    await recorder.flush(30)
+    notes = {event["note"] for event in await events_of(client, namespace)}
+    assert notes == {*(f"preset {number}" for number in range(BURST)), "later 0", "told all the same"}
+    assert recorder.dropped == 0
+
+
+@pytest.mark.apiserver
+async def test_m10_a_full_table_makes_room_where_the_noise_is(client: Client, namespace: str) -> None:
+    recorder = EventRecorder(client, component="airunway-tests", capacity=10)
+    for name in ("loud", "soft"):
+        for number in range(8 if name == "loud" else 2):
+            recorder.emit(config_map("another-tenant", name), reason="A", note=str(number))
+    recorder.emit(config_map("another-tenant", "loud"), reason="A", note="one more")
+    assert recorder.dropped == 1, "the noisiest makes no room for itself"
+    for number in range(3):
+        recorder.emit(config_map(namespace, f"mine-{number}"), reason="B", note="mine")
+    assert recorder.dropped == 4, "each at the cost of the noisiest"
+    await recorder.flush(30)
+    assert len(await events_of(client, namespace)) == 3
+
+
+@pytest.mark.apiserver
+async def test_m10_what_was_told_already_makes_room_without_a_loss(
+    client: Client, namespace: str, eventually: Eventually
+) -> None:
+    recorder = EventRecorder(client, component="airunway-tests", capacity=3)
+    async with running(recorder):
+        for number in range(3):
+            recorder.emit(config_map(namespace, "loud"), reason="A", note=str(number))
+        await wait_for_events(client, namespace, lambda events: len(events) == 3)
+        await asyncio.sleep(0.05)
+        recorder.emit(config_map(namespace, "soft"), reason="A", note="3")
+        await wait_for_events(client, namespace, lambda events: len(events) == 4)
+    assert recorder.dropped == 0
+
+
+@pytest.mark.apiserver
+async def test_m10_a_vital_event_is_never_dropped_and_comes_first(client: Client, namespace: str) -> None:
+    recorder = EventRecorder(client, component="airunway-tests", capacity=5)
+    loud = config_map(namespace, "loud")
+    for number in range(100):
+        recorder.emit(loud, reason="A", note=str(number))
+    recorder.emit(loud, reason="FinalizerTimeout", note="an orphan", warning=True, vital=True)
+    recorder.emit(config_map(namespace, "x"), reason="FinalizerTimeout", note="another", warning=True, vital=True)
+    async with running(recorder):
+        events = await wait_for_events(client, namespace, lambda events: len(events) == 7)
+    assert sorted(event["note"] for event in events) == ["0", "1", "2", "3", "4", "an orphan", "another"]
+    written = sorted(events, key=lambda event: int(event["metadata"]["resourceVersion"]))
+    assert [event["reason"] for event in written[:2]] == ["FinalizerTimeout"] * 2
+
+
+@pytest.mark.apiserver
+async def test_m10_one_refused_event_costs_no_other_at_the_end_of_a_process(
+    client: Client, namespace: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = EventRecorder(client, component="airunway-tests")
+    recorder.emit(config_map("no-such-namespace", "x"), reason="A", note="nowhere")
+    for number in range(20):
+        recorder.emit(config_map(namespace, "x"), reason="A", note=str(number))
+    await recorder.flush(30)
+    assert len(await events_of(client, namespace)) == 20
+    assert "the last events were not written, 1 of 21" in caplog.text
+
+
+@pytest.mark.apiserver
+async def test_ruling_29_events_wait_while_something_else_does_and_not_for_ever(
+    client: Client, namespace: str, subject: Resource
+) -> None:
+    clock, busy, asked = Clock(), True, 0
+
+    def is_busy() -> bool:
+        nonlocal asked
+        asked += 1
+        return busy
+
+    recorder = EventRecorder(client, component="airunway-tests", timers=clock, clock=clock.time, busy=is_busy)
+    async with running(recorder):
+        recorder.emit(subject, reason="A", note="one")
+        recorder.emit(subject, reason="A", note="two")
+        while asked < 3:
+            await asyncio.sleep(0.01)
+        assert await events_of(client, namespace) == []
+        busy = False
+        await wait_for_events(client, namespace, lambda events: len(events) == 2)
+        busy = True
+        recorder.emit(subject, reason="A", note="three")
+        await wait_for_events(client, namespace, lambda events: len(events) == 3)  # after some seconds, busy or not
+        assert busy
 
 
 @given(st.text(max_size=60), st.integers(3, 50))

@@ -192,6 +192,33 @@ async def test_a_lease_taken_away_is_lost_at_once(
 
 
 @pytest.mark.apiserver
+async def test_a_lease_that_another_holds_by_now_is_not_released(
+    client: Client, namespace: str, eventually: Eventually
+) -> None:
+    """The process ends just after it saw that another one has taken the lease: that one goes on leading."""
+    elector = candidate(client, namespace, "first", lease_duration=3600.0, renew_deadline=1800.0)
+    ending, end = asyncio.Event(), asyncio.Event()
+
+    async def lead() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await end.wait()
+
+    task = asyncio.create_task(elector.run(lead))
+    await eventually(lambda: elector.leading)
+    task.cancel()
+    await ending.wait()
+    key = ObjectKey(namespace, "leader")
+    await client.merge_patch(LEASE, key, {"spec": {"holderIdentity": "second"}})
+    await eventually(lambda: elector.holder == "second")
+    end.set()
+    await asyncio.wait({task})
+    assert (await client.get(LEASE, key))["spec"]["holderIdentity"] == "second"
+
+
+@pytest.mark.apiserver
 async def test_a_deleted_lease_is_made_again(
     client: Client, namespace: str, race: Race, eventually: Eventually
 ) -> None:

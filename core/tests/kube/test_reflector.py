@@ -351,6 +351,34 @@ async def test_a_restored_server_is_listed_again(eventually: Eventually) -> None
             assert [obj["metadata"]["resourceVersion"] for obj in reflector.values()] == ["500", "400"]
 
 
+async def test_s1_a_restored_server_reuses_versions_for_other_content(eventually: Eventually) -> None:
+    lists = 0
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        nonlocal lists
+        if "watch" not in request.query:
+            lists += 1
+            metadata = {"name": "a", "namespace": "n", "resourceVersion": "450", "uid": "same"}
+            item = {"metadata": metadata, "data": {"life": str(lists)}}
+            return web.json_response(
+                {"metadata": {"resourceVersion": "1000" if lists == 1 else "500"}, "items": [item]}
+            )
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(line("BOOKMARK", "", "501"))
+        await asyncio.Event().wait()
+        return response
+
+    async with scripted_server(serve) as client:
+        told: list[str] = []
+        reflector = Reflector(client, CONFIG_MAP, backoff=quick())
+        reflector.add_handler(lambda _key, _old, new: told.append("" if new is None else new["data"]["life"]))
+        async with running(reflector):
+            await eventually(lambda: lists == 2)
+            await eventually(lambda: [obj["data"] for obj in reflector.values()] == [{"life": "2"}])
+        assert told == ["1", "2"]
+
+
 async def test_objects_without_a_name_and_versions_that_are_no_numbers(eventually: Eventually) -> None:
     async def serve(request: web.Request) -> web.StreamResponse:
         if "watch" not in request.query:

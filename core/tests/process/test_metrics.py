@@ -106,13 +106,15 @@ def test_no_status_that_somebody_wrote_breaks_a_scrape(junk: Any) -> None:
 def test_providers_show_readiness_and_age() -> None:
     conditions = [{"type": "R", "status": "True"}]
     config = {"status": {"ready": True, "lastHeartbeat": format_time(NOW), "conditions": conditions}}
-    points = list(provider_points([(ObjectKey("", "kaito"), config)], now=NOW + timedelta(seconds=90)))
+    points = list(provider_points([(ObjectKey("", "kaito"), config)], silence_of={"kaito": timedelta(seconds=90)}.get))
     assert points == [
         ("airunway_provider_ready", ("kaito",), 1.0),
         ("airunway_provider_heartbeat_age_seconds", ("kaito",), 90.0),
         ("airunway_provider_condition", ("kaito", "R", "True"), 1.0),
     ]
-    assert list(provider_points([(ObjectKey("", "x"), {})], now=NOW)) == [("airunway_provider_ready", ("x",), 0.0)]
+    assert list(provider_points([(ObjectKey("", "x"), {})], silence_of=lambda _: None)) == [
+        ("airunway_provider_ready", ("x",), 0.0)
+    ]
 
 
 async def test_a_page_holds_what_was_counted_and_what_is_read() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import socket
 
 import aiohttp
@@ -9,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.process.metrics import Metrics
-from airunway.process.probes import metrics_server, parse_address, probe_server
+from airunway.process import probes
+from airunway.process.metrics import Metrics, Role
+from airunway.process.pages import MAX_AGE, Pages
+from airunway.process.probes import SCRAPES, metrics_server, parse_address, probe_server
 
 
 async def get(url: str, **headers: str) -> tuple[int, str, str]:
@@ -37,6 +41,80 @@ async def test_metrics_are_served_in_both_formats() -> None:
         status, content_type, text = await get(url, Accept="application/openmetrics-text; version=1.0.0")
         assert (status, content_type.split(";")[0]) == (200, "application/openmetrics-text")
         assert text.endswith("# EOF\n")
+
+
+class Counted(Metrics):
+    """Pages that take as long as the test wants, and how many were made at a time."""
+
+    def __init__(self) -> None:
+        super().__init__("tests")
+        self.made, self.at_once, self.most_at_once = 0, 0, 0
+        self.wait = asyncio.Event()
+        self.wait.set()
+        self.padding = b""
+
+    async def page(self, accept: str = "") -> tuple[bytes, str]:
+        self.made, self.at_once = self.made + 1, self.at_once + 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await self.wait.wait()
+        self.at_once -= 1
+        body, content_type = await super().page(accept)
+        return body + self.padding, content_type
+
+
+async def test_m13_one_page_serves_all_who_ask_within_a_second() -> None:
+    now = 100.0
+    metrics = Counted()
+    pages = Pages(metrics, clock=lambda: now)
+    accepts = ["", *(f"application/openmetrics-text; version=1.0.{number}" for number in range(50))]
+    await asyncio.gather(*(pages.get(accept) for accept in accepts * 4))
+    assert (metrics.made, metrics.most_at_once) == (2, 1), "one for each form, not at the same time"
+    now += MAX_AGE
+    page = await pages.get("")
+    assert metrics.made == 3
+    assert gzip.decompress(page.compressed) == page.body
+
+
+async def test_m13_too_many_scrapes_at_a_time_are_told_to_come_back() -> None:
+    metrics = Counted()
+    metrics.wait.clear()
+    async with metrics_server("127.0.0.1:0", metrics) as port:
+        url = f"http://127.0.0.1:{port}/metrics"
+        first = [asyncio.create_task(get(url)) for _ in range(SCRAPES)]
+        while metrics.at_once < 1:
+            await asyncio.sleep(0.01)
+        async with asyncio.timeout(30):
+            while (await get(url))[0] != 503:
+                await asyncio.sleep(0.01)
+        metrics.wait.set()
+        assert {status for status, _, _ in await asyncio.gather(*first)} == {200}
+        assert (await get(url))[0] == 200
+
+
+async def test_m13_who_does_not_read_keeps_nobody_out_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "SCRAPE_PATIENCE", 0.5)
+    metrics = Counted()
+    metrics.padding = b"#" * 2**24
+    async with metrics_server("127.0.0.1:0", metrics) as port:
+        idle = [await asyncio.open_connection("127.0.0.1", port, limit=2**10) for _ in range(SCRAPES)]
+        for _, writer in idle:
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+        async with asyncio.timeout(60):
+            while (await get(f"http://127.0.0.1:{port}/metrics"))[0] != 200:
+                await asyncio.sleep(0.05)
+        for _, writer in idle:
+            writer.close()
+
+
+async def test_m13_long_label_values_are_cut_and_stay_different() -> None:
+    metrics = Metrics("tests", role=Role.CORE)
+    ids = ["org/" + "x" * 2000 + end for end in "ab"]
+    metrics.add_source(lambda: [("airunway_modeldeployment_info", ("ns", "same", "", "", each), 1.0) for each in ids])
+    body, _ = await metrics.page()
+    lines = [line for line in body.decode().splitlines() if line.startswith("airunway_modeldeployment_info")]
+    values = {line.partition('model="')[2].partition('"')[0] for line in lines}
+    assert len(values) == 2
+    assert {len(value) for value in values} == {128}
 
 
 async def test_nothing_is_served_where_it_is_switched_off() -> None:

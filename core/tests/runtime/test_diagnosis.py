@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from airunway.runtime.durations import Durations, previous_cause
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.plugins.contract import Component, Observation, Replicas, State
 from airunway.resource import ObjectKey, Resource, format_time
 from airunway.runtime.diagnosis import ABSENCE_PATIENCE, STALE_AFTER, Diagnosis, applied_at, diagnose
-from airunway.runtime.durations import Durations, previous_cause
 from airunway.runtime.report import Report, provider_status
 from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, REASONS, Category, Fault
 from airunway.status.evidence import ContainerFacts, Ending, EventFacts, Evidence, PodFacts, Unscheduled
@@ -253,6 +253,24 @@ def test_an_upstream_that_does_not_look_at_a_change() -> None:
     assert (stale["phase"], condition(stale, "Ready")["status"]) == ("Deploying", "Unknown")
     assert (stale["reason"], stale["rootCause"]["code"]) == ("StaleStatus", "Provider.Stale")
     assert "Workspace 'llama'" in stale["message"]
+
+
+def test_a_sign_of_life_after_the_change_gives_the_upstream_more_time() -> None:
+    """It works on the change: its five minutes begin with the last condition that it moved."""
+    sign = NOW + timedelta(minutes=4)
+    conditions = [
+        {"type": "Y", "status": "True", "lastTransitionTime": format_time(NOW - timedelta(hours=1))},
+        {"type": "X", "status": "False", "lastTransitionTime": format_time(sign)},
+    ]
+    report = replace(
+        upstream(State.PROGRESSING, "Progressing", current=False),
+        applied=NOW,
+        primary={"metadata": {}, "status": {"conditions": conditions}},
+    )
+    patient, found = outcome(report, pod(ready=False), now=NOW + STALE_AFTER)
+    assert (patient["reason"], found.wake_after) == ("Progressing", 240.0)
+    stale, _ = outcome(report, pod(ready=False), now=sign + STALE_AFTER)
+    assert stale["reason"] == "StaleStatus"
 
 
 def test_when_we_changed_an_object_last() -> None:

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from airunway.runtime.durations import previous_cause
 
 from airunway.plugins.contract import Component, Observation, Replicas, State
 from airunway.resource import Resource, condition_of, format_time
 from airunway.runtime.diagnosis import ABSENCE_PATIENCE, diagnose
-from airunway.runtime.durations import previous_cause
 from airunway.runtime.report import Report, provider_status
 from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
 
@@ -92,6 +92,22 @@ def test_a_pod_that_is_not_ready_any_more_degrades_at_once_and_the_upstream_adds
     back = follow(lost, says(*READY), pod())
     assert shown(back) == ("Running", "Ready", "Workspace llama is ready")
     assert (condition_of(back, "Served") or {})["lastTransitionTime"] == format_time(MADE + timedelta(hours=1))
+
+
+@pytest.mark.parametrize(
+    ("unready", "named"),
+    [
+        ("c", "c"),
+        ("cab", "a, b, c"),
+        ("dcba", "a, b, c and 1 more"),
+        ("edcba", "a, b, c and 2 more"),
+    ],
+)
+def test_three_pods_are_named_in_order_and_the_others_counted(unready: str, named: str) -> None:
+    """The caches' order is any: another text would be another write."""
+    lost = follow(running(), says(*READY), *(pod(name, ready=False) for name in unready), pod("z"))
+    count = len(unready) + 1
+    assert (condition_of(lost, "PodsReady") or {})["message"] == f"1 of {count} pods are ready (not ready: {named})"
 
 
 def test_the_upstream_s_precise_word_is_added() -> None:

@@ -23,6 +23,16 @@ SCHEMA: dict[str, Any] = {
             "x-airunway-typed": True,
         },
         "spec": {"type": "object", "additionalProperties": True},
+        "adapters": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "source": {"type": "object", "properties": {"image": {"type": "string"}}},
+                    "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                },
+            },
+        },
     },
 }
 
@@ -40,6 +50,23 @@ def test_a_typo_at_any_depth_is_named_with_the_nearest_key_and_passed_over() -> 
     assert "did you mean 'replicas'?" in texts["spec.provider.overrides.frontend.replicsa"]
     assert "did you mean 'routerMode'?" in texts["spec.provider.overrides.routermode"]
     assert result.errors == ()
+
+
+def test_m3_unknown_keys_inside_lists_are_named_and_dropped() -> None:
+    source = {"image": "a", "urls": ["http://169.254.169.254/x"], "volume": {"secret": "s"}}
+    adapters = [{"labels": {"any": "key"}}, {"strenght": "1", "source": source}, [{"deeper": 1}]]
+    result = check_overrides({"adapters": adapters}, SCHEMA)
+    texts = {finding.path.removeprefix("spec.provider.overrides."): finding.message for finding in result.unknown}
+    assert set(texts) == {"adapters[1].strenght", "adapters[1].source.urls", "adapters[1].source.volume"}
+    assert "'adapters[1].source.urls'" in texts["adapters[1].source.urls"]
+    assert "known keys: image" in texts["adapters[1].source.urls"]
+    assert result.merge["adapters"][:2] == [{"labels": {"any": "key"}}, {"source": {"image": "a"}}]
+
+
+def test_a_wrong_type_is_found_behind_many_unknown_keys() -> None:
+    adapters = [*({"x": 0} for _ in range(100)), {"source": {"image": 3}}]
+    result = check_overrides({"adapters": adapters}, SCHEMA)
+    assert [finding.path for finding in result.errors] == ["spec.provider.overrides.adapters[100].source.image"]
 
 
 def test_a_wrong_type_names_the_key() -> None:
@@ -77,7 +104,7 @@ json = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["routerMode", "frontend", "spec", "x"]), json))
+@given(st.dictionaries(st.sampled_from(["routerMode", "frontend", "spec", "adapters", "x"]), json))
 def test_any_json_gets_a_verdict(overrides: dict[str, Any]) -> None:
     result = check_overrides(overrides, SCHEMA)
-    assert set(result.merge) <= {"spec"}
+    assert set(result.merge) <= {"spec", "adapters"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from airunway.runtime.plan import REPLACE_ON_CHANGE, complete, is_ours, recreate_causes
+
 from airunway.api import names
 from airunway.resource import annotations_of, labels_of
-from airunway.runtime.plan import REPLACE_ON_CHANGE, complete, is_ours, recreate_causes
 
 OWNER: dict[str, Any] = {
     "apiVersion": names.API_VERSION,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import pytest
+from airunway.runtime.rendering import observation_of
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.plugins.contract import (
@@ -24,7 +25,6 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.hookspecs import hookimpl
 from airunway.plugins.registry import host_of
 from airunway.resource import Resource
-from airunway.runtime.rendering import observation_of
 
 pytestmark = pytest.mark.unit
 

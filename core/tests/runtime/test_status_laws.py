@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from airunway.runtime.durations import Durations, previous_cause
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from airunway.controller.decision import decide
 from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Replicas, State
 from airunway.resource import ObjectKey, Resource, condition_of
 from airunway.runtime.diagnosis import diagnose
-from airunway.runtime.durations import Durations, previous_cause
 from airunway.runtime.report import Done, Report, provider_status, terminating_status
 from airunway.status import OVERALL, REASONS, Fault, Phase
 from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled

@@ -115,6 +115,20 @@ def test_what_no_change_can_do_is_said() -> None:
     assert healthy.obstacles == ()
 
 
+def test_a_provider_that_the_advice_names_would_be_selected() -> None:
+    """Also where others score as well, and where it is never chosen unless it is named."""
+    for given_spec, provider in (
+        (spec(resources=GPU), KUBERAY),
+        (spec(resources=GPU, provider={"name": "dynamo"}), KAITO),
+        (spec(engine={"type": "vllm"}, resources=GPU), KUBERAY),
+    ):
+        advice = advise(given_spec, provider, [DYNAMO, KAITO, KUBERAY], now=NOW)
+        assert [change.path for change in advice.changes or ()] == ["spec.provider.name"]
+        assert advice.selected
+    beaten = advise(spec(engine={"type": "vllm"}, resources=GPU), KAITO, [DYNAMO, KAITO], now=NOW)
+    assert (beaten.changes, beaten.selected) == ((), False)  # eligible, and Dynamo comes first by name
+
+
 def test_an_advised_change_is_admitted() -> None:
     def valid(edited: Resource) -> bool:
         return not validate(

@@ -83,6 +83,24 @@ def test_a_rejection_has_path_and_way_out() -> None:
     ]
 
 
+def test_the_words_that_scripts_read_are_these() -> None:
+    """docs/selection.md promises them."""
+    unready = config("unready", [engine("vllm", gpu=True, cpu=False)], ready=False)
+    explained = explain(deployment(resources=GPU), [KAITO, unready], now=NOW).as_resource()
+    assert explained.keys() == {"namespace", "name", "model", "valid", "violations", "engine", "provider", "candidates"}
+    chosen, rejected = explained["candidates"]
+    every = {"name", "verdict", "score", "failed", "rules"}
+    assert chosen.keys() - every <= {"smallestChange", "obstacles", "wouldBeSelected"}
+    assert rejected.keys() == every | {"smallestChange", "obstacles", "wouldBeSelected"}
+    assert [failed.keys() for failed in rejected["failed"]] == [{"check", "path", "message"}]
+    assert [rule.keys() for rule in chosen["rules"]] == [
+        {"condition", "priority", "result"},
+        {"condition", "priority", "result", "error"},
+    ]
+    (obstacle,) = rejected["obstacles"]
+    assert "describe ipc unready" in obstacle
+
+
 def test_without_an_engine_every_provider_is_weighed_for_its_best() -> None:
     explanation = explain(deployment(), [DYNAMO], now=NOW)
     assert explanation.engine is not None

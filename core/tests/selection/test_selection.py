@@ -181,6 +181,71 @@ def test_10_and_12_unready_and_silent_providers_are_passed_over_and_say_why() ->
     assert failed == {"unready": ["ready"], "silent": ["heartbeat"]}
 
 
+@pytest.mark.parametrize(("silence", "stale"), [(-1, False), (0, True), (1, True)], ids=["179 s", "180 s", "181 s"])
+def test_12_from_three_intervals_of_silence_on_a_provider_takes_nothing_new(silence: int, stale: bool) -> None:
+    heard = NOW - timedelta(seconds=180 + silence)
+    late = config("late", ("vllm", "gpu", "aggregated"), heartbeat=heard)
+    request = request_of(defaulted_spec(spec(resources=GPU1), engine=None))
+    engine = choose_engine(request, [late], explicit=None, pinned=None, now=NOW)
+    assert engine.engine == (None if stale else "vllm")
+    choice = choose_provider(request, [late], engine="vllm", now=NOW)
+    assert choice.provider == (None if stale else "late")
+    assert [check.name for check in choice.candidates[0].failed] == (["heartbeat"] if stale else [])
+
+
+def test_12_a_provider_that_died_silently_does_not_steer_the_engine() -> None:
+    """Its vLLM would be preferred; the deployment would wait for it although another provider runs SGLang."""
+    dead = config("dead", ("vllm", "gpu", "aggregated"), heartbeat=NOW - timedelta(hours=1))
+    alive = config("alive", ("sglang", "gpu", "aggregated"))
+    request = request_of(defaulted_spec(spec(resources=GPU1), engine=None))
+    assert choose_engine(request, [dead, alive], explicit=None, pinned=None, now=NOW).engine == "sglang"
+    assert selected([dead, alive], spec(resources=GPU1)) == "alive"
+
+
+def test_the_providers_that_are_only_used_when_named_are_listed_by_name_and_only_healthy_ones() -> None:
+    vllm = ("vllm", "gpu", "aggregated")
+    shy = [config(name, vllm, selection="Explicit") for name in ("zeta", "alpha")]
+    shy += [
+        config("unready", vllm, selection="Explicit", ready=False),
+        config("silent", vllm, selection="Explicit", heartbeat=NOW - timedelta(hours=1)),
+    ]
+    request = request_of(defaulted_spec(spec(resources=GPU1), engine=None))
+    choice = choose_engine(request, shy, explicit=None, pinned=None, now=NOW)
+    assert choice.message.endswith("set provider.name (alpha, zeta)")
+
+
+def test_what_a_provider_has_is_listed_in_words_and_in_order() -> None:
+    """Sets have another order in every process: in a status that would be a write per restart."""
+    request = request_of(
+        defaulted_spec(
+            spec(
+                model={"id": "m", "cache": {"mode": "Shared"}},
+                scaling={"replicas": 0},
+                serving={"mode": "aggregated"},
+                resources=GPU1,
+            ),
+            engine="vllm",
+        )
+    )
+    offered = config("p", ("vllm", "gpu", "zigzag disaggregated"), ("sglang", "gpu", "aggregated"))
+    (vllm,) = choose_provider(request, [offered], engine="vllm", now=NOW).candidates
+    assert [check.message for check in vllm.failed] == [
+        "it serves vllm in these modes: disaggregated, zigzag",
+        "it does not have the capability modelCache for vllm",
+        "it does not have the capability scaleToZero for vllm",
+    ]
+    (other,) = choose_provider(request, [offered], engine="trtllm", now=NOW).candidates
+    assert [check.message for check in other.failed] == ["engine trtllm is not among its engines (sglang, vllm)"]
+    (none,) = choose_provider(request, [config("p")], engine="vllm", now=NOW).candidates
+    assert [check.message for check in none.failed] == ["engine vllm is not among its engines (none)"]
+
+
+def test_an_engine_that_is_named_says_so() -> None:
+    request = request_of(defaulted_spec(spec(resources=GPU1), engine="vllm"))
+    choice = choose_engine(request, [], explicit="vllm", pinned=None, now=NOW)
+    assert (choice.reason, choice.message) == ("explicit engine selection", "Engine explicitly specified in spec")
+
+
 def test_15_a_pinned_provider_restricts_the_engines() -> None:
     request = request_of(defaulted_spec(spec(), engine=None))
     choice = choose_engine(request, [KAITO, DYNAMO], explicit=None, pinned="dynamo", now=NOW)

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from airunway.resource import Resource
-from airunway.status import MESSAGE_LIMIT, REASONS
+from airunway.status import REASONS
 from airunway.status.codes import CODES, code_of_reason
 from airunway.status.evidence import (
     Evidence,
@@ -65,7 +65,7 @@ def test_what_a_pod_shows(row: Resource) -> None:
     assert (cause.code, cause.object, cause.reason) == (row["code"], "Pod/ml/llama-0", row["reason"])
     assert CODES[row["code"]].link == cause.remedy
     assert cause.remedy in cause.message
-    assert len(cause.message) <= MESSAGE_LIMIT
+    assert len(cause.message.encode()) <= 1024
     assert cause.since <= NOW
 
 
@@ -129,6 +129,40 @@ def test_a_failed_pod_that_was_replaced_is_history() -> None:
     after = pod("llama-x", phase="Running", conditions=[{"type": "Ready", "status": "True"}])
     assert [s.reason for s in find_symptoms(evidence(evicted), now=NOW)] == ["PodEvicted"]
     assert find_symptoms(evidence(evicted, after), now=NOW) == ()
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("UnexpectedAdmissionError", "Allocate failed due to no healthy devices present; cannot allocate unhealthy"),
+        ("NodeShutdown", "Pod was terminated in response to imminent node shutdown."),
+        ("NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed"),
+        ("", ""),
+    ],
+    ids=lambda text: text[:24],
+)
+def test_a_pod_that_failed_otherwise_was_not_evicted(reason: str, message: str) -> None:
+    (symptom,) = find_symptoms(evidence(pod(phase="Failed", reason=reason, message=message)), now=NOW)
+    assert (symptom.reason, symptom.code) == ("PodFailed", "")
+    assert symptom.message.startswith(f"Pod llama-0: failed ({reason or 'no reason given'})")
+    assert message in symptom.message
+    assert "evicted" not in symptom.message
+
+
+@pytest.mark.parametrize("code", [137, 143])
+@pytest.mark.parametrize(
+    "told",
+    [
+        ("BackOff", "Back-off restarting failed container model"),
+        ("Killing", "Stopping container model"),
+        ("Unhealthy", "Readiness probe failed: connection refused"),
+    ],
+    ids=lambda told: told[0],
+)
+def test_a_killed_container_without_a_failed_probe_is_a_crash_loop(told: tuple[str, str], code: int) -> None:
+    """A readiness probe restarts nothing, and neither does what the kubelet tells besides."""
+    found = find_symptoms(evidence(pod(**crashed(code)), events=(event(*told),)), now=NOW)
+    assert [(s.reason, s.code) for s in found] == [("CrashLoopBackOff", "Engine.CrashLoop")]
 
 
 # ------------------------------------------------------------------------------------------- beside and behind the pods

@@ -59,6 +59,39 @@ def test_valid_manifests(tmp_path: Path) -> None:
     assert (result.exit_code, result.stdout) == (0, "1 valid\n")
 
 
+def test_h6_the_policy_of_the_controller_counts(tmp_path: Path) -> None:
+    """As in the webhook and in the reconciler; without a file what is refused everywhere."""
+    policy, path = tmp_path / "policy.yaml", tmp_path / "a.yaml"
+    selector = {"matchLabels": {"team": "search"}}
+    policy.write_text(yaml.safe_dump({"rules": [{"namespaceSelector": selector, "serviceAccounts": ["models"]}]}))
+    labels = {"team": "search"}
+    namespaces = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}} for name in ("a", "b")
+    ]
+    spec = {"model": {"id": "x"}, "serviceAccountName": "ci", "tolerations": [{"operator": "Exists"}]}
+    made = {"apiVersion": "airunway.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": "m"}, "spec": spec}
+    placed = {**made, "metadata": {"name": "n", "namespace": "a"}}
+    path.write_text(yaml.safe_dump_all([*namespaces, made, placed]))
+    account = "service account 'ci' is not allowed in namespace '{}' (allowed by policy: models)"
+    every = "spec.tolerations[0]: toleration of taint '*' is not allowed in namespace '{}' (only where the policy lists"
+
+    def told(*options: str) -> list[str]:
+        result = runner.invoke(app, ["validate", str(path), *options])
+        assert result.exit_code == 1
+        return [line.removeprefix(f"{path}: ModelDeployment/") for line in result.stdout.splitlines()]
+
+    plain = told()
+    assert [line.startswith(start) for line, start in zip(plain, ("m: ", "n: "), strict=True)] == [True, True]
+    assert (every.format("default") in plain[0], every.format("a") in plain[1]) == (True, True)
+    ruled = told("--policy", str(policy))
+    assert [line.split(" (")[0] for line in ruled] == [
+        f"m: {every.format('default')}".split(" (")[0],
+        f"n: spec.serviceAccountName: {account.format('a')}".split(" (")[0],
+        f"n: {every.format('a')}".split(" (")[0],
+    ]
+    assert f"m: spec.serviceAccountName: {account.format('b')}" in told("--policy", str(policy), "-n", "b")
+
+
 def test_problems_name_file_object_path_and_message(tmp_path: Path) -> None:
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text(GOOD, encoding="utf-8")
@@ -99,3 +132,30 @@ def test_a_missing_file_ends_with_2(tmp_path: Path) -> None:
     result = runner.invoke(app, ["validate", str(tmp_path / "nope.yaml")])
     assert result.exit_code == 2
     assert "nope.yaml" in result.stderr
+
+
+def test_l9_aliases_that_blow_a_document_up_are_refused(tmp_path: Path) -> None:
+    """Thirty bytes a level, nine times as much each: refused before anything is made of it."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join(lines))
+    result = runner.invoke(app, ["validate", str(path)])
+    assert result.exit_code == 2
+    assert "its aliases (*name) make it more than ten times as large" in result.output
+
+
+def test_l9_merge_keys_are_counted_too(tmp_path: Path) -> None:
+    lines = ["a0: &a0 {x: 1, y: 2}"]
+    lines += [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}" for i in range(1, 12)]
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join(lines))
+    assert runner.invoke(app, ["validate", str(path)]).exit_code == 2
+
+
+def test_aliases_as_people_use_them_are_expanded(tmp_path: Path) -> None:
+    path = tmp_path / "aliases.yaml"
+    path.write_text(GOOD.replace("spec: {", "x: &a [a, b]\nspec: {affinity: {a: *a, b: *a, c: [*a, *a]}, "))
+    result = runner.invoke(app, ["validate", str(path)])
+    assert "x: unknown field" in result.output
+    assert "more than ten times" not in result.output

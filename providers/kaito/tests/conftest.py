@@ -12,7 +12,6 @@ from airunway.plugins.contract import Context, RuntimeSettings, Upstream
 from airunway_kaito.schemas import TRANSFORMERS
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
-SHARED = Path(__file__).resolve().parents[3].parent / "shared"
 
 MakeDeployment = Callable[..., ModelDeployment]
 MakeContext = Callable[..., Context]
@@ -49,22 +48,15 @@ def context() -> MakeContext:
 
 
 @pytest.fixture(scope="session")
-def upstream_crds() -> Path:
+def upstream_crds(recordings: Path) -> Path:
     """KAITO's own CRDs by release; data beside the checkout, not part of it."""
-    return _shared("upstream-crds")
+    return recordings / "upstream-crds"
 
 
 @pytest.fixture(scope="session")
-def upstream_traces() -> Path:
+def upstream_traces(recordings: Path) -> Path:
     """What KAITO's controller wrote, recorded; data beside the checkout, not part of it."""
-    return _shared("upstream-traces/kaito-v0.12.0")
-
-
-def _shared(folder: str) -> Path:
-    path = SHARED / folder
-    if not path.is_dir():
-        pytest.skip(f"{folder} is not beside the checkout (../shared/{folder})")
-    return path
+    return recordings / "upstream-traces" / "kaito-v0.12.0"
 
 
 def _maker(base: dict[str, Any], name: str) -> MakeDeployment:

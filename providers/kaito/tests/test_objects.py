@@ -4,9 +4,12 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from airunway.plugins.contract import Context, RuntimeSettings
 from airunway.resource import Resource
+from airunway_kaito.objects import quoted
 from airunway_kaito.provider import can_handle, translate_spec
 
 TOKEN = {"huggingFaceToken": "hf-token"}
@@ -357,3 +360,31 @@ def test_node_selector_adds_to_the_default_and_can_replace_it(vllm: Any, context
 
     assert labels(settings={}, selector={"pool": "a"}) == {"nvidia.com/gpu.present": "true", "pool": "a"}
     assert labels(settings={"gpuNodeSelector": {}}, selector={"pool": "a"}) == {"pool": "a"}
+
+
+def test_l5_ids_names_and_references_are_no_variables(vllm: Any, llamacpp: Any, context: Any) -> None:
+    model = {"id": "a/$(HF_TOKEN)", "servedName": "b$(X)"}
+    args = container(vllm(model=model, env=[{"name": "A", "value": "$(B)"}]), context())["args"]
+    assert args[0] == "a/$$(HF_TOKEN)"
+    assert "--served-model-name=b$$(X)" in args
+    found = container(llamacpp(engine={"args": {"ggufUrl": "https://x/$(HF_TOKEN)"}}), context("llamacpp"))
+    assert found["args"][0] == "https://x/$$(HF_TOKEN)"
+
+
+def test_l5_what_the_user_writes_as_variables_keeps_its_meaning(vllm: Any, context: Any) -> None:
+    storage = {"volumes": [{"name": "v", "claimName": "c", "mountPath": "/x/$(A)", "purpose": "modelCache"}]}
+    model = {"id": "o/m", "storage": storage}
+    engine = {"args": {"api-key": "$(KEY)"}, "extraArgs": ["--seed=$(SEED)"]}
+    found = container(vllm(model=model, engine=engine, env=[{"name": "A", "value": "$(B)"}]), context())
+    assert {"name": "A", "value": "$(B)"} in found["env"]
+    assert {"name": "HF_HOME", "value": "/x/$$(A)"} in found["env"]
+    assert found["volumeMounts"][-1]["mountPath"] == "/x/$(A)"
+    assert found["args"][-2:] == ["--api-key=$(KEY)", "--seed=$(SEED)"]
+
+
+@given(st.text(max_size=20))
+@example("a\x7fb")
+@example("a\x85b")
+@example("a\u2028b\ufeff\U0001f600")
+def test_l6_any_character_is_text_in_the_config(name: str) -> None:
+    assert yaml.safe_load(f"a: {quoted(name)}") == {"a": name}

@@ -91,7 +91,7 @@ def test_every_override_is_a_field_of_the_newest_release(upstream_crds: Path) ->
     compare(provider_manifest().override_schema, schema, "")
 
 
-def test_overrides_allow_nothing_that_identifies_or_sizes(upstream_crds: Path) -> None:
+def test_overrides_allow_nothing_that_identifies_or_sizes() -> None:
     properties = provider_manifest().override_schema["properties"]
     assert set(properties) == {"resource", "inference"}
     assert "count" not in properties["resource"]["properties"]

@@ -92,6 +92,32 @@ def test_reasons(context: Any, type_: str, reason: str, message: str, expected: 
     assert after_ready.endpoint is not None
 
 
+def test_case_33_a_start_without_a_state_is_no_failure(context: Any) -> None:
+    """`WorkspaceSucceeded=False` with `workspacePending` is how every start looks, also where `status.state` is not
+    there (KAITO before 0.9, and in the first moment)."""
+    found = observe(workspace(PENDING), context)
+    (component,) = found.components
+    assert (component.reason, component.state, component.message) == (
+        "Progressing",
+        State.PROGRESSING,
+        "workspace is waiting for it",
+    )
+    assert found.endpoint is None
+    assert found.replicas == Replicas(desired=1)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "state"),
+    [((READY,), ""), ((READY, PENDING), ""), ((READY, PENDING), "Pending"), ((PENDING,), "Ready")],
+    ids=["InferenceReady alone", "InferenceReady while pending", "the same with a state", "state Ready, not succeeded"],
+)
+def test_only_a_workspace_that_succeeded_is_ready(context: Any, conditions: tuple[Resource, ...], state: str) -> None:
+    """`WorkspaceSucceeded` has the last word, also over `status.state`; `InferenceReady` is one step of it."""
+    found = observe(workspace(*conditions, state=state), context)
+    assert found.components[0].state is State.PROGRESSING
+    assert found.replicas == Replicas(desired=1)
+
+
 def test_every_reason_is_registered() -> None:
     from airunway_kaito import reasons
 

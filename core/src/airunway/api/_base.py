@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 from pydantic.alias_generators import to_camel
 
+from airunway.api.bounds import MAX_CONSTRAINTS, MAX_ENTRIES
 from airunway.resource import Resource
 
 __all__ = [
@@ -108,10 +109,15 @@ Quantity = Annotated[
 sake."""
 Timestamp = Annotated[str | None, WithJsonSchema({"type": "string", "format": "date-time"})]
 """Optional RFC 3339 moment, kept as text (`airunway.resource.parse_time` reads it)."""
-FreeForm = Annotated[dict[str, Any], WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True})]
+_FREE: dict[str, Any] = {
+    "type": "object",
+    "x-kubernetes-preserve-unknown-fields": True,
+    "maxProperties": MAX_ENTRIES,
+}
+FreeForm = Annotated[dict[str, Any], Field(max_length=MAX_ENTRIES), WithJsonSchema(_FREE)]
 FreeFormList = Annotated[
     list[dict[str, Any]],
-    WithJsonSchema({"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}),
+    WithJsonSchema({"type": "array", "maxItems": MAX_CONSTRAINTS, "items": _FREE}),
 ]
 
 

@@ -19,6 +19,14 @@ from airunway.api._base import (
 )
 from airunway.api._deployment_storage import Cache, Storage, Volume
 from airunway.api._pods import EnvVar, LocalObjectReference, Toleration
+from airunway.api.bounds import (
+    MAX_CONSTRAINTS,
+    MAX_ENTRIES,
+    MAX_ENV,
+    MAX_SECRETS,
+    MAX_TOLERATIONS,
+    MAX_VALUE,
+)
 
 __all__ = [
     "DEFAULT_GPU_TYPE",
@@ -42,6 +50,8 @@ __all__ = [
 ]
 
 DEFAULT_GPU_TYPE = "nvidia.com/gpu"
+
+Value = Annotated[str, Field(max_length=MAX_VALUE)]
 
 
 class Model(ApiModel):
@@ -113,13 +123,13 @@ class Engine(ApiModel):
         default=False,
         description="Whether CUDA graphs are switched off (starts faster, serves slower). Default: false.",
     )
-    args: dict[str, str] = Field(
+    args: dict[str, Value] = Field(
         default_factory=dict,
         max_length=256,
         description="Flags of the engine by name without dashes, values as text, for example "
         'gpu-memory-utilization: "0.9". Default: none.',
     )
-    extra_args: list[Annotated[str, Field(max_length=8192)]] = Field(
+    extra_args: list[Value] = Field(
         default_factory=list,
         max_length=512,
         description="Arguments appended to the engine's command line as they are, one token each. Default: none.",
@@ -208,9 +218,11 @@ class Resources(ApiModel):
 class PodTemplateMetadata(ApiModel):
     """Metadata of the created pods."""
 
-    labels: dict[str, str] = Field(default_factory=dict, description="Labels of the created pods. Default: none.")
-    annotations: dict[str, str] = Field(
-        default_factory=dict, description="Annotations of the created pods. Default: none."
+    labels: dict[str, Value] = Field(
+        default_factory=dict, max_length=MAX_ENTRIES, description="Labels of the created pods. Default: none."
+    )
+    annotations: dict[str, Value] = Field(
+        default_factory=dict, max_length=MAX_ENTRIES, description="Annotations of the created pods. Default: none."
     )
 
 
@@ -277,8 +289,8 @@ class Gateway(ApiModel):
         pattern=r"^([0-9]{1,5}(h|m|s|ms)){1,4}$",
         description="Longest time for one request, a duration such as 30s or 5m. Default: the gateway's.",
     )
-    annotations: dict[str, str] = Field(
-        default_factory=dict, description="Annotations of the created route. Default: none."
+    annotations: dict[str, Value] = Field(
+        default_factory=dict, max_length=MAX_ENTRIES, description="Annotations of the created route. Default: none."
     )
 
 
@@ -308,7 +320,9 @@ class ModelDeploymentSpec(ApiModel):
         description="Container image of the model server; engine.image is preferred. Default: the provider's image.",
     )
     env: list[EnvVar] = Field(
-        default_factory=list, description="Environment variables of the model server. Default: none."
+        default_factory=list,
+        max_length=MAX_ENV,
+        description="Environment variables of the model server. Default: none.",
     )
     pod_template: PodTemplate = Field(
         default_factory=PodTemplate, description="Labels and annotations for the created pods. Default: none."
@@ -319,17 +333,18 @@ class ModelDeploymentSpec(ApiModel):
     gateway: Gateway = Field(
         default_factory=Gateway, description="How the model is reached through a gateway. Default: as detected."
     )
-    node_selector: dict[str, str] = Field(
-        default_factory=dict, description="Node labels that the pods require. Default: none."
+    node_selector: dict[str, Value] = Field(
+        default_factory=dict, max_length=MAX_ENTRIES, description="Node labels that the pods require. Default: none."
     )
     tolerations: list[Toleration] = Field(
-        default_factory=list, description="Taints that the pods accept. Default: none."
+        default_factory=list, max_length=MAX_TOLERATIONS, description="Taints that the pods accept. Default: none."
     )
     affinity: FreeForm = Field(
         default_factory=dict, description="Affinity of the pods, as in a Pod (core/v1 Affinity). Default: none."
     )
     topology_spread_constraints: FreeFormList = Field(
         default_factory=list,
+        max_length=MAX_CONSTRAINTS,
         description="How pods are spread, as in a Pod (core/v1 TopologySpreadConstraint). Default: none.",
     )
     service_account_name: Text = Field(
@@ -337,6 +352,7 @@ class ModelDeploymentSpec(ApiModel):
     )
     image_pull_secrets: list[LocalObjectReference] = Field(
         default_factory=list,
+        max_length=MAX_SECRETS,
         json_schema_extra=list_map("name"),
         description="Secrets for pulling images, in the same namespace. Default: those of the ServiceAccount.",
     )

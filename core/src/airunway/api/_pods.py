@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from airunway.api._base import ApiModel, Int64, Quantity
+from airunway.api.bounds import MAX_NAME, MAX_VALUE
 
 __all__ = ["EnvVar", "LocalObjectReference", "Toleration"]
 
@@ -18,8 +19,8 @@ class LocalObjectReference(ApiModel):
 class KeySelector(ApiModel):
     """One key of a ConfigMap or Secret."""
 
-    name: str = Field(default="", description="Name of the object, in the namespace of the deployment.")
-    key: str = Field(description="Key within the object. Required.")
+    name: str = Field(default="", max_length=253, description="Name of the object, in the namespace of the deployment.")
+    key: str = Field(max_length=253, description="Key within the object. Required.")
     optional: bool = Field(
         default=False, description="Whether the pod may start without the object or key. Default: false."
     )
@@ -28,24 +29,28 @@ class KeySelector(ApiModel):
 class FieldSelector(ApiModel):
     """A field of the pod."""
 
-    api_version: str | None = Field(default=None, description="Version of the schema of fieldPath. Default: v1.")
-    field_path: str = Field(description="Path of the pod's field, for example status.podIP. Required.")
+    api_version: str | None = Field(
+        default=None, max_length=MAX_NAME, description="Version of the schema of fieldPath. Default: v1."
+    )
+    field_path: str = Field(max_length=1024, description="Path of the pod's field, for example status.podIP. Required.")
 
 
 class ResourceFieldSelector(ApiModel):
     """Resource limit or request of a container."""
 
-    container_name: str | None = Field(default=None, description="Container to read from. Default: the same container.")
-    resource: str = Field(description="Resource to read, for example limits.memory. Required.")
+    container_name: str | None = Field(
+        default=None, max_length=253, description="Container to read from. Default: the same container."
+    )
+    resource: str = Field(max_length=MAX_NAME, description="Resource to read, for example limits.memory. Required.")
     divisor: Quantity = Field(default=None, description="Unit in which the value is expressed, a quantity. Default: 1.")
 
 
 class FileKeySelector(ApiModel):
     """One key of an environment file in a volume."""
 
-    volume_name: str = Field(description="Name of the volume with the file. Required.")
-    path: str = Field(description="Path of the file within the volume, relative. Required.")
-    key: str = Field(description="Key within the file. Required.")
+    volume_name: str = Field(max_length=253, description="Name of the volume with the file. Required.")
+    path: str = Field(max_length=1024, description="Path of the file within the volume, relative. Required.")
+    key: str = Field(max_length=253, description="Key within the file. Required.")
     optional: bool = Field(
         default=False, description="Whether the pod may start without the file or key. Default: false."
     )
@@ -66,8 +71,10 @@ class EnvVarSource(ApiModel):
 class EnvVar(ApiModel):
     """An environment variable."""
 
-    name: str = Field(description="Name of the variable. Required.")
-    value: str | None = Field(default=None, description="Value of the variable. Default: the empty text.")
+    name: str = Field(max_length=1024, description="Name of the variable. Required.")
+    value: str | None = Field(
+        default=None, max_length=MAX_VALUE, description="Value of the variable. Default: the empty text."
+    )
     value_from: EnvVarSource | None = Field(
         default=None, description="Source of the value, instead of value: a ConfigMap, a Secret or the pod itself."
     )
@@ -76,11 +83,18 @@ class EnvVar(ApiModel):
 class Toleration(ApiModel):
     """A taint that the pods accept."""
 
-    key: str | None = Field(default=None, description="Key of the taint. Default: every key (with operator Exists).")
-    operator: str | None = Field(default=None, description="How value is compared: Equal or Exists. Default: Equal.")
-    value: str | None = Field(default=None, description="Value of the taint, for the operator Equal.")
+    key: str | None = Field(
+        default=None, max_length=MAX_NAME, description="Key of the taint. Default: every key (with operator Exists)."
+    )
+    operator: str | None = Field(
+        default=None, max_length=63, description="How value is compared: Equal or Exists. Default: Equal."
+    )
+    value: str | None = Field(
+        default=None, max_length=MAX_NAME, description="Value of the taint, for the operator Equal."
+    )
     effect: str | None = Field(
         default=None,
+        max_length=63,
         description="Effect of the taint: NoSchedule, PreferNoSchedule or NoExecute. Default: every effect.",
     )
     toleration_seconds: Int64 | None = Field(

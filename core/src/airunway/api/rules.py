@@ -2,20 +2,23 @@
 
 Each rule is CEL, attached to a node of the schema (`path`; ``[*]`` stands for every item of a list). It holds where its
 expression is true; `self` is the node. Rules use only what every evaluator has (`has`, macros, `quantity`): no optional
-syntax. Messages of spec/api.md are word for word; the others say what to do.
+syntax. Rules with quantities say the same a second time, as a function: in process it runs instead. Messages of
+spec/api.md are word for word; the others say what to do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
 from airunway.api.names import MAX_NAME_LENGTH
+from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
+from airunway.resource import Resource
 
 __all__ = [
     "FORBIDDEN_OVERRIDES",
     "MAX_CPU",
-    "MAX_DEPTH",
     "MAX_GPUS",
     "MAX_MEMORY",
     "MAX_REPLICAS",
@@ -31,9 +34,6 @@ MAX_CPU = "512"
 """Most CPU of one replica or worker, in cores."""
 MAX_MEMORY = "4Ti"
 """Most memory of one replica or worker, in bytes."""
-
-MAX_DEPTH = 64
-"""Deepest nesting of a spec. Checked in process only, like `FORBIDDEN_OVERRIDES`: free-form fields have no schema."""
 
 FORBIDDEN_OVERRIDES = frozenset(
     {
@@ -64,6 +64,9 @@ REQUIRED = "FieldValueRequired"
 FORBIDDEN = "FieldValueForbidden"
 # Not FieldValueDuplicate: the API server would leave the message out.
 
+Check = Callable[[Resource, Resource | None], bool]
+"""Whether a node holds, given the one that it replaces (None if new). Nodes fit the schema."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
@@ -74,6 +77,9 @@ class Rule:
     The API server passes over a rule whose node an update leaves as it was, so that no object is stuck which came in
     before the rule. The object as a whole is never left as it was (its finalizers are part of it): rules on it have
     `unless_unchanged`, the field below it that they are about.
+
+    `check` is the expression as a function of `self` and `oldSelf`: sizes are any user's to vary, and a function costs
+    no evaluator's memory or time for each of them.
     """
 
     path: str
@@ -83,14 +89,11 @@ class Rule:
     field: str = ""
     reason: str = INVALID
     unless_unchanged: str = ""
+    check: Check | None = None
 
     @property
     def is_transition(self) -> bool:
         return "oldSelf" in self.expression
-
-    @property
-    def uses_quantities(self) -> bool:
-        return "uantity(" in self.expression
 
 
 _GPU_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}
@@ -98,7 +101,7 @@ _DISAGGREGATED = "(has(self.serving) && self.serving.mode == 'disaggregated')"
 _HAS_GPUS = (
     "(has(self.resources) && has(self.resources.gpu) && has(self.resources.gpu.count) && self.resources.gpu.count > 0)"
 )
-_SYSTEM_PATHS = ("/dev", "/proc", "/sys", "/etc", "/var/run")
+_SYSTEM_PATHS = ("/dev", "/proc", "/sys", "/etc", "/var/run", "/run")
 
 
 def _given(owner: str, field: str) -> str:
@@ -246,6 +249,7 @@ def _quantity_rules(path: str, field: str, *, maximum: str = "", example: str) -
         expression=f"{absent} || (isQuantity({text}) && !quantity({text}).isLessThan(quantity('0')))",
         message=f"invalid resource quantity (write it like {example})",
         field=f".{field}",
+        check=lambda node, _: _is_absent(node, field) or ((amount := _amount(node[field])) is not None and amount >= 0),
     )
     if maximum:
         yield Rule(
@@ -253,7 +257,52 @@ def _quantity_rules(path: str, field: str, *, maximum: str = "", example: str) -
             expression=f"{absent} || !isQuantity({text}) || quantity({text}).compareTo(quantity('{maximum}')) <= 0",
             message=f"exceeds maximum allowed ({maximum})",
             field=f".{field}",
+            check=lambda node, _: _is_absent(node, field) or _is_within(node[field], parse_quantity(maximum)),
         )
+
+
+def _is_absent(node: Resource, field: str) -> bool:
+    return bool(node.get(field, "") == "")
+
+
+def _amount(value: object) -> Decimal | None:
+    """The amount; None for what is no quantity, or one that is out of range."""
+    try:
+        amount = parse_quantity(value)
+    except ValueError:
+        return None
+    return amount if abs(amount.adjusted()) <= MAX_EXPONENT or not amount else None
+
+
+def _is_within(value: object, maximum: Decimal) -> bool:
+    """False for what is out of range too; what is no quantity is another rule's matter."""
+    amount = _amount(value)
+    return amount <= maximum if amount is not None else not _is_quantity(value)
+
+
+def _is_quantity(value: object) -> bool:
+    return same_quantity(value, value)
+
+
+def _is_same_claim(new: Resource, old: Resource | None) -> bool:
+    """Whether a volume asks for the claim that the one before it asked for, if that had a size at all."""
+    if old is None or not _is_quantity(old.get("size")):
+        return True
+    size = _amount(old["size"])
+    fields = (*_SIZED_VOLUME_DEFAULTS, "storageClassName")
+    return (
+        size is not None and _amount(new.get("size")) == size and all(_meant(new, f) == _meant(old, f) for f in fields)
+    )
+
+
+def _meant(volume: Resource, field: str) -> object:
+    if field == "storageClassName":
+        return volume.get(field)
+    if value := volume.get(field):
+        return value
+    if field == "mountPath":
+        return "/model-cache" if volume.get("purpose") == "modelCache" else "/compilation-cache"
+    return {"purpose": "custom", "accessMode": "ReadWriteMany"}[field]
 
 
 def _storage_rules() -> Iterator[Rule]:
@@ -293,6 +342,13 @@ def _storage_rules() -> Iterator[Rule]:
         message="mountPath is required when purpose is custom",
         field=".mountPath",
         reason=REQUIRED,
+    )
+    yield Rule(
+        path=item,
+        expression=f"{mount} || !(self.mountPath == '/' || self.mountPath.contains('//')"
+        " || (self.mountPath + '/').contains('/./') || (self.mountPath + '/').contains('/../'))",
+        message="mountPath must name a directory below / plainly (without //, . and ..)",
+        field=".mountPath",
     )
     for system in _SYSTEM_PATHS:
         yield Rule(
@@ -367,6 +423,7 @@ def _storage_list_rules() -> Iterator[Rule]:
         " && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName))",
         message="a volume with size cannot be changed once its claim exists: delete the ModelDeployment to change it",
         reason=FORBIDDEN,
+        check=_is_same_claim,
     )
 
 

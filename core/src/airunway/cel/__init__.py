@@ -1,15 +1,17 @@
 """The one adapter to a CEL evaluator: Kubernetes CEL over plain Python values, with bounded cost.
 
 `compile_expression` gives a `Program`. There are two evaluators: ``cel-cpp`` (from cel-expr-python), preferred, and
-``cel-python``, for platforms where the first has no wheel. Callers never see which one is in use, except through
-`evaluator_name` for logs. A corpus of expressions runs on both and on a real API server; every expression that compiles
-gives the same answer on all three, with these exceptions:
+``cel-python``, for platforms where the first has no wheel and for every expression with quantities: cel-cpp's binding
+never frees the arguments of functions written in Python (`airunway.cel._cel_cpp`). Callers never see which one is in
+use, except through `evaluator_name` for logs. A corpus of expressions runs on both and on a real API server; every
+expression that compiles gives the same answer on all three, with these exceptions:
 
 =============================================  ======================  ===========================  ====================
 expression                                     cel-cpp                 cel-python                   Kubernetes
 =============================================  ======================  ===========================  ====================
 optional syntax (``spec.?a``), ``format``,     yes                     does not compile             yes
 times, bytes, unsigned numbers, ``type``
+quantities                                     do not compile          yes                          yes
 ``math.*``, ``quote``, ``reverse``             yes                     does not compile             no
 ``cel.bind``                                   yes                     yes                          no
 lists (``sum``, ``min``, ``isSorted``, …),     do not compile          do not compile               yes

@@ -16,7 +16,7 @@ import orjson
 
 from airunway.cel._errors import CelCompileError, CelEvaluationError
 
-__all__ = ["CostModel", "Size", "cost_model", "size_of"]
+__all__ = ["CostModel", "Size", "cost_model", "size_of", "uses_quantities"]
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*)
@@ -29,6 +29,10 @@ _TOKEN = re.compile(
 )
 _LOOPS = frozenset({"all", "exists", "exists_one", "existsOne", "map", "filter", "transformList", "transformMap"})
 _MULTIPLIERS = frozenset({"replace", "join"})
+_QUANTITY_FUNCTIONS = frozenset({"quantity", "isQuantity", "sign"})
+_QUANTITY_METHODS = frozenset(
+    {"compareTo", "isLessThan", "isGreaterThan", "isInteger", "asInteger", "asApproximateFloat", "add", "sub"}
+)
 _PRECISION = re.compile(r"%\.(\d{3,})")
 
 _MAX_LOOPS = 8
@@ -98,9 +102,18 @@ def _too_expensive(what: str, amount: float, limit: int) -> CelEvaluationError:
     )
 
 
+def uses_quantities(expression: str) -> bool:
+    """Whether the expression calls a function of the Kubernetes quantity library."""
+    texts = [text for _, text in _tokens_of(expression)]
+    return any(
+        name in (_QUANTITY_METHODS if before == "." else _QUANTITY_FUNCTIONS) and after == "("
+        for before, name, after in zip(["", *texts], texts, texts[1:], strict=False)
+    )
+
+
 def cost_model(expression: str) -> CostModel:
     """The cost model of a compiled expression. Raises CelCompileError if it can never be cheap enough."""
-    tokens = [(m.lastgroup or "", m.group()) for m in _TOKEN.finditer(expression) if m.lastgroup != "space"]
+    tokens = _tokens_of(expression)
     texts = [text for _, text in tokens]
     calls = [
         text for (kind, text), after in zip(tokens, [*texts[1:], ""], strict=True) if kind == "name" and after == "("
@@ -119,6 +132,10 @@ def cost_model(expression: str) -> CostModel:
         raise CelCompileError(f"{products} calls of replace and join with computed texts, the limit is {_MAX_PRODUCTS}")
     weight = _REGEX_WEIGHT if "matches" in calls else 1
     return CostModel(loops=loops, binds=binds, copies=_copies(tokens), products=products, weight=weight)
+
+
+def _tokens_of(expression: str) -> list[tuple[str, str]]:
+    return [(m.lastgroup or "", m.group()) for m in _TOKEN.finditer(expression) if m.lastgroup != "space"]
 
 
 def _copies(tokens: list[tuple[str, str]]) -> int:

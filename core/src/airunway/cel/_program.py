@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from airunway.cel._cost import CostModel, Size, cost_model, size_of
+from airunway.cel._cost import CostModel, Size, cost_model, size_of, uses_quantities
 from airunway.cel._errors import CelCompileError, CelError, CelEvaluationError
 
 __all__ = [
@@ -27,6 +27,8 @@ __all__ = [
 
 MAX_EXPRESSION_LENGTH = 2048
 """Characters of one expression. Longer ones are refused: no rule needs them, and parsing cost grows with length."""
+
+_NOT_WITH_QUANTITIES = " (an expression with quantities cannot have optional syntax, format, times, bytes or math)"
 
 
 class Evaluator(StrEnum):
@@ -92,7 +94,7 @@ def available_evaluators() -> tuple[Evaluator, ...]:
 
 
 def evaluator_name() -> str:
-    """The evaluator that `compile_expression` uses: ``cel-cpp`` or ``cel-python``."""
+    """The evaluator that `compile_expression` uses, quantities apart: ``cel-cpp`` or ``cel-python``."""
     return _preferred().value
 
 
@@ -105,7 +107,8 @@ def compile_expression(
 ) -> Program:
     """Compile Kubernetes CEL over dynamically typed `variables`.
 
-    `evaluator` forces one library (for tests that compare them); by default the preferred one that is installed.
+    `evaluator` forces one library (for tests that compare them); by default the preferred one that is installed, and
+    cel-python for expressions with quantities (see `airunway.cel._cel_cpp`).
     `trusted` is for expressions of our own, on values of known shape: nothing is estimated before each evaluation.
     Raises CelCompileError, with line and column where the library gives them.
     """
@@ -113,9 +116,15 @@ def compile_expression(
         raise CelCompileError(f"the expression has {len(expression)} characters, the limit is {MAX_EXPRESSION_LENGTH}")
     if not expression.strip():
         raise CelCompileError("the expression is empty")
-    chosen = evaluator or _preferred()
+    quantities = evaluator is None and uses_quantities(expression)
+    chosen = Evaluator.CEL_PYTHON if quantities else evaluator or _preferred()
     names = tuple(variables)
-    backend = _compile(chosen, expression, names)
+    try:
+        backend = _compile(chosen, expression, names)
+    except CelCompileError as error:
+        if not quantities:
+            raise
+        raise CelCompileError(f"{error}{_NOT_WITH_QUANTITIES}") from error
     return Program(
         expression=expression,
         variables=names,

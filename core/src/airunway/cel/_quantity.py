@@ -1,6 +1,6 @@
-"""The Kubernetes ``quantity`` library in plain Python, for both evaluators.
+"""The Kubernetes ``quantity`` library in plain Python, as cel-python calls it.
 
-A quantity value travels through the evaluators as a map with one entry, its exact amount: maps compare by content, so
+A quantity value travels through the evaluator as a map with one entry, its exact amount: maps compare by content, so
 ``quantity('1Gi') == quantity('1024Mi')``, and ``<`` between them is a type error, as in Kubernetes.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from decimal import Decimal, localcontext
 
-from airunway.quantity import parse_quantity
+from airunway.quantity import MAX_EXPONENT, parse_quantity
 
 __all__ = [
     "add",
@@ -25,8 +25,6 @@ __all__ = [
 
 _KEY = "quantity.amount"
 _INT64 = range(-(2**63), 2**63)
-_MAX_EXPONENT = 1000
-"""Of amounts that are calculated with: ``1e999999`` in full is a megabyte of text, and takes seconds as an integer."""
 
 
 def quantity(text: str) -> dict[str, str]:
@@ -99,6 +97,6 @@ def _unwrap(value: Mapping[str, str]) -> Decimal:
 
 
 def _bounded(amount: Decimal) -> Decimal:
-    if not amount.is_finite() or abs(amount.adjusted()) > _MAX_EXPONENT:
-        raise ValueError(f"a quantity beyond 10^{_MAX_EXPONENT} is out of range")
+    if not amount.is_finite() or abs(amount.adjusted()) > MAX_EXPONENT:
+        raise ValueError(f"a quantity beyond 10^{MAX_EXPONENT} is out of range")
     return amount

@@ -11,6 +11,7 @@ import typer
 from airunway.cli import inputs, processes
 from airunway.cli.printing import as_document, terminal_width
 from airunway.columns import as_columns
+from airunway.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,9 +87,9 @@ def explain(
         for deployment in deployments
     ]
     if output == "table":
-        typer.echo("\n\n".join("\n".join(_told(explanation, why_not)) for explanation in explanations))
+        typer.echo("\n\n".join("\n".join(map(plain, _told(explanation, why_not))) for explanation in explanations))
         for deployment in deployments if target else ():
-            typer.echo("\n".join(["", *_state(deployment)]))
+            typer.echo("\n".join(["", *map(plain, _state(deployment))]))
     else:
         typer.echo(as_document([explanation.as_resource() for explanation in explanations], output), nl=False)
 
@@ -133,7 +134,9 @@ def _told(explanation: Explanation, why_not: str) -> Iterator[str]:
     if explanation.candidates:
         yield ""
         rows = [row for candidate in explanation.candidates for row in _rows(explanation, candidate)]
-        yield as_columns(("provider", "verdict", "score", "check", "detail"), rows, width=terminal_width())
+        yield from as_columns(("provider", "verdict", "score", "check", "detail"), rows, width=terminal_width()).split(
+            "\n"
+        )
     for candidate in explanation.candidates:
         asked = candidate.name == why_not
         if asked or (explanation.provider is None and not why_not):

@@ -12,6 +12,7 @@ import typer
 
 from airunway.cli.validate import ManifestError, read_manifests
 from airunway.resource import ObjectKey, Resource, copy_of, dig, key_of, labels_of, parse_time
+from airunway.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -43,7 +44,7 @@ _DEPLOYMENT_WORDS = (
 
 def fail(message: str) -> NoReturn:
     """Say on standard error what is wrong, and end with 1."""
-    typer.echo(f"airunway: {message}", err=True)
+    typer.echo("\n".join(map(plain, f"airunway: {message}".splitlines())), err=True)
     raise typer.Exit(1)
 
 

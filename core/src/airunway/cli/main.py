@@ -60,7 +60,7 @@ def controller(
     watch_namespaces: processes.WatchNamespaces = "",
     policy: Annotated[
         Path | None,
-        typer.Option(help="File that says which providers, engines, images and GPU types namespaces may use."),
+        typer.Option(help="File that says what namespaces may use: providers, images, service accounts and more."),
     ] = None,
     webhook_bind_address: Annotated[
         str, typer.Option(help="Address of the admission webhook, e.g. :9443; 0: none.")
@@ -84,6 +84,14 @@ def controller(
     webhook_access_review: Annotated[
         bool, typer.Option(help="Refuse users who may not create the provider's own resource in that namespace.")
     ] = True,
+    webhook_access_review_pods: Annotated[
+        bool,
+        typer.Option("--webhook-access-review-pods", help="Refuse users who may not create pods in that namespace."),
+    ] = False,
+    webhook_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="File with the authorities (PEM) by which the API server must be certified to the webhook."),
+    ] = None,
 ) -> None:
     """Run the core controller: admission, validation, engine and provider selection."""
     processes.run_controller(
@@ -99,6 +107,8 @@ def controller(
             configuration=webhook_configuration,
             manage_configuration=webhook_manage_configuration,
             access_review=webhook_access_review,
+            access_review_pods=webhook_access_review_pods,
+            client_ca=webhook_client_ca,
         ),
     )
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from airunway.resource import Resource
+from airunway.words import escaped
 
 __all__ = ["as_document", "terminal_width"]
 
@@ -18,12 +19,15 @@ def terminal_width() -> int | None:
 
 
 def as_document(items: Sequence[Resource], output: str) -> str:
-    """Objects as ``json`` (several as a ``List``) or ``yaml`` (one document each); empty for none."""
+    """Objects as ``json`` (several as a ``List``) or ``yaml`` (one document each); empty for none.
+
+    Either form shows on a terminal as it is: control characters are escaped.
+    """
     if not items:
         return ""
     if output == "json":
         document = items[0] if len(items) == 1 else {"apiVersion": "v1", "kind": "List", "items": list(items)}
-        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        return escaped(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -33,7 +37,14 @@ def as_document(items: Sequence[Resource], output: str) -> str:
             return True
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+        # What is not printable is escaped, and only a quoted text can have that.
+        style = "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style if _is_printable(value) else '"')
 
     Dumper.add_representer(str, text)
-    return str(yaml.dump_all(items, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=2**16))
+    text_of_all = str(yaml.dump_all(items, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=2**16))
+    return "".join(char if _is_printable(char) else f"\\U{ord(char):08x}" for char in text_of_all)
+
+
+def _is_printable(text: str) -> bool:
+    return text.replace("\n", "").isprintable()

@@ -112,6 +112,8 @@ class WebhookOptions:
     configuration: str = ""
     manage_configuration: bool = False
     access_review: bool = True
+    access_review_pods: bool = False
+    client_ca: Path | None = None
 
 
 def run_controller(
@@ -142,8 +144,16 @@ def run_controller(
     def make(client: Client) -> Application:
         core = CoreApplication(client=client, instance=instance, settings=settings, metrics=metrics)
         if admission is not None:
-            part = Webhook(client, core, admission, namespaces=settings.namespaces, on_review=metrics.on_review)
-            core.add(part)
+            core.add(
+                Webhook(
+                    client,
+                    core,
+                    admission,
+                    namespaces=settings.namespaces,
+                    on_review=metrics.on_review,
+                    on_turned_away=metrics.on_turned_away(),
+                )
+            )
         return core
 
     _run(common, metrics=metrics, instance=instance, make=make)

@@ -34,8 +34,8 @@ def render(
 ) -> None:
     """Print what a provider would create: no cluster is needed, only the provider's plugin.
 
-    Written for the newest upstream that the provider knows, or for --upstream-version. Owner references are left out: they need the uid that the
-    cluster gives. Ends with 1 if the deployment is invalid or the provider cannot do it.
+    Written for the newest upstream that the provider knows, or for --upstream-version. Owner references are left
+    out: they need the uid that the cluster gives. Ends with 1 if the deployment is invalid or cannot be honoured.
     """
     values = parse_settings(settings or [])
     objects: list[Resource] = []

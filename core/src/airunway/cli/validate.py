@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 import yaml
 
-from airunway.resource import Resource
+from airunway.resource import Resource, dig, key_of, labels_of
+from airunway.words import plain
+
+if TYPE_CHECKING:
+    from airunway.validation.policy import Policy
 
 __all__ = ["ManifestError", "read_manifests", "validate"]
 
@@ -20,12 +24,23 @@ class ManifestError(ValueError):
     """A file is not what Kubernetes takes as a manifest; the message says where."""
 
 
+_FREE_EXPANSION = 2**20
+"""Characters by which aliases may make any document larger."""
+
+
 class _Loader(yaml.SafeLoader):
     """YAML as kubectl reads it: what looks like a date is text, 2.0 is 2, and no key may be there twice."""
 
     def construct_yaml_float(self, node: Any) -> float:
         value = super().construct_yaml_float(node)
         return int(value) if value.is_integer() else value
+
+    def construct_document(self, node: Any) -> Any:
+        once, expanded = _sizes(node)
+        if expanded > 10 * once + _FREE_EXPANSION:
+            text = "its aliases (*name) make it more than ten times as large: write it out, or use fewer"
+            raise yaml.constructor.ConstructorError(None, None, text, node.start_mark)
+        return super().construct_document(node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
@@ -40,6 +55,28 @@ _Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+
+
+def _sizes(root: Any) -> tuple[int, int]:
+    """The size of a document (characters, and some for each node) as it is written, and with its aliases expanded.
+
+    Every node is looked at once, whatever points to it: the expanded size of eight lists of nine is nine to the eighth.
+    """
+    known: dict[int, int] = {}
+
+    def size(node: Any) -> int:
+        if id(node) not in known:
+            known[id(node)] = 0  # of a node inside itself nothing can be made: that is told when it is tried
+            value = node.value
+            parts = (part for entry in value for part in (entry if isinstance(entry, tuple) else (entry,)))
+            below = len(value) if isinstance(value, str) else sum(size(part) for part in parts)
+            own[id(node)] = 8 + (len(value) if isinstance(value, str) else 0)
+            known[id(node)] = 8 + below
+        return known[id(node)]
+
+    own: dict[int, int] = {}
+    expanded = size(root)
+    return sum(own.values()), expanded
 
 
 def read_manifests(stream: TextIO) -> Iterator[Resource]:
@@ -63,24 +100,42 @@ def read_manifests(stream: TextIO) -> Iterator[Resource]:
 
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Manifests to check; - reads standard input.")],
+    *,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="The policy file of the controller (its --policy). Labels of namespaces come from Namespaces in the "
+            "manifests. Default: what is refused everywhere."
+        ),
+    ] = None,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace of objects that name none.")
+    ] = "default",
 ) -> None:
-    """Check manifests as the API server would, without one. Each problem is a line FILE: OBJECT: PATH: MESSAGE.
+    """Check manifests as admission would, without a cluster. Each problem is a line FILE: OBJECT: PATH: MESSAGE.
 
     Objects of other kinds are passed over. Ends with 1 if there is a problem, with 2 if a file cannot be read.
     """
+    from airunway.cli import inputs
+    from airunway.validation.policy import NAMESPACE_NAME, Policy
+
+    with inputs.reporting():
+        rules = inputs.policy_in(policy) if policy is not None else Policy()
     checked = problems = unreadable = 0
+    read: list[tuple[Path, Resource]] = []
     for path in files:
         try:
             with _opened(path) as stream:
-                objects = list(read_manifests(stream))
+                read += [(path, obj) for obj in read_manifests(stream)]
         except (OSError, UnicodeDecodeError, ManifestError) as error:
-            typer.echo(f"{path}: {error}", err=True)
+            typer.echo(plain(f"{path}: {error}"), err=True)
             unreadable += 1
-            continue
-        for obj in objects:
-            found = _report(str(path), obj)
-            checked += found is not None
-            problems += found or 0
+    labels = {key_of(obj).name: labels_of(obj) for _, obj in read if dig(obj, "kind") == "Namespace"}
+    for path, obj in read:
+        where = str(dig(obj, "metadata", "namespace") or namespace)
+        found = _report(str(path), obj, rules, {**labels.get(where, {}), NAMESPACE_NAME: where})
+        checked += found is not None
+        problems += found or 0
     if unreadable:
         raise typer.Exit(2)
     if problems:
@@ -92,10 +147,11 @@ def _opened(path: Path) -> TextIO:
     return sys.stdin if str(path) == "-" else path.open(encoding="utf-8")
 
 
-def _report(path: str, obj: object) -> int | None:
+def _report(path: str, obj: object, policy: Policy, namespace_labels: Mapping[str, str]) -> int | None:
     """Print what is wrong with `obj`; the number of problems, or None if it is not of our kinds."""
+    from airunway.api.modeldeployment import KIND
     from airunway.api.names import GROUP
-    from airunway.resource import dig
+    from airunway.selection import forbidden_by
     from airunway.validation import validate as violations_of
     from airunway.validation import warnings
 
@@ -104,8 +160,10 @@ def _report(path: str, obj: object) -> int | None:
         return None
     label = f"{obj.get('kind')}/{dig(obj, 'metadata', 'name') or dig(obj, 'metadata', 'generateName') or '(no name)'}"
     for warning in warnings(obj):
-        typer.echo(f"{path}: {label}: warning: {warning}", err=True)
+        typer.echo(plain(f"{path}: {label}: warning: {warning}"), err=True)
     found = violations_of(obj)
+    if not found and obj.get("kind") == KIND:
+        found = forbidden_by(policy, obj, namespace_labels=namespace_labels)
     for violation in found:
-        typer.echo(f"{path}: {label}: {violation}")
+        typer.echo(plain(f"{path}: {label}: {violation}"))
     return len(found)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from airunway.ages import Ages
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.policies import Policies, PolicyFile
@@ -22,13 +23,14 @@ from airunway.kube import (
     EventRecorder,
     KubeError,
     Overlay,
+    Priority,
     Reflector,
     WorkQueue,
+    compacting,
     reflector_of,
-    share_status_parts,
-    strip_managed_fields,
     wait_until_synced,
 )
+from airunway.process.deployment_cache import DeploymentProjection, whole
 from airunway.process.fleet_metrics import Transitions, deployment_points, provider_points
 from airunway.process.lean_kopf import kopf
 from airunway.process.metrics import Metrics, Role
@@ -36,7 +38,7 @@ from airunway.process.passes import Reconcile, observed
 from airunway.process.shell import Lead
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
-from airunway.validation.policy import Policy
+from airunway.validation.policy import NAMESPACE_NAME, Policy
 
 __all__ = ["CoreApplication", "CoreSettings", "Part"]
 
@@ -89,22 +91,26 @@ class CoreApplication:
         self._settings = settings or CoreSettings()
         self._metrics = metrics or Metrics(names.CORE_MANAGER, role=Role.CORE)
         self._clock = clock or (lambda: datetime.now(UTC))
-        strip, share = strip_managed_fields(names.CORE_MANAGER), share_status_parts()
-
-        def project(obj: Resource) -> Resource:
-            return share(strip(obj))
-
+        project = compacting(names.CORE_MANAGER)
+        deployment = DeploymentProjection(names.CORE_MANAGER)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._config_queue: WorkQueue[ObjectKey] = WorkQueue()
         self._client = client
         self._parts: list[Part] = []
+        self._leads = False
         namespaces = self._settings.namespaces
         self._deployments = reflector_of(
-            client, MODEL_DEPLOYMENT, namespaces=namespaces, project=project, page_size=_PAGE
+            client, MODEL_DEPLOYMENT, namespaces=namespaces, project=deployment, page_size=_PAGE
         )
         self._configs = Reflector(client, INFERENCE_PROVIDER_CONFIG, project=project)
-        self._events = EventRecorder(client, component=f"{names.GROUP}/{names.CORE_MANAGER}", instance=instance)
+        self._events = EventRecorder(
+            client,
+            component=f"{names.GROUP}/{names.CORE_MANAGER}",
+            instance=instance,
+            busy=lambda: self._leads and self._queue.depth > 0,
+        )
         self._facts: dict[str, ProviderFacts] = {}
+        self._heartbeats: Ages[str] = Ages(self._clock)
         self._policies: Policies | None = None
         if self._settings.policy is not None:
             self._policies = Policies(
@@ -112,7 +118,7 @@ class CoreApplication:
             )
         self._reconciler = CoreReconciler(
             client=client,
-            deployments=Overlay(self._deployments, project=project),
+            deployments=Overlay(self._deployments, project=deployment, restore=whole),
             providers=lambda: self._facts,
             events=self._events,
             selector=self._settings.selector,
@@ -123,6 +129,7 @@ class CoreApplication:
             client=client,
             configs=Overlay(self._configs, project=project),
             clock=self._clock,
+            silence_of=self._silence_of,
             on_silence=self._on_silence,
         )
         self._transitions = Transitions(self._metrics, providers=self._facts, clock=self._clock)
@@ -136,7 +143,7 @@ class CoreApplication:
         metrics.show_queue("configs", self._config_queue)
         metrics.show_events(self._events)
         metrics.add_source(lambda: deployment_points(self._deployments.items()))
-        metrics.add_source(lambda: provider_points(self._configs.items(), now=self._clock()))
+        metrics.add_source(lambda: provider_points(self._configs.items(), silence_of=self._silence_of))
 
     def unready(self) -> str | None:
         """Why the process cannot work yet, or None."""
@@ -162,8 +169,9 @@ class CoreApplication:
         return self._settings.selector
 
     @property
-    def policy(self) -> Policy | None:
-        return None if self._policies is None else self._policies.policy
+    def policy(self) -> Policy:
+        """What is in force; without a file what is refused everywhere."""
+        return Policy() if self._policies is None else self._policies.policy
 
     def watches(self, namespace: str) -> bool:
         """Whether deployments in that namespace are ours."""
@@ -174,7 +182,9 @@ class CoreApplication:
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
         """The labels by which the policy selects. Raises KubeError."""
-        return {} if self._policies is None else await self._policies.labels_of(namespace)
+        if self._policies is None:
+            return {NAMESPACE_NAME: namespace}
+        return await self._policies.labels_of(namespace)
 
     def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
         """Give kopf the handlers of the parts, and let it start once our own kinds are served: it looks only once."""
@@ -203,7 +213,7 @@ class CoreApplication:
 
     async def run(self, lead: Lead) -> None:
         """Follow the API server until cancelled; work while leading."""
-        self._deployments.add_handler(lambda key, _old, _new: self._queue.add(key))
+        self._deployments.add_handler(self._on_deployment)
         self._deployments.add_handler(self._transitions)
         self._configs.add_handler(self._on_config)
         try:
@@ -224,14 +234,14 @@ class CoreApplication:
         """The leader's part. Everything is looked at once: a leader before us may have been cut off in any pass."""
         for queue, reflector in ((self._queue, self._deployments), (self._config_queue, self._configs)):
             for key in reflector.keys():  # noqa: SIM118 - not a dict
-                queue.add(key)
+                queue.add(key, Priority.BULK)
         deployments = self._controller(
             "core", self._queue, self._reconciler.reconcile, self._provider_of, workers=self._settings.workers
         )
         configs = self._controller(
             "configs", self._config_queue, self._config_reconciler.reconcile, lambda key: key.name, workers=1
         )
-        self._transitions.counting = True
+        self._leads = self._transitions.counting = True
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(deployments.run(), name="workers")
@@ -239,7 +249,7 @@ class CoreApplication:
                 for part in self._parts:
                     group.create_task(part.lead(), name=f"{type(part).__name__} (leader)")
         finally:
-            self._transitions.counting = False
+            self._leads = self._transitions.counting = False
 
     def _controller(
         self,
@@ -265,17 +275,24 @@ class CoreApplication:
         provider = dig(self._deployments.get(key), "status", "provider", "name")
         return provider if provider in self._facts else ""
 
+    def _on_deployment(self, key: ObjectKey, _old: Resource | None, _new: Resource | None) -> None:
+        # A standby looks at everything once it leads: nothing that it hears of before is more urgent than the rest.
+        self._queue.add(key, Priority.NORMAL if self._leads else Priority.BULK)
+
     def _on_policy_change(self, namespace: str) -> None:
         for key in self._deployments.keys():  # noqa: SIM118 - not a dict
             if namespace in ("", key.namespace):
-                self._queue.add(key)
+                self._queue.add(key, Priority.BULK)
 
     def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         before = self._facts.pop(key.name, None)
         now = self._clock()
         if new is not None:
-            self._facts[key.name] = provider_facts(new)
+            facts = provider_facts(new)
+            heard = self._heartbeats.since(key.name, facts.heartbeat, doubted=SILENT_AFTER)
+            self._facts[key.name] = replace(facts, heard=heard)
         else:
+            self._heartbeats.forget(key.name)
             self._metrics.forget(provider=key.name)
         self._config_queue.add(key)
         after = self._facts.get(key.name)
@@ -287,12 +304,16 @@ class CoreApplication:
             chosen = dig(deployment, "status", "provider", "name")
             named = (chosen, dig(deployment, "spec", "provider", "name"))
             if chosen is None or key.name in named or _is_held(deployment, key.name):
-                self._queue.add(waiting)
+                self._queue.add(waiting, Priority.BULK)
+
+    def _silence_of(self, provider: str) -> timedelta | None:
+        facts = self._facts.get(provider)
+        return None if facts is None else facts.silence(self._clock())
 
     def _on_silence(self, provider: str) -> None:
         for key, deployment in self._deployments.items():
             if dig(deployment, "status", "provider", "name") == provider or _is_held(deployment, provider):
-                self._queue.add(key)
+                self._queue.add(key, Priority.BULK)
 
 
 def _is_held(deployment: Resource, provider: str) -> bool:

@@ -117,7 +117,8 @@ def decide(
     status: Resource = {}
     if violations:
         # Whatever was chosen for the last valid spec stays: something may be running because of it.
-        for kept in ("engine", "provider", "selection"):
+        # A provider that a custom selector wrote stays the selector's to change.
+        for kept in ("engine", "provider", "selection") if selector or _chose(deployment) else ("engine", "selection"):
             _keep(status, live, kept)
         text = "Validation failed: " + "; ".join(f"{v.path}: {v.message}" if v.path else v.message for v in violations)
         own = [
@@ -214,6 +215,9 @@ def _provider(
             return _unselected(own, "ProviderNotFound", not_registered(explicit, providers)), ()
         own.append(_selected("ExplicitSelection", "Provider explicitly specified in spec"))
         return None, _select(status, explicit, "explicit provider selection", before)
+    if not selector and grants.providers is not None:
+        # Providers learn from it what the policy denies them, before somebody else can choose one of them.
+        status["selection"] = _verdicts(deployment, providers, grants=grants, now=now)
     if before and not selector:
         # A custom selector chose it and owns the field and its condition: respected, never written by us.
         return None, ()
@@ -246,13 +250,17 @@ def _nobody(
     now: datetime,
 ) -> Fault:
     """Without an engine there is no choice of a provider, but every candidate's verdict all the same."""
-    request = request_of(defaulted_spec(deployment["spec"], engine=None))
-    forbidden = denied(providers, grants)
-    weighed = [weigh_at_best(request, each, now=now, denied=each.name in forbidden) for each in providers]
-    status["selection"] = _selection(weighed, deployment.get("status") or {}, now)
+    status["selection"] = _verdicts(deployment, providers, grants=grants, now=now)
     if message == NO_HEALTHY:
         return _unselected(own, "NoProviderSelected", NO_HEALTHY)
     return fault
+
+
+def _verdicts(deployment: Resource, providers: Sequence[ProviderFacts], *, grants: Grants, now: datetime) -> Resource:
+    request = request_of(defaulted_spec(deployment["spec"], engine=None))
+    forbidden = denied(providers, grants)
+    weighed = [weigh_at_best(request, each, now=now, denied=each.name in forbidden) for each in providers]
+    return _selection(weighed, deployment.get("status") or {}, now)
 
 
 def _waiting_for_selector(deployment: Resource, own: list[Condition]) -> Fault:
@@ -348,6 +356,13 @@ def _paused(deployment: Resource, *, now: datetime) -> Decision:
         [*(c for c in conditions if c.get("type") in kept_types), *paused], key=lambda c: str(c["type"])
     )
     return Decision(status=status)
+
+
+def _chose(deployment: Resource) -> bool:
+    """Whether the core itself wrote ``status.provider.name``."""
+    entries = dig(deployment, "metadata", "managedFields", default=[])
+    ours = [entry for entry in entries if entry.get("manager") == names.CORE_MANAGER]
+    return any(dig(entry, "fieldsV1", "f:status", "f:provider", "f:name") is not None for entry in ours)
 
 
 def _keep(status: Resource, live: Resource, field: str) -> None:

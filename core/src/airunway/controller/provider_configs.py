@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.api.defaults import defaulted_spec
@@ -24,7 +24,8 @@ may be absent, ``has()`` belongs before it."""
 class ProviderConfigReconciler:
     """Writes the condition ``SelectionRulesValid``, and nothing else, on every config.
 
-    `on_silence(name)` is called when a provider has not been heard of for `SILENT_AFTER`.
+    `silence_of(name)` is how long a provider has not been heard of (None: it sends no heartbeats); when that is
+    `SILENT_AFTER`, `on_silence(name)` is called.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class ProviderConfigReconciler:
         client: Client,
         configs: Overlay,
         clock: Callable[[], datetime],
+        silence_of: Callable[[str], timedelta | None],
         on_silence: Callable[[str], None] = lambda _: None,
     ) -> None:
+        self._silence_of = silence_of
         self._on_silence = on_silence
         self._configs = configs
         self._status = StatusWriter(
@@ -47,7 +50,7 @@ class ProviderConfigReconciler:
         if config is None:
             return None
         await self._publish(config)
-        silence = provider_facts(config).silence(self._clock())
+        silence = self._silence_of(key.name)
         if silence is None:
             return None
         if silence < SILENT_AFTER:

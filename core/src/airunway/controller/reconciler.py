@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from airunway.api import names
+from airunway.api.bounds import EXCESS
 from airunway.controller.decision import Happening, decide, handed_over
 from airunway.controller.policies import Policies
 from airunway.controller.release import Releaser
@@ -14,11 +15,11 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Conflict, EventRecorder, Overlay, StatusWriter
 from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, uid_of
-from airunway.selection import ProviderFacts, forbidden_by, is_accepted, unsettled
+from airunway.selection import ProviderFacts, forbidden_now, unsettled
 from airunway.status import OVERALL
 from airunway.status.events import EVENTS
-from airunway.validation import Violation, validate
-from airunway.validation.policy import Grants
+from airunway.validation import Violation, excesses, validate
+from airunway.validation.policy import NAMESPACE_NAME, Policy
 
 __all__ = ["CoreReconciler"]
 
@@ -64,22 +65,21 @@ class CoreReconciler:
         deployment = self._deployments.get(key)
         if deployment is None or is_deleting(deployment):
             self._verdicts.pop(key, None)
-            return None if deployment is None else await self._releaser.release(deployment)
+            if deployment is None:
+                self._releaser.forget(key)
+                return None
+            return await self._releaser.release(deployment)
         violations = self._violations(key, deployment)
-        grants = Grants()
-        if self._policies is not None:
-            labels = self._policies.known_labels(key.namespace)
-            if labels is None:
-                return None  # the watch of namespaces is a moment behind; its event brings us back
-            grants = self._policies.policy.grants(labels)
-            if not violations and not is_accepted(deployment):
-                violations = forbidden_by(self._policies.policy, deployment, namespace_labels=labels)
+        policy, labels = self._policy(key.namespace)
+        if labels is None:
+            return None  # the watch of namespaces is a moment behind; its event brings us back
+        violations = violations or forbidden_now(policy, deployment, namespace_labels=labels)
         decision = decide(
             deployment,
             violations=violations,
             providers=list(self._providers().values()),
             selector=self._selector,
-            grants=grants,
+            grants=policy.grants(labels),
             now=self._clock(),
         )
         decided = self._events.moment()
@@ -89,8 +89,20 @@ class CoreReconciler:
             self._tell(deployment, event, at=decided)
         return None
 
+    def _policy(self, namespace: str) -> tuple[Policy, Mapping[str, str] | None]:
+        """The policy in force, and the labels of the namespace if they are known yet."""
+        if self._policies is None:
+            return Policy(), {NAMESPACE_NAME: namespace}
+        return self._policies.policy, self._policies.known_labels(namespace)
+
     def _violations(self, key: ObjectKey, deployment: Resource) -> list[Violation]:
-        """What is wrong with the deployment, judged once for each generation: most passes are about a status."""
+        """What is wrong with the deployment, judged once for each generation: most passes are about a status.
+
+        What is too large is so whatever was accepted before: the cache does not have it (its metadata has no part in
+        the generation, so it is asked each time; the cache knows the answer).
+        """
+        if EXCESS in deployment:
+            return excesses(deployment)
         identity = (uid_of(deployment), dig(deployment, "metadata", "generation", default=0))
         known = self._verdicts.get(key)
         if known is None or known[:2] != identity:

@@ -10,11 +10,12 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
+from airunway.ages import Ages
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, remove_finalizer
-from airunway.resource import Resource, dig, key_of, parse_time
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, parse_time
 from airunway.selection import ProviderFacts
 
 __all__ = ["Releaser", "forsaken"]
@@ -23,21 +24,21 @@ log = logging.getLogger(__name__)
 
 
 def forsaken(
-    deployment: Resource, providers: Mapping[str, ProviderFacts], *, now: datetime
+    deployment: Resource, providers: Mapping[str, ProviderFacts], *, since: datetime, now: datetime
 ) -> tuple[tuple[str, ...], float | None]:
     """The finalizers on a deleted deployment that nobody will remove any more, and when to look again (seconds).
 
-    A provider that is heard of does it itself, with the same limit; when it falls silent the core is told.
+    A provider that is heard of does it itself, with the same limit; when it falls silent the core is told. `since` is
+    when the deployment was deleted, by the clock that says `now`.
     """
-    deleted = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
-    if deleted is None:
+    if not is_deleting(deployment):
         return (), None
     held = [
         finalizer
         for finalizer in dig(deployment, "metadata", "finalizers", default=[])
         if (provider := names.provider_of_finalizer(finalizer)) and not _is_there(providers.get(provider), now)
     ]
-    left = (deleted + names.FINALIZER_TIMEOUT - now).total_seconds()
+    left = (since + names.FINALIZER_TIMEOUT - now).total_seconds()
     if not held or left > 0:
         return (), left if held else None
     return tuple(held), None
@@ -65,10 +66,17 @@ class Releaser:
         self._providers = providers
         self._events = events
         self._clock = clock
+        self._deletions: Ages[ObjectKey] = Ages(clock)
+
+    def forget(self, key: ObjectKey) -> None:
+        """The deployment is gone."""
+        self._deletions.forget(key)
 
     async def release(self, deployment: Resource) -> float | None:
         """One pass over a deleted deployment; returns when to look again. Raises KubeError."""
-        finalizers, again = forsaken(deployment, self._providers(), now=self._clock())
+        deleted = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
+        since = self._deletions.since(key_of(deployment), deleted)
+        finalizers, again = forsaken(deployment, self._providers(), since=since, now=self._clock())
         for finalizer in finalizers:
             if await remove_finalizer(
                 self._client, MODEL_DEPLOYMENT, deployment, finalizer, manager=names.CORE_MANAGER
@@ -89,4 +97,5 @@ class Releaser:
             note=f"Finalizer removed after timeout, {what} may be orphaned (provider '{provider}' {since})",
             warning=True,
             action="Release",
+            vital=True,
         )

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.engines.tables import FlagTable, flag_table
 
-__all__ = ["EngineArguments", "Remark", "engine_arguments"]
+__all__ = ["EngineArguments", "Remark", "engine_arguments", "literal"]
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
-_SHORTEST_PREFIX = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +33,14 @@ class EngineArguments:
     argv: tuple[str, ...] = ()
     errors: tuple[Remark, ...] = ()
     warnings: tuple[Remark, ...] = ()
+
+
+def literal(text: str) -> str:
+    """`text` as an argument or variable that arrives unchanged: the kubelet replaces ``$(NAME)``, and ``$$`` by ``$``.
+
+    For what is data (ids, names, references). What a user writes as arguments or variables keeps Kubernetes' meaning.
+    """
+    return text.replace("$", "$$")
 
 
 def engine_arguments(
@@ -82,7 +89,7 @@ def engine_arguments(
         if not _KEY.fullmatch(key):
             rule = "it must start with a letter or digit and contain only those, '.', '-' and '_'"
             errors.append(Remark(path=path, message=f"invalid engine arg key {key!r}: {rule}"))
-        elif error := _refusal(table, key):
+        elif error := _refusal(table, f"--{key}") or _flag_as_value(table, key, value):
             errors.append(Remark(path=path, message=error))
         argv += _words(f"--{key}", value, joined=table.joined)
     for i, flag in _flags(settings.extra_args):
@@ -102,7 +109,7 @@ def _derived(
     settings = deployment.spec.engine
     if served_name:
         asked = "spec.model.servedName" if deployment.spec.model.served_name else ""
-        yield asked, table.served_name, served_name, "served_name"
+        yield asked, table.served_name, literal(served_name), "served_name"
     if settings.context_length is not None:
         yield "spec.engine.contextLength", table.context_length, str(settings.context_length), "context_length"
     if settings.trust_remote_code:
@@ -126,13 +133,27 @@ def _refusal(table: FlagTable, flag: str) -> str:
     """Why the provider cannot let that flag through, or the empty string."""
     name = _plain(flag)
     for reserved in sorted(table.reserved):
-        shortened = table.prefixes and len(name) >= _SHORTEST_PREFIX and reserved.startswith(name)
+        # An abbreviation has two dashes; one that other flags have too is refused by the engine anyway.
+        shortened = table.prefixes and flag.startswith("--") and name != "" and reserved.startswith(name)
         if name == reserved or shortened:
             return (
                 f"engine arg {name!r} sets {reserved!r}, which AI Runway sets itself so that Service, probes and model "
                 f"fit together; remove it"
             )
     return ""
+
+
+def _flag_as_value(table: FlagTable, key: str, value: str) -> str:
+    """Why that value of ``args`` cannot be passed on; empty if it can.
+
+    Where flag and value are two words, a value that looks like a flag is one.
+    """
+    if table.joined or not any(True for _ in _flags([value])):
+        return ""
+    return (
+        f"the value of engine arg {key!r} begins with '-', so that {table.title} takes it for a flag of its own: "
+        "write each flag as a key"
+    )
 
 
 def _flags(words: Collection[str]) -> Iterator[tuple[int, str]]:

@@ -18,7 +18,8 @@ class FlagTable:
 
     A flag that is empty does not exist there: where `notes` has the reason, asking for it is remarked on; where it has
     none, nothing needs to be said (SGLang's prefix cache is on by itself).
-    `reserved` belong to the provider (the Service, the probes and the model depend on them). `synonyms` are further
+    `reserved` belong to the provider (the Service, the probes and the model depend on them; a file with flags could set
+    any of them). `synonyms` are further
     spellings that stand for a derived flag, so that a user's own spelling wins over ours too.
     """
 
@@ -52,7 +53,7 @@ _TABLES = (
         no_prefix_caching="--no-enable-prefix-caching",
         enforce_eager="--enforce-eager",
         tensor_parallel="--tensor-parallel-size",
-        reserved=frozenset({"host", "port", "uds", "model", "model-tag", "headless"}),
+        reserved=frozenset({"host", "port", "uds", "model", "model-tag", "headless", "config"}),
         synonyms={
             "--tensor-parallel-size": ("-tp",),
             "--trust-remote-code": ("--no-trust-remote-code",),
@@ -69,7 +70,7 @@ _TABLES = (
         no_prefix_caching="--disable-radix-cache",
         enforce_eager="--disable-cuda-graph",
         tensor_parallel="--tp-size",
-        reserved=frozenset({"host", "port", "model", "model-path"}),
+        reserved=frozenset({"host", "port", "model", "model-path", "config"}),
         synonyms={"--tp-size": ("--tp", "--tensor-parallel-size")},
     ),
     FlagTable(

@@ -3,7 +3,7 @@
 from airunway.kube.answers import Answer
 from airunway.kube.apply import FieldChange, changed_fields, needs_apply, owned_by
 from airunway.kube.backoff import Backoff, backoff_delay
-from airunway.kube.client import AccessDecision, Client, Page
+from airunway.kube.client import AccessDecision, Client
 from airunway.kube.config import ClusterConfig, in_cluster_config, load_config
 from airunway.kube.controller import Controller, PassResult, wait_until_synced
 from airunway.kube.errors import (
@@ -29,7 +29,7 @@ from airunway.kube.errors import (
     retry_after_of,
 )
 from airunway.kube.events import EventRecorder
-from airunway.kube.finalizers import remove_finalizer
+from airunway.kube.finalizers import add_finalizer, remove_finalizer
 from airunway.kube.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -52,8 +52,9 @@ from airunway.kube.kinds import (
 )
 from airunway.kube.lease import LeaderElector
 from airunway.kube.overlay import Overlay
-from airunway.kube.projection import share_status_parts, strip_managed_fields
-from airunway.kube.queue import QueueClosed, WorkQueue
+from airunway.kube.pages import Page
+from airunway.kube.projection import LAST_APPLIED, compacting, share_status_parts, strip_managed_fields
+from airunway.kube.queue import Priority, QueueClosed, WorkQueue
 from airunway.kube.reflector import Handler, Index, Reflector
 from airunway.kube.session import user_agent_of
 from airunway.kube.status import StatusWriter
@@ -68,6 +69,7 @@ __all__ = [
     "DEPLOYMENT",
     "EVENT",
     "JOB",
+    "LAST_APPLIED",
     "LEASE",
     "NAMESPACE",
     "NODE",
@@ -105,6 +107,7 @@ __all__ = [
     "Overlay",
     "Page",
     "PassResult",
+    "Priority",
     "QueueClosed",
     "Reflector",
     "RequestTimedOut",
@@ -116,9 +119,11 @@ __all__ = [
     "UnionReflector",
     "WatchEvent",
     "WorkQueue",
+    "add_finalizer",
     "api_error",
     "backoff_delay",
     "changed_fields",
+    "compacting",
     "in_cluster_config",
     "is_retryable",
     "kind_of_crd",

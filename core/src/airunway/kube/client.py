@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import NamedTuple
-
-import orjson
 
 from airunway.kube.config import ClusterConfig
-from airunway.kube.decoding import decoded
 from airunway.kube.errors import MalformedAnswer, NotFound
 from airunway.kube.kinds import SUBJECT_ACCESS_REVIEW, Kind
+from airunway.kube.pages import Page, decoded_object, read_pages
 from airunway.kube.session import JSON, Session, user_agent_of
 from airunway.kube.watch import WatchEvent, decoded_events, stream_seconds
 from airunway.resource import ObjectKey, Resource, dig, key_of
@@ -25,15 +21,6 @@ __all__ = ["AccessDecision", "Client", "Page"]
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML
 _MERGE = "application/merge-patch+json"
 _JSON_PATCH = "application/json-patch+json"
-
-
-class Page(NamedTuple):
-    """One page of a list. `remaining` is the server's estimate of what is still to come (None: unknown)."""
-
-    items: list[Resource]
-    resource_version: str
-    continue_token: str
-    remaining: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,29 +105,23 @@ class Client:
     ) -> AsyncGenerator[Page, None]:
         """All objects, in consistent pages of `limit`; the next page is fetched while the caller works on this one.
 
+        Where objects are so large, or so deeply nested, that a page would cost too much, pages are smaller.
+
         Items carry `apiVersion` and `kind` even where the server omits them. Raises Gone when the list was compacted
         under us: start again.
         """
         path = kind.path(namespace=namespace)
-        params = _params(labelSelector=label_selector, fieldSelector=field_selector, limit=str(limit) if limit else "")
+        params = _params(labelSelector=label_selector, fieldSelector=field_selector)
 
-        def fetch(token: str) -> asyncio.Task[bytes]:
-            with_token = {**params, "continue": token} if token else params
+        def fetch(token: str, size: int, most: int | None) -> asyncio.Task[bytes]:
+            query = {**params, **_params(**{"limit": str(size) if size else "", "continue": token})}
             return asyncio.create_task(
-                self._session.read("list", "GET", path, resource=kind.plural, params=with_token, timeout=timeout)
+                self._session.read("list", "GET", path, resource=kind.plural, params=query, timeout=timeout, most=most)
             )
 
-        pending: asyncio.Task[bytes] | None = fetch("")
-        try:
-            while pending is not None:
-                page = _decode_page(await pending, kind)
-                pending = fetch(page.continue_token) if page.continue_token else None
+        async with aclosing(read_pages(fetch, kind=kind, limit=limit)) as pages:
+            async for page in pages:
                 yield page
-        finally:
-            if pending is not None:
-                pending.cancel()
-                with suppress(asyncio.CancelledError, Exception):
-                    await pending  # its outcome concerns nobody any more
 
     async def list_all(
         self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
@@ -351,7 +332,7 @@ class Client:
         answer = await self._session.read(
             verb, method, path, resource=resource, params=params, body=body, media_type=media_type
         )
-        return _decode_object(answer, f"{method} {path}")
+        return await decoded_object(answer, f"{method} {path}")
 
 
 def _params(**values: str) -> dict[str, str]:
@@ -370,40 +351,3 @@ def _required(key: ObjectKey) -> str:
 
 def _with_subresource(kind: Kind, subresource: str) -> str:
     return f"{kind.plural}/{subresource}" if subresource else kind.plural
-
-
-def _decode_object(text: bytes, what: str) -> Resource:
-    try:
-        value = decoded(text)
-    except orjson.JSONDecodeError as error:
-        raise MalformedAnswer(f"{what}: the answer is not JSON ({error})") from error
-    if not isinstance(value, dict):
-        raise MalformedAnswer(f"{what}: the answer is not a JSON object")
-    return value
-
-
-def _decode_page(text: bytes, kind: Kind) -> Page:
-    # Decoding makes tens of thousands of containers and no cycle: the collector would only walk them, over and over.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        body = _decode_object(text, f"list of {kind}")
-    finally:
-        if collecting:
-            gc.enable()
-    items, metadata = body.get("items"), body.get("metadata")
-    if items is None and "metadata" in body:
-        items = []
-    if not isinstance(items, list) or not isinstance(metadata, dict) or not all(isinstance(i, dict) for i in items):
-        raise MalformedAnswer(f"list of {kind}: the answer is not a list")
-    for item in items:
-        if "kind" not in item:  # typed lists name the kind once
-            item["apiVersion"] = kind.api_version
-            item["kind"] = kind.kind
-    remaining = metadata.get("remainingItemCount")
-    return Page(
-        items=items,
-        resource_version=str(metadata.get("resourceVersion") or ""),
-        continue_token=str(metadata.get("continue") or ""),
-        remaining=remaining if isinstance(remaining, int) else None,
-    )

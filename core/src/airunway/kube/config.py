@@ -37,12 +37,14 @@ T = TypeVar("T")
 class ClusterConfig:
     """One API server and one identity.
 
-    `namespace` is the context's (or the pod's) own; `headers` are sent with every request (impersonation).
+    `namespace` is the context's (or the pod's) own; `headers` are sent with every request (impersonation). `ca_data`
+    came from `ca_file`, where that is set: clusters replace their CA.
     """
 
     server: str
     namespace: str = "default"
     ca_data: bytes = b""
+    ca_file: Path | None = None
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""
     proxy_url: str = ""
@@ -97,6 +99,7 @@ def in_cluster_config(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
         namespace=namespace_file.read_text().strip() if namespace_file.is_file() else "default",
         ca_data=ca_data,
+        ca_file=directory / "ca.crt",
         credentials=FileCredentials(token=directory / "token"),
     )
 

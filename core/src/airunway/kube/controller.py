@@ -36,6 +36,9 @@ class Controller(Generic[K]):
     with backoff: quietly for conflicts, 429, 5xx and transport trouble (not before the server's Retry-After), with a
     traceback for everything else. No failure stops another key.
 
+    A pass that writes nothing waits for nothing, so it would not let anything else run: before each pass everything
+    else that is ready in the process gets its turn, the network included.
+
     Two hooks for metrics: `on_wait(seconds)`, how long a key waited for a worker; `on_pass(result, seconds)`.
     """
 
@@ -55,6 +58,7 @@ class Controller(Generic[K]):
         self.on_pass = on_pass
         self._reconcile = reconcile
         self._workers = workers
+        self._turn = asyncio.Lock()
 
     async def run(self) -> None:
         """Works until cancelled, or until the queue is shut down and every pass under way has ended."""
@@ -65,7 +69,7 @@ class Controller(Generic[K]):
     async def _work(self) -> None:
         while True:
             try:
-                key, waited = await self.queue.get_timed()
+                key, waited = await self._take()
             except QueueClosed:
                 return
             if self.on_wait is not None:
@@ -77,6 +81,12 @@ class Controller(Generic[K]):
                 self.queue.done(key)
             if self.on_pass is not None:
                 self.on_pass(result, monotonic() - started)
+
+    async def _take(self) -> tuple[K, float]:
+        """The next key, for one worker at a time: passes of several would otherwise follow each other as one."""
+        async with self._turn:
+            await asyncio.sleep(0)
+            return await self.queue.get_timed()
 
     async def _pass(self, key: K) -> PassResult:
         try:

@@ -18,6 +18,7 @@
     └── TransportError         no usable answer arrived
         ├── ConnectionFailed   refused, reset, closed early, TLS failure
         ├── RequestTimedOut    no answer, or silence on a stream, for too long
+        ├── AnswerTooLarge     more than the caller wants to have in memory at once
         └── MalformedAnswer    what arrived is not what an API server sends
 
 A caller that wants "try again later" asks `is_retryable`; one that wants to know what was said, `ApiError.answer`.
@@ -32,7 +33,9 @@ from airunway.kube.answers import Answer, answer_of
 from airunway.resource import Resource, dig
 
 __all__ = [
+    "LONGEST_HINT",
     "AlreadyExists",
+    "AnswerTooLarge",
     "ApiError",
     "BadRequest",
     "ConfigError",
@@ -55,6 +58,10 @@ __all__ = [
 ]
 
 
+LONGEST_HINT = 300.0
+"""Seconds that a server's "try again later" counts at most: no answer stops us for good (spec/core.md, the backoff)."""
+
+
 class KubeError(Exception):
     """Anything that can go wrong between us and an API server."""
 
@@ -75,6 +82,10 @@ class RequestTimedOut(TransportError):
     """The answer, or the next bytes of a stream, did not arrive in time."""
 
 
+class AnswerTooLarge(TransportError):
+    """The answer is larger than the caller wants to have in memory at once."""
+
+
 class MalformedAnswer(TransportError):
     """The bytes that arrived are not JSON, or not what was asked for."""
 
@@ -82,7 +93,8 @@ class MalformedAnswer(TransportError):
 class ApiError(KubeError):
     """An error answer of the API server: the fields of ``metav1.Status``.
 
-    `retry_after` is in seconds, None where the server gave no hint; `answer` is what all of it means.
+    `retry_after` is in seconds, `LONGEST_HINT` at most, None where the server gave no hint; `answer` is what all of it
+    means.
     """
 
     def __init__(
@@ -184,7 +196,9 @@ def api_error(status: int, body: Any, *, retry_after: float | None = None) -> Ap
     details = details if isinstance(details, dict) else {}
     hint = details.get("retryAfterSeconds")
     if retry_after is None and isinstance(hint, (int, float)) and hint > 0:
-        retry_after = float(hint)
+        retry_after = hint
+    if retry_after is not None:
+        retry_after = float(min(retry_after, LONGEST_HINT))  # before it is made a float: JSON has integers of any size
     answer = answer_of(status, reason, message, details)
     type_ = _BY_ANSWER.get(answer) or _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     return type_(status, reason, message, details, retry_after)

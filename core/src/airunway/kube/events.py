@@ -1,7 +1,8 @@
 """Events (``events.k8s.io/v1``) about objects: one per thing that happened, a count where it happens again.
 
 Recording never waits and never fails: a bounded table takes what is recorded, one task writes it. Whether a state is
-worth an event is the caller's matter; that the same one repeated does not flood the API server is ours.
+worth an event is the caller's matter; that the same one repeated does not flood the API server, and that a flood about
+one object costs no other object its events, is ours.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import NamedTuple
 
 from airunway.kube.client import Client
 from airunway.kube.errors import AlreadyExists, KubeError, NotFound, is_retryable, retry_after_of
+from airunway.kube.event_limits import Buckets, Crowd
 from airunway.kube.kinds import EVENT
 from airunway.kube.lease import format_micro_time, steady_clock
-from airunway.kube.queue import Timers, WorkQueue
+from airunway.kube.queue import Priority, Timers, WorkQueue
 from airunway.resource import ObjectKey, Resource, key_of, uid_of
+from airunway.words import bounded
 
 __all__ = ["MAX_NOTE_BYTES", "EventRecorder", "cut"]
 
@@ -37,6 +40,14 @@ _FIRST_INTERVAL, _LAST_INTERVAL = 10.0, 300.0
 """Seconds between two writes of the same event's count: doubling from the first to the last."""
 
 _MAX_ATTEMPTS = 6
+
+_DEFERENCE = 3.0
+"""Seconds that an event waits at most for what is more urgent (spec ruling 29)."""
+
+_LOOK_AGAIN = 0.1
+
+_FAREWELLS = 8
+"""Events that are written at a time at the end of a process."""
 
 
 class _Reference(NamedTuple):
@@ -55,6 +66,10 @@ class _Key(NamedTuple):
     action: str
     note: str
 
+    @property
+    def tenant(self) -> str:
+        return self.regarding.namespace
+
 
 @dataclass(slots=True)
 class _Series:
@@ -63,6 +78,7 @@ class _Series:
     first_at: datetime
     last_at: datetime
     last_seen: float
+    vital: bool = False
     written: int = 0
     interval: float = _FIRST_INTERVAL
     next_write: float = 0.0
@@ -79,8 +95,10 @@ def cut(text: str, limit: int) -> str:
 class EventRecorder:
     """Writes events as `component` from `instance` (this process; by default the host's, that is the pod's, name).
 
-    `dropped` counts events that found the table full (`capacity` different ones at a time), `failed` those that the
+    `dropped` counts events that found the table full (`capacity` different ones at a time; the object with the most of
+    the namespace with the most makes room), `limited` those beyond the limit for one object, `failed` those that the
     API server did not take. `now` is the wall clock written into events, `clock` the one that measures intervals.
+    While `busy()` events wait, for some seconds at most: what they tell of is more urgent.
     """
 
     def __init__(
@@ -90,17 +108,22 @@ class EventRecorder:
         component: str,
         instance: str = "",
         capacity: int = 4096,
+        busy: Callable[[], bool] = lambda: False,
         timers: Timers | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         clock: Callable[[], float] = steady_clock,
     ) -> None:
         self.dropped = 0
+        self.limited = 0
         self.failed = 0
         self._client = client
         self._component, self._instance = component, cut(instance or socket.gethostname(), _MAX_REASON)
         self._capacity = capacity
+        self._busy = busy
         self._now, self._clock = now, clock
         self._series: dict[_Key, _Series] = {}
+        self._crowd: Crowd[_Reference, _Key] = Crowd()
+        self._buckets: Buckets[_Reference] = Buckets()
         self._numbers = itertools.count()
         self._queue: WorkQueue[_Key] = WorkQueue(base=1.0, cap=60.0, timers=timers)
 
@@ -114,12 +137,14 @@ class EventRecorder:
         action: str = "Reconcile",
         related: Resource | None = None,
         at: datetime | None = None,
+        vital: bool = False,
     ) -> None:
         """Notes that something happened to the object `regarding`. Returns at once.
 
-        `reason` is a CamelCase word for machines, `note` a sentence for people (cut to 1 KiB), `action` what was being
-        done, `related` another object that it was done to or with, `at` when it was (now). What happens for the first
-        time is logged as well: events expire, and a log can be read for all objects at once.
+        `reason` is a CamelCase word for machines, `note` a sentence for people (plain, cut to 1 KiB), `action` what was
+        being done, `related` another object that it was done to or with, `at` when it was (now). A `vital` one is never
+        dropped: it is the only trace of something that is left behind. What happens for the first time is logged as
+        well: events expire, and a log can be read for all objects at once.
         """
         key = _Key(
             regarding=_reference(regarding),
@@ -127,7 +152,7 @@ class EventRecorder:
             type="Warning" if warning else "Normal",
             reason=cut(reason, _MAX_REASON),
             action=cut(action, _MAX_REASON),
-            note=cut(note, MAX_NOTE_BYTES),
+            note=bounded(note, MAX_NOTE_BYTES),
         )
         now, seen = at or self._now(), self._clock()
         series = self._series.get(key)
@@ -136,13 +161,34 @@ class EventRecorder:
             series.last_at, series.last_seen = now, seen
             self._queue.add_after(key, series.next_write - seen)
             return
-        if series is None and len(self._series) >= self._capacity:
-            self.dropped += 1
+        if not vital and not self._has_room(key, seen):
             return
         log.log(logging.WARNING if warning else logging.INFO, "%s: %s", key.reason, key.note)
         name = self._name_for(key, now)
-        self._series[key] = _Series(name=name, count=1, first_at=now, last_at=now, last_seen=seen)
-        self._queue.add(key)
+        self._series[key] = _Series(name=name, count=1, first_at=now, last_at=now, last_seen=seen, vital=vital)
+        self._crowd.add(key.tenant, key.regarding, key)
+        self._queue.add(key, Priority.URGENT if vital else Priority.NORMAL)
+
+    def _has_room(self, key: _Key, seen: float) -> bool:
+        """Whether a new event can be held; another may make room for it."""
+        if not self._buckets.take(key.regarding, now=seen):
+            self.limited += 1
+            return False
+        if key in self._series or len(self._series) < self._capacity:
+            return True
+        noise = [(each, self._series[each]) for each in self._crowd.noisiest(key.tenant, key.regarding)]
+        told = next((each for each, series in noise if series.written == series.count), None)
+        untold = next((each for each, series in noise if not series.vital), None)
+        if told is None:
+            self.dropped += 1
+        if (evicted := told or untold) is None:
+            return False
+        self._forget(evicted)
+        return True
+
+    def _forget(self, key: _Key) -> None:
+        del self._series[key]
+        self._crowd.remove(key.tenant, key.regarding, key)
 
     def moment(self) -> datetime:
         """Now, for `at` of what will be told only once it was written, after others have acted on it."""
@@ -151,8 +197,11 @@ class EventRecorder:
     async def run(self) -> None:
         """Writes until cancelled."""
         while True:
-            key = await self._queue.get()
+            key, waited = await self._queue.get_timed()
             try:
+                while waited < _DEFERENCE and self._busy():
+                    await asyncio.sleep(_LOOK_AGAIN)
+                    waited += _LOOK_AGAIN
                 await self._write(key)
             finally:
                 self._queue.done(key)
@@ -162,21 +211,35 @@ class EventRecorder:
 
         For the end of a process, once `run` was cancelled: its last deeds would be missing.
         """
+        pending = [(key, series) for key, series in self._series.items() if series.count > series.written]
+        pending.sort(key=lambda each: not each[1].vital)
+        left, errors = iter(pending), []
+
+        async def write() -> None:
+            for key, series in left:
+                try:
+                    await self._send(key, series)
+                except KubeError as error:  # of this one: the namespace of another may still take its events
+                    errors.append(str(error))
+                else:
+                    series.written = series.count
+
         try:
-            async with asyncio.timeout(patience):
-                for key, series in list(self._series.items()):
-                    if series.count > series.written:
-                        await self._send(key, series)
-                        series.written = series.count
-        except (KubeError, TimeoutError) as error:
-            log.warning("the last events were not written: %s", str(error) or "the API server did not answer in time")
+            async with asyncio.timeout(patience), asyncio.TaskGroup() as group:
+                for _ in range(_FAREWELLS):
+                    group.create_task(write())
+        except TimeoutError:
+            errors.append("the API server did not answer in time")
+        lost = sum(series.count > series.written for _, series in pending)
+        if lost:
+            log.warning("the last events were not written, %d of %d: %s", lost, len(pending), errors[-1])
 
     async def _write(self, key: _Key) -> None:
         series = self._series.get(key)
         if series is None:
             return
         if series.count == series.written and self._clock() - series.last_seen > _WINDOW:
-            del self._series[key]
+            self._forget(key)
             return
         if series.count > series.written:
             count, early = series.count, series.next_write - self._clock()
@@ -240,12 +303,13 @@ class EventRecorder:
         return event
 
     def _on_failure(self, key: _Key, series: _Series, error: KubeError) -> None:
-        if is_retryable(error) and self._queue.attempts(key) < _MAX_ATTEMPTS:
+        if is_retryable(error) and (series.vital or self._queue.attempts(key) < _MAX_ATTEMPTS):
             self._queue.retry(key, retry_after_of(error))
             return
         self.failed += 1
         self._queue.forget(key)
-        del self._series[key]
+        if self._series.get(key) is series:
+            self._forget(key)
         what = f"{key.regarding.kind} {key.regarding.name}"
         log.warning("event %s about %s was not written: %s", key.reason, what, error)
 

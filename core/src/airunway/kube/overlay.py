@@ -29,6 +29,8 @@ class Overlay:
 
     An answer that the watch has not confirmed within `patience` seconds is dropped: the object may have been deleted
     before the answer was noted, and then no event will ever come.
+
+    `project` is the cache's own projection; `restore` makes of what it keeps what `get` gives.
     """
 
     def __init__(
@@ -36,11 +38,13 @@ class Overlay:
         cache: Cache,
         *,
         project: Callable[[Resource], Resource] | None = None,
+        restore: Callable[[Resource], Resource] | None = None,
         patience: float = 10.0,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._cache = cache
         self._project = project or (lambda obj: obj)
+        self._restore = restore or (lambda obj: obj)
         self.patience = patience
         self._clock = clock
         self._written: dict[ObjectKey, tuple[Resource, float]] = {}
@@ -52,6 +56,10 @@ class Overlay:
 
     def get(self, key: ObjectKey) -> Resource | None:
         """The newest known state of an object, or None."""
+        newest = self._newest(key)
+        return None if newest is None else self._restore(newest)
+
+    def _newest(self, key: ObjectKey) -> Resource | None:
         cached = self._cache.get(key)
         entry = self._written.get(key)
         if entry is None:
@@ -64,7 +72,7 @@ class Overlay:
 
     def unconfirmed(self, key: ObjectKey) -> bool:
         """Whether what `get` returns rests on an answer that the watch has not confirmed yet."""
-        return self.get(key) is not None and key in self._written
+        return self._newest(key) is not None and key in self._written
 
     def _on_change(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         entry = self._written.get(key)

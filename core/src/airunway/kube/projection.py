@@ -10,7 +10,7 @@ import orjson
 
 from airunway.resource import Resource
 
-__all__ = ["share_status_parts", "strip_managed_fields"]
+__all__ = ["LAST_APPLIED", "compacting", "share_status_parts", "strip_managed_fields"]
 
 _MAX_SHARED = 1024
 """Different field sets, or conditions, that are remembered; when there are more, remembering starts over."""
@@ -18,7 +18,11 @@ _MAX_SHARED = 1024
 _LONGEST_SHARED = 256
 """Longer texts are hardly ever equal."""
 
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_LONGEST_FIELDS = 4096
+"""Bytes of a field set that is shared; larger ones are hardly ever equal, and somebody else's."""
+
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""The annotation in which kubectl keeps a copy of the object as it was applied."""
 
 
 def strip_managed_fields(keep: str = "") -> Callable[[Resource], Resource]:
@@ -44,7 +48,13 @@ def strip_managed_fields(keep: str = "") -> Callable[[Resource], Resource]:
         return entry
 
     def shared_part(fields: Resource) -> Resource:
-        return shared.setdefault(orjson.dumps(fields), fields) if fields else fields
+        if not fields:
+            return fields
+        try:
+            text = orjson.dumps(fields)
+        except TypeError:  # nested deeper than orjson goes: the fields of something free-form
+            return fields
+        return shared.setdefault(text, fields) if len(text) <= _LONGEST_FIELDS else fields
 
     def project(obj: Resource) -> Resource:
         metadata = obj.get("metadata")
@@ -59,7 +69,7 @@ def strip_managed_fields(keep: str = "") -> Callable[[Resource], Resource]:
                 del metadata["managedFields"]
         annotations = metadata.get("annotations")
         if isinstance(annotations, dict):
-            annotations.pop(_LAST_APPLIED, None)
+            annotations.pop(LAST_APPLIED, None)
             if not annotations:
                 del metadata["annotations"]
         return obj
@@ -92,6 +102,12 @@ def share_status_parts() -> Callable[[Resource], Resource]:
         return obj
 
     return project
+
+
+def compacting(keep: str) -> Callable[[Resource], Resource]:
+    """Both projections, one after the other."""
+    strip, share = strip_managed_fields(keep), share_status_parts()
+    return lambda obj: share(strip(obj))
 
 
 def _share_texts(status: Any) -> None:

@@ -5,7 +5,9 @@ What holds at any time:
 - a key that was added is delivered at least once after that (nothing added is lost),
 - a key waits at most once, however often it was added,
 - a key that is being worked on is not handed out again before `done`; if it was added meanwhile, it is handed out then,
-- `add_after` keeps one deadline per key: the earliest.
+- `add_after` keeps one deadline per key: the earliest,
+- keys of a higher `Priority` come first, within one first come, first served; a key that is added again at a higher one
+  moves up; a lower one that waits is passed over a bounded number of times (`_PATIENCE`).
 """
 
 from __future__ import annotations
@@ -15,13 +17,30 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable, Hashable
+from enum import IntEnum
+from itertools import chain
 from typing import Generic, Protocol, TypeVar
 
 from airunway.kube.backoff import backoff_delay
 
-__all__ = ["QueueClosed", "Timers", "WorkQueue"]
+__all__ = ["Priority", "QueueClosed", "Timers", "WorkQueue"]
 
 K = TypeVar("K", bound=Hashable)
+
+
+_PATIENCE = 7
+"""How often keys of a higher priority may come before a lower one that waits: every eighth key is one of those."""
+
+
+class Priority(IntEnum):
+    """Why a key is to be looked at, the most urgent first (spec ruling 29)."""
+
+    URGENT = 0
+    """Something that belongs to it moved: somebody waits for that to be told."""
+    NORMAL = 1
+    """It is new, was changed, or its time has come."""
+    BULK = 2
+    """It is one of many that are looked at because of something else: a relist, a policy, a new leader."""
 
 
 class QueueClosed(Exception):
@@ -58,9 +77,11 @@ class WorkQueue(Generic[K]):
         self._base, self._cap = base, cap
         self._timers: Timers = timers or asyncio.get_running_loop()
         self._rng = rng or random.Random()
-        self._ready: dict[K, float] = {}  # key → since when it waits; a dict keeps the order of arrival
+        # By priority, key → since when it waits; a dict keeps the order of arrival.
+        self._ready: tuple[dict[K, float], ...] = tuple({} for _ in Priority)
+        self._passed_over = [0] * len(Priority)
         self._held: set[K] = set()
-        self._again: dict[K, float] = {}  # added while held
+        self._again: dict[K, tuple[Priority, float]] = {}  # added while held
         self._due: dict[K, float] = {}
         self._heap: list[tuple[float, int, K]] = []
         self._sequence = 0
@@ -69,15 +90,24 @@ class WorkQueue(Generic[K]):
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
 
-    def add(self, key: K) -> None:
+    def add(self, key: K, priority: Priority = Priority.NORMAL) -> None:
         """Have `key` worked on as soon as somebody is free. No effect after `shut_down`."""
-        if self._closed or key in self._ready or key in self._again:
+        if self._closed:
             return
+        now = self._timers.time()
         if key in self._held:
-            self._again[key] = self._timers.time()
-            return
-        self._ready[key] = self._timers.time()
-        self._wake_one()
+            before, since = self._again.get(key, (priority, now))
+            self._again[key] = (min(before, priority), since)
+        else:
+            self._enqueue(key, priority, now)
+
+    def _enqueue(self, key: K, priority: Priority, since: float) -> None:
+        waiting = next((level for level in Priority if key in self._ready[level]), None)
+        if waiting is None:
+            self._ready[priority][key] = since
+            self._wake_one()
+        elif priority < waiting:
+            self._ready[priority][key] = self._ready[waiting].pop(key)
 
     def add_after(self, key: K, seconds: float) -> None:
         """Have `key` worked on in `seconds`, or earlier if an earlier deadline stands."""
@@ -111,13 +141,13 @@ class WorkQueue(Generic[K]):
         return self._attempts.get(key, 0)
 
     async def get(self) -> K:
-        """The key that waits longest; the caller holds it until `done`. Raises QueueClosed after `shut_down`."""
+        """The key that is next; the caller holds it until `done`. Raises QueueClosed after `shut_down`."""
         key, _ = await self.get_timed()
         return key
 
     async def get_timed(self) -> tuple[K, float]:
         """As `get`, with the seconds that the key waited after it was due."""
-        while not self._ready:
+        while not any(self._ready):
             if self._closed:
                 raise QueueClosed
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -127,23 +157,31 @@ class WorkQueue(Generic[K]):
             except asyncio.CancelledError:
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
-                elif self._ready:
+                elif any(self._ready):
                     self._wake_one()  # we were woken for a key and go away without it
                 raise
-        key = next(iter(self._ready))
-        since = self._ready.pop(key)
+        chosen = self._next()
+        for level in Priority:
+            self._passed_over[level] = self._passed_over[level] + 1 if level != chosen and self._ready[level] else 0
+        key = next(iter(self._ready[chosen]))
+        since = self._ready[chosen].pop(key)
         self._held.add(key)
         return key, max(0.0, self._timers.time() - since)
+
+    def _next(self) -> Priority:
+        """The priority of the key that is handed out next; some key waits."""
+        waiting = [level for level in Priority if self._ready[level]]
+        impatient = (level for level in reversed(waiting) if self._passed_over[level] >= _PATIENCE)
+        return next(impatient, waiting[0])
 
     def done(self, key: K) -> None:
         """The holder of `key` gives it back. Raises ValueError if nobody holds it."""
         if key not in self._held:
             raise ValueError(f"{key!r} is not being worked on")
         self._held.remove(key)
-        since = self._again.pop(key, None)
-        if since is not None and not self._closed:
-            self._ready[key] = since
-            self._wake_one()
+        again = self._again.pop(key, None)
+        if again is not None and not self._closed:
+            self._enqueue(key, *again)
 
     def shut_down(self, *, drain: bool = False) -> None:
         """Accept nothing more. With `drain`, what waits now is still handed out; deadlines are dropped either way."""
@@ -155,14 +193,15 @@ class WorkQueue(Generic[K]):
             self._alarm[1].cancel()
             self._alarm = None
         if not drain:
-            self._ready.clear()
+            for keys in self._ready:
+                keys.clear()
         while self._waiters:
             self._wake_one()
 
     @property
     def depth(self) -> int:
         """Keys that wait to be worked on now."""
-        return len(self._ready) + len(self._again)
+        return sum(map(len, self._ready)) + len(self._again)
 
     @property
     def scheduled(self) -> int:
@@ -174,18 +213,12 @@ class WorkQueue(Generic[K]):
         """Keys being worked on."""
         return len(self._held)
 
-    def oldest_wait(self) -> float:
-        """Seconds that the key which is next has waited; 0 when none waits."""
-        for since in self._ready.values():
-            return max(0.0, self._timers.time() - since)
-        return 0.0
-
     def waiting(self) -> list[K]:
-        """The keys that wait for a worker, in the order in which they will be handed out."""
-        return list(self._ready)
+        """The keys that wait for a worker, by priority and then in the order of their arrival."""
+        return list(chain.from_iterable(self._ready))
 
     def __contains__(self, key: object) -> bool:
-        return key in self._ready or key in self._again or key in self._due
+        return any(key in keys for keys in self._ready) or key in self._again or key in self._due
 
     def _wake_one(self) -> None:
         while self._waiters:

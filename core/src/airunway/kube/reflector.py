@@ -100,6 +100,7 @@ class Reflector:
         self._tombstones: dict[ObjectKey, tuple[float, str]] = {}
         self._handlers: list[Handler] = []
         self._resource_version: str | None = None
+        self._newest = ""  # the newest version ever seen, also of what is to be listed again
         self._poke = asyncio.Event()
 
     # ------------------------------------------------------------------------------------------------ reading
@@ -203,6 +204,8 @@ class Reflector:
         """Brings the cache to the state of a consistent list."""
         seen: set[ObjectKey] = set()
         version = ""
+        # A server that was restored from a backup gives out the same versions once more, for other content.
+        restored = False
         pages = self._client.pages(
             self.kind,
             namespace=self.namespace,
@@ -213,18 +216,20 @@ class Reflector:
         async with aclosing(pages) as stream:
             async for page in stream:
                 version = page.resource_version
+                restored = restored or _is_older(version, self._newest)
                 for item in page.items:
                     key = _key_of(item)
                     if key is None:
                         continue
                     seen.add(key)
                     old = self._objects.get(key)
-                    if old is None or _version_of(old) != _version_of(item) or uid_of(old) != uid_of(item):
+                    known = old is not None and not restored and _version_of(old) == _version_of(item)
+                    if not known or uid_of(old or {}) != uid_of(item):
                         self._store(key, old, item)
         for key in [key for key in self._objects if key not in seen]:
             self._remove(key, version)
         self._tombstones.clear()
-        self._resource_version = version
+        self._resource_version = self._newest = version
         self.missing = False
         if not self.synced.is_set():
             log.info("%s: %d objects", self.kind, len(self._objects))
@@ -276,7 +281,7 @@ class Reflector:
     def _advance(self, version: str) -> None:
         """The watch resumes after the newest event seen, also when they came out of order."""
         if version and not _is_older(version, self._resource_version):
-            self._resource_version = version
+            self._resource_version = self._newest = version
 
     def _store(self, key: ObjectKey, old: Resource | None, new: Resource) -> None:
         if self._project is not None:

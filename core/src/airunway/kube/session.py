@@ -12,6 +12,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 from urllib.parse import urlencode
@@ -23,7 +24,14 @@ from yarl import URL
 
 from airunway.kube.config import ClusterConfig, proxy_of, tls_context
 from airunway.kube.credentials import ClientCertificate
-from airunway.kube.errors import ConnectionFailed, RequestTimedOut, api_error
+from airunway.kube.errors import (
+    LONGEST_HINT,
+    AnswerTooLarge,
+    ConfigError,
+    ConnectionFailed,
+    RequestTimedOut,
+    api_error,
+)
 
 __all__ = ["JSON", "Session", "user_agent_of"]
 
@@ -95,15 +103,29 @@ class Session:
         body: object = None,
         media_type: str = JSON,
         timeout: float | None = None,
+        most: int | None = None,
     ) -> bytes:
-        """The whole body of a successful answer. `verb` and `resource` name the request in `on_request`."""
+        """The whole body of a successful answer. `verb` and `resource` name the request in `on_request`.
+
+        Raises AnswerTooLarge for a body of more than `most` bytes, without reading on.
+        """
         limits = aiohttp.ClientTimeout(total=timeout or self.timeout)
         response = await self._send(
             verb, method, path, resource=resource, params=params, body=body, media_type=media_type, limits=limits
         )
         with _as_ours(f"{method} {path}"):
             async with response:
-                return await response.read()
+                if most is None:
+                    return await response.read()
+                parts: list[bytes] = []
+                length = 0
+                async for part in response.content.iter_any():
+                    length += len(part)
+                    if length > most:
+                        response.close()  # in the middle of a body: the connection cannot be used again
+                        raise AnswerTooLarge(f"{method} {path}: more than {most} bytes")
+                    parts.append(part)
+                return b"".join(parts)
 
     async def stream(
         self, verb: str, path: str, *, resource: str, params: Mapping[str, str]
@@ -164,6 +186,10 @@ class Session:
                     return response
                 async with response:
                     text = await response.read()
+        except ConnectionFailed as error:
+            if isinstance(error.__cause__, aiohttp.ClientConnectorCertificateError):
+                self._reread_ca()
+            raise
         finally:
             if self.on_request is not None:
                 self.on_request(verb, resource, status, monotonic() - started)
@@ -177,6 +203,23 @@ class Session:
         if self._tls is None or self._tls[0] != certificate:
             self._tls = (certificate, tls_context(self.config, certificate))
         return self._tls[1]
+
+    def _reread_ca(self) -> None:
+        """The server's certificate was not accepted: the cluster's CA may have been replaced since we read it."""
+        path = self.config.ca_file
+        if path is None:
+            return
+        try:
+            found = path.read_bytes()
+            if not found or found == self.config.ca_data:  # empty would mean the system's own authorities
+                return
+            config = replace(self.config, ca_data=found)
+            tls_context(config, None)  # half a file must not replace a good one
+        except (OSError, ConfigError) as error:
+            log.warning("the certificate authority cannot be read again: %s", error)
+            return
+        log.info("the certificate authority in %s has changed: using the new one", path)
+        self.config, self._tls = config, None
 
     def _report_warnings(self, headers: CIMultiDictProxy[str]) -> None:
         for value in headers.getall("Warning"):
@@ -205,7 +248,10 @@ def _as_ours(what: str) -> Iterator[None]:
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     text = headers.get("Retry-After", "")
-    return float(text) if text.isdecimal() else None
+    if not (text.isascii() and text.isdecimal()):
+        return None
+    digits = text.lstrip("0") or "0"
+    return float(digits) if len(digits) < 10 else LONGEST_HINT
 
 
 def _decode_lenient(text: bytes) -> Any:

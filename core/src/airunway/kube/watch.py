@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import orjson
 
-from airunway.kube.decoding import decoded
+from airunway.kube.decoding import decoded_aside
 from airunway.kube.errors import ConnectionFailed, MalformedAnswer, api_error
 from airunway.kube.kinds import EVENT, Kind
 from airunway.resource import Resource, dig
@@ -57,7 +57,7 @@ async def decoded_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEv
         *lines, tail = rest.split(b"\n")
         for line in (b"".join(parts), *lines):
             if line:
-                yield _decoded(line)
+                yield await _decoded(line)
         parts.clear()
         if tail:
             parts.append(tail)
@@ -65,9 +65,9 @@ async def decoded_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEv
         raise ConnectionFailed("the watch ended in the middle of an event")
 
 
-def _decoded(line: bytes) -> WatchEvent:
+async def _decoded(line: bytes) -> WatchEvent:
     try:
-        event = decoded(line)
+        event = await decoded_aside(line)
     except orjson.JSONDecodeError as error:
         raise MalformedAnswer(f"a line of the watch is not JSON ({error})") from error
     type_, obj = dig(event, "type"), dig(event, "object")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 
 from airunway.process.metrics import Metrics, Point
@@ -73,13 +73,15 @@ def _object_points(key: ObjectKey, deployment: Resource) -> Iterator[Point]:
             yield "airunway_deployment_replicas", (*key, state), float(number) if isinstance(number, int) else 0.0
 
 
-def provider_points(configs: Sequence[tuple[ObjectKey, Resource]], *, now: datetime) -> Iterator[Point]:
-    """Every InferenceProviderConfig: readiness, age of its heartbeat, conditions."""
+def provider_points(
+    configs: Sequence[tuple[ObjectKey, Resource]], *, silence_of: Callable[[str], timedelta | None]
+) -> Iterator[Point]:
+    """Every InferenceProviderConfig: readiness, age of its heartbeat as it was seen to come, conditions."""
     for key, config in configs:
         yield "airunway_provider_ready", (key.name,), float(dig(config, "status", "ready") is True)
-        age = age_seconds(dig(config, "status", "lastHeartbeat"), now)
-        if age is not None:
-            yield "airunway_provider_heartbeat_age_seconds", (key.name,), max(0.0, age)
+        silence = silence_of(key.name)
+        if silence is not None:
+            yield "airunway_provider_heartbeat_age_seconds", (key.name,), max(0.0, silence.total_seconds())
         yield from _condition_points("airunway_provider_condition", (key.name,), config)
 
 

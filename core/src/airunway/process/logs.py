@@ -7,15 +7,18 @@ import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
+from types import TracebackType
 
 import orjson
 
 from airunway.resource import Resource, dig
+from airunway.words import escaped, plain, redacted
 
 __all__ = ["configure_logging", "log_fields", "log_phase", "set_log_fields"]
 
 log = logging.getLogger(__name__)
 
+_Raised = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "settings", "k8s_skip"}
 
 _fields: ContextVar[Mapping[str, str]] = ContextVar("airunway_log_fields")
@@ -48,17 +51,20 @@ class _JsonFormatter(logging.Formatter):
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "msg": record.getMessage(),
+            "msg": redacted(record.getMessage()),
             **log_fields(),
             **{key: value for key, value in vars(record).items() if key not in _STANDARD},
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
+            line["exception"] = redacted(self.formatException(record.exc_info))
+        return escaped(orjson.dumps(line, default=str).decode())
 
 
 class _TextFormatter(logging.Formatter):
-    """For people: the task's fields at the end of the message."""
+    """For people: the task's fields at the end of the message.
+
+    A record is one line; those of a traceback are marked, so that no foreign text can pass for a record.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
@@ -66,7 +72,13 @@ class _TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         text = super().formatMessage(record)
         fields = log_fields()
-        return f"{text} [{' '.join(fields.values())}]" if fields else text
+        return redacted(plain(f"{text} [{' '.join(fields.values())}]" if fields else text))
+
+    def formatException(self, ei: _Raised) -> str:  # noqa: N802 - the name is logging's
+        return "\n".join(f"  | {plain(line)}" for line in redacted(super().formatException(ei)).splitlines())
+
+    def formatStack(self, stack_info: str) -> str:  # noqa: N802 - the name is logging's
+        return "\n".join(f"  | {plain(line)}" for line in redacted(stack_info).splitlines())
 
 
 def configure_logging(*, level: str, json: bool | None = None) -> None:

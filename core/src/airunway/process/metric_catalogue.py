@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["ERROR_TYPES", "METRICS", "PROCESS_METRICS", "Metric", "MetricType", "Role"]
+__all__ = ["ERROR_TYPES", "METRICS", "PROCESS_METRICS", "TURNED_AWAY_CAUSES", "Metric", "MetricType", "Role"]
 
 
 class MetricType(StrEnum):
@@ -63,6 +63,9 @@ ERROR_TYPES = (
 )
 """Values of the label ``error_type``: the first three are states of a deployment, the others ends of a pass."""
 
+TURNED_AWAY_CAUSES = ("connections", "handshake", "head", "size", "body", "busy")
+"""Values of the label ``cause`` of what the webhook turned away (`webhook/limits.py`)."""
+
 _PASS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _WAIT_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)
 _LIFE_SECONDS = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0, 7200.0)
@@ -82,6 +85,11 @@ METRICS: tuple[Metric, ...] = (
         type=_GAUGE,
         labels=("component",),
         help="1 if this process does the work of its component, 0 if it stands by.",
+    ),
+    Metric(
+        name="airunway_loop_gap_seconds",
+        type=_GAUGE,
+        help="Longest time within the last minute for which one thing kept the process from doing anything else.",
     ),
     Metric(
         name="airunway_objects_left_out",
@@ -158,7 +166,8 @@ METRICS: tuple[Metric, ...] = (
         name="airunway_events_lost_total",
         type=_COUNTER,
         labels=("cause",),
-        help="Events that were not recorded: full (too many at a time) or refused (by the API server).",
+        help="Events that were not recorded: full (too many at a time), limited "
+        "(too many about one object) or refused (by the API server).",
         read=True,
     ),
     # ------------------------------------------------------------------------------------------------------ webhook
@@ -175,6 +184,14 @@ METRICS: tuple[Metric, ...] = (
         help="Seconds that a review took.",
         role=Role.CORE,
         buckets=_WAIT_SECONDS,
+    ),
+    Metric(
+        name="airunway_webhook_turned_away_total",
+        type=_COUNTER,
+        labels=("cause",),
+        help="Connections and requests that the webhook ended unjudged: too many connections, no TLS handshake, a head "
+        "or body that is too slow or no HTTP, a size above the limit, or busy (too many reviews at a time).",
+        role=Role.CORE,
     ),
     # -------------------------------------------------------------------------------------------------- deployments
     Metric(
@@ -268,7 +285,7 @@ METRICS: tuple[Metric, ...] = (
         name="airunway_provider_heartbeat_age_seconds",
         type=_GAUGE,
         labels=("provider",),
-        help="Seconds since the provider's last heartbeat; none is taken for selection after 180.",
+        help="Seconds since the provider's last heartbeat came, by the core's clock; after 180 it is not selected.",
         role=Role.CORE,
     ),
     Metric(

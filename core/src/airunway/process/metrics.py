@@ -25,8 +25,9 @@ from prometheus_client.metrics_core import Metric as Family
 
 from airunway import __version__
 from airunway.kube import AnyReflector, EventRecorder, PassResult, WorkQueue
-from airunway.process.metric_catalogue import METRICS, MetricType, Role
-from airunway.resource import ObjectKey
+from airunway.process.gaps import LoopGaps
+from airunway.process.metric_catalogue import METRICS, TURNED_AWAY_CAUSES, MetricType, Role
+from airunway.resource import ObjectKey, digest
 
 __all__ = ["Metrics", "Point", "Role", "Source"]
 
@@ -39,6 +40,9 @@ in a thread, where reading thousands of objects holds nobody up."""
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each counter, which nobody documents or asks for
 
+_LONGEST_LABEL = 128
+"""Characters of a label's value. What people may write (a model's id) goes to 2,048, times thousands of series."""
+
 _RESULTS: tuple[PassResult, ...] = ("success", "requeue", "retry", "error")
 _BY_NAME = {metric.name: metric for metric in METRICS}
 
@@ -46,8 +50,9 @@ _BY_NAME = {metric.name: metric for metric in METRICS}
 class Metrics:
     """The metrics of one process, or of one application in it. `component` is as in leases and user agents."""
 
-    def __init__(self, component: str, *, role: Role = Role.EVERY) -> None:
+    def __init__(self, component: str, *, role: Role = Role.EVERY, gaps: LoopGaps | None = None) -> None:
         self.component = component
+        self.gaps = gaps or LoopGaps()
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         self._counters: dict[str, Counter] = {}
@@ -100,6 +105,13 @@ class Metrics:
         self.count("airunway_webhook_requests_total", verdict)
         self.observe("airunway_webhook_duration_seconds", seconds)
 
+    def on_turned_away(self) -> Callable[[str], None]:
+        """For the webhook. Every cause is there from the beginning, so that rates need no first event."""
+        name = "airunway_webhook_turned_away_total"
+        for cause in TURNED_AWAY_CAUSES:
+            self._counters[name].labels(cause)
+        return lambda cause: self.count(name, cause)
+
     def on_wait(self, controller: str) -> Callable[[float], None]:
         """For `Controller.on_wait`."""
         return lambda seconds: self.observe("airunway_workqueue_latency_seconds", seconds, controller)
@@ -144,6 +156,7 @@ class Metrics:
         points: list[Point] = [
             ("airunway_build_info", (self.component, __version__, platform.python_version()), 1.0),
             ("airunway_leader", (self.component,), float(self._leading)),
+            ("airunway_loop_gap_seconds", (), self.gaps.longest()),
         ]
         # A standby collects what it will look at once it leads; nothing waits for a worker there.
         points += [
@@ -157,7 +170,11 @@ class Metrics:
             synced = all(reflector.synced.is_set() and not reflector.missing for reflector in group)
             points.append(("airunway_watch_synced", (resource,), float(synced)))
             points.append(("airunway_watch_objects", (resource,), sum(map(len, group))))
-        lost = {"full": sum(r.dropped for r in self._recorders), "refused": sum(r.failed for r in self._recorders)}
+        lost = {
+            "full": sum(r.dropped for r in self._recorders),
+            "limited": sum(r.limited for r in self._recorders),
+            "refused": sum(r.failed for r in self._recorders),
+        }
         points += [("airunway_events_lost_total", (cause,), count) for cause, count in lost.items()]
         return points
 
@@ -172,6 +189,13 @@ class _Families:
         return self._families
 
 
+def _label(value: str) -> str:
+    """`value`, or its beginning and a digest: two that are cut stay different, or the whole page would be refused."""
+    if len(value) <= _LONGEST_LABEL:
+        return value
+    return f"{value[: _LONGEST_LABEL - 9]}…{digest(value, length=8)}"
+
+
 def _families(points: Iterable[Point]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
     families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
     for name, labels, value in points:
@@ -180,5 +204,5 @@ def _families(points: Iterable[Point]) -> Iterator[CounterMetricFamily | GaugeMe
             metric = _BY_NAME[name]
             make = CounterMetricFamily if metric.type is MetricType.COUNTER else GaugeMetricFamily
             family = families[name] = make(name, metric.help, labels=metric.labels)
-        family.add_metric(labels, value)
+        family.add_metric([_label(label) for label in labels], value)
     yield from families.values()

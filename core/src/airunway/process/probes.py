@@ -7,6 +7,7 @@ from Prometheus.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -15,11 +16,18 @@ from typing import TypeAlias
 from aiohttp import web
 
 from airunway.process.metrics import Metrics
+from airunway.process.pages import Pages
 
 __all__ = ["Check", "metrics_server", "parse_address", "probe_server"]
 
 Check = Callable[[], str | None]
 """Returns what is wrong, or None."""
+
+SCRAPES = 4
+"""Pages of metrics that are sent at a time: each is held in memory until whoever asked has read it."""
+
+SCRAPE_PATIENCE = 10.0
+"""Seconds that a page may take to be read; Prometheus waits as long for one."""
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -46,13 +54,33 @@ async def probe_server(address: str, *, live: Check, ready: Check) -> AsyncItera
 
 @asynccontextmanager
 async def metrics_server(address: str, metrics: Metrics) -> AsyncIterator[int | None]:
-    """Serve ``/metrics``, as text or OpenMetrics, while the context lasts. Gives the port, if any."""
+    """Serve ``/metrics``, as text or OpenMetrics, while the context lasts. Gives the port, if any.
+
+    Anybody who reaches the port may ask (docs/decisions/0012-what-hardening-declines.md), so whoever asks too much is
+    told to come back: 503.
+    """
+    pages, under_way = Pages(metrics), 0
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        body, content_type = await metrics.page(request.headers.get("Accept", ""))
-        response = web.Response(body=body, headers={"Content-Type": content_type})
-        response.enable_compression()
-        return response
+        nonlocal under_way
+        if under_way >= SCRAPES:
+            return web.Response(text="too many scrapes at a time", status=503, headers={"Retry-After": "1"})
+        under_way += 1
+        try:
+            async with asyncio.timeout(SCRAPE_PATIENCE):
+                page = await pages.get(request.headers.get("Accept", ""))
+                zipped = "gzip" in request.headers.get("Accept-Encoding", "")
+                headers = {"Content-Type": page.content_type} | ({"Content-Encoding": "gzip"} if zipped else {})
+                response = web.Response(body=page.compressed if zipped else page.body, headers=headers)
+                await response.prepare(request)
+                await response.write_eof()
+                return response
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()  # with what was not read
+            raise
+        finally:
+            under_way -= 1
 
     async with _served(address, {"/metrics": handle}) as port:
         yield port

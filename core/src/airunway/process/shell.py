@@ -86,6 +86,8 @@ async def serve(
         agent = user_agent_of(settings.component)
         client = await stack.enter_async_context(Client(config, user_agent=agent, on_request=metrics.on_request))
         application = make(client)
+        gaps = asyncio.create_task(metrics.gaps.run(), name="loop gaps")
+        stack.callback(gaps.cancel)
         work = asyncio.create_task(application.run(_leader(client, settings, metrics)), name=settings.component)
         stop = asyncio.Event()
         work.add_done_callback(lambda _: stop.set())

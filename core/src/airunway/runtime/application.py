@@ -21,11 +21,14 @@ from airunway.kube import (
     EventRecorder,
     KubeError,
     Overlay,
+    Priority,
     WorkQueue,
+    compacting,
     reflector_of,
     wait_until_synced,
 )
 from airunway.plugins.host import ProviderHost
+from airunway.process.deployment_cache import whole
 from airunway.process.metrics import Metrics
 from airunway.process.passes import observed
 from airunway.process.shell import Lead
@@ -76,19 +79,24 @@ class ProviderApplication:
         self._metrics = metrics or Metrics(manager)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._kubernetes = (1, 30)
-        project = Compaction(manager)
+        project = Compaction(manager, host.name)
         self._deployments = reflector_of(
             client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=project, page_size=_PAGE
         )
-        self._events = EventRecorder(client, component=f"{names.GROUP}/{manager}", instance=instance or manager)
+        self._events = EventRecorder(
+            client,
+            component=f"{names.GROUP}/{manager}",
+            instance=instance or manager,
+            busy=lambda: self._leads and self._queue.depth > 0,
+        )
         self._upstream = UpstreamWatch(
             client=client,
             host=host,
             namespaces=settings.namespaces,
             verify=settings.verify_unknown_schemas,
-            project=project,
+            project=compacting(manager),
             page_size=_PAGE,
-            notify=self._queue.add,
+            notify=self._on_object,
             changed=self._on_upstream,
             follow=self._metrics.follow,
             unfollow=self._metrics.unfollow,
@@ -99,14 +107,14 @@ class ProviderApplication:
             namespaces=settings.namespaces,
             deployments=self._ours,
             is_named=self._upstream.is_named,
-            notify=self._queue.add,
+            notify=self._on_object,
             clock=clock,
         )
         self._reconciler = ProviderReconciler(
             client=client,
             host=host,
             settings=host.settings(settings.values),
-            deployments=Overlay(self._deployments, project=project),
+            deployments=Overlay(self._deployments, project=project, restore=whole),
             upstream=self._upstream,
             evidence=self.evidence,
             events=self._events,
@@ -197,7 +205,12 @@ class ProviderApplication:
 
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if any(obj is not None and self._reconciler.concerns(obj) for obj in (old, new)):
-            self._queue.add(key)
+            self._queue.add(key, Priority.NORMAL if self._leads else Priority.BULK)
+
+    def _on_object(self, key: ObjectKey) -> None:
+        """Something that belongs to the deployment moved; what a first list brings is no movement."""
+        moved = self._leads and not self._upstream.unread() and self.evidence.settled()
+        self._queue.add(key, Priority.URGENT if moved else Priority.BULK)
 
     def _ours(self, key: ObjectKey) -> Resource | None:
         """The deployment, if it is the provider's."""
@@ -212,4 +225,4 @@ class ProviderApplication:
     def _look_at_all(self) -> None:
         for key, deployment in self._deployments.items():
             if self._reconciler.concerns(deployment):
-                self._queue.add(key)
+                self._queue.add(key, Priority.BULK)

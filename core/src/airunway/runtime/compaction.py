@@ -1,26 +1,30 @@
-"""Making what a provider caches small: of an object whatever it never looks at goes, and equal texts are one."""
+"""What a provider's process keeps of a ModelDeployment: `process.deployment_cache`, and of the selection one answer."""
 
 from __future__ import annotations
 
-from airunway.kube import share_status_parts, strip_managed_fields
+from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import Resource
+from airunway.selection import is_denied
 
 __all__ = ["Compaction"]
 
+_DENIED: Resource = {"candidates": []}
+
 
 class Compaction:
-    """The projection for caches of deployments and upstream objects; `manager` is our field manager.
+    """The projection for a provider's cache of deployments; `manager` is our field manager.
 
-    ``status.selection`` goes: it is the core's account of how it chose, and nothing here reads it.
+    ``status.selection`` goes: it is the core's account of how it chose. All that is read of it here is whether the
+    policy denies this provider: then an empty list stays, which says just that (`is_denied`).
     """
 
-    def __init__(self, manager: str) -> None:
-        self._strip = strip_managed_fields(manager)
-        self._share = share_status_parts()
+    def __init__(self, manager: str, provider: str) -> None:
+        self._provider = provider
+        self._project = DeploymentProjection(manager, without=("selection",))
 
     def __call__(self, obj: Resource) -> Resource:
-        obj = self._strip(obj)
-        status = obj.get("status")
-        if isinstance(status, dict):
-            status.pop("selection", None)
-        return self._share(obj)
+        denied = is_denied(obj, self._provider)
+        obj = self._project(obj)
+        if denied and isinstance(obj.get("status"), dict):
+            obj["status"]["selection"] = _DENIED
+        return obj

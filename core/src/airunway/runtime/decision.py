@@ -11,19 +11,21 @@ from enum import StrEnum
 from typing import Any
 
 from airunway.api import names
-from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
+from airunway.api.bounds import noted_excess
+from airunway.api.modeldeployment import ModelDeployment, ParseError
 from airunway.plugins.contract import Context, Finding, Observation, Observed, Upstream
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, is_deleting, key_of
 from airunway.runtime.desired import written_for
 from airunway.runtime.diagnosis import applied_at
-from airunway.runtime.judgement import Judgement, judge, selector_of
+from airunway.runtime.judgement import Judgement, judge, parsed, selector_of
 from airunway.runtime.report import Report
 from airunway.runtime.seen import Seen
 from airunway.runtime.steps import Action, Plan, identity_in, plan_of
 from airunway.runtime.told import Told
 from airunway.runtime.upstream import Installed, as_written, newest_waits, writer_of
+from airunway.selection import is_denied
 from airunway.status import Category
 
 __all__ = ["Decision", "Do", "decide", "observe"]
@@ -77,6 +79,8 @@ def decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
         return Decision(do=Do.NOTHING if seen.dry_run else Do.RELEASE)
     if seen.validated is None:
         return Decision(do=Do.NOTHING)  # the core's verdict on this generation brings us back
+    if seen.validated.get("status") == "True" and is_denied(deployment, host.name) and seen.primary is None:
+        return Decision(do=Do.NOTHING)  # chosen past the policy: the core is about to say so
     if seen.held_by and not seen.dry_run:
         return Decision(do=Do.WATCH, report=Report(said=(_waits_for(seen.held_by),)))
     try:
@@ -89,20 +93,15 @@ def decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
 def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
     installed = _of_primary(seen, host)
     base = _base(seen, host)
-    if seen.validated is not None and seen.validated.get("status") != "True":
-        told = Told(
-            component="Validated",
-            reason="ValidationFailed",
-            message=str(seen.validated.get("message")),
-            hinders=True,
-        )
+    if (invalid := _invalid(seen)) is not None:
+        told = Told(component="Validated", reason="ValidationFailed", message=invalid, hinders=True)
         return _watching(seen, host, base.with_(told), settings=settings)
     if (missing := _missing(seen, host)) is not None:
         told, subject = missing
         return _watching(seen, host, replace(base.with_(told), subject=subject), settings=settings)
     if not seen.settled:
         return Decision(do=Do.NOTHING)  # the caches' first sight of everything brings every deployment back
-    typed = parse_deployment(seen.deployment)
+    typed = parsed(seen.deployment)
     context = _context(seen, host, installed, settings=settings)
     judged = judge(host, seen.deployment, typed, context)
     base = replace(base, warnings=(*judged.warnings, *_waiting(seen, host, installed, judged, typed, context)))
@@ -178,11 +177,20 @@ def _watching(seen: Seen, host: ProviderHost, report: Report, *, settings: objec
         return Decision(do=Do.WATCH, report=report)
     upstream = Upstream(api_version=str(primary.get("apiVersion")), transformer=writer, verified=False)
     try:
-        typed = parse_deployment(seen.deployment)
+        typed = parsed(seen.deployment)
     except ParseError:
         return Decision(do=Do.WATCH, report=report)  # a spec that cannot even be read: what runs is named, not judged
     context = _context(seen, host, Installed(upstream=upstream, reason="", message=""), settings=settings)
     return Decision(do=Do.WATCH, report=report, typed=typed, context=context, upstream=upstream)
+
+
+def _invalid(seen: Seen) -> str | None:
+    """What is wrong with the spec: what was found too large, else what the core says."""
+    large = "; ".join(f"{each.path}: {each.message}" for each in noted_excess(seen.deployment))
+    if large:
+        return f"Validation failed: {large}"
+    verdict = seen.validated or {}
+    return None if verdict.get("status") == "True" else str(verdict.get("message"))
 
 
 def _of_primary(seen: Seen, host: ProviderHost) -> Installed:

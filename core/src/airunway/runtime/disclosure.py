@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from airunway.resource import Resource
-from airunway.status.texts import redacted
+from airunway.words import redacted
 
 __all__ = ["PLAN_LIMIT", "plan_data", "shown"]
 

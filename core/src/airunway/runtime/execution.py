@@ -22,7 +22,7 @@ from airunway.runtime.told import Told
 from airunway.runtime.upstreams import UpstreamWatch
 from airunway.runtime.writes import Occupied, Refused, Writer
 from airunway.status import Category
-from airunway.status.texts import redacted
+from airunway.words import redacted
 
 __all__ = ["Executor", "Outcome", "held_by", "told_of"]
 

@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from airunway.api import names
-from airunway.api.modeldeployment import ModelDeployment
+from airunway.api.bounds import noted_excess
+from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
 from airunway.plugins.contract import Context, Finding, Transformer, Upstream, UpstreamKind
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
@@ -20,7 +21,7 @@ from airunway.runtime.steps import identity_in
 from airunway.runtime.upstream import api_version
 from airunway.sdk.fields import ignored_fields, tracked
 
-__all__ = ["Judgement", "assumed_context", "judge", "selector_of"]
+__all__ = ["Judgement", "assumed_context", "judge", "parsed", "selector_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,13 @@ class Judgement:
     blockers: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
     objects: tuple[Resource, ...] = ()
+
+
+def parsed(deployment: Resource) -> ModelDeployment:
+    """The deployment as plugins see it. Raises ParseError, also for what is too large: a cache lacks most of that."""
+    if large := noted_excess(deployment):
+        raise ParseError(large[0].path, large[0].message)
+    return parse_deployment(deployment)
 
 
 def judge(host: ProviderHost, deployment: Resource, typed: ModelDeployment, context: Context[Any]) -> Judgement:

@@ -34,15 +34,13 @@ FIGHT_PAUSE = timedelta(seconds=30)
 class Memory:
     """Of one deployment: since when each fault lasts, since when writes fail, when we reverted what others changed.
 
-    `made` is when we made each object, `leaving` when the release of a deployment began that is not deleted (another
-    provider has it now).
+    `made` is when we made each object.
     """
 
     faults: dict[tuple[str, str], datetime] = field(default_factory=dict)
     failing: datetime | None = None
     reverts: deque[datetime] = field(default_factory=deque)
     made: dict[Identity, datetime] = field(default_factory=dict)
-    leaving: datetime | None = None
 
     def date(self, faults: Iterable[Fault], *, status: Resource, now: datetime) -> dict[tuple[str, str], datetime]:
         """The beginning of each of `faults`, by component and reason; what is not among them is forgotten.

@@ -6,16 +6,19 @@ deployment can reach the provider without any webhook.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import jsonschema
 import orjson
 
+from airunway.api.bounds import MAX_CAUSES
 from airunway.api.rules import FORBIDDEN_OVERRIDES
+from airunway.places import Place, entries
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource, canonical_json
 
@@ -42,25 +45,32 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
         return Overrides(errors=(), unknown=(), merge={})
     errors = [
         Finding(
-            path=f"{ROOT}.{path}",
+            path=str(place),
             reason="InvalidOverride",
             message=f'overriding "{key}" is not allowed for security reasons',
         )
-        for path, key in _forbidden(overrides, "")
+        for place, key in islice(_forbidden(overrides), MAX_CAUSES)
     ]
-    for problem in _validator(canonical_json(schema)).iter_errors(overrides):
-        path = f"{ROOT}.{'.'.join(str(step) for step in problem.absolute_path)}".rstrip(".")
-        if problem.validator == "additionalProperties":
-            continue  # reported below as unknown, with the nearest key
+    wrong = (
+        problem
+        for problem in _validator(canonical_json(schema)).iter_errors(overrides)
+        if problem.validator != "additionalProperties"  # reported below as unknown, with the nearest key
+    )
+    for problem in islice(wrong, MAX_CAUSES):
+        place = Place(None, ROOT)
+        for step in problem.absolute_path:
+            place = Place(place, step)
+        path = str(place)
         wrong_type = f"must be of type {problem.validator_value}"  # without the value: it may be anything
         text = wrong_type if problem.validator == "type" else problem.message[:200]
         errors.append(Finding(path=path, reason="InvalidOverride", message=f"{path}: {text}"))
     unknown = []
-    for path, key, known in _unknown(overrides, schema, ""):
-        near = get_close_matches(key, known, n=1)
+    for place, key, known in islice(_unknown(overrides, schema), MAX_CAUSES):
+        path = str(place)
+        near = get_close_matches(key[:100], known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(known)) or 'none'}"
-        text = f"unknown override {path!r} is passed over{hint}"
-        unknown.append(Finding(path=f"{ROOT}.{path}", reason="UnknownOverride", message=text))
+        text = f"unknown override {path.removeprefix(f'{ROOT}.')!r} is passed over{hint}"
+        unknown.append(Finding(path=path, reason="UnknownOverride", message=text))
     properties = schema.get("properties") or {}
     merge = {
         key: value
@@ -75,41 +85,55 @@ def _validator(schema: bytes) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(orjson.loads(schema))
 
 
-def _forbidden(node: object, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            here = f"{path}.{key}" if path else str(key)
-            if key in FORBIDDEN_OVERRIDES:
-                yield here, key
-            else:
-                yield from _forbidden(value, here)
-    elif isinstance(node, Sequence) and not isinstance(node, (str, bytes)):
-        for position, value in enumerate(node):
-            yield from _forbidden(value, f"{path}[{position}]")
+def _forbidden(overrides: Resource) -> Iterator[tuple[Place, str]]:
+    for place, key, _ in entries(overrides, ROOT, below=lambda key: key not in FORBIDDEN_OVERRIDES):
+        if key in FORBIDDEN_OVERRIDES:
+            yield place, key
 
 
-def _unknown(node: Resource, schema: Resource, path: str) -> Iterator[tuple[str, str, list[str]]]:
-    properties = schema.get("properties")
-    if not isinstance(properties, dict) or schema.get("additionalProperties", False):
-        return
-    for key, value in node.items():
-        here = f"{path}.{key}" if path else key
-        if key not in properties:
-            yield here, key, list(properties)
-        elif isinstance(value, dict):
-            yield from _unknown(value, properties[key], here)
+def _unknown(overrides: Resource, schema: Resource) -> Iterator[tuple[Place, str, list[str]]]:
+    """Place and name of each key that the schema does not know, in lists too, with those that it knows there."""
+    pending: list[tuple[Place, Any, Resource]] = [(Place(None, ROOT), overrides, schema)]
+    while pending:
+        at, node, described = pending.pop()
+        if isinstance(node, list):
+            items = _described(described.get("items"))
+            pending.extend(reversed([(Place(at, index), item, items) for index, item in enumerate(node)]))
+        elif isinstance(node, dict):
+            known, others = described.get("properties"), described.get("additionalProperties", False)
+            if not isinstance(known, dict):
+                known, others = {}, others or True  # nothing is said about its keys
+            below = []
+            for key, value in node.items():
+                if key in known:
+                    below.append((Place(at, key), value, _described(known[key])))
+                elif not others:
+                    yield Place(at, key), key, list(known)
+                else:
+                    below.append((Place(at, key), value, _described(others)))
+            pending.extend(reversed(below))
 
 
-def _known_only(node: Resource, schema: Resource) -> Resource:
-    """`node` without the keys that the schema does not know."""
-    properties = schema.get("properties")
-    if not isinstance(properties, dict) or schema.get("additionalProperties", False):
+def _known_only(node: Any, schema: Resource) -> Any:
+    """`node` without the keys that the schema does not know, in lists too. Its depth is bounded at admission."""
+    if isinstance(node, list):
+        items = _described(schema.get("items"))
+        return [_known_only(item, items) for item in node] if items else node
+    known, others = schema.get("properties"), schema.get("additionalProperties", False)
+    if not isinstance(node, dict):
         return node
+    if not isinstance(known, dict):
+        known, others = {}, others or True
     return {
-        key: _known_only(value, properties[key]) if isinstance(value, dict) else value
+        key: _known_only(value, _described(known.get(key, others)))
         for key, value in node.items()
-        if key in properties
+        if key in known or others
     }
+
+
+def _described(schema: object) -> Resource:
+    """A schema as an object: ``true`` and an absent one say nothing."""
+    return schema if isinstance(schema, dict) else {}
 
 
 def merged(base: Resource, overlay: Resource) -> Resource:

@@ -15,7 +15,7 @@ from airunway.runtime.seen import Seen
 from airunway.runtime.steps import Action, Plan, Step, conflict_text, named
 from airunway.runtime.told import Told
 from airunway.runtime.writes import NEVER, Refused, Writer
-from airunway.status.texts import redacted
+from airunway.words import redacted
 
 __all__ = ["Previewer", "plan_name"]
 

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, EventRecorder, KubeError, Overlay, StatusWriter, retry_after_of
+from airunway.kube import Client, EventRecorder, KubeError, Overlay, StatusWriter, add_finalizer, retry_after_of
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
@@ -98,6 +98,7 @@ class ProviderReconciler:
             status=self._status,
             manager=self._manager,
             finalizer=self._finalizer,
+            clock=clock,
         )
         self._memories: dict[ObjectKey, Memory] = {}
         self._attempts: Attempts[Refused | KubeError | Told] = Attempts()
@@ -121,7 +122,7 @@ class ProviderReconciler:
                 return None
             case Do.RELEASE:
                 memory.faults.clear()
-                again = await self._releaser.release(seen, memory)
+                again = await self._releaser.release(seen)
                 if self._finalizer not in finalizers_of(self._deployments.get(key) or {}):
                     self._forget(key)
                 return again
@@ -143,6 +144,7 @@ class ProviderReconciler:
     def _forget(self, key: ObjectKey) -> None:
         self._memories.pop(key, None)
         self._attempts.over(key)
+        self._releaser.forget(key)
 
     # ------------------------------------------------------------------------------------------------------ gather
 
@@ -243,22 +245,12 @@ class ProviderReconciler:
         return await self._executor.bring(seen, decision, memory)
 
     async def _hold(self, deployment: Resource) -> None:
-        """Put our finalizer on, by an apply that states nothing else: no field of the spec can be lost by it."""
-        if self._finalizer in finalizers_of(deployment):
-            return
-        metadata = deployment["metadata"]
-        body = {
-            "apiVersion": names.API_VERSION,
-            "kind": "ModelDeployment",
-            "metadata": {
-                "name": metadata["name"],
-                "namespace": metadata["namespace"],
-                "uid": metadata["uid"],
-                "finalizers": [self._finalizer],
-            },
-        }
-        answer = await self._client.apply(MODEL_DEPLOYMENT, body, manager=self._manager)
-        self._deployments.note(answer)
+        """Put our finalizer on, and change nothing else of what is the user's."""
+        if self._finalizer not in finalizers_of(deployment):
+            answer = await add_finalizer(
+                self._client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._manager
+            )
+            self._deployments.note(answer)
 
     def _failed(
         self,

@@ -7,15 +7,17 @@ then the finalizer goes anyway, with a warning event that names what may be left
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from datetime import datetime
 
+from airunway.ages import Ages
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, KubeError, Overlay, StatusWriter, remove_finalizer
-from airunway.resource import is_deleting, key_of, parse_time, uid_of
+from airunway.resource import ObjectKey, is_deleting, key_of, parse_time, uid_of
 from airunway.runtime.backoff import Attempts, Subject
 from airunway.runtime.desired import is_ours
 from airunway.runtime.execution import held_by
-from airunway.runtime.memory import Memory
 from airunway.runtime.report import terminating_status
 from airunway.runtime.seen import Seen, finalizers_of
 from airunway.runtime.upstreams import UpstreamWatch
@@ -30,7 +32,7 @@ RETRY = 5.0
 
 
 class Releaser:
-    """Deletes and waits."""
+    """Deletes and waits; remembers since when, by its own clock."""
 
     def __init__(
         self,
@@ -43,6 +45,7 @@ class Releaser:
         status: StatusWriter,
         manager: str,
         finalizer: str,
+        clock: Callable[[], datetime],
     ) -> None:
         self._client = client
         self._writer = writer
@@ -52,15 +55,20 @@ class Releaser:
         self._status = status
         self._manager = manager
         self._finalizer = finalizer
-        self._attempts: Attempts[str] = Attempts()
+        self._begun: Ages[ObjectKey] = Ages(clock)
+        self._attempts: Attempts[str] = Attempts(base=RETRY, cap=RETRY)
 
-    async def release(self, seen: Seen, memory: Memory) -> float | None:
+    def forget(self, key: ObjectKey) -> None:
+        """Drop what is remembered of a deployment that is gone."""
+        self._begun.forget(key)
+        self._attempts.over(key)
+
+    async def release(self, seen: Seen) -> float | None:
         """One pass over a deployment that is deleted or no longer ours; returns when to look again."""
         deployment, key, now = seen.deployment, seen.key, seen.now
         if self._finalizer not in finalizers_of(deployment):
             return None
-        memory.leaving = memory.leaving or now
-        begun = parse_time(deployment["metadata"].get("deletionTimestamp")) or memory.leaving
+        begun = self._begun.since(key, parse_time(deployment["metadata"].get("deletionTimestamp")))
         left = (begun + names.FINALIZER_TIMEOUT - now).total_seconds()
         gone, unseen, problem, again = False, False, "", RETRY
         if (standing := self._attempts.standing(key, _subject(seen))) is not None:
@@ -90,8 +98,7 @@ class Releaser:
         )
         if answer is not None:
             self._deployments.note(answer)
-        self._attempts.over(key)
-        memory.leaving = None
+        self.forget(key)
         log.info("%s was let go: %s", key, "nothing of it is left upstream" if gone else "what is left is an orphan")
         return None
 
@@ -146,7 +153,13 @@ class Releaser:
         note = f"Finalizer removed after timeout, {what} may be orphaned{why}"
         orphan = next(iter(seen.ours), None)
         self._events.emit(
-            seen.deployment, reason="FinalizerTimeout", note=note, warning=True, action="Release", related=orphan
+            seen.deployment,
+            reason="FinalizerTimeout",
+            note=note,
+            warning=True,
+            action="Release",
+            related=orphan,
+            vital=True,
         )
 
 

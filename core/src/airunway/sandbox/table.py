@@ -7,6 +7,7 @@ from dataclasses import astuple, dataclass, fields
 
 from airunway.columns import as_columns
 from airunway.resource import Resource, dig, key_of
+from airunway.words import plain
 
 __all__ = ["Row", "as_text", "row_of"]
 
@@ -35,7 +36,7 @@ def row_of(deployment: Resource) -> Row:
         phase=status.get("phase", "-"),
         ready=dig(status, "replicas", "summary", default="-"),
         reason=status.get("reason", "-"),
-        message=status.get("message", ""),
+        message=plain(status.get("message", "")),
     )
 
 

@@ -6,7 +6,7 @@ of `airunway` by a provider are refused by its linter rules, and may break with 
 
 from airunway.api import names as labels
 from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment, parse_deployment
-from airunway.engines import EngineArguments, FlagTable, Remark, engine_arguments, flag_table
+from airunway.engines import EngineArguments, FlagTable, Remark, engine_arguments, flag_table, literal
 from airunway.plugins.contract import (
     CONTRACT_VERSIONS,
     Compatibility,
@@ -38,7 +38,7 @@ from airunway.resource import Resource, canonical_json, dig, digest
 from airunway.sdk import conditions, overrides, workloads
 from airunway.sdk.fields import CORE_FIELDS, ignored_fields, tracked
 from airunway.sdk.gguf import gguf_reference, llamacpp_dialect
-from airunway.sdk.launch import DEFAULT_IMAGES, Launch, launch, plain, served_name_of
+from airunway.sdk.launch import DEFAULT_IMAGES, Launch, launch, served_name_of
 from airunway.sdk.names import derived_name, too_long
 from airunway.sdk.plugin import Provider
 from airunway.sdk.pods import (
@@ -108,11 +108,11 @@ __all__ = [
     "kind_key",
     "labels",
     "launch",
+    "literal",
     "llamacpp_dialect",
     "model_pod",
     "overrides",
     "parse_deployment",
-    "plain",
     "pod_findings",
     "pod_labels",
     "pod_specs",

@@ -89,7 +89,8 @@ class _View:
     def __getattr__(self, name: str) -> Any:
         model, path, reads = self._model, self._path, self._reads
         value = getattr(model, name)
-        step = _steps(type(model)).get(name)
+        kind: type[BaseModel] = model.__class__
+        step = _steps(kind).get(name)
         if step is None:
             if callable(value):  # a method sees all of it
                 reads.paths.update(_set_fields(model, path))

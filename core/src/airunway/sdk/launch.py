@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
-from airunway.engines import engine_arguments
+from airunway.engines import engine_arguments, literal
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource
 from airunway.sdk.gguf import CONSUMED_ARGS, LOCALAI, gguf_arguments, gguf_reference, llamacpp_dialect
 
-__all__ = ["DEFAULT_IMAGES", "Launch", "launch", "plain", "served_name_of"]
+__all__ = ["DEFAULT_IMAGES", "Launch", "launch", "served_name_of"]
 
 DEFAULT_IMAGES: Mapping[str, str] = {"vllm": "vllm/vllm-openai:v0.23.0"}
 """The image of an engine where neither the deployment nor the provider names one."""
@@ -122,7 +122,7 @@ def launch(
         deployment,
         engine=engine,
         dialect=dialect,
-        served_name=plain(served_name_of(deployment)),
+        served_name=served_name_of(deployment),
         gpus=spec.resources.gpu.count if gpus is None else gpus,
         consumed=(*consumed, *(CONSUMED_ARGS if program.gguf else ())),
     )
@@ -152,15 +152,10 @@ def served_name_of(deployment: ModelDeployment) -> str:
     return model.served_name or (model.id or "").rstrip("/").rpartition("/")[2]
 
 
-def plain(text: str) -> str:
-    """A text as it has to stand in a container's arguments to arrive unchanged: ``$(NAME)`` would be expanded."""
-    return text.replace("$", "$$")
-
-
 def _model_words(deployment: ModelDeployment, program: _Program, dialect: str) -> list[str]:
     if program.gguf:
-        return [plain(word) for word in gguf_arguments(deployment, dialect)]
-    model = plain(deployment.spec.model.id or "")
+        return [literal(word) for word in gguf_arguments(deployment, dialect)]
+    model = literal(deployment.spec.model.id or "")
     return [model] if program.model is None else [program.model, model]
 
 

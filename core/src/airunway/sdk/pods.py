@@ -8,6 +8,7 @@ from typing import Any
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
+from airunway.engines import literal
 from airunway.plugins.contract import Context, Finding
 from airunway.resource import Resource
 from airunway.sdk.launch import Launch
@@ -161,9 +162,9 @@ def _derived(deployment: ModelDeployment, context: Context[Any]) -> Iterator[tup
         yield "HF_TOKEN", _secret("HF_TOKEN", token.name, token.key)
     for volume in spec.model.storage.volumes:
         if (name := _CACHE_VARIABLES.get(volume.purpose)) and volume.mount_path:
-            yield name, {"name": name, "value": volume.mount_path}
+            yield name, {"name": name, "value": literal(volume.mount_path)}
     if context.cache is not None:
-        yield "HF_HOME", {"name": "HF_HOME", "value": context.cache.mount_path}
+        yield "HF_HOME", {"name": "HF_HOME", "value": literal(context.cache.mount_path)}
         if context.cache.offline:
             # Both are read: the first by huggingface_hub, the second by transformers of older images.
             yield "HF_HUB_OFFLINE", {"name": "HF_HUB_OFFLINE", "value": "1"}

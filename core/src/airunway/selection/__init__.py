@@ -11,7 +11,15 @@ from airunway.selection.facts import (
     provider_facts,
     request_of,
 )
-from airunway.selection.grants import choose_granted_engine, denied, forbidden_by, granted, is_accepted, unsettled
+from airunway.selection.grants import (
+    choose_granted_engine,
+    denied,
+    forbidden_by,
+    forbidden_now,
+    granted,
+    is_accepted,
+    unsettled,
+)
 from airunway.selection.pinned import Misfit, not_installed, not_registered, unsupported
 from airunway.selection.provider import (
     Candidate,
@@ -21,7 +29,7 @@ from airunway.selection.provider import (
     weigh,
     weigh_at_best,
 )
-from airunway.selection.record import recorded
+from airunway.selection.record import is_denied, recorded
 from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
 __all__ = [
@@ -45,8 +53,10 @@ __all__ = [
     "denied",
     "evaluate_rules",
     "forbidden_by",
+    "forbidden_now",
     "granted",
     "is_accepted",
+    "is_denied",
     "not_installed",
     "not_registered",
     "provider_facts",

@@ -16,7 +16,7 @@ from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection.advice import Advice, advise
 from airunway.selection.engine import NO_HEALTHY, EngineChoice
 from airunway.selection.facts import ProviderFacts, Request, request_of
-from airunway.selection.grants import choose_granted_engine, denied, forbidden_by, is_accepted, unsettled
+from airunway.selection.grants import choose_granted_engine, denied, forbidden_by, forbidden_now, unsettled
 from airunway.selection.pinned import not_registered
 from airunway.selection.provider import Candidate, choose_provider, weigh_at_best
 from airunway.validation import Violation, validate
@@ -117,8 +117,7 @@ def explain(
     grants = policy.grants(labels)
     forbidden = denied(providers, grants)
     violations = tuple(unsettled(deployment, validate(deployment)))
-    if not violations and not is_accepted(deployment):
-        violations = tuple(forbidden_by(policy, deployment, namespace_labels=labels))
+    violations = violations or tuple(forbidden_now(policy, deployment, namespace_labels=labels))
     model = str(dig(deployment, "spec", "model", "id", default=""))
     explanation = Explanation(key=key_of(deployment), model=model, violations=violations)
     spec = deployment.get("spec")

@@ -67,13 +67,15 @@ class ProviderFacts:
     installed: bool = True
     """False where the provider itself says that its upstream is not there (condition ``UpstreamInstalled``)."""
     upstream: UpstreamFacts | None = None
+    heard: datetime | None = None
+    """When the heartbeat came, by the clock of whoever asks, which may differ from the provider's; None: as it says."""
 
     def engine(self, name: str) -> EngineFacts | None:
         return next((engine for engine in self.engines if engine.name == name), None)
 
     def silence(self, now: datetime) -> timedelta | None:
         """How long nothing was heard of it; None if it never sent a heartbeat (then `ready` alone counts)."""
-        return None if self.heartbeat is None else now - self.heartbeat
+        return None if self.heartbeat is None else now - (self.heard or self.heartbeat)
 
 
 @dataclass(frozen=True, kw_only=True)

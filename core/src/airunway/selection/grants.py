@@ -14,7 +14,7 @@ from airunway.selection.facts import ProviderFacts, Request
 from airunway.validation import Violation
 from airunway.validation.policy import Grants, Policy, violations
 
-__all__ = ["choose_granted_engine", "denied", "forbidden_by", "granted", "is_accepted", "unsettled"]
+__all__ = ["choose_granted_engine", "denied", "forbidden_by", "forbidden_now", "granted", "is_accepted", "unsettled"]
 
 
 def granted(providers: Iterable[ProviderFacts], grants: Grants) -> list[ProviderFacts]:
@@ -81,3 +81,17 @@ def forbidden_by(policy: Policy, deployment: Resource, *, namespace_labels: Mapp
     provider = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
     engine = dig(deployment, "spec", "engine", "type") or None
     return violations(policy, deployment["spec"], engine=engine, provider=provider, namespace_labels=namespace_labels)
+
+
+def forbidden_now(policy: Policy, deployment: Resource, *, namespace_labels: Mapping[str, str]) -> list[Violation]:
+    """What the policy does not allow in the pass of a reconciler, of a deployment that has perhaps passed before.
+
+    What has passed stays passed, but for a provider that the spec does not name and that was chosen afterwards: by a
+    custom selector, or whoever else may write the status. It was in no review. One that made something already stays.
+    """
+    if not is_accepted(deployment):
+        return forbidden_by(policy, deployment, namespace_labels=namespace_labels)
+    chosen = dig(deployment, "status", "provider", default={})
+    if dig(deployment, "spec", "provider", "name") or not chosen.get("name") or chosen.get("resourceName"):
+        return []
+    return violations(policy, {}, engine=None, provider=chosen["name"], namespace_labels=namespace_labels)

@@ -11,9 +11,13 @@ from airunway.selection.engine import NO_HEALTHY
 from airunway.selection.facts import STALE_AFTER, ProviderFacts, Request
 from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
-__all__ = ["Candidate", "Check", "ProviderChoice", "choose_provider", "weigh", "weigh_at_best"]
+__all__ = ["DENIED", "Candidate", "Check", "ProviderChoice", "choose_provider", "weigh", "weigh_at_best"]
 
 NO_COMPATIBLE = "no compatible provider found for this configuration"
+
+
+DENIED = "the policy does not allow it in this namespace"
+"""The first word on a candidate that a policy denies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +85,7 @@ def weigh(request: Request, provider: ProviderFacts, *, engine: str, now: dateti
     """Every check that this provider fails, and what its rules say."""
     failed = []
     if denied:
-        text = "the policy does not allow it in this namespace"
-        failed.append(Check(name="policy", path="spec.provider.name", message=text))
+        failed.append(Check(name="policy", path="spec.provider.name", message=DENIED))
     if not provider.ready:
         failed.append(Check(name="ready", path="", message="the provider is not ready (status.ready is not true)"))
     silence = provider.silence(now)
@@ -90,7 +93,7 @@ def weigh(request: Request, provider: ProviderFacts, *, engine: str, now: dateti
         # The moment and not the age: the same facts must give the same words, or every look at them would be a write.
         text = (
             f"its last heartbeat was at {format_time(provider.heartbeat)}, "
-            f"more than {int(STALE_AFTER.total_seconds())} s ago"
+            f"{int(STALE_AFTER.total_seconds())} s ago or longer"
         )
         failed.append(Check(name="heartbeat", path="", message=text))
     if provider.explicit_only:

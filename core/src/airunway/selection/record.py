@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import orjson
 
-from airunway.resource import Resource
-from airunway.selection.provider import Candidate
+from airunway.resource import Resource, dig
+from airunway.selection.provider import DENIED, Candidate
+from airunway.words import plain, redacted
 
-__all__ = ["MAX_BYTES", "recorded"]
+__all__ = ["MAX_BYTES", "is_denied", "recorded"]
 
 MAX_BYTES = 8 * 1024
 """Of the list as JSON."""
@@ -37,8 +38,24 @@ def recorded(candidates: Sequence[Candidate]) -> list[Resource]:
     return sorted(entries, key=lambda entry: str(entry["name"]))
 
 
+def is_denied(deployment: Resource, provider: str) -> bool:
+    """Whether the policy denies the provider, or it has not been looked at yet, whoever chose it.
+
+    Verdicts are written together with the one on the spec, so that a choice of somebody else never comes before them.
+    One that had no room for its reasons counts as a denial. Without any record there is nothing to deny.
+    """
+    candidates = dig(deployment, "status", "selection", "candidates")
+    if not isinstance(candidates, list):
+        return False
+    entry: Resource | None = next((each for each in candidates if dig(each, "name") == provider), None)
+    if entry is None:
+        return True
+    reasons = entry.get("reasons") or []
+    return entry.get("eligible") is False and (not reasons or reasons[0].endswith(DENIED))
+
+
 def _entry(candidate: Candidate, number: int, length: int) -> Resource:
-    reasons = [_cut(reason, length) for reason in list(_reasons(candidate))[:number]]
+    reasons = [_cut(redacted(plain(reason)), length) for reason in list(_reasons(candidate))[:number]]
     return {"name": candidate.name, "eligible": candidate.eligible, "score": candidate.score, "reasons": reasons}
 
 

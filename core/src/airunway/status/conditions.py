@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from airunway.resource import Resource, format_time, parse_time
+from airunway.words import MESSAGE_LIMIT, bounded
 
 __all__ = ["MESSAGE_LIMIT", "Condition", "as_word", "bounded", "conditions_in", "written"]
-
-MESSAGE_LIMIT = 1024
-"""Longest message, in bytes of UTF-8 (spec/api.md: 1 KiB)."""
 
 WORD_LIMIT = 256
 """Longest reason, in characters (that of `status.reason`)."""
@@ -35,14 +33,6 @@ class Condition:
     status: bool | None
     reason: str
     message: str = ""
-
-
-def bounded(text: str, limit: int = MESSAGE_LIMIT) -> str:
-    """`text` cut to `limit` bytes of UTF-8, with an ellipsis where something was cut."""
-    encoded = text.encode("utf-8", errors="replace")
-    if len(encoded) <= limit:
-        return encoded.decode()
-    return encoded[: limit - len("…".encode())].decode(errors="ignore") + "…"
 
 
 def as_word(text: str, *, otherwise: str = "Unknown") -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from airunway.resource import Resource, controller_owner, dig, labels_of, parse_time, uid_of
-from airunway.status.conditions import MESSAGE_LIMIT, bounded
+from airunway.words import bounded, tail
 
 __all__ = [
     "TEXT_LIMIT",
@@ -339,10 +339,9 @@ def parse_moment(value: object) -> datetime | None:
 
 def _word(value: object) -> str:
     """A text that many objects share."""
-    return sys.intern(value if len(value) <= MESSAGE_LIMIT else bounded(value)) if isinstance(value, str) else ""
+    return sys.intern(bounded(value)) if isinstance(value, str) else ""
 
 
 def _long(value: object) -> str:
-    """A text whose end says most: an engine's traceback, an error that wraps others."""
-    text = _text(value)
-    return text if len(text) <= TEXT_LIMIT else "…" + text[1 - TEXT_LIMIT :]
+    """A text whose end says most: an engine's traceback, an error that wraps others. Credentials go at the door."""
+    return tail(_text(value), TEXT_LIMIT)

@@ -27,8 +27,8 @@ CREATION_PATIENCE = timedelta(minutes=20)
 MOUNT_PATIENCE = timedelta(minutes=5)
 """How long an event about a volume counts without being repeated; the kubelet tries every two minutes at least."""
 
-_PREEMPTION = re.compile(r"[.,]?\s*(?:no new claims to deallocate, )?preemption: .*$|(?<=\.) not found\.?$", re.DOTALL)
-"""What the scheduler adds on whom it could evict: it buries why there is no node."""
+_PREEMPTION = "preemption: "
+"""Begins what the scheduler adds on whom it could evict: it buries why there is no node."""
 
 _REFUSAL = re.compile(r"^(?:create Pod \S+ in \S+ \S+ failed error|Error creating): ", re.IGNORECASE)
 """How workload controllers begin: what the message has said already."""
@@ -231,10 +231,19 @@ def _unscheduled(pod: PodFacts) -> Finding | None:
     if told is None or pod.node or told.reason == "SchedulingGated":
         return None
     match = first_meaning([told.message], SCHEDULING)
-    text = f"cannot be scheduled: {line_of(_PREEMPTION.sub('', told.message))}."
+    text = f"cannot be scheduled: {line_of(_without_preemption(told.message))}."
     if match is None:
         return Finding(reason="FailedScheduling", code="", text=text, since=told.since)
     return Finding(reason=match[0].reason, code=match[0].code, text=text, since=told.since)
+
+
+def _without_preemption(text: str) -> str:
+    head, told, _ = text.partition(_PREEMPTION)
+    if told:
+        head = head.removesuffix("no new claims to deallocate, ").rstrip()
+        return head.removesuffix(".").removesuffix(",")
+    end = text.removesuffix(".")
+    return end.removesuffix(" not found") if end.endswith(". not found") else text
 
 
 def _mount_trouble(events: Iterable[EventFacts], *, now: datetime) -> Finding | None:

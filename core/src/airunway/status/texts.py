@@ -2,6 +2,8 @@
 
 Each row has the pattern, what it means (a reason of the registry and, where there is one, a root-cause code), and who
 writes such a text. Rows are tried in order: the first that matches counts, so the precise stand before the vague.
+Anybody can write such texts: every pattern takes time linear in them, which ``core/tests/test_patterns.py`` checks
+for each pattern of the project.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from airunway.words import plain, redacted
 
 __all__ = [
     "CREATION",
@@ -21,11 +25,13 @@ __all__ = [
     "Meaning",
     "first_meaning",
     "line_of",
-    "redacted",
     "without_names",
 ]
 
 _NAMES = re.compile(r'"[^"]*"|(?<!\S)(?!i/o)\S*/\S*')
+
+_LINE = r"(?m:^)"
+"""Two things on one line, in any order, are looked for from its start: ``a.*b`` from each ``a`` would be quadratic."""
 
 EXCERPT = 400
 """Characters of a quoted text in a message."""
@@ -131,7 +137,7 @@ SCHEDULING: tuple[Meaning, ...] = (
 
 CREATION: tuple[Meaning, ...] = (
     _row(
-        r"exceeded quota|must specify .* for:|failed quota",
+        r"exceeded quota|must specify [^:\n]{1,256} for:|failed quota",
         "QuotaExceeded",
         "Unschedulable.Quota",
         "API server, admission plugin ResourceQuota",
@@ -260,14 +266,14 @@ ENGINE: tuple[Meaning, ...] = (
     ),
     _row(r"429 Client Error|Too Many Requests", "RateLimited", "Model.DownloadStalled", "huggingface_hub"),
     _row(
-        r"(huggingface|hf\.co|s3\.|LocalEntryNotFoundError).*(name resolution|Name or service not known|no such host)"
-        r"|(name resolution|Name or service not known).*(huggingface|hf\.co|s3\.)",
+        rf"{_LINE}(?=.*(?:huggingface|hf\.co|s3\.|LocalEntryNotFoundError))"
+        r".*(?:name resolution|Name or service not known|no such host)",
         "DNSFailure",
         "Model.DownloadStalled",
         "requests, httpx: the model's host cannot be looked up",
     ),
     _row(
-        r"(huggingface|hf\.co|s3\.).*(timed out|ReadTimeout|ConnectTimeout)|(timed out).*(huggingface|hf\.co)"
+        rf"{_LINE}(?=.*(?:huggingface|hf\.co|s3\.)).*(?:timed out|ReadTimeout|ConnectTimeout)"
         r"|LocalEntryNotFoundError|couldn't connect to '?https://huggingface\.co",
         "Timeout",
         "Model.DownloadStalled",
@@ -275,19 +281,6 @@ ENGINE: tuple[Meaning, ...] = (
     ),
 )
 """The last words of a container, ``terminated.message``: the end of its log where the pod's policy says so."""
-
-_SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\bhf_[A-Za-z0-9]{8,}"), "hf_***"),
-    (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), r"\1 ***"),
-    (re.compile(r"\b(AKIA|ASIA)[A-Z0-9]{12,}"), r"\1***"),
-    (re.compile(r"(?i)(://)[^/\s:@]+:[^/\s@]+@"), r"\1***@"),
-    (
-        re.compile(
-            r"(?i)\b([a-z0-9_-]*(?:token|secret|password|passwd|api[_-]?key|signature))(\"?\s*[=:]\s*\"?)[^\s&\",;]{6,}"
-        ),
-        r"\1\2***",
-    ),
-)
 
 
 def first_meaning(texts: Sequence[str], table: Sequence[Meaning]) -> tuple[Meaning, str] | None:
@@ -315,7 +308,7 @@ def line_of(text: str, position: int = -1) -> str:
         start = text.rfind("\n", 0, position) + 1
         end = text.find("\n", position)
         line = text[start : end if end >= 0 else len(text)]
-    line = redacted(line.strip())
+    line = redacted(plain(line)).strip()
     if line.endswith(".") and not line.endswith(".."):
         line = line[:-1]
     if len(line) <= EXCERPT:
@@ -323,10 +316,3 @@ def line_of(text: str, position: int = -1) -> str:
     # The head names the object, the end has the innermost error.
     half = (EXCERPT - 3) // 2
     return f"{line[:half]} … {line[-half:]}"
-
-
-def redacted(text: str) -> str:
-    """`text` without what looks like a credential: pods' last words are written by anybody."""
-    for pattern, instead in _SECRETS:
-        text = pattern.sub(instead, text)
-    return text

@@ -6,6 +6,7 @@ import ssl
 import uuid
 from collections.abc import Sequence
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -48,16 +49,22 @@ def review_of(
 
 
 class WebhookClient:
-    """Sends reviews to a webhook; an async context manager. Trusts what the webhook's Secret says."""
+    """Sends reviews to a webhook; an async context manager. Trusts what the webhook's Secret says.
 
-    def __init__(self, client: Client, settings: WebhookSettings) -> None:
+    `certificate` is a file with the certificate that it shows, and its key.
+    """
+
+    def __init__(self, client: Client, settings: WebhookSettings, *, certificate: Path | None = None) -> None:
         self._client = client
+        self._certificate = certificate
         self._settings = settings
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> WebhookClient:
         secret = await self._client.get(SECRET, ObjectKey(self._settings.namespace, self._settings.secret))
         context = ssl.create_default_context(cadata=material_of(secret).bundle.decode())
+        if self._certificate is not None:
+            context.load_cert_chain(self._certificate)
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=0))
         return self
 

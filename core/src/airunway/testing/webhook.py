@@ -22,6 +22,7 @@ from airunway.resource import ObjectKey
 from airunway.testing.controlplane.ports import reserved_ports
 from airunway.webhook import Webhook, WebhookSettings, webhook_settings
 from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway.webhook.limits import Limits
 
 __all__ = ["local_settings", "running_webhook"]
 
@@ -31,7 +32,12 @@ PATIENCE = 60.0
 
 @contextmanager
 def local_settings(
-    *, namespace: str, manage_configuration: bool = True, access_review: bool = True
+    *,
+    namespace: str,
+    manage_configuration: bool = True,
+    access_review: bool = True,
+    access_review_pods: bool = False,
+    client_ca: Path | None = None,
 ) -> Iterator[WebhookSettings]:
     """Settings of a webhook that the API server of this machine reaches by URL; its Secret is in `namespace`."""
     with reserved_ports(1) as (port,):
@@ -42,6 +48,8 @@ def local_settings(
             configuration=f"airunway-webhook-{namespace}",
             manage_configuration=manage_configuration,
             access_review=access_review,
+            access_review_pods=access_review_pods,
+            client_ca=client_ca,
         )
         assert settings is not None
         yield settings
@@ -54,22 +62,37 @@ def running_webhook(
     *,
     settings: CoreSettings | None = None,
     clock: Callable[[], datetime] | None = None,
+    limits: Limits | None = None,
+    on_made: Callable[[Webhook, Metrics], None] | None = None,
 ) -> Iterator[CoreApplication]:
     """Core and webhook, ready, for as long as the context lasts; then the configuration goes too.
 
-    Raises what ends the process early.
+    `on_made` gets the webhook and what the process counts. Raises what ends the process early.
     """
     core_settings = settings or CoreSettings()
     made: list[CoreApplication] = []
+    metrics = Metrics(names.CORE_MANAGER, role=Role.CORE)
 
     def make(client: Client) -> CoreApplication:
         core = CoreApplication(client=client, settings=core_settings)
-        core.add(Webhook(client, core, webhook, namespaces=core_settings.namespaces, clock=clock, settle=0.2))
+        part = Webhook(
+            client,
+            core,
+            webhook,
+            namespaces=core_settings.namespaces,
+            clock=clock,
+            settle=0.2,
+            on_review=metrics.on_review,
+            on_turned_away=metrics.on_turned_away(),
+            limits=limits,
+        )
+        core.add(part)
+        if on_made is not None:
+            on_made(part, metrics)
         made.append(core)
         return core
 
     async def main() -> None:
-        metrics = Metrics(names.CORE_MANAGER, role=Role.CORE)
         process = asyncio.current_task()
         assert process is not None
         running.append((asyncio.get_running_loop(), process))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from airunway.api.bounds import MAX_CAUSES
 from airunway.resource import Resource, canonical_json
 
 __all__ = ["BLOCKING", "Violation", "compile_schema"]
@@ -141,16 +142,16 @@ def _string(schema: Resource) -> Check:
             return value
         if choices is not None and value not in choices:
             known = ", ".join(f'"{choice}"' for choice in choices)
-            message = f'"{value}" is not one of the supported values: {known}'
+            message = f'"{value:.200}" is not one of the supported values: {known}'
             found.append(Violation(path=path, message=message, reason="FieldValueNotSupported"))
         if longest is not None and len(value) > longest:
             found.append(_too_long(path, longest))
         if len(value) < shortest:
             found.append(_invalid(path, f"must have at least {shortest} characters"))
         if pattern is not None and not pattern.search(value):
-            found.append(_invalid(path, f'"{value}" must match {schema["pattern"]}'))
+            found.append(_invalid(path, f'"{value:.200}" must match {schema["pattern"]}'))
         if is_time and not _TIMESTAMP.match(value):
-            found.append(_invalid(path, f'"{value}" must be a moment such as 2026-01-31T12:00:00Z'))
+            found.append(_invalid(path, f'"{value:.200}" must be a moment such as 2026-01-31T12:00:00Z'))
         return value
 
     return check
@@ -210,6 +211,8 @@ def _object(schema: Resource) -> Check:
             found.append(_misfit(value, "object", path))
             return value
         if keeps_unknown and not fields:
+            if longest is not None and len(value) > longest:
+                found.append(_too_many(path, longest))
             return {}
         prefix = f"{path}." if path else ""
         result: Resource = {}
@@ -217,13 +220,13 @@ def _object(schema: Resource) -> Check:
             checker = fields.get(name, others)
             if child is None and not keeps_unknown:
                 if checker is None:
-                    found.append(_unknown(f"{prefix}{name}", fields))
+                    found.append(_unknown(f"{prefix}{name}", fields, found))
             elif checker is not None:
                 result[name] = checker(child, f"{prefix}{name}", found)
             elif keeps_unknown:
                 result[name] = child
             else:
-                found.append(_unknown(f"{prefix}{name}", fields))
+                found.append(_unknown(f"{prefix}{name}", fields, found))
         for name, default in defaults.items():
             if name not in result:
                 result[name] = fields[name](default, f"{prefix}{name}", found)
@@ -235,9 +238,9 @@ def _object(schema: Resource) -> Check:
     return check
 
 
-def _unknown(path: str, fields: Mapping[str, Check]) -> Violation:
+def _unknown(path: str, fields: Mapping[str, Check], found: Sequence[Violation]) -> Violation:
     name = path.rsplit(".", 1)[-1]
-    nearest = _nearest(name, fields)
+    nearest = _nearest(name, fields) if len(found) < MAX_CAUSES else None  # what will not be told needs no hint
     hint = f", did you mean {nearest}?" if nearest else ""
     return Violation(path=path, message=f"unknown field{hint}", reason="FieldValueNotSupported")
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache, lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import islice
 from typing import Any
 
-import orjson
-
 from airunway.api import inferenceproviderconfig, modeldeployment
+from airunway.api.bounds import MAX_CAUSES, MAX_SPEC, excess, size_of
 from airunway.api.crds import schema_of
 from airunway.api.names import API_VERSION
-from airunway.api.rules import FORBIDDEN_OVERRIDES, MAX_DEPTH, MODEL_DEPLOYMENT_RULES, Rule
+from airunway.api.rules import FORBIDDEN_OVERRIDES, MODEL_DEPLOYMENT_RULES, Rule
 from airunway.cel import CelError, Evaluator, Program, compile_expression
-from airunway.resource import Resource, canonical_json, dig
+from airunway.places import MAX_PATH, entries, shortened
+from airunway.resource import Resource, dig
 from airunway.validation._structural import BLOCKING, Check, Violation, compile_schema
 
-__all__ = ["validate", "warnings"]
+__all__ = ["bounded_violations", "excesses", "validate", "warnings"]
 
 _RULES = {modeldeployment.KIND: MODEL_DEPLOYMENT_RULES, inferenceproviderconfig.KIND: ()}
 _TEXTS: Resource = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -42,6 +44,8 @@ _METADATA: Resource = {
     },
 }
 _GENERATED_SUFFIX = "xxxxx"
+_LONGEST = 1024
+"""Characters of a message."""
 
 
 def validate(obj: Resource, *, old: Resource | None = None, evaluator: Evaluator | None = None) -> list[Violation]:
@@ -49,6 +53,8 @@ def validate(obj: Resource, *, old: Resource | None = None, evaluator: Evaluator
 
     `old` is the stored object that `obj` is to replace: with it, the rules about changes are checked too. Whatever
     `obj` contains, violations are returned and nothing is raised. `status` is not looked at: users cannot write it.
+
+    What is too large to be walked (`airunway.api.bounds`) is told as such, and nothing else about it.
     """
     if not isinstance(obj, dict):
         return [Violation(path="", message="must be an object", reason="FieldValueTypeInvalid")]
@@ -57,14 +63,38 @@ def validate(obj: Resource, *, old: Resource | None = None, evaluator: Evaluator
         kinds = " or ".join(_RULES)
         message = f"must be {kinds} of {API_VERSION}, not {obj.get('kind')!s:.100} of {obj.get('apiVersion')!s:.100}"
         return [Violation(path="kind", message=message, reason="FieldValueNotSupported")]
+    if kind == modeldeployment.KIND and (large := excesses(obj)):
+        return large
+    return bounded_violations(_found(obj, kind, old, evaluator))
+
+
+def excesses(obj: Resource) -> list[Violation]:
+    """The limits of size that a ModelDeployment is over. Quick, whatever the object is; never raises."""
+    return [Violation(path=path, message=message, reason=reason) for path, message, reason in excess(obj)]
+
+
+def bounded_violations(found: Sequence[Violation]) -> list[Violation]:
+    """`found` as it may be told: the first `MAX_CAUSES`, with paths and messages of bounded length."""
+    told = [
+        replace(violation, path=shortened(violation.path), message=f"{violation.message[: _LONGEST - 1]}…")
+        if len(violation.path) > MAX_PATH or len(violation.message) > _LONGEST
+        else violation
+        for violation in islice(found, MAX_CAUSES)
+    ]
+    if len(found) > len(told):
+        last = told[-1]
+        told[-1] = replace(last, message=f"{last.message} (and {len(found) - len(told)} more problems)")
+    return told
+
+
+def _found(obj: Resource, kind: str, old: Resource | None, evaluator: Evaluator | None) -> list[Violation]:
     found: list[Violation] = []
     defaulted = _check(kind)({k: v for k, v in obj.items() if k != "status"}, "", found)
     if not isinstance(defaulted, dict):
         return found
     found.extend(_check_name(defaulted))
     if kind == modeldeployment.KIND:
-        found.extend(_forbidden_overrides(dig(obj, "spec", "provider", "overrides")))
-        found.extend(_too_deep(dig(obj, "spec"), "spec"))
+        found.extend(islice(_forbidden_overrides(dig(obj, "spec", "provider", "overrides")), MAX_CAUSES))
     if not any(violation.reason in BLOCKING for violation in found):
         found.extend(_broken_rules(kind, defaulted, old, evaluator))
     return found
@@ -105,7 +135,7 @@ def _check_name(obj: Resource) -> list[Violation]:
 
 
 def _broken_rules(kind: str, obj: Resource, old: Resource | None, evaluator: Evaluator | None) -> Iterator[Violation]:
-    before = _check(kind)({k: v for k, v in old.items() if k != "status"}, "", []) if old is not None else None
+    before = _before(kind, old) if old is not None else None
     nodes: dict[str, list[tuple[str, Any, Any]]] = {}
     for rule, holds, message in _programs(kind, evaluator):
         if rule.path not in nodes:
@@ -118,7 +148,7 @@ def _broken_rules(kind: str, obj: Resource, old: Resource | None, evaluator: Eva
                 if previous is None:
                     continue
                 bindings["oldSelf"] = previous
-            if not (_remembered(holds, bindings) if rule.uses_quantities else _holds(holds, bindings)):
+            if not (rule.check(value, previous) if rule.check is not None else _holds(holds, bindings)):
                 yield Violation(
                     path=f"{path}{rule.field}".removeprefix("."),
                     message=_text(message, bindings) or rule.message,
@@ -126,8 +156,20 @@ def _broken_rules(kind: str, obj: Resource, old: Resource | None, evaluator: Eva
                 )
 
 
+def _before(kind: str, old: Resource) -> object:
+    """The old object as rules about changes see it. Of one that is too large only what they are about: the model."""
+    if kind == modeldeployment.KIND and excess(old):
+        model = dig(old, "spec", "model")
+        if size_of(model, limit=MAX_SPEC).over:
+            return None
+        old = {**old, "spec": {"model": model}, "metadata": {"name": dig(old, "metadata", "name")}}
+    return _check(kind)({k: v for k, v in old.items() if k != "status"}, "", [])
+
+
 @cache
-def _programs(kind: str, evaluator: Evaluator | None) -> list[tuple[Rule, Program, Program | None]]:
+def _programs(kind: str, evaluator: Evaluator | None) -> list[tuple[Rule, Program | None, Program | None]]:
+    """Each rule with the programs of its condition (None: its `check` is called instead) and of its message."""
+
     def program(rule: Rule, expression: str) -> Program:
         variables = ("self", "oldSelf") if rule.is_transition else ("self",)
         return compile_expression(expression, variables=variables, evaluator=evaluator, trusted=True)
@@ -135,7 +177,7 @@ def _programs(kind: str, evaluator: Evaluator | None) -> list[tuple[Rule, Progra
     return [
         (
             rule,
-            program(rule, rule.expression),
+            program(rule, rule.expression) if rule.check is None else None,
             program(rule, rule.message_expression) if rule.message_expression else None,
         )
         for rule in _RULES[kind]
@@ -147,29 +189,11 @@ def _is_unchanged(field: str, value: Any, previous: Any) -> bool:
     return bool(dig(value, *steps) == dig(previous, *steps))
 
 
-def _holds(program: Program, bindings: dict[str, Any]) -> bool:
+def _holds(program: Program | None, bindings: dict[str, Any]) -> bool:
     try:
-        return program.evaluate(bindings) is True
+        return program is not None and program.evaluate(bindings) is True
     except CelError:
         return False  # as in the API server: a rule that cannot be evaluated is broken
-
-
-def _remembered(program: Program, bindings: dict[str, Any]) -> bool:
-    """As `_holds`, remembering the verdict for equal values.
-
-    cel-cpp's Python binding (cel-expr-python 0.1.3) never frees the arguments of functions that are written in Python,
-    as ours for quantities are: about 5 KB for one deployment. Sizes repeat, so remembering them bounds that, and is
-    faster.
-    """
-    try:
-        return _verdict(program, canonical_json(bindings))
-    except TypeError:  # a number beyond 64 bits is no JSON to us: rare enough to be judged afresh
-        return _holds(program, bindings)
-
-
-@lru_cache(maxsize=16384)
-def _verdict(program: Program, bindings: bytes) -> bool:
-    return _holds(program, orjson.loads(bindings))
 
 
 def _text(program: Program | None, bindings: dict[str, Any]) -> str:
@@ -209,34 +233,12 @@ def _same_name(items: Any, item: Any) -> Any:
 
 def _forbidden_overrides(overrides: object) -> Iterator[Violation]:
     """Keys that no provider accepts, at any depth; below such a key nothing more is reported."""
-    pending: list[tuple[str, object]] = [("spec.provider.overrides", overrides)]
-    while pending:
-        path, value = pending.pop()
-        if isinstance(value, list):
-            pending.extend((f"{path}[{index}]", item) for index, item in enumerate(value))
-        elif isinstance(value, dict):
-            for key, child in value.items():
-                if key in FORBIDDEN_OVERRIDES:
-                    yield Violation(
-                        path=f"{path}.{key}",
-                        message=f"{key} cannot be overridden, no provider may let it through: remove it",
-                        reason="FieldValueForbidden",
-                    )
-                else:
-                    pending.append((f"{path}.{key}", child))
-
-
-def _too_deep(value: object, path: str) -> list[Violation]:
-    """Free-form fields may hold anything, but not so deeply nested that programs which read the object fail on it."""
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [
-            child
-            for item in level
-            if isinstance(item, dict | list)
-            for child in (item.values() if isinstance(item, dict) else item)
-        ]
-        if not level:
-            return []
-    message = f"nested more than {MAX_DEPTH} deep: no setting needs that, write it flatter"
-    return [Violation(path=path, message=message, reason="FieldValueInvalid")]
+    for place, key, _ in entries(
+        overrides, "spec.provider.overrides", below=lambda key: key not in FORBIDDEN_OVERRIDES
+    ):
+        if key in FORBIDDEN_OVERRIDES:
+            yield Violation(
+                path=str(place),
+                message=f"{key} cannot be overridden, no provider may let it through: remove it",
+                reason="FieldValueForbidden",
+            )

@@ -1,4 +1,4 @@
-"""Which providers, engines, images and GPU types a namespace may use: reading a policy and judging a spec by it.
+"""What the deployments of a namespace may use: reading a policy and judging a spec by it.
 
 Pure. The webhook judges at admission, the reconciler what came in without it; both with the same words.
 
@@ -10,9 +10,11 @@ Pure. The webhook judges at admission, the reconciler what came in without it; b
         engines: [vllm, "llama*"]
         images: ["ghcr.io/acme/*"]
         gpuTypes: [nvidia.com/gpu]
+        serviceAccounts: [models]  # and the other lists of `airunway.validation.uses`
 
 A rule speaks only about the lists that it has. A namespace may use what any rule that matches it lists: the lists of
-several rules add up. What no matching rule speaks about is free; an empty list allows nothing.
+several rules add up. What no matching rule speaks about is free, but for what is dangerous everywhere
+(`Dimension.refused`); an empty list allows nothing. Without any policy `Policy()` is in force, which refuses just that.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any
 
 import yaml
 
+from airunway.api.bounds import MAX_CAUSES
+from airunway.places import Place, entries
 from airunway.resource import Resource, dig
 from airunway.validation._structural import Violation
+from airunway.validation.uses import DIMENSIONS, Use, uses_of
 
 __all__ = ["NAMESPACE_NAME", "Grants", "Policy", "PolicyError", "Rule", "Selector", "parse_policy", "violations"]
 
@@ -35,7 +41,14 @@ NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
 DEFAULT_GPU_TYPE = "nvidia.com/gpu"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
-_DIMENSIONS = {"providers": "providers", "engines": "engines", "images": "images", "gpuTypes": "gpu_types"}
+_LISTS = {
+    "providers": "providers",
+    "engines": "engines",
+    "images": "images",
+    "gpuTypes": "gpu_types",
+    **{key: dimension.attribute for key, dimension in DIMENSIONS.items()},
+}
+"""The key of each list in the file, and the attribute that holds it."""
 
 
 class PolicyError(ValueError):
@@ -68,24 +81,35 @@ class Selector:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
-    """What the namespaces that `selector` matches may use; None: the rule says nothing about it."""
+class _Lists:
+    """Patterns of what may be used; None: nothing is said about it."""
 
-    selector: Selector = Selector()
     providers: tuple[str, ...] | None = None
     engines: tuple[str, ...] | None = None
     images: tuple[str, ...] | None = None
     gpu_types: tuple[str, ...] | None = None
+    service_accounts: tuple[str, ...] | None = None
+    secrets: tuple[str, ...] | None = None
+    claims: tuple[str, ...] | None = None
+    priority_classes: tuple[str, ...] | None = None
+    tolerations: tuple[str, ...] | None = None
+    node_selector_keys: tuple[str, ...] | None = None
+    pod_labels: tuple[str, ...] | None = None
+    pod_annotations: tuple[str, ...] | None = None
+    instance_types: tuple[str, ...] | None = None
+    environment: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grants:
-    """What one namespace may use: patterns, or None for anything."""
+class Rule(_Lists):
+    """What the namespaces that `selector` matches may use."""
 
-    providers: tuple[str, ...] | None = None
-    engines: tuple[str, ...] | None = None
-    images: tuple[str, ...] | None = None
-    gpu_types: tuple[str, ...] | None = None
+    selector: Selector = Selector()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grants(_Lists):
+    """What one namespace may use."""
 
     def allows_provider(self, name: str) -> bool:
         return _allowed(self.providers, name)
@@ -100,6 +124,18 @@ class Grants:
     def allows_gpu_type(self, name: str) -> bool:
         return _allowed(self.gpu_types, name)
 
+    def listed(self, dimension: str) -> tuple[str, ...] | None:
+        """The patterns of the list with that key in the file."""
+        patterns: tuple[str, ...] | None = getattr(self, _LISTS[dimension])
+        return patterns
+
+    def allows(self, use: Use) -> bool:
+        """Whether the list allows it; where there is none, whether it is not refused everywhere."""
+        patterns = self.listed(use.dimension)
+        if patterns is None:
+            return not any(fnmatchcase(use.value, pattern) for pattern in DIMENSIONS[use.dimension].refused)
+        return _allowed(patterns, use.value)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
@@ -113,8 +149,8 @@ class Policy:
         matching = [rule for rule in self.rules if rule.selector.matches(namespace_labels)]
         if not matching:
             nothing: tuple[str, ...] | None = () if self.deny else None
-            return Grants(providers=nothing, engines=nothing, images=nothing, gpu_types=nothing)
-        return Grants(**{name: _union([getattr(rule, name) for rule in matching]) for name in _DIMENSIONS.values()})
+            return Grants(**dict.fromkeys(_LISTS.values(), nothing))
+        return Grants(**{name: _union([getattr(rule, name) for rule in matching]) for name in _LISTS.values()})
 
     def idle_rules(self, namespaces: Iterable[Mapping[str, str]]) -> list[int]:
         """The places in the list of the rules that match none of the namespaces with these labels."""
@@ -170,22 +206,43 @@ def violations(
         found.append(_violation("spec.provider.name", "provider", provider, name, grants.providers))
     if engine and not grants.allows_engine(engine):
         found.append(_violation("spec.engine.type", "engine", engine, name, grants.engines))
-    found += [
-        _violation(path, "image", image, name, grants.images)
-        for path, image in _images(spec)
-        if not grants.allows_image(image)
-    ]
-    found += [
-        _violation(path, "GPU type", gpu, name, grants.gpu_types)
-        for path, gpu in _gpu_types(spec)
-        if not grants.allows_gpu_type(gpu)
-    ]
-    return found
+    found += islice(
+        (
+            _violation(path, "image", image, name, grants.images)
+            for path, image in _images(spec)
+            if not grants.allows_image(image)
+        ),
+        MAX_CAUSES,
+    )
+    found += islice(
+        (
+            _violation(path, "GPU type", gpu, name, grants.gpu_types)
+            for path, gpu in _gpu_types(spec)
+            if not grants.allows_gpu_type(gpu)
+        ),
+        MAX_CAUSES,
+    )
+    overrides = entries(dig(spec, "provider", "overrides"), "spec.provider.overrides")
+    found += islice(
+        (
+            _violation(
+                use.path, DIMENSIONS[use.dimension].noun, use.value, name, grants.listed(use.dimension), use.dimension
+            )
+            for use in uses_of(spec, ((str(place), key, value) for place, key, value in overrides))
+            if not grants.allows(use)
+        ),
+        MAX_CAUSES,
+    )
+    return found[:MAX_CAUSES]
 
 
-def _violation(path: str, what: str, value: str, namespace: str, allowed: tuple[str, ...] | None) -> Violation:
+def _violation(
+    path: str, what: str, value: str, namespace: str, allowed: tuple[str, ...] | None, key: str = ""
+) -> Violation:
+    """`allowed` None: it is refused although no rule speaks about it; `key` is the list that would allow it."""
     may = ", ".join(allowed or ()) or "none"
-    message = f"{what} '{value:.200}' is not allowed in namespace '{namespace}' (allowed by policy: {may:.500})"
+    why = f"only where the policy lists it under {key}" if allowed is None else f"allowed by policy: {may:.500}"
+    message = f"{what} '{value:.200}' is not allowed in namespace '{namespace}' ({why})"
     return Violation(path=path, message=message, reason="FieldValueForbidden")
 
 
@@ -194,12 +251,12 @@ def _images(spec: Resource) -> Iterator[tuple[str, str]]:
         image = dig(spec, *path)
         if isinstance(image, str) and image:
             yield f"spec.{'.'.join(path)}", image
-    for path_, key, value in _entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
+    for place, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         if key == "image":
             if isinstance(value, str) and value:
-                yield path_, value
+                yield str(place), value
             elif isinstance(value, dict):
-                yield path_, _composed(value)
+                yield str(place), _composed(value)
 
 
 def _composed(image: Mapping[str, Any]) -> str:
@@ -218,22 +275,9 @@ def _gpu_types(spec: Resource) -> Iterator[tuple[str, str]]:
         count = dig(gpu, "count", default=0)
         if isinstance(count, int) and count > 0:
             yield f"spec.{'.'.join(place)}.gpu.type", str(dig(gpu, "type") or DEFAULT_GPU_TYPE)
-    for path, key, value in _entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
+    for at, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         if key in ("limits", "requests") and isinstance(value, dict):
-            yield from ((f"{path}.{name}", name) for name in value if "/" in name)
-
-
-def _entries(value: object, path: str) -> Iterator[tuple[str, str, object]]:
-    """Path, key and value of every entry of every object inside `value`."""
-    pending: list[tuple[str, object]] = [(path, value)]
-    while pending:
-        at, node = pending.pop()
-        if isinstance(node, list):
-            pending.extend((f"{at}[{index}]", item) for index, item in enumerate(node))
-        elif isinstance(node, dict):
-            for key, child in node.items():
-                yield f"{at}.{key}", key, child
-                pending.append((f"{at}.{key}", child))
+            yield from ((str(Place(at, name)), name) for name in value if "/" in name)
 
 
 def _allowed(patterns: tuple[str, ...] | None, value: str) -> bool:
@@ -241,11 +285,16 @@ def _allowed(patterns: tuple[str, ...] | None, value: str) -> bool:
 
 
 def _full_name(image: str) -> str:
-    """An image with the registry and folder that container runtimes add to a short name."""
-    first, slash, _ = image.partition("/")
-    if slash and ("." in first or ":" in first or first == "localhost"):
+    """An image with the registry and folder that container runtimes add to a short name.
+
+    As distribution/reference does it (normalize.go): a first part with an upper-case letter is a registry too.
+    """
+    first, slash, rest = image.partition("/")
+    registry = slash and ("." in first or ":" in first or first == "localhost" or first != first.lower())
+    if registry and first not in ("docker.io", "index.docker.io"):
         return image
-    return f"docker.io/{image}" if slash else f"docker.io/library/{image}"
+    path = rest if registry else image
+    return f"docker.io/{path}" if "/" in path else f"docker.io/library/{path}"
 
 
 def _union(lists: list[tuple[str, ...] | None]) -> tuple[str, ...] | None:
@@ -266,10 +315,9 @@ def _holds(labels: Mapping[str, str], key: str, operator: str, values: tuple[str
 
 
 def _rule(value: object, at: str) -> Rule:
-    rule = _mapping(value, at, ("namespaceSelector", *_DIMENSIONS))
+    rule = _mapping(value, at, ("namespaceSelector", *_LISTS))
     lists = {
-        name: _texts(rule[key], f"{at}.{key}") if rule.get(key) is not None else None
-        for key, name in _DIMENSIONS.items()
+        name: _texts(rule[key], f"{at}.{key}") if rule.get(key) is not None else None for key, name in _LISTS.items()
     }
     return Rule(selector=_selector(rule.get("namespaceSelector"), f"{at}.namespaceSelector"), **lists)
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from time import monotonic
 
-from airunway.kube import Client, Kind, NotFound
+from airunway.kube import POD, Client, Kind, NotFound
 from airunway.resource import canonical_json, dig
 from airunway.selection import UpstreamFacts
 
 __all__ = ["AccessReviewer", "User"]
 
 REMEMBERED = 10.0
-"""Seconds for which a yes holds: long enough for an `apply` of many manifests. A no is not kept: whoever gets a role
-tries again at once.
-"""
+"""Seconds for which a yes holds: long enough for an `apply` of many manifests."""
+
+REFUSED = 2.0
+"""Seconds for which a no holds: whoever gets a role tries again soon, and whoever asks without end asks us, not the API
+server."""
 
 CAPACITY = 4096
+"""Answers that are kept: so many yes, and so many no, so that neither pushes out the other."""
+
+QUESTIONS = 16
+"""Asked of the API server at a time; the others wait."""
 
 VERB = "create"
 
@@ -39,7 +47,8 @@ class AccessReviewer:
     def __init__(self, client: Client, *, clock: Callable[[], float] = monotonic) -> None:
         self._client = client
         self._clock = clock
-        self._allowed_at: OrderedDict[bytes, float] = OrderedDict()
+        self._answered_at: dict[bool, OrderedDict[bytes, float]] = {True: OrderedDict(), False: OrderedDict()}
+        self._questions = asyncio.Semaphore(QUESTIONS)
         self._plurals: dict[tuple[str, str, str], tuple[float, str]] = {}
 
     async def problem(self, user: User, upstream: UpstreamFacts, *, namespace: str, provider: str) -> str | None:
@@ -48,7 +57,7 @@ class AccessReviewer:
         Raises KubeError when the API server does not answer.
         """
         plural = await self._plural(upstream)
-        if await self._allowed(user, upstream, plural, namespace):
+        if await self._allowed(user, Kind(upstream.group, upstream.version, upstream.kind, plural), namespace):
             return None
         resource = f"{plural}.{upstream.group}" if upstream.group else plural
         return (
@@ -56,30 +65,53 @@ class AccessReviewer:
             f"does for a ModelDeployment: get a role that allows it, or name another provider"
         )
 
-    async def _allowed(self, user: User, upstream: UpstreamFacts, plural: str, namespace: str) -> bool:
+    async def pods_problem(self, user: User, *, namespace: str) -> str | None:
+        """What to tell a user who may not create pods in the namespace; None for one who may. Raises KubeError.
+
+        Whoever may create pods may use every service account, Secret and claim of the namespace by Kubernetes' own
+        rules: nothing more needs to be asked about those that a deployment names.
+        """
+        if await self._allowed(user, POD, namespace):
+            return None
+        return (
+            f"user '{user.name}' cannot {VERB} pods in namespace '{namespace}', which a ModelDeployment does: "
+            "get a role that allows it"
+        )
+
+    async def _allowed(self, user: User, kind: Kind, namespace: str) -> bool:
         extra = {name: list(values) for name, values in user.extra.items()}
-        key = canonical_json(
-            [user.name, user.uid, sorted(user.groups), extra, upstream.group, upstream.version, plural, namespace]
-        )
-        now = self._clock()
-        known = self._allowed_at.get(key)
-        if known is not None and now - known < REMEMBERED:
-            return True
-        decision = await self._client.subject_access_review(
-            user=user.name,
-            uid=user.uid,
-            groups=user.groups,
-            extra=extra,
-            verb=VERB,
-            kind=Kind(upstream.group, upstream.version, upstream.kind, plural),
-            namespace=namespace,
-        )
-        self._allowed_at.pop(key, None)
-        if decision.allowed:
-            self._allowed_at[key] = now
-        while len(self._allowed_at) > CAPACITY:
-            self._allowed_at.popitem(last=False)
+        about = [user.name, user.uid, sorted(user.groups), extra, kind.group, kind.version, kind.plural, namespace]
+        key = sha256(canonical_json(about)).digest()  # whoever asks chooses how long the names are
+        if (known := self._known(key)) is not None:
+            return known
+        async with self._questions:
+            if (known := self._known(key)) is not None:  # somebody asked the same while we waited
+                return known
+            decision = await self._client.subject_access_review(
+                user=user.name,
+                uid=user.uid,
+                groups=user.groups,
+                extra=extra,
+                verb=VERB,
+                kind=kind,
+                namespace=namespace,
+            )
+        self._answered_at[not decision.allowed].pop(key, None)
+        kept = self._answered_at[decision.allowed]
+        kept.pop(key, None)
+        kept[key] = self._clock()
+        while len(kept) > CAPACITY:
+            kept.popitem(last=False)
         return decision.allowed
+
+    def _known(self, key: bytes) -> bool | None:
+        """The answer to an earlier question, as long as it holds."""
+        now = self._clock()
+        for allowed, lifetime in ((True, REMEMBERED), (False, REFUSED)):
+            answered = self._answered_at[allowed].get(key)
+            if answered is not None and now - answered < lifetime:
+                return allowed
+        return None
 
     async def _plural(self, upstream: UpstreamFacts) -> str:
         """The resource name of the kind, which an InferenceProviderConfig does not have, from discovery.

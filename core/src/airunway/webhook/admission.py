@@ -8,16 +8,16 @@ it, and the user could create the provider's own kind. The words are those that 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from airunway.api.defaults import defaulted_spec
 from airunway.api.modeldeployment import KIND, PLURAL, ParseError
-from airunway.api.names import GROUP
+from airunway.api.names import GROUP, PAUSED
 from airunway.kube import KubeError
-from airunway.resource import ObjectKey, Resource, canonical_json, dig, is_deleting, key_of
+from airunway.resource import ObjectKey, Resource, annotations_of, canonical_json, dig, is_deleting, key_of
 from airunway.selection import (
     ProviderFacts,
     Request,
@@ -29,11 +29,11 @@ from airunway.selection import (
     request_of,
     unsupported,
 )
-from airunway.validation import Violation, validate, warnings
+from airunway.validation import Violation, bounded_violations, validate, warnings
 from airunway.validation.policy import Grants, Policy, violations
 from airunway.webhook.access import AccessReviewer, User
 
-__all__ = ["Admission", "Answer", "Refusal", "User", "View"]
+__all__ = ["Admission", "Answer", "Refusal", "User", "View", "at_once"]
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class View(Protocol):
         ...
 
     @property
-    def policy(self) -> Policy | None: ...
+    def policy(self) -> Policy: ...
 
     def watches(self, namespace: str) -> bool:
         """Whether deployments in that namespace are ours."""
@@ -99,41 +99,68 @@ class Answer:
     warnings: tuple[str, ...] = ()
 
 
-class Admission:
-    """Judges by what `view` knows; `access` None: without asking for the user's own rights."""
+Run = Callable[..., Awaitable[Any]]
 
-    def __init__(self, view: View, *, access: AccessReviewer | None, clock: Callable[[], datetime]) -> None:
+
+async def at_once(function: Callable[..., Any], *args: Any) -> Any:
+    """The result, with the loop held up meanwhile: right for what is small."""
+    return function(*args)
+
+
+class Admission:
+    """Judges by what `view` knows; `access` None: without asking whether the user may create the provider's kind.
+
+    `pods` None: without asking whether the user may create pods.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        *,
+        access: AccessReviewer | None,
+        pods: AccessReviewer | None = None,
+        clock: Callable[[], datetime],
+    ) -> None:
         self._view = view
         self._access = access
+        self._pods = pods
         self._clock = clock
 
-    async def review(self, obj: Resource, *, old: Resource | None, user: User) -> Answer:
-        """The answer for `obj`, which is new (`old` None) or replaces `old`. Never raises but for cancellation."""
+    async def review(self, obj: Resource, *, old: Resource | None, user: User, run: Run = at_once) -> Answer:
+        """The answer for `obj`, which is new (`old` None) or replaces `old`. Never raises but for cancellation.
+
+        `run` calls what takes the longer the larger the objects are.
+        """
         namespace = key_of(obj).namespace
-        if is_deleting(obj) or (old is not None and _same_spec(obj, old)) or not self._view.watches(namespace):
+        if is_deleting(obj) or not self._view.watches(namespace):
             return Answer()
-        told = tuple(warnings(obj))
-        found = validate(obj, old=old)
+        if old is not None and await run(_same_spec, obj, old):
+            return Answer()
+        told, found = await run(_alone, obj, old)
         if found:
             return Answer(refusal=_invalid(found), warnings=told)
         try:
             spec, request = obj["spec"], request_of(defaulted_spec(obj["spec"], engine=None))
-            grants, labels = await self._grants(namespace)
+            policy, labels = self._view.policy, await self._view.labels_of(namespace)
+            grants = policy.grants(labels)
             pinned = dig(spec, "provider", "name") or None
             engine = dig(spec, "engine", "type") or None
             settled = pinned or dig(old or {}, "status", "provider", "name")
             facts = self._view.providers()
             found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
-            policy = self._view.policy
-            denied = (
-                []
-                if policy is None
-                else violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
-            )
+            denied = violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
             if found or denied:
                 return Answer(refusal=_invalid([*found, *denied], forbidden=not found), warnings=told)
+            if self._pods is not None:
+                problem = await self._pods.pods_problem(user, namespace=namespace)
+                if problem is not None:
+                    return Answer(refusal=_not_allowed("spec", problem), warnings=told)
             if self._access is not None:
-                candidates = [facts[settled]] if settled in facts else self._candidates(spec, request, engine, grants)
+                if settled in facts:
+                    candidates = [facts[settled]]
+                else:
+                    paused = annotations_of(obj).get(PAUSED) == "true"
+                    candidates = self._candidates(spec, request, engine, grants, later=paused)
                 refusal = await self._access_refusal(self._access, user, candidates, namespace)
                 if refusal is not None:
                     return Answer(refusal=refusal, warnings=told)
@@ -143,22 +170,18 @@ class Admission:
             return Answer(refusal=Refusal(code=500, reason="InternalError", message=text), warnings=told)
         return Answer(warnings=(*told, *_about(settled, facts)))
 
-    async def _grants(self, namespace: str) -> tuple[Grants, Mapping[str, str]]:
-        policy = self._view.policy
-        if policy is None:
-            return Grants(), {}
-        labels = await self._view.labels_of(namespace)
-        return policy.grants(labels), labels
-
-    def _candidates(self, spec: Resource, request: Request, engine: str | None, grants: Grants) -> list[ProviderFacts]:
+    def _candidates(
+        self, spec: Resource, request: Request, engine: str | None, grants: Grants, *, later: bool
+    ) -> list[ProviderFacts]:
         """The providers that may get a deployment that names none.
 
-        The one that would be selected now; where none would, because none is ready or somebody else selects, all that
-        offer what is asked for: the user must be allowed to use whichever comes.
+        The one that would be selected now; where none would, because none is ready, somebody else selects, or the
+        selection is put off (`later`), all that offer what is asked for: the user must be allowed to use whichever
+        comes.
         """
         facts = list(self._view.providers().values())
         now = self._clock()
-        if self._view.selector:
+        if self._view.selector and not later:
             allowed = granted(facts, grants)
             chosen = choose_engine(request, allowed, explicit=engine, pinned=None, now=now).engine
             if chosen is not None:
@@ -181,9 +204,13 @@ class Admission:
                 continue  # a provider that makes nothing of its own: nobody needs rights on it
             problem = await access.problem(user, provider.upstream, namespace=namespace, provider=provider.name)
             if problem is not None:
-                cause = Violation(path="spec.provider.name", message=problem, reason=FORBIDDEN)
-                return Refusal(code=403, reason="Forbidden", message=str(cause), causes=(cause,))
+                return _not_allowed("spec.provider.name", problem)
         return None
+
+
+def _alone(obj: Resource, old: Resource | None) -> tuple[tuple[str, ...], list[Violation]]:
+    """What the object alone tells: warnings, and what is wrong."""
+    return tuple(warnings(obj)), validate(obj, old=old)
 
 
 def _against_pinned(
@@ -204,12 +231,18 @@ def _against_pinned(
     return found
 
 
+def _not_allowed(path: str, problem: str) -> Refusal:
+    cause = Violation(path=path, message=problem, reason=FORBIDDEN)
+    return Refusal(code=403, reason="Forbidden", message=str(cause), causes=(cause,))
+
+
 def _invalid(found: Sequence[Violation], *, forbidden: bool = False) -> Refusal:
+    told = bounded_violations(found)
     return Refusal(
         code=403 if forbidden else 422,
         reason="Forbidden" if forbidden else "Invalid",
-        message="; ".join(str(violation) for violation in found),
-        causes=tuple(found),
+        message="; ".join(str(violation) for violation in told),
+        causes=tuple(told),
     )
 
 
@@ -221,4 +254,12 @@ def _about(name: str | None, facts: Mapping[str, ProviderFacts]) -> list[str]:
 
 
 def _same_spec(obj: Resource, old: Resource) -> bool:
-    return canonical_json(obj.get("spec")) == canonical_json(old.get("spec"))
+    """Whether nothing of the spec changes; False where a spec is nested too deeply to be compared."""
+    try:
+        return canonical_json(obj.get("spec")) == canonical_json(old.get("spec"))
+    except TypeError:  # deeper than orjson writes (254 levels), or a number beyond 64 bits
+        pass
+    try:
+        return bool(obj.get("spec") == old.get("spec"))
+    except RecursionError:
+        return False

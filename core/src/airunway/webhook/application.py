@@ -11,6 +11,7 @@ from airunway.resource import ObjectKey
 from airunway.webhook.access import AccessReviewer
 from airunway.webhook.admission import Admission, View
 from airunway.webhook.keeper import SETTLE, CertificateKeeper
+from airunway.webhook.limits import Limits, OnTurnedAway
 from airunway.webhook.secret import CertificateSecret
 from airunway.webhook.server import AdmissionServer, OnReview
 from airunway.webhook.settings import WebhookSettings
@@ -34,11 +35,26 @@ class Webhook:
         clock: Callable[[], datetime] | None = None,
         settle: float = SETTLE,
         on_review: OnReview | None = None,
+        on_turned_away: OnTurnedAway | None = None,
+        limits: Limits | None = None,
     ) -> None:
+        """Raises ValueError for settings that cannot be used."""
         clock = clock or (lambda: datetime.now(UTC))
-        access = AccessReviewer(client) if settings.access_review else None
-        self.admission = Admission(view, access=access, clock=clock)
-        self._server = AdmissionServer(self.admission, address=settings.bind_address, on_review=on_review)
+        reviewer = AccessReviewer(client)
+        self.admission = Admission(
+            view,
+            access=reviewer if settings.access_review else None,
+            pods=reviewer if settings.access_review_pods else None,
+            clock=clock,
+        )
+        self.server = AdmissionServer(
+            self.admission,
+            address=settings.bind_address,
+            client_ca=settings.client_ca,
+            limits=limits,
+            on_review=on_review,
+            on_turned_away=on_turned_away,
+        )
         self._secret = CertificateSecret(client, ObjectKey(settings.namespace, settings.secret), manager=MANAGER)
         self._keeper = CertificateKeeper(
             client,
@@ -49,7 +65,7 @@ class Webhook:
             namespaces=namespaces,
             settle=settle,
         )
-        self._secret.on_change(self._server.show)
+        self._secret.on_change(self.server.show)
         self._configuration = settings.configuration
         self._leading = False
 
@@ -59,15 +75,15 @@ class Webhook:
         They come when the configuration trusts our certificate: the leader sees to that, and is not ready before. Once
         it was ready it stays so: a configuration that is taken away later comes back no sooner for it.
         """
-        if self._server.unready is not None:
-            return self._server.unready
+        if self.server.unready is not None:
+            return self.server.unready
         if self._leading and not self._keeper.configured:
             return f"the ValidatingWebhookConfiguration {self._configuration} does not have our certificate yet"
         return None
 
     def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
         """Add the admission handler and server to the process's kopf."""
-        self._server.register(registry, settings)
+        self.server.register(registry, settings)
 
     async def follow(self) -> None:
         """Every replica's part, until cancelled."""

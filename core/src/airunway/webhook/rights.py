@@ -14,7 +14,7 @@ _LOOK = ["get", "list", "watch"]
 
 
 def webhook_rights(settings: WebhookSettings) -> Rights:
-    """Its own Secret and its own configuration, both by name, and (with `access_review`) asking about users.
+    """Its own Secret and its own configuration, both by name, and (with either access review) asking about users.
 
     Creating cannot be limited to a name. The right to create Secrets gives no sight of any other, and is how the
     webhook learns the API server's time (a creation that is not kept).
@@ -29,7 +29,7 @@ def webhook_rights(settings: WebhookSettings) -> Rights:
     cluster = [ours]
     if settings.manage_configuration:
         cluster.append({"apiGroups": [group], "resources": [CONFIGURATION_KIND.plural], "verbs": ["create"]})
-    if settings.access_review:
+    if settings.access_review or settings.access_review_pods:
         reviews = {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}
         cluster.append(reviews)
     return Rights(

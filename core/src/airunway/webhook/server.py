@@ -2,7 +2,8 @@
 
 kopf routes a review to its handler and makes the answer of what the handler raised; its own `WebhookServer` is not
 used because it restarts the listener for a new certificate, reads files for it, and has no place for the causes of a
-refusal. The handler keeps nothing: what it found travels to the answer in a context variable.
+refusal. The handler keeps nothing: what it is asked and what it found travel in a context variable. kopf itself gets
+no more of the objects than their names: it would compare old and new, however large, for nobody.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
@@ -22,25 +26,41 @@ import orjson
 from aiohttp import web
 
 from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube.decoding import decoded, shallow
 from airunway.process.lean_kopf import kopf
 from airunway.process.probes import parse_address
-from airunway.resource import dig, key_of
-from airunway.webhook.admission import Admission, Answer, User
+from airunway.resource import Resource, dig, key_of
+from airunway.webhook.admission import Admission, Answer, User, at_once
 from airunway.webhook.certificates import Material
 from airunway.webhook.configuration import TIMEOUT_SECONDS
-from airunway.webhook.settings import PATH
+from airunway.webhook.connections import Connections, connection_of
+from airunway.webhook.intake import Intake, aside
+from airunway.webhook.limits import Limits, OnTurnedAway, TurnedAway
+from airunway.webhook.settings import PATH, trust_clients_of
 
 __all__ = ["AdmissionServer", "OnReview"]
 
 log = logging.getLogger(__name__)
 
 HANDLER = PATH.removeprefix("/")
-MAX_REVIEW = 16 * 2**20
-"""Bytes of one review: it may hold two objects of up to 3 MiB each, plus what names them."""
+_BACKLOG = 128
+"""Connections that the system keeps for us until we accept them."""
 
-_answer: ContextVar[list[Answer]] = ContextVar("answer")
+
+@dataclass(kw_only=True)
+class _Asked:
+    """One review on its way through kopf."""
+
+    obj: Resource
+    old: Resource | None
+    large: bool
+    answer: Answer | None = None
+
+
+_asked: ContextVar[_Asked] = ContextVar("asked")
 
 Review = Callable[..., Awaitable[Mapping[str, Any]]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 OnReview = Callable[[str, float], None]
 """Told of every review: ``allowed``, ``refused`` or ``failed`` (no verdict was reached), and the seconds it took."""
@@ -49,7 +69,20 @@ OnReview = Callable[[str, float], None]
 class AdmissionServer:
     """Listens at `address` once there is a certificate; given to kopf as ``settings.admission.server``."""
 
-    def __init__(self, admission: Admission, *, address: str, on_review: OnReview | None = None) -> None:
+    def __init__(
+        self,
+        admission: Admission,
+        *,
+        address: str,
+        client_ca: Path | None = None,
+        limits: Limits | None = None,
+        on_review: OnReview | None = None,
+        on_turned_away: OnTurnedAway | None = None,
+    ) -> None:
+        """`client_ca` are the authorities by which clients must be certified (None: anybody may ask).
+
+        Raises ValueError for a file without certificates, and for the address 0.
+        """
         where = parse_address(address)
         if where is None:
             raise ValueError("the webhook's address must not be 0")
@@ -58,6 +91,12 @@ class AdmissionServer:
         self._on_review = on_review
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        if client_ca is not None:
+            trust_clients_of(self._tls, client_ca)
+        self._on_turned_away = on_turned_away or (lambda _cause: None)
+        limits = limits or Limits()
+        self.intake = Intake(limits)
+        self.connections = Connections(self._tls, limits, on_turned_away=self._on_turned_away)
         self._certified = asyncio.Event()
         self._shown = b""
         self.listening = False
@@ -101,12 +140,12 @@ class AdmissionServer:
             operations=["CREATE", "UPDATE"],
             registry=registry,
         )
-        async def validate(body: kopf.Body, userinfo: Mapping[str, Any], warnings: list[str], **more: Any) -> None:
-            old = more["old"]
+        async def validate(userinfo: Mapping[str, Any], warnings: list[str], **_: Any) -> None:
+            asked = _asked.get()
             answer = await self._admission.review(
-                dict(body), old=dict(old) if old is not None else None, user=_user(userinfo)
+                asked.obj, old=asked.old, user=_user(userinfo), run=aside if asked.large else at_once
             )
-            _answer.get().append(answer)
+            asked.answer = answer
             warnings.extend(answer.warnings)
             if answer.refusal is not None:
                 raise kopf.AdmissionError(answer.refusal.message, code=answer.refusal.code)
@@ -116,61 +155,109 @@ class AdmissionServer:
         await self._certified.wait()
 
         async def handle(request: web.Request) -> web.Response:
-            started = monotonic()
-            verdict = "failed"
             try:
-                response, verdict = await self._handle(review, request)
-            finally:
-                if self._on_review is not None:
-                    self._on_review(verdict, monotonic() - started)
-            return response
+                async with self.intake.review(request) as body:
+                    return await self._timed(review, body)
+            except TurnedAway as refused:
+                self._on_turned_away(refused.cause)
+                again = {"Retry-After": "1"} if refused.status == 503 else {}
+                response = web.Response(status=refused.status, text=str(refused), headers=again)
+                response.force_close()
+                return response
 
-        application = web.Application(client_max_size=MAX_REVIEW)
+        application = web.Application(middlewares=[_followed])
         application.router.add_post(PATH, handle)
         runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=3.0)
         await runner.setup()
         try:
-            await web.TCPSite(runner, *self._where, ssl_context=self._tls).start()
-            self.listening = True
-            log.info("the webhook listens on port %d", self._where[1])
-            yield {}  # nobody reads it: the configuration is not kopf's
-            await asyncio.Event().wait()
+            with _listening(self._where) as listener:
+                self.listening = True
+                log.info("the webhook listens on port %d", self._where[1])
+                yield {}  # nobody reads it: the configuration is not kopf's
+                assert runner.server is not None
+                await self.connections.accept(listener, runner.server)
         finally:
             self.listening = False
             await runner.cleanup()
 
-    async def _handle(self, review: Review, request: web.Request) -> tuple[web.Response, str]:
-        """The response, and what `OnReview` is told."""
+    async def _timed(self, review: Review, body: bytearray) -> web.Response:
+        started = monotonic()
+        verdict = "failed"
         try:
-            body = orjson.loads(await request.read())
-        except orjson.JSONDecodeError as error:
-            return web.Response(status=400, text=f"the review is not JSON: {error}"), "failed"
-        if (problem := _malformed(body)) is not None:
-            return web.Response(status=400, text=problem), "failed"
-        found: list[Answer] = []
-        token = _answer.set(found)
+            response, verdict = await self._answer(review, body)
+        finally:
+            if self._on_review is not None:
+                self._on_review(verdict, monotonic() - started)
+        return response
+
+    async def _answer(self, review: Review, raw: bytearray) -> tuple[web.Response, str]:
+        """The response, and what `OnReview` is told."""
+        large = self.intake.is_large(len(raw))
+        run = aside if large else at_once
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS - 1):
-                answer = dict(await review(body, webhook=HANDLER, headers={}, sslpeer={}))
+                try:
+                    body = shallow(await run(decoded, raw))
+                except orjson.JSONDecodeError as error:
+                    return web.Response(status=400, text=f"the review is not JSON: {error}"), "failed"
+                raw.clear()
+                if (problem := _malformed(body)) is not None:
+                    return web.Response(status=400, text=problem), "failed"
+                request = body["request"]
+                asked = _Asked(obj=request["object"], old=request.get("oldObject"), large=large)
+                token = _asked.set(asked)
+                try:
+                    answer = dict(await review(_named(body), webhook=HANDLER, headers={}, sslpeer={}))
+                    named = key_of(asked.obj)
+                finally:
+                    _asked.reset(token)
+                    asked.obj, asked.old = {}, None  # a cancelled timer keeps its context, and so this, until it is due
         except TimeoutError:
-            text = "the API server did not answer the webhook's own question in time"
+            text = "no verdict in time: the API server did not answer the webhook's own question, or there is too much"
             return web.Response(status=504, text=text), "failed"
         except Exception:  # whatever goes wrong, the API server must get an answer, and we the traceback
             log.exception("a review could not be answered")
             text = "the review could not be answered; the log of the webhook says why"
             return web.Response(status=500, text=text), "failed"
-        finally:
-            _answer.reset(token)
-        verdict = "allowed"
-        if found and found[0].refusal is not None:
+        verdict, found = "allowed", asked.answer
+        if found is not None and found.refusal is not None:
             # A question of ours that the API server did not answer is no verdict: nobody refused anything.
-            verdict = "failed" if found[0].refusal.code >= 500 else "refused"
-            obj = body["request"]["object"]
-            answer["response"] = {**answer["response"], "status": found[0].refusal.status(key_of(obj))}
-        elif not found and not dig(answer, "response", "allowed"):
+            verdict = "failed" if found.refusal.code >= 500 else "refused"
+            answer["response"] = {**answer["response"], "status": found.refusal.status(named)}
+        elif found is None and not dig(answer, "response", "allowed"):
             verdict = "failed"
             log.error("a review failed before a verdict: %s", dig(answer, "response", "status"))
         return web.Response(body=orjson.dumps(answer), content_type="application/json"), verdict
+
+
+@web.middleware
+async def _followed(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Tells the connection whom it waits for."""
+    connection = connection_of(request)
+    connection.requested()
+    proven = False
+    try:
+        response = await handler(request)
+        proven = response.status == 200
+    finally:
+        connection.answered(proven=proven)
+    return response
+
+
+def _named(body: Resource) -> Resource:
+    """A review as kopf gets it: of the objects their names only. The review is not malformed."""
+    request = body["request"]
+
+    def named(obj: Resource | None) -> Resource | None:
+        if obj is None:
+            return None
+        metadata = obj.get("metadata") or {}
+        return {"metadata": {name: metadata[name] for name in ("name", "namespace", "uid") if name in metadata}}
+
+    return {
+        **body,
+        "request": {**request, "object": named(request["object"]), "oldObject": named(request.get("oldObject"))},
+    }
 
 
 def _malformed(body: object) -> str | None:
@@ -207,6 +294,21 @@ def _user(info: Mapping[str, Any]) -> User:
             if isinstance(values, list)
         },
     )
+
+
+@contextmanager
+def _listening(where: tuple[str, int]) -> Iterator[socket.socket]:
+    """A socket that listens at a host and port. Raises OSError, which names them."""
+    host, port = where
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server(where, family=family, backlog=_BACKLOG)
+    except OSError as error:
+        reason = os.strerror(error.errno or 0)
+        raise OSError(error.errno, f"the webhook cannot listen on {host}:{port}: {reason}") from error
+    with listener:
+        listener.setblocking(False)
+        yield listener
 
 
 @contextmanager

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from airunway.api import names
 from airunway.resource import ObjectKey
 
-__all__ = ["CONFIGURATION", "PATH", "SECRET_NAME", "WEBHOOK", "WebhookSettings", "webhook_settings"]
+__all__ = ["CONFIGURATION", "PATH", "SECRET_NAME", "WEBHOOK", "WebhookSettings", "trust_clients_of", "webhook_settings"]
 
 WEBHOOK = f"validate.modeldeployments.{names.GROUP}"
 """The name of our entry in the ValidatingWebhookConfiguration; users see it in refusals."""
@@ -24,6 +26,8 @@ class WebhookSettings:
 
     `namespace` is where the Secret `secret` lives. `configuration` is the ValidatingWebhookConfiguration whose CA
     bundle is kept up to date; with `manage_configuration` all of it is ours, otherwise it comes with the chart.
+    `access_review` asks whether the user may create the provider's kind, `access_review_pods` whether pods.
+    `client_ca` is a file with the authorities by which clients must be certified (None: anybody may ask).
     """
 
     bind_address: str
@@ -34,6 +38,8 @@ class WebhookSettings:
     configuration: str = CONFIGURATION
     manage_configuration: bool = False
     access_review: bool = True
+    access_review_pods: bool = False
+    client_ca: Path | None = None
 
     @property
     def hosts(self) -> list[str]:
@@ -54,6 +60,8 @@ def webhook_settings(
     configuration: str = CONFIGURATION,
     manage_configuration: bool = False,
     access_review: bool = True,
+    access_review_pods: bool = False,
+    client_ca: Path | None = None,
 ) -> WebhookSettings | None:
     """The settings that the command line amounts to, or None for a webhook that is switched off (address ``0``).
 
@@ -73,6 +81,8 @@ def webhook_settings(
         if not name or "." in where:
             raise ValueError(f"--webhook-service must be NAME or NAME.NAMESPACE, not {service!r}")
         key = ObjectKey(where or namespace, name)
+    if client_ca is not None:
+        trust_clients_of(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), client_ca)
     return WebhookSettings(
         bind_address=bind_address,
         service=key,
@@ -82,4 +92,15 @@ def webhook_settings(
         configuration=configuration,
         manage_configuration=manage_configuration,
         access_review=access_review,
+        access_review_pods=access_review_pods,
+        client_ca=client_ca,
     )
+
+
+def trust_clients_of(tls: ssl.SSLContext, authorities: Path) -> None:
+    """Have a server ask clients for a certificate by one of these. Raises ValueError for a file that has none."""
+    try:
+        tls.load_verify_locations(authorities)
+    except (ssl.SSLError, OSError) as error:
+        raise ValueError(f"--webhook-client-ca: no certificates could be read from {authorities}: {error}") from error
+    tls.verify_mode = ssl.CERT_REQUIRED

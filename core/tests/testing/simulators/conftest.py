@@ -16,9 +16,7 @@ from airunway.testing.simulators import SIMULATORS, Level
 from airunway.testing.simulators.kaito import names
 from airunway.testing.simulators.kaito.kinds import WORKSPACE
 
-UPSTREAM_CRD = (
-    Path(__file__).resolve().parents[5] / "shared" / "upstream-crds" / "kaito" / "v0.12.0" / "workspaces.yaml"
-)
+UPSTREAM_CRD = Path("upstream-crds/kaito/v0.12.0/workspaces.yaml")  # among the recordings
 ONLY_UPSTREAM = Kind(names.GROUP, "v1alpha1", "Workspace", "workspaces")  # a version that our minimal CRD leaves out
 MANAGER = "simulator-tests"
 PATIENCE = 120.0  # seconds until something that should happen counts as not happening; garbage collection needs 30
@@ -45,26 +43,26 @@ def eventually() -> Eventually:
 async def workspace_crd(request: pytest.FixtureRequest, client: Client, eventually: Eventually) -> str:
     """Both CRDs in turn; the value says which."""
     name = str(request.param)
-    if name == "upstream" and not UPSTREAM_CRD.exists():
-        pytest.skip("no upstream CRDs beside the checkout")
-    await install(client, name, eventually)
+    upstream = request.getfixturevalue("recordings") / UPSTREAM_CRD if name == "upstream" else None
+    await install(client, upstream, eventually)
     return name
 
 
 @pytest.fixture
 async def minimal_crd(client: Client, eventually: Eventually) -> None:
-    await install(client, "minimal", eventually)
+    await install(client, None, eventually)
 
 
-async def install(client: Client, name: str, eventually: Eventually) -> None:
-    if name == "upstream":
-        crd = yaml.safe_load(UPSTREAM_CRD.read_text())
+async def install(client: Client, upstream: Path | None, eventually: Eventually) -> None:
+    """Install the CRD in a file, or our minimal one."""
+    if upstream is not None:
+        crd = yaml.safe_load(upstream.read_text())
     else:
         (crd,) = SIMULATORS["kaito"].custom_resource_definitions()
     await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager=MANAGER, force=True)
 
     async def serves_it() -> bool:
-        return await client.is_served(WORKSPACE) and await client.is_served(ONLY_UPSTREAM) == (name == "upstream")
+        return await client.is_served(WORKSPACE) and await client.is_served(ONLY_UPSTREAM) == (upstream is not None)
 
     await eventually(serves_it)
 

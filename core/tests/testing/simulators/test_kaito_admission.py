@@ -13,7 +13,7 @@ from airunway.testing.simulators.kaito.pods import MESSAGE_LIMIT, failure_of
 from airunway.testing.simulators.kaito.writes import merged
 
 RECORDINGS = Path(__file__).resolve().parents[5] / "shared" / "upstream-traces" / "kaito-v0.12.0"
-recorded = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no recordings beside the checkout")
+recorded = pytest.mark.usefixtures("recordings")
 
 NODE = {"metadata": {"name": "gpu-1", "labels": {"nvidia.com/gpu.present": "true"}}}
 CONFIG = "llama-8b-inference-config"

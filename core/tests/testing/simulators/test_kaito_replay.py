@@ -1,6 +1,7 @@
 """The simulated KAITO, fed with what the real controller saw, must write what the real controller wrote.
 
-The recordings lie in ``../shared/upstream-traces/kaito-v0.12.0``; the tests skip where they are absent. Each Workspace
+The recordings lie in ``../shared/upstream-traces/kaito-v0.12.0``; where they are absent the tests skip, in CI they
+fail. Each Workspace
 of a recording is replayed in virtual time: pods, status of the StatefulSet, deletions and annotations come as recorded,
 all that KAITO writes comes only from the simulator. Compared are all writes onto the Workspace in their order, and the
 content of the Services, StatefulSets and ControllerRevisions.
@@ -59,9 +60,7 @@ REPLAYED = {
 }
 CASES = [(recording, name) for recording, workspaces in REPLAYED.items() for name in workspaces]
 
-pytestmark = pytest.mark.skipif(
-    not RECORDINGS.is_dir(), reason=f"no recordings: {RECORDINGS.name} is not beside the checkout"
-)
+pytestmark = pytest.mark.usefixtures("recordings")
 
 
 def node(name: str, labels: dict[str, str], *, ready: bool = True) -> Resource:

@@ -4,6 +4,6 @@ Translation and data only; the loop that applies and watches is the provider run
 is the plugin object that the entry point names.
 """
 
-from airunway_kaito import provider
+from airunway_kaito.provider import provider
 
 __all__ = ["provider"]

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
-from airunway.engines import Remark, engine_arguments
-from airunway.plugins.contract import Compatibility, Context, Finding
-from airunway.resource import dig
-from airunway_kaito.models import LLAMA_SERVER, LOCALAI, gguf_reference, llamacpp_dialect
-from airunway_kaito.objects import CONSUMED_ARGS, RESERVED_LABEL_PREFIXES
-from airunway_kaito.plan import Mode, Plan, plan_of, served_name_of
+from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, dig, pod_findings
+from airunway_kaito.nodes import node_blockers
+from airunway_kaito.objects import RESERVED_LABEL_PREFIXES, launch_of
+from airunway_kaito.plan import Mode, Plan, plan_of
 from airunway_kaito.schemas import PARTITION
-from airunway_kaito.settings import SettingsError
+from airunway_kaito.settings import Settings
 
 __all__ = ["compatibility"]
 
 _ENGINES = ("vllm", "llamacpp")
 
 
-def compatibility(deployment: ModelDeployment, context: Context) -> Compatibility:
+def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Compatibility:
     """Blockers change what runs; warnings do not."""
     fundamental = [*_fundamental(deployment, context)]
     if fundamental:
         return Compatibility(blockers=tuple(fundamental))
-    try:
-        plan = plan_of(deployment, context)
-    except SettingsError as error:
-        return Compatibility(blockers=(_blocker("spec.provider.name", str(error)),))
-    arguments = _arguments(deployment, context, plan)
-    blockers = [*_blockers(deployment, context, plan)]
-    blockers += [Finding(path=r.path, reason="BadArguments", message=r.message) for r in arguments[0]]
-    warnings = [*_warnings(deployment, plan)]
-    warnings += [_warning(r.path, r.message) for r in arguments[1]]
+    plan = plan_of(deployment, context)
+    blockers, warnings = [*_blockers(deployment, context, plan)], [*_warnings(deployment)]
+    if plan.mode is Mode.PRESET:
+        warnings += _preset_warnings(deployment, plan)
+    else:
+        found = launch_of(deployment, context, plan)
+        blockers = [*found.blockers, *blockers]
+        warnings += [*pod_findings(deployment, reserved=RESERVED_LABEL_PREFIXES), *found.warnings]
     return Compatibility(blockers=tuple(blockers), warnings=tuple(warnings))
 
 
@@ -44,7 +40,7 @@ def _warning(path: str, message: str) -> Finding:
     return Finding(path=path, reason="FieldIgnored", message=message)
 
 
-def _fundamental(deployment: ModelDeployment, context: Context) -> Iterator[Finding]:
+def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     """The seeds' own messages, word for word; with one of these nothing else is worth saying."""
     spec = deployment.spec
     if context.engine not in _ENGINES:
@@ -53,7 +49,7 @@ def _fundamental(deployment: ModelDeployment, context: Context) -> Iterator[Find
         yield _blocker("spec.serving.mode", "KAITO does not support disaggregated mode")
 
 
-def _blockers(deployment: ModelDeployment, context: Context, plan: Plan) -> Iterator[Finding]:
+def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Plan) -> Iterator[Finding]:
     spec = deployment.spec
     if spec.scaling.replicas != 1:
         text = (
@@ -64,34 +60,18 @@ def _blockers(deployment: ModelDeployment, context: Context, plan: Plan) -> Iter
         yield _blocker("spec.scaling.replicas", f"replicas is {spec.scaling.replicas}, but {text}")
     if context.engine == "vllm" and spec.resources.gpu.count == 0:
         yield _blocker("spec.resources.gpu.count", "vLLM engine requires GPU (set resources.gpu.count > 0)")
-    if not plan.image and plan.mode is Mode.LLAMACPP:
-        text = "llamacpp engine requires spec.image to be set (or spec.engine.image): there is no default image"
-        yield _blocker("spec.image", text)
-    elif not plan.image and plan.mode is Mode.TEMPLATE:
-        text = "source custom needs spec.image or spec.engine.image: the image that has the model"
-        yield _blocker("spec.model.source", text)
-    elif (
-        plan.mode is Mode.TEMPLATE
-        and spec.resources.gpu.type != DEFAULT_GPU_TYPE
-        and not (spec.image or spec.engine.image)
-    ):
-        text = f"the default image {plan.image} needs {DEFAULT_GPU_TYPE}; set spec.image for {spec.resources.gpu.type}"
-        yield _blocker("spec.resources.gpu.type", text)
     if spec.affinity:
         text = "KAITO replaces the affinity of its pods by the node labels it was given; use spec.nodeSelector"
         yield _blocker("spec.affinity", text)
-    if spec.model.cache.mode != "None":
+    if spec.model.cache.mode != "None" and context.cache is None:
         yield _blocker(
-            "spec.model.cache.mode", "the KAITO provider does not mount model caches; use spec.model.storage.volumes"
+            "spec.model.cache.mode",
+            "the model cache gives no volume for this deployment; use spec.model.storage.volumes",
         )
     for i, volume in enumerate(spec.model.storage.volumes):
         if not volume.claim_name or not volume.mount_path:
             path = f"spec.model.storage.volumes[{i}]"
             yield _blocker(path, f"volume {volume.name} needs claimName (or size) and mountPath to be mounted")
-    model_file = gguf_reference(deployment) if plan.mode is Mode.LLAMACPP else spec.model.id or ""
-    if model_file.startswith("-"):
-        where = "spec.engine.args[ggufUrl]" if plan.mode is Mode.LLAMACPP else "spec.model.id"
-        yield _blocker(where, f"{model_file!r} begins with '-': the engine would take it for a flag")
     if plan.needs_instance_type and not plan.instance_type:
         setting = "instanceType" if spec.resources.gpu.count else "cpuInstanceType"
         cause = (
@@ -102,6 +82,7 @@ def _blockers(deployment: ModelDeployment, context: Context, plan: Plan) -> Iter
         text = f"{cause}: set the provider setting {setting}, or spec.provider.overrides.resource.instanceType"
         yield _blocker("spec.provider.overrides", text)
     yield from _override_conflicts(deployment, plan)
+    yield from node_blockers(deployment, plan)
 
 
 def _override_conflicts(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
@@ -121,34 +102,9 @@ def _words(mode: Mode) -> str:
     return "preset" if mode is Mode.PRESET else "pod template"
 
 
-def _warnings(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
-    spec = deployment.spec
-    if plan.mode is Mode.PRESET:
-        yield from _preset_warnings(deployment, plan)
-    else:
-        for key in spec.pod_template.metadata.labels:
-            if key.startswith(RESERVED_LABEL_PREFIXES):
-                text = f"the label {key} is reserved for the operators and is not put on the pods"
-                yield _warning(f"spec.podTemplate.metadata.labels[{key}]", text)
-        if spec.secrets.hugging_face_token and any(entry.name == "HF_TOKEN" for entry in spec.env):
-            text = "spec.env sets HF_TOKEN, which is used instead of this Secret"
-            yield _warning("spec.secrets.huggingFaceToken", text)
-    if spec.model.source == "custom":
-        if spec.model.served_name:
-            text = "servedName is ignored for custom source (model name is defined by the container)"
-            yield _warning("spec.model.servedName", text)
-        if spec.model.id:
-            yield _warning("spec.model.id", "id is ignored for custom source (the image has the model)")
-    elif plan.mode is Mode.LLAMACPP and llamacpp_dialect(plan.image) == LOCALAI:
-        reference = gguf_reference(deployment)
-        if reference.startswith("huggingface://") and not reference.endswith(".gguf"):
-            text = (
-                f"{reference} names a repository, and the runner needs a file in it: append it to the id "
-                "(<owner>/<repository>/<file>.gguf) or set engine.args ggufUrl"
-            )
-            yield _warning("spec.engine.args[ggufUrl]" if "ggufUrl" in spec.engine.args else "spec.model.id", text)
+def _warnings(deployment: ModelDeployment) -> Iterator[Finding]:
     for role in ("prefill", "decode"):
-        if getattr(spec.scaling, role) is not None:
+        if getattr(deployment.spec.scaling, role) is not None:
             yield _warning(f"spec.scaling.{role}", f"scaling.{role} has no meaning in aggregated mode")
 
 
@@ -174,20 +130,3 @@ def _preset_warnings(deployment: ModelDeployment, plan: Plan) -> Iterator[Findin
         if entries:
             text = f"pods of a KAITO preset take no {name} of their own; set spec.image to have them"
             yield _warning(f"spec.podTemplate.metadata.{name}", text)
-
-
-def _arguments(
-    deployment: ModelDeployment, context: Context, plan: Plan
-) -> tuple[tuple[Remark, ...], tuple[Remark, ...]]:
-    if plan.mode is Mode.PRESET:
-        return (), ()
-    dialect = llamacpp_dialect(plan.image) if plan.mode is Mode.LLAMACPP else LLAMA_SERVER
-    found = engine_arguments(
-        deployment,
-        engine=context.engine,
-        dialect=dialect,
-        served_name=served_name_of(deployment),
-        gpus=deployment.spec.resources.gpu.count,
-        consumed=CONSUMED_ARGS if plan.mode is Mode.LLAMACPP else (),
-    )
-    return found.errors, found.warnings

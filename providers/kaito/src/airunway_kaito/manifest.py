@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from airunway.plugins.contract import (
-    EngineCapability,
-    Installation,
-    ProviderManifest,
-    SelectionRule,
-    UpstreamKind,
-)
-from airunway.resource import Resource
+from airunway.sdk import EngineCapability, Installation, ProviderManifest, SelectionRule, UpstreamKind
+from airunway.sdk.overrides import GPUS, TEXT, TEXTS, choice, items, keys
+from airunway.sdk.workloads import CONFIG_MAP
+from airunway_kaito.settings import Settings
 
 __all__ = ["MANIFEST", "POD_LABEL", "VERSION"]
 
@@ -17,58 +13,38 @@ VERSION = "0.1.0"
 
 POD_LABEL = "kaito.sh/workspace"
 
-_TEXT: Resource = {"type": "string"}
-_TEXTS: Resource = {"type": "array", "items": _TEXT}
-
-
-def _object(**properties: Resource) -> Resource:
-    return {"type": "object", "properties": properties}
-
-
-_OVERRIDES = _object(
-    resource=_object(
-        instanceType=_TEXT,
-        preferredNodes=_TEXTS,
-        labelSelector=_object(
+_OVERRIDES = keys(
+    resource=keys(
+        instanceType=TEXT,
+        preferredNodes=TEXTS,
+        labelSelector=keys(
             # null takes a default label out
             matchLabels={"type": "object", "additionalProperties": {"type": ["string", "null"]}},
-            matchExpressions={
-                "type": "array",
-                # KAITO takes no other operator.
-                "items": _object(key=_TEXT, operator={"type": "string", "enum": ["In"]}, values=_TEXTS),
-            },
+            # KAITO takes no other operator.
+            matchExpressions=items(keys(key=TEXT, operator=choice("In"), values=TEXTS)),
         ),
-        partition=_object(
-            mode={"type": "string", "enum": ["accelerator", "mig"]},
-            profile=_TEXT,
-            count={"type": "integer", "minimum": 1, "maximum": 64},
-        ),
+        partition=keys(mode=choice("accelerator", "mig"), profile=TEXT, count={**GPUS, "minimum": 1}),
     ),
-    inference=_object(
-        preset=_object(name=_TEXT, presetOptions=_object(image=_TEXT, imagePullSecrets=_TEXTS)),
-        adapters={
-            "type": "array",
-            "maxItems": 10,
-            "items": _object(
-                source=_object(
+    inference=keys(
+        preset=keys(name=TEXT, presetOptions=keys(image=TEXT, imagePullSecrets=TEXTS)),
+        adapters=items(
+            keys(
+                source=keys(
                     # A name that is no DNS label, and a source by URL, pass KAITO's admission and freeze the Workspace.
                     name={"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63},
-                    image=_TEXT,
-                    imagePullSecrets=_TEXTS,
+                    image=TEXT,
+                    imagePullSecrets=TEXTS,
                 )
             ),
-        },
-        template=_object(
-            spec=_object(
+            most=10,
+        ),
+        template=keys(
+            spec=keys(
                 terminationGracePeriodSeconds={"type": "integer", "minimum": 0},
-                schedulerName=_TEXT,
-                dnsPolicy=_TEXT,
-                dnsConfig=_object(
-                    nameservers=_TEXTS,
-                    searches=_TEXTS,
-                    options={"type": "array", "items": _object(name=_TEXT, value=_TEXT)},
-                ),
-                hostAliases={"type": "array", "items": _object(ip=_TEXT, hostnames=_TEXTS)},
+                schedulerName=TEXT,
+                dnsPolicy=TEXT,
+                dnsConfig=keys(nameservers=TEXTS, searches=TEXTS, options=items(keys(name=TEXT, value=TEXT))),
+                hostAliases=items(keys(ip=TEXT, hostnames=TEXTS)),
             )
         ),
     ),
@@ -100,32 +76,11 @@ MANIFEST = ProviderManifest(
     ),
     upstream=(
         UpstreamKind(group="kaito.sh", kind="Workspace", plural="workspaces", versions=("v1beta1",), primary=True),
-        UpstreamKind(group="", kind="ConfigMap", plural="configmaps", versions=("v1",), requires_crd=False),
+        CONFIG_MAP,
     ),
-    pod_label=POD_LABEL,
+    pod_labels=(POD_LABEL,),
+    settings=Settings,
     override_schema=_OVERRIDES,
-    # KAITO refuses the first five; an edit of the template it accepts and never applies.
-    immutable_paths=(
-        "resource.count",
-        "resource.instanceType",
-        "resource.labelSelector.*",
-        "resource.partition.*",
-        "inference.preset.*",
-        "inference.template.*",
-    ),
-    rbac_rules=(
-        {
-            "apiGroups": ["kaito.sh"],
-            "resources": ["workspaces"],
-            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
-        },
-        {
-            "apiGroups": [""],
-            "resources": ["configmaps"],
-            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
-        },
-        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-    ),
     installation=Installation(
         description="KAITO's workspace controller, with nodes that exist already (nodeProvisioner byo)",
         default_namespace="kaito-workspace",

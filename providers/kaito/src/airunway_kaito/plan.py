@@ -10,16 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
-from airunway.plugins.contract import Context
-from airunway.resource import dig, digest
-from airunway_kaito.schemas import EXISTING_NODES, HUGGINGFACE_IDS, MODEL_ACCESS_SECRET, PARTITION, features_of
-from airunway_kaito.settings import Settings, settings_from
+from airunway.sdk import DEFAULT_GPU_TYPE, Context, ModelDeployment, dig, digest, labels
+from airunway_kaito.schemas import EXISTING_NODES, HUGGINGFACE_IDS, MODEL_ACCESS_SECRET, PARTITION
+from airunway_kaito.settings import Settings
 
-__all__ = ["PORT", "Mode", "Plan", "plan_of", "served_name_of"]
+__all__ = ["NODES_OF", "PORT", "Mode", "Plan", "plan_of"]
 
 PORT = 5000
 """Where every container must listen: the Service that KAITO makes sends port 80 there, and cannot be told otherwise."""
+
+NODES_OF = f"{labels.GROUP}/nodes-of"
+"""Label of the nodes that KAITO makes for one deployment. Its value is no secret, so nobody may select by it."""
 
 _HASH_LENGTH = 8
 
@@ -34,32 +35,29 @@ class Mode(StrEnum):
 class Plan:
     """The decisions.
 
-    `causes` are the fields that rule a preset out. `image` is empty where nobody named one and none can be assumed.
-    `partition` is the number of GPUs that a preset is held to, 0 where it takes all of a node.
+    `causes` are the fields that rule a preset out. `partition` is the number of GPUs that a preset is held to, 0 where it takes all of a node.
     """
 
     mode: Mode
     causes: tuple[str, ...]
     settings: Settings
     features: frozenset[str]
-    image: str
     partition: int
     instance_type: str
     needs_instance_type: bool
     match_labels: dict[str, str]
 
 
-def plan_of(deployment: ModelDeployment, context: Context) -> Plan:
-    """Decide. Raises SettingsError if the provider's own settings are wrong."""
+def plan_of(deployment: ModelDeployment, context: Context[Settings]) -> Plan:
+    """Decide."""
     spec = deployment.spec
-    settings = settings_from(context.settings)
-    features = features_of(context)
+    settings = context.settings
+    features = context.upstream.transformer.features
     gpus = spec.resources.gpu.count
     needs_instance_type = settings.provisions_nodes or EXISTING_NODES not in features
     causes = _template_causes(deployment, context, features)
     mode = Mode.LLAMACPP if context.engine == "llamacpp" else Mode.TEMPLATE if causes else Mode.PRESET
     partitioned = mode is Mode.PRESET and settings.partition and PARTITION in features and not settings.provisions_nodes
-    own_image = spec.engine.image or spec.image or ""
     overridden = dig(spec.provider.overrides, "resource", "instanceType", default="")
     configured = settings.instance_type if gpus else settings.cpu_instance_type
     return Plan(
@@ -67,7 +65,6 @@ def plan_of(deployment: ModelDeployment, context: Context) -> Plan:
         causes=causes,
         settings=settings,
         features=features,
-        image=own_image or (settings.vllm_image if mode is Mode.TEMPLATE and spec.model.source != "custom" else ""),
         partition=gpus if partitioned else 0,
         instance_type=(configured or overridden) if needs_instance_type else "",
         needs_instance_type=needs_instance_type,
@@ -75,15 +72,9 @@ def plan_of(deployment: ModelDeployment, context: Context) -> Plan:
     )
 
 
-def served_name_of(deployment: ModelDeployment) -> str:
-    """The name to serve the model under: as asked, else the last segment of the model id; empty for a custom source."""
-    model = deployment.spec.model
-    if model.source == "custom":
-        return ""
-    return model.served_name or (model.id or "").rstrip("/").rpartition("/")[2]
-
-
-def _template_causes(deployment: ModelDeployment, context: Context, features: frozenset[str]) -> tuple[str, ...]:
+def _template_causes(
+    deployment: ModelDeployment, context: Context[Settings], features: frozenset[str]
+) -> tuple[str, ...]:
     spec = deployment.spec
     token_without_place = bool(spec.secrets.hugging_face_token) and MODEL_ACCESS_SECRET not in features
     wishes: tuple[tuple[str, object], ...] = (
@@ -97,6 +88,9 @@ def _template_causes(deployment: ModelDeployment, context: Context, features: fr
         ("spec.engine.enforceEager", spec.engine.enforce_eager),
         ("spec.env", spec.env),
         ("RuntimeConfig env", context.runtime.env),
+        ("RuntimeConfig imagePullSecrets", context.runtime.image_pull_secrets),
+        ("RuntimeConfig token", context.runtime.token is not None),
+        ("spec.model.cache", context.cache is not None),
         ("spec.model.source", spec.model.source == "custom"),
         ("spec.model.storage.volumes", spec.model.storage.volumes),
         ("spec.resources.gpu.type", spec.resources.gpu.type != DEFAULT_GPU_TYPE),
@@ -117,6 +111,6 @@ def _match_labels(deployment: ModelDeployment, settings: Settings) -> dict[str, 
     if settings.provisions_nodes:
         # Two deployments must not count each other's nodes as theirs.
         mine = f"{metadata.name}-{digest([metadata.namespace, metadata.name], length=_HASH_LENGTH)}"
-        return {"airunway.ai/nodes-of": mine, **spec.node_selector}
+        return {**spec.node_selector, NODES_OF: mine}
     default = settings.gpu_node_selector if spec.resources.gpu.count else settings.cpu_node_selector
     return {**default, **spec.node_selector}

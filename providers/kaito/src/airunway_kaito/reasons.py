@@ -5,31 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from airunway.plugins.contract import State
-
-__all__ = ["STATES", "of_condition", "of_error", "of_failure"]
-
-STATES: Mapping[str, State] = {
-    "Starting": State.PROGRESSING,
-    "Progressing": State.PROGRESSING,
-    "Downloading": State.PROGRESSING,
-    "PendingResources": State.PENDING,
-    "FailedScheduling": State.PENDING,
-    "InsufficientCapacity": State.PENDING,
-    "QuotaExceeded": State.PENDING,
-    "AuthFailed": State.DEGRADED,
-    "ImagePullAuthFailure": State.DEGRADED,
-    "SecretNotFound": State.DEGRADED,
-    "GatedModel": State.DEGRADED,
-    "ImagePullBackOff": State.DEGRADED,
-    "RateLimited": State.DEGRADED,
-    "DNSFailure": State.DEGRADED,
-    "ConnectionRefused": State.DEGRADED,
-    "Timeout": State.DEGRADED,
-    "ServerError": State.DEGRADED,
-    "PodEvicted": State.DEGRADED,
-}
-"""How bad a reason is while the Workspace has never been ready; every other one is a failure."""
+__all__ = ["of_condition", "of_error", "of_failure"]
 
 Texts = Sequence[tuple[re.Pattern[str], str]]
 
@@ -53,8 +29,8 @@ _NODES: Texts = _texts(
     (r"", "PendingResources"),
 )
 _ERRORS: Texts = _texts(
-    (r'secret[s]? ".*" not found|failed to get secret', "SecretNotFound"),
-    (r"configmaps? .*not found", "ReferenceNotFound"),
+    (r'secrets? "[^"]*" not found|failed to get secret', "SecretNotFound"),
+    (r"configmaps? .{0,256}not found", "ReferenceNotFound"),
     (r"gated", "GatedModel"),
     (r"\b429\b|too many requests|rate limit", "RateLimited"),
     (r"\b401\b|\b403\b|unauthorized|forbidden", "AuthFailed"),

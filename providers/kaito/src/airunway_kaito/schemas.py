@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from airunway.plugins.contract import Context, Transformer
+from airunway.sdk import Transformer
 
 __all__ = [
-    "API_VERSION",
     "EXISTING_NODES",
     "HUGGINGFACE_IDS",
     "MODEL_ACCESS_SECRET",
     "PARTITION",
     "SANDBOX_SCHEMA",
     "TRANSFORMERS",
-    "api_version_of",
-    "features_of",
 ]
 
 API_VERSION = "kaito.sh/v1beta1"
@@ -31,45 +28,36 @@ SANDBOX_SCHEMA = "29c141b0f63a"
 """The minimal Workspace CRD that AI Runway's sandbox installs in place of KAITO's own."""
 
 
-def _transformer(name: str, releases: str, hashes: tuple[str, ...], *features: str) -> Transformer:
+IMMUTABLE = (
+    "resource.count",
+    "resource.instanceType",
+    "resource.labelSelector.*",
+    "resource.partition.*",
+    "inference.preset.*",
+    "inference.template.*",
+)
+"""KAITO refuses a change of the first five; an edit of the template it accepts and never applies."""
+
+
+def _transformer(since: str, until: str, hashes: tuple[str, ...], *features: str) -> Transformer:
     return Transformer(
-        name=f"v1beta1-{name}",
+        name=f"v1beta1-{since}",
         api_version=API_VERSION,
         schema_hashes=hashes,
         features=frozenset(features),
-        releases=releases,
+        immutable=IMMUTABLE,
+        since=since,
+        until=until,
     )
 
 
+_SINCE_0_7 = (MODEL_ACCESS_SECRET, EXISTING_NODES)
+
 TRANSFORMERS = (
     _transformer("0.4.5", "0.4.5", ("5f54adf907c1",)),
-    _transformer("0.4.6", "0.4.6 to 0.6", ("2873b09d0822",), MODEL_ACCESS_SECRET),
-    _transformer("0.7", "0.7 to 0.8", ("ae10c81308ee", "ba53226150c2"), MODEL_ACCESS_SECRET, EXISTING_NODES),
-    _transformer(
-        "0.9",
-        "0.9 to 0.11",
-        ("a149328e58fa", "c601e394ea4e"),
-        MODEL_ACCESS_SECRET,
-        EXISTING_NODES,
-        HUGGINGFACE_IDS,
-    ),
-    _transformer(
-        "0.12",
-        "0.12",
-        ("ffa99f984a72", SANDBOX_SCHEMA),
-        MODEL_ACCESS_SECRET,
-        EXISTING_NODES,
-        HUGGINGFACE_IDS,
-        PARTITION,
-    ),
+    _transformer("0.4.6", "0.6", ("2873b09d0822",), MODEL_ACCESS_SECRET),
+    _transformer("0.7", "0.8", ("ae10c81308ee", "ba53226150c2"), *_SINCE_0_7),
+    _transformer("0.9", "0.11", ("a149328e58fa", "c601e394ea4e"), *_SINCE_0_7, HUGGINGFACE_IDS),
+    _transformer("0.12", "0.12", ("ffa99f984a72", SANDBOX_SCHEMA), *_SINCE_0_7, HUGGINGFACE_IDS, PARTITION),
 )
 """Oldest first. What a schema cannot show (HUGGINGFACE_IDS, EXISTING_NODES) came with the release that has the hash."""
-
-
-def features_of(context: Context) -> frozenset[str]:
-    """What the upstream at hand can express; the newest known one where none is given."""
-    return context.upstream.transformer.features if context.upstream else TRANSFORMERS[-1].features
-
-
-def api_version_of(context: Context) -> str:
-    return context.upstream.api_version if context.upstream else API_VERSION

@@ -1,66 +1,42 @@
-"""The provider's own configuration (`context.settings`, from its chart) as typed values."""
+"""The provider's own configuration: how KAITO is run in this cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-__all__ = ["BRING_YOUR_OWN", "Settings", "SettingsError", "settings_from"]
+from airunway.sdk import setting
+
+__all__ = ["BRING_YOUR_OWN", "Settings"]
 
 BRING_YOUR_OWN = "byo"
 
 
-class SettingsError(ValueError):
-    """A provider setting is unknown or has the wrong type."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How KAITO is run in this cluster.
+    """Read at start from the chart's values or ``--set``."""
 
-    `node_provisioner` is KAITO's own `--node-provisioner`: ``byo`` (nodes exist) or the name of what makes them; then
-    `instance_type` (GPU) and `cpu_instance_type` say which machines. The node selectors are what a node must carry to
-    be used at all. `partition` holds presets to exactly ``gpu.count`` GPUs (needs KAITO's gate enableAccelerator).
-    """
-
-    node_provisioner: str = BRING_YOUR_OWN
-    instance_type: str = ""
-    cpu_instance_type: str = ""
-    partition: bool = False
-    vllm_image: str = "vllm/vllm-openai:v0.23.0"
-    gpu_node_selector: Mapping[str, str] = field(default_factory=lambda: {"nvidia.com/gpu.present": "true"})
-    cpu_node_selector: Mapping[str, str] = field(default_factory=lambda: {"kubernetes.io/os": "linux"})
+    node_provisioner: str = setting(
+        BRING_YOUR_OWN, "KAITO's own --node-provisioner: byo (nodes exist), or the name of what makes them."
+    )
+    instance_type: str = setting("", "Machine for nodes with GPUs, where KAITO makes nodes.")
+    cpu_instance_type: str = setting("", "Machine for nodes without GPUs, where KAITO makes nodes.")
+    instance_types: tuple[str, ...] = setting(
+        (),
+        "Other machines that a deployment may name (patterns with * and ?). "
+        "Where none is configured and none is listed, it may name any.",
+    )
+    partition: bool = setting(
+        False, "Whether presets are held to exactly gpu.count GPUs (needs KAITO's gate enableAccelerator)."
+    )
+    vllm_image: str = setting("vllm/vllm-openai:v0.23.0", "Image of vLLM where a deployment names none.")
+    gpu_node_selector: Mapping[str, str] = setting(
+        {"nvidia.com/gpu.present": "true"}, "Labels that a node must have to be used for GPUs."
+    )
+    cpu_node_selector: Mapping[str, str] = setting(
+        {"kubernetes.io/os": "linux"}, "Labels that a node must have to be used without GPUs."
+    )
 
     @property
     def provisions_nodes(self) -> bool:
         return self.node_provisioner != BRING_YOUR_OWN
-
-
-_NAMES = {
-    "nodeProvisioner": "node_provisioner",
-    "instanceType": "instance_type",
-    "cpuInstanceType": "cpu_instance_type",
-    "partition": "partition",
-    "vllmImage": "vllm_image",
-    "gpuNodeSelector": "gpu_node_selector",
-    "cpuNodeSelector": "cpu_node_selector",
-}
-
-
-def settings_from(values: Mapping[str, Any]) -> Settings:
-    """The settings as given, defaults where absent.
-
-    Raises SettingsError, naming the setting, on an unknown name or a value of the wrong type.
-    """
-    given: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in _NAMES:
-            raise SettingsError(f"unknown KAITO provider setting {name!r}; known: {', '.join(_NAMES)}")
-        kind = bool if name == "partition" else dict if name.endswith("NodeSelector") else str
-        if not isinstance(value, kind):
-            raise SettingsError(
-                f"KAITO provider setting {name!r} must be a {kind.__name__}, not {type(value).__name__}"
-            )
-        given[_NAMES[name]] = value
-    return Settings(**given)

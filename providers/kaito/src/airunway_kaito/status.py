@@ -7,11 +7,8 @@ runtime's own look at the pods is nearer to the truth.
 
 from __future__ import annotations
 
-import re
-
-from airunway.api.modeldeployment import ModelDeployment
-from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Observed, Replicas, State
-from airunway.resource import Resource, condition_of, dig
+from airunway.sdk import Component, Endpoint, Finding, ModelDeployment, Observation, Observed, Replicas, Resource, dig
+from airunway.sdk.conditions import condition, text, truth
 from airunway_kaito import reasons
 
 __all__ = ["COMPONENT", "SERVICE_PORT", "observation"]
@@ -19,7 +16,7 @@ __all__ = ["COMPONENT", "SERVICE_PORT", "observation"]
 COMPONENT = "ProviderResource"
 SERVICE_PORT = 80
 
-_RECONCILE_ERROR = re.compile(r" \(last reconcile error: (?P<error>.*)\)\s*$", re.DOTALL)
+_RECONCILE_ERROR = " (last reconcile error: "
 # In the order in which they hinder: nodes first, then what runs on them.
 _CHILDREN = ("NodeClaimReady", "NodesReady", "ResourceReady", "InferenceReady")
 
@@ -28,10 +25,10 @@ def observation(deployment: ModelDeployment, observed: Observed) -> Observation:
     """Component, replicas and endpoint, from whatever exists. Total: any JSON gives an answer."""
     workspace = observed.primary if isinstance(observed.primary, dict) else {}
     component, warnings = _judge(workspace)
-    ready = component.state is State.READY
+    ready = component.ready is True
     desired = deployment.spec.scaling.replicas
     count = min(desired, 1) if ready else 0
-    served = ready or dig(workspace, "status", "state") == "NotReady" or _is_true(workspace, "InferenceReady")
+    served = ready or dig(workspace, "status", "state") == "NotReady" or bool(truth(workspace, "InferenceReady"))
     return Observation(
         components=(component,),
         replicas=Replicas(desired=desired, ready=count, available=count),
@@ -44,46 +41,40 @@ def observation(deployment: ModelDeployment, observed: Observed) -> Observation:
 
 def _judge(workspace: Resource) -> tuple[Component, tuple[Finding, ...]]:
     if not workspace:
-        return _component(State.PENDING, "Starting", "the Workspace does not exist yet"), ()
-    if dig(workspace, "metadata", "deletionTimestamp") or _is_true(workspace, "WorkspaceDeleting"):
-        return _component(State.NOT_AVAILABLE, "Progressing", "workspace is being deleted"), ()
-    succeeded = condition_of(workspace, "WorkspaceSucceeded")
+        return _component(False, "Starting", "the Workspace does not exist yet", waits=True), ()
+    if dig(workspace, "metadata", "deletionTimestamp") or truth(workspace, "WorkspaceDeleting"):
+        return _component(False, "Progressing", "workspace is being deleted"), ()
+    succeeded = condition(workspace, "WorkspaceSucceeded")
     state = dig(workspace, "status", "state")
     error = _reconcile_error(workspace)
-    if _status(succeeded) == "True" or (succeeded is None and state == "Ready"):
+    if truth(workspace, "WorkspaceSucceeded") or (not succeeded and state == "Ready"):
         trouble = (_finding("ReconcileError", error),) if error and not _transient(error) else ()
-        return _component(State.READY, "Ready", _message(succeeded)), trouble
-    if _reason(succeeded) == "BenchmarkFailed" and _is_true(workspace, "InferenceReady"):
+        return _component(True, "Ready", _message(succeeded)), trouble
+    if text(succeeded, "reason") == "BenchmarkFailed" and truth(workspace, "InferenceReady"):
         # The model serves; only KAITO's own measurement of it failed.
-        return _component(State.READY, "Ready", ""), (_finding("BenchmarkFailed", _message(succeeded)),)
+        return _component(True, "Ready", ""), (_finding("BenchmarkFailed", _message(succeeded)),)
     reason, message = _cause(workspace, succeeded, error)
-    return _component(_state(reason, was_ready=state == "NotReady"), reason, message), ()
+    return _component(False, reason, message), ()
 
 
-def _cause(workspace: Resource, succeeded: Resource | None, error: str) -> tuple[str, str]:
+def _cause(workspace: Resource, succeeded: Resource, error: str) -> tuple[str, str]:
     """What keeps the Workspace from being ready: reason of the registry, and KAITO's own words."""
     if error and not _transient(error):
         return reasons.of_error(error), error
     for type_ in _CHILDREN:
-        condition = condition_of(workspace, type_)
-        if _status(condition) != "False":
+        found = condition(workspace, type_)
+        if truth(workspace, type_) is not False:
             continue
-        if reason := reasons.of_condition(type_, _reason(condition), _message(condition)):
-            return reason, _message(condition)
-    if _reason(succeeded) == "workspaceFailed" and not _transient(_message(succeeded)):
+        if reason := reasons.of_condition(type_, text(found, "reason"), _message(found)):
+            return reason, _message(found)
+    if text(succeeded, "reason") == "workspaceFailed" and not _transient(_message(succeeded)):
         return reasons.of_failure(_message(succeeded)), _message(succeeded)
-    inference = condition_of(workspace, "InferenceReady")
-    words = _message(inference) or _message(succeeded) or "KAITO has not reported a status yet"
+    words = _message(condition(workspace, "InferenceReady")) or _message(succeeded)
+    words = words or "KAITO has not reported a status yet"
     if dig(workspace, "status", "state") == "NotReady":
         # It was ready; why it is not any more KAITO does not say.
         return "UpstreamFailed", words
     return ("Progressing" if succeeded else "Starting"), words
-
-
-def _state(reason: str, *, was_ready: bool) -> State:
-    if was_ready:
-        return State.DEGRADED
-    return reasons.STATES.get(reason, State.FAILED)
 
 
 def _is_current(workspace: Resource) -> bool:
@@ -92,18 +83,17 @@ def _is_current(workspace: Resource) -> bool:
     Before 0.9 (no `status.state`) KAITO left `observedGeneration` as it was when nothing else in a condition changed:
     an old number proves nothing.
     """
-    condition = condition_of(workspace, "WorkspaceSucceeded")
-    if condition is None or dig(workspace, "metadata", "deletionTimestamp"):
+    found = condition(workspace, "WorkspaceSucceeded")
+    if not found or dig(workspace, "metadata", "deletionTimestamp"):
         return False
-    generation, seen = dig(workspace, "metadata", "generation"), condition.get("observedGeneration")
+    generation, seen = dig(workspace, "metadata", "generation"), found.get("observedGeneration")
     comparable = isinstance(generation, int) and isinstance(seen, int) and dig(workspace, "status", "state")
     return not comparable or bool(seen >= generation)
 
 
 def _reconcile_error(workspace: Resource) -> str:
     """The error of the last reconcile, which KAITO appends to the message of every condition; empty without one."""
-    match = _RECONCILE_ERROR.search(_text((condition_of(workspace, "WorkspaceSucceeded") or {}).get("message")))
-    return match["error"] if match else ""
+    return _divided(condition(workspace, "WorkspaceSucceeded"))[1]
 
 
 def _transient(error: str) -> bool:
@@ -111,29 +101,20 @@ def _transient(error: str) -> bool:
     return "the object has been modified" in error
 
 
-def _component(state: State, reason: str, message: str) -> Component:
-    return Component(name=COMPONENT, state=state, reason=reason, message=message)
+def _component(ready: bool, reason: str, message: str, *, waits: bool = False) -> Component:
+    return Component(name=COMPONENT, ready=ready, reason=reason, message=message, waits=waits)
 
 
 def _finding(reason: str, message: str) -> Finding:
     return Finding(path="", reason=reason, message=f"KAITO: {message}")
 
 
-def _is_true(workspace: Resource, type_: str) -> bool:
-    return _status(condition_of(workspace, type_)) == "True"
+def _message(found: Resource) -> str:
+    return _divided(found)[0]
 
 
-def _status(condition: Resource | None) -> str:
-    return _text((condition or {}).get("status"))
-
-
-def _reason(condition: Resource | None) -> str:
-    return _text((condition or {}).get("reason"))
-
-
-def _message(condition: Resource | None) -> str:
-    return _RECONCILE_ERROR.sub("", _text((condition or {}).get("message")))
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
+def _divided(found: Resource) -> tuple[str, str]:
+    """A condition's message, and the reconcile error that KAITO put in brackets at its end."""
+    message = text(found, "message")
+    head, said, error = message.rstrip().partition(_RECONCILE_ERROR)
+    return (head, error[:-1]) if said and error.endswith(")") else (message, "")

@@ -1,0 +1,121 @@
+"""Lists page by page, where neither the size nor the nesting of single objects may cost the whole process dear."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import orjson
+
+from airunway.kube.decoding import decoded_aside, is_too_deep
+from airunway.kube.errors import AnswerTooLarge, MalformedAnswer
+from airunway.kube.kinds import Kind
+from airunway.resource import Resource
+
+__all__ = ["MAX_PAGE", "Page", "decoded_object", "read_pages"]
+
+MAX_PAGE = 4 * 2**20
+"""Bytes of a page of several objects. Decoded, hostile JSON takes 27 times as much memory; usual pages have 0.5 MiB."""
+
+_SMALLER = 4
+"""By how much a page shrinks that was too large or too deep; after each page that was neither it grows by 2."""
+
+
+class Page(NamedTuple):
+    """One page of a list. `remaining` is the server's estimate of what is still to come (None: unknown)."""
+
+    items: list[Resource]
+    resource_version: str
+    continue_token: str
+    remaining: int | None
+
+
+Fetch = Callable[[str, int, int | None], asyncio.Task[bytes]]
+"""``fetch(token, size, most)`` asks for the page at `token` with `size` objects (0: all) of at most `most` bytes."""
+
+
+async def read_pages(fetch: Fetch, *, kind: Kind, limit: int) -> AsyncGenerator[Page, None]:
+    """The pages of a list with at most `limit` objects each (0: as the server likes); the next one is read ahead.
+
+    A page of more than `MAX_PAGE` bytes, or with an object that is nested too deeply for the decoder, is asked for
+    again with fewer objects: only the object itself then costs what such an object costs.
+    """
+    token, size = "", limit
+
+    def ask() -> asyncio.Task[bytes]:
+        return fetch(token, size, None if size == 1 else MAX_PAGE)
+
+    pending: asyncio.Task[bytes] | None = ask()
+    try:
+        while pending is not None:
+            try:
+                body = await _decoded(await pending, kind=kind, alone=size == 1)
+            except AnswerTooLarge:
+                body = None
+            if body is None:
+                size = max(1, (size or _SMALLER * 100) // _SMALLER)
+                pending = ask()
+                continue
+            page = _page(body, kind)
+            token, size = page.continue_token, min(limit, size * 2) if limit else size * 2
+            pending = ask() if token else None
+            yield page
+    finally:
+        if pending is not None:
+            pending.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await pending  # its outcome concerns nobody any more
+
+
+async def decoded_object(text: bytes, what: str) -> Resource:
+    """The JSON object in an answer. Raises MalformedAnswer."""
+    try:
+        value = await decoded_aside(text)
+    except orjson.JSONDecodeError as error:
+        raise MalformedAnswer(f"{what}: the answer is not JSON ({error})") from error
+    return _object(value, what)
+
+
+async def _decoded(text: bytes, *, kind: Kind, alone: bool) -> Resource | None:
+    """The body of a page; None if it is nested too deeply and has more than one object. Raises MalformedAnswer."""
+    what = f"list of {kind}"
+    # Decoding makes tens of thousands of containers and no cycle: the collector would only walk them, over and over.
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _object(orjson.loads(text), what)
+    except orjson.JSONDecodeError as error:
+        if not is_too_deep(error):
+            raise MalformedAnswer(f"{what}: the answer is not JSON ({error})") from error
+    finally:
+        if collecting:
+            gc.enable()
+    return await decoded_object(text, what) if alone else None
+
+
+def _object(value: Any, what: str) -> Resource:
+    if not isinstance(value, dict):
+        raise MalformedAnswer(f"{what}: the answer is not a JSON object")
+    return value
+
+
+def _page(body: Resource, kind: Kind) -> Page:
+    items, metadata = body.get("items"), body.get("metadata")
+    if items is None and "metadata" in body:
+        items = []
+    if not isinstance(items, list) or not isinstance(metadata, dict) or not all(isinstance(i, dict) for i in items):
+        raise MalformedAnswer(f"list of {kind}: the answer is not a list")
+    for item in items:
+        if "kind" not in item:  # typed lists name the kind once
+            item["apiVersion"] = kind.api_version
+            item["kind"] = kind.kind
+    remaining = metadata.get("remainingItemCount")
+    return Page(
+        items=items,
+        resource_version=str(metadata.get("resourceVersion") or ""),
+        continue_token=str(metadata.get("continue") or ""),
+        remaining=remaining if isinstance(remaining, int) else None,
+    )

@@ -1,0 +1,64 @@
+"""Where in a JSON value something stands, without a text for every place that is only passed through.
+
+Whoever writes a free-form field chooses how long its keys are and how many children they have: a path for each child
+costs their product. Here a place knows its parent, and the text is made for those places only that are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["MAX_PATH", "Place", "entries", "shortened"]
+
+MAX_PATH = 256
+"""Characters of a path in a message or in the cause of a refusal."""
+
+
+class Place(NamedTuple):
+    """A key of an object or an index of a list (`step`) below `parent`; the root has its whole path as step."""
+
+    parent: Place | None
+    step: str | int
+
+    def __str__(self) -> str:
+        """The path, as ``spec.env[3].name``; a long one without its middle."""
+        head: list[str] = []
+        place: Place | None = self
+        while place is not None:
+            step = place.step
+            head.append(f"[{step}]" if isinstance(step, int) else step if place.parent is None else f".{step}")
+            place = place.parent
+        return shortened("".join(reversed(head)))
+
+
+def shortened(path: str, limit: int = MAX_PATH) -> str:
+    """`path` in at most `limit` characters: its beginning and its end, which tell most."""
+    if len(path) <= limit:
+        return path
+    end = limit // 2
+    return f"{path[: limit - end - 1]}…{path[-end:]}"
+
+
+def entries(
+    value: object, root: str, *, below: Callable[[str], bool] = lambda _key: True
+) -> Iterator[tuple[Place, str, Any]]:
+    """Place, key and value of every entry of every object inside `value`, which stands at `root`.
+
+    What is under a key for which `below` is false is passed over. Never raises, however deep `value` is.
+    """
+    pending: list[tuple[Place, Any]] = [(Place(None, root), value)]
+    while pending:
+        at, node = pending.pop()
+        if isinstance(node, Mapping):
+            for key, child in node.items():
+                place = Place(at, str(key))
+                yield place, str(key), child
+                if isinstance(child, Mapping | list | tuple) and below(str(key)):
+                    pending.append((place, child))
+        elif isinstance(node, list | tuple):
+            pending.extend(
+                (Place(at, index), child)
+                for index, child in enumerate(node)
+                if isinstance(child, Mapping | list | tuple)
+            )

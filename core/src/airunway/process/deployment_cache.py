@@ -1,0 +1,140 @@
+"""What a process keeps of a ModelDeployment, however large somebody made it.
+
+Every process caches all deployments, also those that are not its own. A spec that is unusually large, though allowed,
+is kept as JSON beside an outline (`airunway.api.bounds.outline`), and is whole again for the pass that asks for it. Of
+one that is over the limits only the outline is kept, and what was wrong with it: it is judged as too large and as
+nothing else, so nobody takes what is missing for what the user wrote.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from airunway.api.bounds import EXCESS, MAX_ANNOTATIONS, MAX_LABELS, MAX_SPEC, excess, outline, size_of
+from airunway.api.names import GROUP
+from airunway.kube import LAST_APPLIED, compacting
+from airunway.resource import Resource
+
+__all__ = ["DeploymentProjection", "whole"]
+
+_PACKED = f"{GROUP}/packed-spec"
+"""Where a cached object has its spec as JSON; never on an object of an API server."""
+
+_AT_HAND = 24 * 2**10
+"""Bytes of memory, roughly, that a spec may take as objects before it is packed."""
+_PER_VALUE = 96
+"""Bytes of memory, roughly, of a value beside its text."""
+
+_MAX_STATUS = 48 * 2**10
+"""Bytes of a status. Ours has 3 to 12 KiB: selection is bounded by 8, messages by 1 each."""
+_MAX_ENTRY = 16 * 2**10
+"""Bytes of what is kept of one manager's fields; ours have 2 KiB."""
+_MAX_FINALIZERS = 64
+_MAX_OWNERS = 16
+
+_OWN_STATUS = (
+    "phase",
+    "reason",
+    "observedGeneration",
+    "provider",
+    "engine",
+    "message",
+    "replicas",
+    "conditions",
+    "selection",
+    "rootCause",
+)
+"""What comes first where a status is too large; everything of it is small if we wrote it."""
+
+
+class DeploymentProjection:
+    """The projection for a cache of deployments; `manager` is our field manager.
+
+    Status fields in `without` go: nothing in this process reads them.
+    """
+
+    def __init__(self, manager: str, *, without: tuple[str, ...] = ()) -> None:
+        self._manager = manager
+        self._without = without
+        self._compact = compacting(manager)
+
+    def __call__(self, obj: Resource) -> Resource:
+        metadata = obj.get("metadata")
+        if isinstance(metadata, dict):
+            annotations = metadata.get("annotations")
+            if isinstance(annotations, dict):
+                annotations.pop(LAST_APPLIED, None)
+        found = [tuple(entry) for entry in excess(obj)]
+        spec = obj.get("spec")
+        if found:
+            obj[EXCESS] = found
+            obj["spec"] = outline(spec)
+        elif _memory(spec) > _AT_HAND:
+            obj[_PACKED] = orjson.dumps(spec)
+            obj["spec"] = outline(spec)
+        if isinstance(metadata, dict):
+            self._trim_metadata(metadata)
+        status = obj.get("status")
+        if isinstance(status, dict):
+            for field in self._without:
+                status.pop(field, None)
+            obj["status"] = _trimmed_status(status)
+        return self._compact(obj)
+
+    def _trim_metadata(self, metadata: Resource) -> None:
+        for field, limit in (("labels", MAX_LABELS), ("annotations", MAX_ANNOTATIONS)):
+            value = metadata.get(field)
+            if _is_over(value, limit):
+                ours = {k: v for k, v in value.items() if k.startswith(f"{GROUP}/")} if isinstance(value, dict) else {}
+                metadata[field] = {} if _is_over(ours, limit) else ours
+        for field, number in (("finalizers", _MAX_FINALIZERS), ("ownerReferences", _MAX_OWNERS)):
+            value = metadata.get(field)
+            if isinstance(value, list) and len(value) > number:
+                metadata[field] = value[:number]
+        entries = metadata.get("managedFields")
+        if isinstance(entries, list):
+            # Without its entry a manager writes once more what is there already, which the API server counts as none.
+            metadata["managedFields"] = [
+                entry
+                for entry in entries
+                if isinstance(entry, dict) and entry.get("manager") == self._manager and not _is_over(entry, _MAX_ENTRY)
+            ]
+
+
+def whole(obj: Resource) -> Resource:
+    """The object with its spec, if the cache has it packed."""
+    packed = obj.get(_PACKED)
+    if packed is None:
+        return obj
+    return {**{key: value for key, value in obj.items() if key != _PACKED}, "spec": orjson.loads(packed)}
+
+
+def _memory(spec: object) -> int:
+    size = size_of(spec, limit=MAX_SPEC)
+    return size.length + _PER_VALUE * size.values
+
+
+def _is_over(value: object, limit: int) -> bool:
+    size = size_of(value, limit=limit)
+    return size.over or size.too_deep or bool(size.long_key)
+
+
+def _trimmed_status(status: Resource) -> Resource:
+    """The status as it is; of a huge one, which is not our work, as much as the limit takes, what we read first."""
+    if not _is_over(status, _MAX_STATUS):
+        return status
+    left = _MAX_STATUS
+    kept: Resource = {}
+    others = (name for name in islice(status, 256) if name not in _OWN_STATUS)
+    for name in (*(name for name in _OWN_STATUS if name in status), *others):
+        value: Any = status[name]
+        if name == "conditions" and isinstance(value, list):
+            value = [condition for condition in value[:256] if not _is_over(condition, 4096)]
+        size = size_of(value, limit=left)
+        if not (size.over or size.too_deep or size.long_key):
+            kept[name] = value
+            left -= size.length
+    return kept

@@ -1,0 +1,237 @@
+"""What a deployment would use of its namespace and its cluster, beside images, engines and GPUs.
+
+Pure. Fields of the spec are read where they are. Overrides have no schema here, and the core knows no provider: their
+keys are read by name, at any depth, by the names that Kubernetes and the operators on it give these things everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from airunway.resource import Resource, dig
+
+__all__ = ["DIMENSIONS", "EVERYTHING", "Dimension", "Use", "uses_of"]
+
+EVERYTHING = "*"
+"""The value of a use that may be of anything: a toleration without a key. Only the entry ``*`` of a list allows it."""
+
+_HOSTNAME = "kubernetes.io/hostname"
+_INSTANCE_TYPE_LABELS = frozenset({"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimension:
+    """One list of a policy. `refused` are patterns of what is refused as long as no rule speaks about it."""
+
+    attribute: str
+    noun: str
+    refused: tuple[str, ...] = ()
+
+
+DIMENSIONS: Mapping[str, Dimension] = {
+    "serviceAccounts": Dimension(attribute="service_accounts", noun="service account"),
+    "secrets": Dimension(attribute="secrets", noun="secret"),
+    "claims": Dimension(attribute="claims", noun="claim"),
+    # They pre-empt everything else in the cluster.
+    "priorityClasses": Dimension(attribute="priority_classes", noun="priority class", refused=("system-*",)),
+    "tolerations": Dimension(
+        attribute="tolerations",
+        noun="toleration of taint",
+        # Nodes of the control plane, and those kept for the cluster's own add-ons.
+        refused=(f"[{EVERYTHING}]", "node-role.kubernetes.io/*", "CriticalAddonsOnly"),
+    ),
+    "nodeSelectorKeys": Dimension(
+        attribute="node_selector_keys",
+        noun="node selector key",
+        # Nodes of the control plane, and those that were made for another deployment (airunway.ai/nodes-of).
+        refused=("node-role.kubernetes.io/*", "airunway.ai/*"),
+    ),
+    "podLabels": Dimension(
+        attribute="pod_labels",
+        noun="pod label",
+        refused=(
+            "azure.workload.identity/*",
+            "aadpodidbinding",
+            "istio.io/*",
+            "sidecar.istio.io/*",
+            "linkerd.io/*",
+        ),
+    ),
+    "podAnnotations": Dimension(
+        attribute="pod_annotations",
+        noun="pod annotation",
+        refused=(
+            # Identities in a cloud.
+            "iam.amazonaws.com/*",
+            "eks.amazonaws.com/*",
+            "iam.gke.io/*",
+            "azure.workload.identity/*",
+            # Confinement, devices and namespaces of containers.
+            "container.apparmor.security.beta.kubernetes.io/*",
+            "container.seccomp.security.alpha.kubernetes.io/*",
+            "seccomp.security.alpha.kubernetes.io/*",
+            "security.alpha.kubernetes.io/*",
+            "cdi.k8s.io/*",
+            "*.nri.io/*",
+            "io.kubernetes.cri-o.*",
+            "io.katacontainers.*",
+            # Networks, and the proxies that policies are enforced in.
+            "k8s.v1.cni.cncf.io/*",
+            "v1.multus-cni.io/*",
+            "cni.projectcalico.org/*",
+            "networking.gke.io/*",
+            "istio.io/*",
+            "*.istio.io/*",
+            "linkerd.io/*",
+            "*.linkerd.io/*",
+            # Secrets from elsewhere.
+            "vault.hashicorp.com/*",
+        ),
+    ),
+    "instanceTypes": Dimension(attribute="instance_types", noun="instance type"),
+    "environment": Dimension(
+        attribute="environment",
+        noun="environment variable",
+        # Container runtimes hand out devices by these, past the device plugin and what it counts.
+        refused=("NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_*", "NVIDIA_IMEX_*", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_*"),
+    ),
+}
+"""The lists of a policy that are about `uses_of`, by their keys in its file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Use:
+    """`path` asks for `value` of the dimension with that key."""
+
+    dimension: str
+    path: str
+    value: str
+
+
+def uses_of(spec: Resource, overrides: Iterable[tuple[str, str, object]]) -> Iterator[Use]:
+    """Everything that `spec` uses; `overrides` are path, key and value of each entry in its overrides.
+
+    A claim that is made for the deployment (a volume with size) is its own. Whatever `spec` is, nothing is raised.
+    """
+    yield from _texts("serviceAccounts", "spec.serviceAccountName", dig(spec, "serviceAccountName"))
+    yield from _texts("priorityClasses", "spec.priorityClassName", dig(spec, "priorityClassName"))
+    yield from _texts("secrets", "spec.secrets.huggingFaceToken", dig(spec, "secrets", "huggingFaceToken"))
+    yield from _references("secrets", "spec.imagePullSecrets", dig(spec, "imagePullSecrets"))
+    yield from _variables("spec.env", dig(spec, "env"))
+    for path, volume in _items("spec.model.storage.volumes", dig(spec, "model", "storage", "volumes")):
+        if not dig(volume, "size"):
+            yield from _texts("claims", f"{path}.claimName", dig(volume, "claimName"))
+    yield from _tolerations("spec.tolerations", dig(spec, "tolerations"))
+    yield from _node_labels("spec.nodeSelector", dig(spec, "nodeSelector"))
+    yield from _node_affinity(dig(spec, "affinity", "nodeAffinity"))
+    for name, dimension in (("labels", "podLabels"), ("annotations", "podAnnotations")):
+        path = f"spec.podTemplate.metadata.{name}"
+        yield from _keys(dimension, path, dig(spec, "podTemplate", "metadata", name))
+    for path, key, value in overrides:
+        yield from _overridden(path, key, value)
+
+
+def _overridden(path: str, key: str, value: object) -> Iterator[Use]:
+    match key:
+        case "priorityClassName":
+            yield from _texts("priorityClasses", path, value)
+        case "claimName" | "persistentVolumeClaim":
+            yield from _texts("claims", path, value)
+        case "instanceType":
+            yield from _texts("instanceTypes", path, value)
+        case "imagePullSecrets":
+            yield from _references("secrets", path, value)
+        case "secretKeyRef" | "secretRef" | "secret" if isinstance(value, dict):
+            yield from _texts("secrets", f"{path}.name", value.get("name"))
+        case "env" | "envs":
+            yield from _variables(path, value, references=False)  # those are entries of their own
+        case "tolerations":
+            yield from _tolerations(path, value)
+        case "nodeSelector" | "matchLabels":
+            yield from _node_labels(path, value)
+        case "matchExpressions" | "matchFields":
+            yield from _expressions(path, value)
+        case "preferredNodes":
+            if value:
+                yield Use(dimension="nodeSelectorKeys", path=path, value=_HOSTNAME)
+        case "labels" | "podLabels":
+            yield from _keys("podLabels", path, value)
+        case "annotations" | "podAnnotations":
+            yield from _keys("podAnnotations", path, value)
+        case _ if isinstance(key, str) and key.lower().endswith(("secret", "secretname")):
+            yield from _texts("secrets", path, value)
+
+
+def _texts(dimension: str, path: str, value: object) -> Iterator[Use]:
+    if isinstance(value, str) and value:
+        yield Use(dimension=dimension, path=path, value=value)
+
+
+def _keys(dimension: str, path: str, value: object) -> Iterator[Use]:
+    for key in value if isinstance(value, dict) else ():
+        yield Use(dimension=dimension, path=f"{path}[{key}]", value=str(key))
+
+
+def _items(path: str, value: object) -> Iterator[tuple[str, object]]:
+    for index, item in enumerate(value if isinstance(value, list) else ()):
+        yield f"{path}[{index}]", item
+
+
+def _references(dimension: str, path: str, value: object) -> Iterator[Use]:
+    """Names, or objects with a name: operators have both."""
+    for at, item in _items(path, value):
+        yield from _texts(dimension, at, item)
+        yield from _texts(dimension, f"{at}.name", dig(item, "name"))
+
+
+def _variables(path: str, value: object, *, references: bool = True) -> Iterator[Use]:
+    for at, variable in _items(path, value):
+        yield from _texts("environment", f"{at}.name", dig(variable, "name"))
+        if references:
+            reference = f"{at}.valueFrom.secretKeyRef.name"
+            yield from _texts("secrets", reference, dig(variable, "valueFrom", "secretKeyRef", "name"))
+
+
+def _tolerations(path: str, value: object) -> Iterator[Use]:
+    """By the keys of the taints. Without a key every taint is tolerated, those of the control plane too."""
+    for at, toleration in _items(path, value):
+        key = dig(toleration, "key")
+        keyed = isinstance(key, str) and key
+        yield Use(dimension="tolerations", path=f"{at}.key" if keyed else at, value=str(key) if keyed else EVERYTHING)
+
+
+def _node_labels(path: str, value: object) -> Iterator[Use]:
+    for key, wanted in value.items() if isinstance(value, dict) else ():
+        yield Use(dimension="nodeSelectorKeys", path=f"{path}[{key}]", value=str(key))
+        if key in _INSTANCE_TYPE_LABELS:
+            yield from _texts("instanceTypes", f"{path}[{key}]", wanted)
+
+
+def _expressions(path: str, value: object) -> Iterator[Use]:
+    """Requirements on nodes. That a label must not be there leads to no node that is kept for somebody."""
+    for at, requirement in _items(path, value):
+        key, operator = dig(requirement, "key"), dig(requirement, "operator")
+        if not isinstance(key, str) or operator == "DoesNotExist":
+            continue
+        yield Use(dimension="nodeSelectorKeys", path=f"{at}.key", value=_HOSTNAME if key == "metadata.name" else key)
+        if key in _INSTANCE_TYPE_LABELS:
+            if operator == "In":
+                for place, wanted in _items(f"{at}.values", dig(requirement, "values")):
+                    yield from _texts("instanceTypes", place, wanted)
+            else:
+                yield Use(dimension="instanceTypes", path=f"{at}.operator", value=EVERYTHING)
+
+
+def _node_affinity(value: object) -> Iterator[Use]:
+    at = "spec.affinity.nodeAffinity"
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = list(_items(f"{at}.{required}.nodeSelectorTerms", dig(value, required, "nodeSelectorTerms")))
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+    terms += [
+        (f"{path}.preference", dig(item, "preference"))
+        for path, item in _items(f"{at}.{preferred}", dig(value, preferred))
+    ]
+    for path, term in terms:
+        for field in ("matchExpressions", "matchFields"):
+            yield from _expressions(f"{path}.{field}", dig(term, field))

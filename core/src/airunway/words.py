@@ -1,0 +1,142 @@
+"""Foreign words: what users, engines, registries, upstreams and servers wrote, brought into a form that may be shown.
+
+Every text of others that goes into a status, an event, a log or onto a terminal passes `bounded` or its parts: without
+what looks like a credential (`redacted`), as one line without control characters (`plain`), and cut. All of it takes
+time linear in the text, whatever it holds; of very long texts only as much is looked at as can be shown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import NamedTuple
+
+__all__ = ["MESSAGE_LIMIT", "bounded", "escaped", "plain", "redacted", "tail"]
+
+MESSAGE_LIMIT = 1024
+"""Longest message, in bytes of UTF-8 (spec/api.md: 1 KiB)."""
+
+_WINDOW = 8
+"""How many times the limit is looked at: redaction makes texts shorter."""
+
+# CSI and OSC sequences, then two-character ones. An unterminated OSC hides 256 characters at most.
+_ESCAPES = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]?|\x1b\][^\x07\x1b\x9c]{0,256}(?:\x07|\x1b\\|\x9c)?|\x1b[ -~]?"
+)
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+# Bidirectional overrides and isolates, zero-width and other format characters, tags: they reorder or hide what is read.
+_INVISIBLE = re.compile(
+    "[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]+"
+)
+
+
+class _Secret(NamedTuple):
+    """What credentials of one kind look like. A text that has none of the `hints`, in lower case, has none of them."""
+
+    hints: tuple[str, ...]
+    pattern: re.Pattern[str]
+    instead: str
+
+
+_NAMES = (
+    "token|secret|password|passwd|pwd|passphrase|credentials?|signature"
+    "|(?:api|access|account|private|shared|secret)[_-]?key"
+)
+_HINTS = ("token", "secret", "passw", "pwd", "passphrase", "credential", "signature", "key")
+# A quoted value ends with its quote, or with the text; any other with a blank or an ampersand.
+_VALUE = r"""(?:"[^"]*+"?|'[^']*+'?|[^\s&]{6,}+)"""
+# `token: unexpected status` is prose, as registries' clients write it.
+_PROSE = r"(?!(?<=oken: )(?-i:[a-z]{1,15})[:,.;]?(?:\s|$))"
+
+_SECRETS: tuple[_Secret, ...] = (
+    _Secret(
+        ("private key",),
+        re.compile(r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]*+(?:-----END [A-Z ]{0,40}-----)?"),
+        "***",
+    ),
+    _Secret(("bearer",), re.compile(r"(?i)(bearer)[\s:=\"']++[A-Za-z0-9._~+/=-]{8,}+"), r"\1 ***"),
+    _Secret(
+        ("basic",),
+        re.compile(r"(?i)(basic)[\s:=\"']++(?!(?-i:[a-z]{1,15})[:,.;]?(?:\s|$))[A-Za-z0-9._~+/=-]{8,}+"),
+        r"\1 ***",
+    ),
+    # The digest of an image is no host: `docker://name@sha256:…` has no credentials.
+    _Secret(("://",), re.compile(r"(://)[^/\s?#\"'<>]*@(?!sha(?:256|512):)"), r"\1***@"),
+    _Secret(
+        ("authorization",),
+        re.compile(
+            r"(?i)(authorization[\s\\\"']*+[=:][\s\\\"']*+(?:(?:basic|bearer|token|digest|negotiate)[\s]++)?)[^\s&\"',]{6,}+"
+        ),
+        r"\1***",
+    ),
+    # --key value, and the same as a list of quoted arguments
+    _Secret(_HINTS, re.compile(rf"(?i)((?<=-)(?:{_NAMES})(?:[\"']?\s*+,\s*+|\s++)){_VALUE}"), r"\1***"),
+    # key=value, "key": "value", key => value, key=['value']
+    _Secret(
+        _HINTS,
+        re.compile(rf"(?i)((?:{_NAMES})[\s\\\"'\])]*+(?:[=:]|%3d)>?[\s\\\[(]*+){_PROSE}{_VALUE}"),
+        r"\1***",
+    ),
+    _Secret(("eyj",), re.compile(r"eyJ[A-Za-z0-9_.-]{20,}+"), "eyJ***"),
+    _Secret(("hf_",), re.compile(r"hf_[A-Za-z0-9]{8,}+"), "hf_***"),
+    _Secret(("akia", "asia"), re.compile(r"(AKIA|ASIA)[A-Z0-9]{12,}+"), r"\1***"),
+    _Secret(
+        ("ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "nvapi-", "sk-", "xoxb-", "xoxp-"),
+        re.compile(r"(gh[opsu]_|github_pat_|glpat-|nvapi-|sk-|xox[bp]-)[A-Za-z0-9_-]{16,}+"),
+        r"\1***",
+    ),
+)
+
+
+def redacted(text: str) -> str:
+    """`text` without what looks like a credential: pods' last words and conditions are written by anybody."""
+    lower = text.lower()
+    for secret in _SECRETS:
+        if any(hint in lower for hint in secret.hints):
+            text = secret.pattern.sub(secret.instead, text)
+    return text
+
+
+def plain(text: str) -> str:
+    """`text` as one line that shows what it is: no terminal sequences, control characters or bidirectional overrides.
+
+    Line breaks and other control characters become blanks, what is invisible goes.
+    """
+    if text.isprintable():
+        return text
+    text = text.encode(errors="replace").decode()
+    return _CONTROLS.sub(" ", _INVISIBLE.sub("", _ESCAPES.sub("", text))).rstrip()
+
+
+def escaped(document: str) -> str:
+    """A JSON document in which nothing but line breaks is unprintable: the rest is written as ``\\uXXXX``."""
+    if document.isprintable():
+        return document
+    return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in document)
+
+
+def bounded(text: str, limit: int = MESSAGE_LIMIT) -> str:
+    """`text` as one plain line without credentials, in `limit` bytes of UTF-8; an ellipsis shows where it was cut."""
+    window = limit * _WINDOW
+    if long := len(text) > window:
+        # What is cut in two might not be recognized any more: the last word goes.
+        text = text[:window].rpartition(" ")[0] or text[:window]
+    told = redacted(plain(text))
+    encoded = told.encode("utf-8", errors="replace")
+    if len(encoded) <= limit and not long:
+        return encoded.decode()
+    return encoded[: limit - len("…".encode())].decode(errors="ignore") + "…"
+
+
+def tail(text: str, limit: int) -> str:
+    """The last `limit` characters of `text`, lines kept, each of them plain, without credentials.
+
+    An ellipsis shows where something was cut; the words beside the cut go, since they may be half a credential.
+    """
+    window = limit * 2
+    long = len(text) > window
+    if long:
+        # A credential and its name are two words at the most: what is left of them is not recognized.
+        text = "".join(text[-window:].split(None, 2)[-1:])
+    told = redacted("\n".join(plain(line) for line in text.splitlines())) if not text.isprintable() else redacted(text)
+    return told if len(told) <= limit and not long else "…" + told[1 - limit :]

@@ -1,0 +1,148 @@
+"""What a process keeps of one deployment is bounded, and nobody takes what is missing for what the user wrote."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import orjson
+import pytest
+from airunway.runtime.rendering import parsed
+
+from airunway.api.bounds import EXCESS, excess
+from airunway.api.modeldeployment import ParseError
+from airunway.kube import Overlay
+from airunway.process.deployment_cache import DeploymentProjection, whole
+from airunway.resource import ObjectKey, Resource
+from airunway.validation import validate
+
+MANAGER = "airunway-controller"
+MOST = 64 * 2**10
+"""Bytes of memory that a process may spend on one deployment."""
+
+
+def deployment(*, metadata: Resource | None = None, status: Resource | None = None, **spec: Any) -> Resource:
+    obj: Resource = {
+        "apiVersion": "airunway.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "7", "generation": 2},
+        "spec": {"model": {"id": "org/model"}, "provider": {"name": "p"}, **spec},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    }
+    obj["metadata"] |= metadata or {}
+    obj["status"] |= status or {}
+    return obj
+
+
+def kept(obj: Resource) -> Resource:
+    decoded: Resource = orjson.loads(orjson.dumps(obj))
+    return DeploymentProjection(MANAGER)(decoded)
+
+
+def memory(value: Any) -> int:
+    """Bytes of a JSON value as Python objects; what is shared inside it counts each time."""
+    below = 0
+    if isinstance(value, dict):
+        below = sum(memory(key) + memory(child) for key, child in value.items())
+    elif isinstance(value, list | tuple):
+        below = sum(memory(child) for child in value)
+    return sys.getsizeof(value) + below
+
+
+FIELDS: Resource = {f"f:{i}": {"f:x": {}} for i in range(40_000)}
+HUGE: dict[str, Resource] = {
+    "overrides": deployment(provider={"name": "p", "overrides": {"x": [[]] * 430_000}}),
+    "affinity": deployment(affinity={"a" * 700_000: [0] * 300_000}),
+    "env": deployment(env=[{"name": "A"}] * 90_000),
+    "labels": deployment(metadata={"labels": {f"a{i}": "b" * 60 for i in range(20_000)}}),
+    "our labels": deployment(metadata={"labels": {f"airunway.ai/a{i}": "b" * 60 for i in range(20_000)}}),
+    "annotations": deployment(metadata={"annotations": {"example.com/x": "y" * 250_000}}),
+    "last applied": deployment(
+        metadata={"annotations": {"kubectl.kubernetes.io/last-applied-configuration": "y" * 250_000}}
+    ),
+    "finalizers": deployment(metadata={"finalizers": [f"a.b/{i}" for i in range(100_000)]}),
+    "owners": deployment(metadata={"ownerReferences": [{"name": f"x{i}"} for i in range(50_000)]}),
+    "fields of others": deployment(metadata={"managedFields": [{"manager": "x", "fieldsV1": FIELDS}]}),
+    "fields under our name": deployment(metadata={"managedFields": [{"manager": MANAGER, "fieldsV1": FIELDS}]}),
+    "status": deployment(status={"message": "m" * 1_300_000, "zzz": [[]] * 400_000}),
+    "conditions": deployment(
+        status={"conditions": [{"type": f"C{i}", "status": "True", "message": "m" * 2000} for i in range(600)]}
+    ),
+}
+
+
+@pytest.mark.parametrize("title", HUGE)
+def test_whatever_is_huge_takes_64_kib_at_most(title: str) -> None:
+    assert len(orjson.dumps(HUGE[title])) > 200_000
+    found = kept(HUGE[title])
+    assert memory(found) <= MOST
+    assert (found["metadata"]["uid"], found["metadata"]["generation"], found["status"]["phase"]) == ("u", 2, "Running")
+    assert found["spec"]["provider"]["name"] == "p"
+    assert found["spec"]["model"]["id"] == "org/model"
+
+
+@pytest.mark.parametrize("title", ["overrides", "affinity", "env", "our labels", "labels"])
+def test_what_is_too_large_is_marked_and_judged_as_nothing_else(title: str) -> None:
+    found = kept(HUGE[title])
+    assert EXCESS in found
+    told = [(entry.path, entry.message) for entry in excess(HUGE[title])]
+    assert [(violation.path, violation.message) for violation in validate(found)] == told
+    assert excess(whole(found)) == excess(found)
+    with pytest.raises(ParseError, match=r"larger than|longer than"):
+        parsed(whole(found))
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"env": [{"name": f"A{i}", "value": "x" * 20} for i in range(256)]},
+        {"provider": {"name": "p", "overrides": {"x": [[]] * 10_000}}},
+        {"engine": {"type": "vllm", "extraArgs": ["x" * 8000] * 3}},
+    ],
+)
+def test_a_large_spec_that_is_allowed_is_kept_small_and_comes_back_whole(spec: Resource) -> None:
+    obj = deployment(**spec)
+    found = kept(obj)
+    assert EXCESS not in found
+    assert memory(found) <= MOST
+    assert found["spec"]["provider"]["name"] == "p"  # what is read without a pass
+    assert whole(found) == obj
+    assert validate(whole(found)) == validate(obj)
+
+
+def test_a_usual_deployment_is_kept_as_it_is() -> None:
+    obj = deployment(env=[{"name": "A", "value": "b"}], metadata={"labels": {"team": "a"}, "finalizers": ["x/y"]})
+    assert kept(obj) == obj
+    assert whole(obj) is obj
+
+
+def test_a_large_status_loses_what_others_wrote_first() -> None:
+    obj = deployment(status={"aaa": "x" * 100_000, "provider": {"name": "p"}, "reason": "Ready"})
+    assert kept(obj)["status"] == {key: obj["status"][key] for key in obj["status"] if key != "aaa"}
+
+
+def test_fields_that_are_nested_too_deeply_do_not_keep_an_object_whole() -> None:
+    deep: Resource = {}
+    for _ in range(900):
+        deep = {"f:x": deep}
+    obj = deployment(metadata={"managedFields": [{"manager": MANAGER, "fieldsV1": {"f:spec": deep}}]})
+    obj["spec"]["affinity"] = {"x": [[]] * 430_000}
+    assert memory(DeploymentProjection(MANAGER)(obj)) <= MOST
+
+
+def test_a_pass_sees_the_whole_spec() -> None:
+    """The overlay gives passes what the cache keeps packed, also from the answers to our own writes."""
+    obj = deployment(env=[{"name": f"A{i}", "value": "x" * 20} for i in range(256)])
+
+    class Cache:
+        def get(self, key: ObjectKey) -> Resource | None:
+            return kept(obj)
+
+        def add_handler(self, handler: Any) -> None: ...
+
+    overlay = Overlay(Cache(), project=DeploymentProjection(MANAGER), restore=whole)
+    assert overlay.get(ObjectKey("b", "a")) == obj
+    newer: Resource = orjson.loads(orjson.dumps(obj))
+    newer["metadata"]["resourceVersion"] = "8"
+    overlay.note(orjson.loads(orjson.dumps(newer)))
+    assert overlay.get(ObjectKey("b", "a")) == newer

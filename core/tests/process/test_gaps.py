@@ -1,0 +1,50 @@
+"""H7: a loop that is blocked is seen from outside."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airunway.process.gaps import INTERVAL, WINDOW, LoopGaps
+from airunway.process.metrics import Metrics
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@given(st.lists(st.tuples(st.floats(0.1, 40), st.floats(0, 10)), max_size=30))
+def test_h7_the_longest_gap_of_the_last_minute_is_shown(story: list[tuple[float, float]]) -> None:
+    clock = Clock()
+    gaps = LoopGaps(clock=clock)
+    noted: list[tuple[float, float]] = []
+    for pause, seconds in story:
+        clock.now += pause
+        gaps.note(seconds)
+        noted.append((clock.now, seconds))
+        assert gaps.longest() == max(gap for when, gap in noted if clock.now - when <= WINDOW)
+    clock.now += WINDOW + 1
+    assert gaps.longest() == 0
+
+
+async def test_h7_a_pass_that_keeps_the_loop_is_measured_and_shown() -> None:
+    clock = Clock()
+    metrics = Metrics("test", gaps=LoopGaps(clock=clock))
+    looking = asyncio.create_task(metrics.gaps.run())
+    await asyncio.sleep(0)
+    clock.now += INTERVAL + 4  # nothing else ran meanwhile
+    async with asyncio.timeout(30):
+        while not metrics.gaps.longest():
+            await asyncio.sleep(0.01)
+    page, _ = await metrics.page()
+    shown = next(line for line in page.decode().splitlines() if line.startswith("airunway_loop_gap_seconds "))
+    assert float(shown.split()[1]) == pytest.approx(4)
+    looking.cancel()
+    await asyncio.wait({looking})

@@ -1,0 +1,39 @@
+"""Every answer has a meaning, and the page for readers has them all."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from airunway.kube import Answer, ApiError, ConnectionFailed, RequestTimedOut
+from airunway.runtime.answers import MEANINGS, meaning_of
+from airunway.status import REASONS
+
+PAGE = Path(__file__).parents[3] / "docs" / "architecture.md"
+
+
+def test_the_page_has_every_answer_with_its_reason() -> None:
+    rows = re.findall(r"^\| ([a-z ]+) \| .* \| `(\w+)` \| (at once|once it lasts) \|", PAGE.read_text(), re.MULTILINE)
+    assert {(name, reason, when == "at once") for name, reason, when in rows} == {
+        (answer.value, MEANINGS[answer].reason, MEANINGS[answer].refuses) for answer in Answer
+    }
+
+
+def test_every_reason_is_registered() -> None:
+    assert {meaning.reason for meaning in MEANINGS.values()} <= REASONS.keys()
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RequestTimedOut("slow"), "Timeout"),
+        (ConnectionFailed("reset"), "ConnectionRefused"),
+        (ApiError(403, "Forbidden", 'x "a" is forbidden: User "u" cannot create x'), "Forbidden"),
+        (ApiError(403, "Forbidden", "whatever an admission plugin says"), "InvalidSpec"),
+        (ApiError(418), "DependenciesUnreachable"),
+    ],
+)
+def test_a_failure_gets_its_reason(error: ApiError, reason: str) -> None:
+    assert meaning_of(error).reason == reason

@@ -1,0 +1,247 @@
+"""What a deployment uses of its namespace: every field that leads there is seen, and what is dangerous is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy, parse_policy, violations
+from airunway.validation.uses import DIMENSIONS
+
+AT = "spec.provider.overrides"
+
+
+def judged(spec: Any, policy: Policy | None = None) -> dict[str, str]:
+    """The message of each refusal by its path."""
+    labels = {NAMESPACE_NAME: "team"}
+    found = violations(policy or Policy(), spec, engine=None, provider=None, namespace_labels=labels)
+    return {violation.path: violation.message for violation in found}
+
+
+def only(**lists: list[str]) -> Policy:
+    return parse_policy(str({"rules": [lists]}))
+
+
+def overridden(**fields: Any) -> dict[str, Any]:
+    return {"provider": {"overrides": fields}}
+
+
+EVERYTHING = {
+    "serviceAccountName": "a",
+    "priorityClassName": "a",
+    "secrets": {"huggingFaceToken": "a"},
+    "imagePullSecrets": [{"name": "a"}],
+    "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "a", "key": "k"}}}],
+    "model": {"storage": {"volumes": [{"name": "v", "claimName": "a"}, {"name": "own", "size": "1Gi"}]}},
+    "tolerations": [{"key": "a", "operator": "Exists"}],
+    "nodeSelector": {"node.kubernetes.io/instance-type": "a"},
+    "podTemplate": {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}},
+}
+EVERY_PATH = {
+    "spec.serviceAccountName",
+    "spec.priorityClassName",
+    "spec.secrets.huggingFaceToken",
+    "spec.imagePullSecrets[0].name",
+    "spec.env[0].name",
+    "spec.env[0].valueFrom.secretKeyRef.name",
+    "spec.model.storage.volumes[0].claimName",
+    "spec.tolerations[0].key",
+    "spec.nodeSelector[node.kubernetes.io/instance-type]",
+    "spec.podTemplate.metadata.labels[a]",
+    "spec.podTemplate.metadata.annotations[a]",
+}
+
+
+def test_h6_every_field_that_leads_into_the_namespace_is_judged() -> None:
+    nothing = only(**{key: [] for key in DIMENSIONS})
+    assert set(judged(EVERYTHING, nothing)) == EVERY_PATH
+    assert judged(EVERYTHING, only(**{key: ["*"] for key in DIMENSIONS})) == {}
+    assert judged(EVERYTHING) == {}
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_h6_each_list_stands_for_itself(dimension: str) -> None:
+    refused = judged(EVERYTHING, only(**{dimension: ["other"]}))
+    assert refused
+    noun = DIMENSIONS[dimension].noun
+    assert all(
+        text.startswith(f"{noun} '") and text.endswith("(allowed by policy: other)") for text in refused.values()
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "listed"),
+    [
+        (
+            {"priorityClassName": "system-node-critical"},
+            "spec.priorityClassName",
+            {"priorityClasses": ["system-node-*"]},
+        ),
+        ({"tolerations": [{"operator": "Exists"}]}, "spec.tolerations[0]", {"tolerations": ["*"]}),
+        ({"tolerations": [{"effect": "NoSchedule"}]}, "spec.tolerations[0]", {"tolerations": ["*"]}),
+        (
+            {"tolerations": [{"key": "node-role.kubernetes.io/control-plane"}]},
+            "spec.tolerations[0].key",
+            {"tolerations": ["node-role.kubernetes.io/*"]},
+        ),
+        (
+            {"nodeSelector": {"node-role.kubernetes.io/control-plane": ""}},
+            "spec.nodeSelector[node-role.kubernetes.io/control-plane]",
+            {"nodeSelectorKeys": ["node-role.kubernetes.io/*"]},
+        ),
+        (
+            {"nodeSelector": {"airunway.ai/nodes-of": "b-12345678"}},
+            "spec.nodeSelector[airunway.ai/nodes-of]",
+            {"nodeSelectorKeys": ["airunway.ai/nodes-of"]},
+        ),
+    ],
+)
+def test_h6_what_is_dangerous_is_refused_unless_it_is_listed(
+    spec: dict[str, Any], path: str, listed: dict[str, list[str]]
+) -> None:
+    (key,) = listed
+    assert list(judged(spec)) == [path]
+    assert judged(spec)[path].endswith(f"in namespace 'team' (only where the policy lists it under {key})")
+    assert list(judged(spec, only(images=["x/*"]))) == [path]
+    assert judged(spec, only(**listed)) == {}
+
+
+def test_h6_a_toleration_of_everything_is_no_toleration_of_what_is_listed() -> None:
+    spec = {"tolerations": [{"operator": "Exists"}, {"key": "", "operator": "Exists"}, {"key": "nvidia.com/gpu"}]}
+    assert list(judged(spec, only(tolerations=["nvidia.com/*"]))) == ["spec.tolerations[0]", "spec.tolerations[1]"]
+
+
+def test_h6_nodes_by_affinity() -> None:
+    required = {
+        "nodeSelectorTerms": [
+            {
+                "matchExpressions": [
+                    {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"},
+                    {"key": "node-role.kubernetes.io/control-plane", "operator": "DoesNotExist"},
+                ],
+                "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["cp-1"]}],
+            }
+        ]
+    }
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [{"key": "airunway.ai/nodes-of", "operator": "In"}]}}]
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": required,
+        "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+    }
+    at = "spec.affinity.nodeAffinity"
+    first = f"{at}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]"
+    second = f"{at}.preferredDuringSchedulingIgnoredDuringExecution[0].preference"
+    spec = {"affinity": {"nodeAffinity": affinity}}
+    assert set(judged(spec)) == {f"{first}.matchExpressions[0].key", f"{second}.matchExpressions[0].key"}
+    listed = judged(spec, only(nodeSelectorKeys=["node-role.kubernetes.io/*", "airunway.ai/*"]))
+    assert list(listed) == [f"{first}.matchFields[0].key"]
+    assert "'kubernetes.io/hostname'" in listed[f"{first}.matchFields[0].key"]
+
+
+def test_m1_labels_and_annotations_of_pods() -> None:
+    metadata = {
+        "labels": {"app": "payments", "azure.workload.identity/use": "true"},
+        "annotations": {
+            "iam.amazonaws.com/role": "a",
+            "sidecar.istio.io/inject": "false",
+            "container.apparmor.security.beta.kubernetes.io/model": "unconfined",
+            "cdi.k8s.io/x": "nvidia.com/gpu=all",
+            "prometheus.io/scrape": "true",
+        },
+    }
+    spec = {"podTemplate": {"metadata": metadata}}
+    at = "spec.podTemplate.metadata"
+    privileged = {f"{at}.annotations[{key}]" for key in list(metadata["annotations"])[:4]}
+    assert set(judged(spec)) == {f"{at}.labels[azure.workload.identity/use]", *privileged}
+    assert f"{at}.labels[app]" in judged(spec, only(podLabels=["team"]))
+    assert judged(spec, only(podLabels=["app", "azure.*"], podAnnotations=["*"])) == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "key"),
+    [
+        ({"resource": {"labelSelector": {"matchLabels": {"airunway.ai/nodes-of": None}}}}, None, "nodeSelectorKeys"),
+        ({"resource": {"labelSelector": {"matchLabels": {"airunway.ai/nodes-of": "b"}}}}, None, "nodeSelectorKeys"),
+        ({"pod": {"nodeSelector": {"node-role.kubernetes.io/x": ""}}}, "pod.nodeSelector", "nodeSelectorKeys"),
+        ({"x": {"matchExpressions": [{"key": "airunway.ai/nodes-of", "operator": "In"}]}}, "x", "nodeSelectorKeys"),
+        ({"resource": {"preferredNodes": ["cp-1"]}}, "resource.preferredNodes", "nodeSelectorKeys"),
+        ({"resource": {"instanceType": "H100"}}, "resource.instanceType", "instanceTypes"),
+        ({"a": {"nodeSelector": {"node.kubernetes.io/instance-type": "H100"}}}, "a.nodeSelector", "instanceTypes"),
+        ({"pods": [{"tolerations": [{"operator": "Exists"}]}]}, "pods[0].tolerations[0]", "tolerations"),
+        ({"pods": [{"priorityClassName": "system-x"}]}, "pods[0].priorityClassName", "priorityClasses"),
+        ({"v": [{"persistentVolumeClaim": {"claimName": "c"}}]}, "v[0].persistentVolumeClaim.claimName", "claims"),
+        ({"v": [{"secret": {"secretName": "s"}}]}, "v[0].secret.secretName", "secrets"),
+        ({"presetOptions": {"modelAccessSecret": "s"}}, "presetOptions.modelAccessSecret", "secrets"),
+        ({"source": {"imagePullSecrets": ["s"]}}, "source.imagePullSecrets[0]", "secrets"),
+        ({"env": [{"valueFrom": {"secretKeyRef": {"name": "s"}}}]}, "env[0].valueFrom.secretKeyRef", "secrets"),
+        ({"c": {"env": [{"name": "NVIDIA_VISIBLE_DEVICES"}]}}, "c.env[0].name", "environment"),
+        ({"extraPodMetadata": {"annotations": {"eks.amazonaws.com/x": ""}}}, "extraPodMetadata", "podAnnotations"),
+        ({"pod": {"labels": {"istio.io/rev": ""}}}, "pod.labels", "podLabels"),
+    ],
+)
+def test_m2_overrides_are_no_way_around(fields: dict[str, Any], path: str | None, key: str) -> None:
+    refused = judged(overridden(**fields), only(**{key: ["nothing"]}))
+    assert len(refused) == 1
+    assert next(iter(refused)).startswith(f"{AT}.{path or 'resource.labelSelector.matchLabels'}")
+    assert judged(overridden(**fields), only(**{key: ["*"]})) == {}
+
+
+def test_m2_instance_types_by_node_labels() -> None:
+    listed = only(instanceTypes=["Standard_NC*"], nodeSelectorKeys=["*"])
+    for label in ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"):
+        assert judged({"nodeSelector": {label: "Standard_NC24"}}, listed) == {}
+        assert len(judged({"nodeSelector": {label: "Standard_ND96"}}, listed)) == 1
+        for operator, allowed in (("In", True), ("NotIn", False), ("Exists", False)):
+            expression = {"key": label, "operator": operator, "values": ["Standard_NC24"]}
+            refused = judged(overridden(a={"matchExpressions": [expression]}), listed)
+            assert (refused == {}) is allowed, operator
+
+
+@pytest.mark.parametrize(
+    ("pattern", "image", "allowed"),
+    [
+        ("docker.io/*", "EVIL/x", False),
+        ("docker.io/*", "Evil/x:1", False),
+        ("EVIL/*", "EVIL/x", True),
+        ("docker.io/*", "evil/X:1", True),
+        ("docker.io/library/*", "docker.io/busybox", True),
+        ("docker.io/acme/*", "index.docker.io/acme/x", True),
+        ("docker.io/library/*", "index.docker.io/busybox", True),
+    ],
+)
+def test_m6_a_first_part_in_upper_case_is_a_registry(pattern: str, image: str, allowed: bool) -> None:
+    """As container runtimes take it (distribution/reference, normalize.go)."""
+    assert Grants(images=(pattern,)).allows_image(image) is allowed
+
+
+def test_s4_devices_are_not_handed_out_by_variables() -> None:
+    spec = {"resources": {"gpu": {"count": 0}}, "env": [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]}
+    told = judged(spec)["spec.env[0].name"]
+    assert told == (
+        "environment variable 'NVIDIA_VISIBLE_DEVICES' is not allowed in namespace 'team' "
+        "(only where the policy lists it under environment)"
+    )
+    assert judged({"env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "0"}]}) == {}
+
+
+def test_a_namespace_without_a_rule_may_use_nothing_where_that_is_the_default() -> None:
+    assert set(judged(EVERYTHING, parse_policy("default: Deny"))) == EVERY_PATH
+
+
+WORDS = st.sampled_from(
+    ["env", "name", "tolerations", "key", "nodeSelector", "affinity", "nodeAffinity", "matchExpressions", "secret"]
+) | st.sampled_from(["podTemplate", "metadata", "labels", "provider", "overrides", "model", "storage", "volumes"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_whatever_a_spec_is_it_gets_a_verdict(spec: Any) -> None:
+    for policy in (Policy(), only(**{key: [] for key in DIMENSIONS})):
+        assert all(path.startswith("spec.") for path in judged(spec, policy))

@@ -1,0 +1,298 @@
+"""What reaches the webhook's port without being a review (H3): it is refused or ended, and good reviews are answered.
+
+Times are those of `Limits`, made short here; what is asserted are answers, counts and the server's own accounts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import orjson
+import pytest
+
+from airunway.controller.application import CoreApplication, CoreSettings
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import Client
+from airunway.process.metric_catalogue import TURNED_AWAY_CAUSES
+from airunway.process.metrics import Metrics
+from airunway.resource import Resource, condition_of, key_of
+from airunway.testing.reviews import WebhookClient, review_of
+from airunway.testing.webhook import local_settings, running_webhook
+from airunway.webhook import Webhook, WebhookSettings
+from airunway.webhook.limits import Cause, Limits
+from airunway.webhook.server import AdmissionServer
+from airunway.webhook.settings import PATH
+
+pytestmark = pytest.mark.apiserver
+
+Deployment = Callable[..., Resource]
+Register = Callable[..., Awaitable[str]]
+Good = Callable[[], Awaitable[None]]
+
+MIB = 2**20
+SHORT = Limits(handshake_seconds=1.0, head_seconds=1.0, body_seconds=1.0, wait_seconds=1.0)
+PATIENT = Limits(handshake_seconds=60.0, head_seconds=60.0, body_seconds=60.0)
+"""Nothing ends by time while a test looks on."""
+
+
+@dataclass
+class Port:
+    """A running webhook with its limits, and ways to treat it badly."""
+
+    limits: Limits
+    place: WebhookSettings
+    core: CoreApplication | None = None
+    made: list[tuple[Webhook, Metrics]] = field(default_factory=list)
+
+    @property
+    def server(self) -> AdmissionServer:
+        return self.made[0][0].server
+
+    def turned_away(self, cause: Cause) -> float:
+        value = self.made[0][1].registry.get_sample_value("airunway_webhook_turned_away_total", {"cause": cause})
+        assert value is not None
+        return value
+
+    @asynccontextmanager
+    async def connection(self, *, tls: bool = True) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """An open connection, verified by nobody."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        host, port = self.place.bind_address.rsplit(":", 1)
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=context if tls else None)
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+
+    async def raw(self, *parts: bytes) -> bytes:
+        """What comes back for these bytes, until the server ends the connection."""
+        async with self.connection() as (reader, writer), asyncio.timeout(60):
+            for part in parts:
+                writer.write(part)
+            try:
+                return await reader.read()
+            except ConnectionError:
+                return b""
+
+
+def head(length: int, *more: str) -> bytes:
+    lines = [f"POST {PATH} HTTP/1.1", "Host: webhook", f"Content-Length: {length}", *more]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def status_of(answer: bytes) -> int:
+    assert answer.startswith(b"HTTP/1."), answer
+    return int(answer.split()[1])
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def limits(request: pytest.FixtureRequest) -> Limits:
+    """Set by `indirect` parameters; else short times."""
+    found: Limits = getattr(request, "param", SHORT)
+    return found
+
+
+@pytest.fixture
+def port(kubeconfig: Path, namespace: str, installed: None, limits: Limits) -> Iterator[Port]:
+    with local_settings(namespace=namespace) as place:
+        result = Port(limits, place)
+        only_here = CoreSettings(namespaces=(namespace,))
+        made = lambda webhook, metrics: result.made.append((webhook, metrics))  # noqa: E731
+        with running_webhook(kubeconfig, place, settings=only_here, limits=limits, on_made=made) as core:
+            result.core = core
+            yield result
+
+
+@pytest.fixture
+async def good(port: Port, client: Client, deployment: Deployment) -> Good:
+    """Asks for a good review on a new connection, and has the controller reconcile what it lets in."""
+    number = 0
+
+    async def ask() -> None:
+        nonlocal number
+        number += 1
+        async with WebhookClient(client, port.place) as asking:
+            assert await asking.problems(deployment()) == []
+        obj = deployment(f"good-{number}")
+        await client.create(MODEL_DEPLOYMENT, obj)
+        async with asyncio.timeout(60):
+            while condition_of(await client.get(MODEL_DEPLOYMENT, key_of(obj)), "Validated") is None:
+                await asyncio.sleep(0.02)
+
+    return ask
+
+
+def test_the_metric_has_every_cause() -> None:
+    assert tuple(Cause) == TURNED_AWAY_CAUSES
+
+
+# ---------------------------------------------------------------------------------------------- H3a: time and heads
+
+
+async def test_h3a_a_connection_without_a_handshake_ends(port: Port) -> None:
+    before = len(port.server.connections)  # the API server keeps its own
+    async with port.connection(tls=False) as (reader, _), asyncio.timeout(60):
+        assert await reader.read() == b""
+    await until(lambda: len(port.server.connections) <= before)
+    assert port.turned_away(Cause.HANDSHAKE) == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"POST /val", b"POST /validate HTTP/1.1\r\nHost: a\r\nX-"])
+async def test_h3a_a_head_that_does_not_come_ends_with_408(port: Port, sent: bytes) -> None:
+    assert status_of(await port.raw(sent)) == 408
+    assert port.turned_away(Cause.HEAD) == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"{"])
+async def test_h3a_a_body_that_does_not_come_ends_with_408(port: Port, sent: bytes) -> None:
+    assert status_of(await port.raw(head(1000), sent)) == 408
+    assert port.turned_away(Cause.BODY) == 1
+    await until(lambda: port.server.intake.held_bytes == 0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        (["X-Long: " + "x" * 5000], 431),
+        ([f"X-{number}: x" for number in range(50)], 431),
+        (["Content-Encoding: gzip"], 415),
+        (["not a header"], 400),
+    ],
+)
+async def test_h3a_heads_that_no_api_server_sends(port: Port, lines: list[str], status: int) -> None:
+    assert status_of(await port.raw(head(2, *lines), b"{}")) == status
+    assert port.turned_away(Cause.HEAD) == 1
+
+
+async def test_h3a_a_body_of_unknown_length_is_refused_with_411(port: Port) -> None:
+    lines = [f"POST {PATH} HTTP/1.1", "Host: webhook", "Transfer-Encoding: chunked", "", "2", "{}", "0", "", ""]
+    assert status_of(await port.raw("\r\n".join(lines).encode())) == 411
+
+
+async def test_h3a_a_body_that_breaks_off_is_forgotten(port: Port) -> None:
+    before = len(port.server.connections)
+    async with port.connection() as (_, writer):
+        writer.write(head(3 * MIB) + b" " * MIB)
+        await writer.drain()
+        await until(lambda: port.server.intake.held_bytes == 3 * MIB)
+    await until(lambda: port.server.intake.held_bytes == 0)
+    await until(lambda: len(port.server.connections) <= before)
+
+
+@pytest.mark.parametrize("limits", [PATIENT], indirect=True)
+@pytest.mark.parametrize("tls", [True, False], ids=["idle", "no handshake"])
+async def test_h3a_a_thousand_idle_connections_keep_nobody_out(port: Port, good: Good, tls: bool) -> None:
+    """Ten at a time fewer than the process may have: each new one ends the one that waits longest."""
+    async with AsyncExitStack() as stack:
+        for _ in range(20):
+            opening = [stack.enter_async_context(port.connection(tls=tls)) for _ in range(50)]
+            for one in opening:
+                with suppress(OSError):
+                    await one
+        await good()
+        assert port.server.connections.most <= port.limits.connections
+        assert port.turned_away(Cause.CONNECTIONS) >= 1000 - port.limits.connections
+
+
+# --------------------------------------------------------------------------------------------- H3b: bodies and memory
+
+
+async def test_h3b_a_body_above_the_limit_is_refused_unread(port: Port) -> None:
+    answer = await port.raw(head(port.limits.body_bytes + 1))
+    assert status_of(answer) == 413
+    assert b"4194304 bytes" in answer
+    assert port.turned_away(Cause.SIZE) == 1
+    assert port.server.intake.most_held_bytes < MIB  # of other reviews
+
+
+@pytest.mark.parametrize("limits", [PATIENT], indirect=True)
+async def test_h3b_unfinished_bodies_have_a_budget_and_keep_nobody_out(port: Port, good: Good) -> None:
+    """Ten of 15.7 MB are refused; of forty just below the limit sixteen are read, and the others have to wait."""
+    part = b" " * (port.limits.body_bytes - 2)
+    async with AsyncExitStack() as stack:
+        for _ in range(10):
+            assert status_of(await port.raw(head(15_700_000))) == 413
+        for _ in range(40):
+            _, writer = await stack.enter_async_context(port.connection())
+            writer.write(head(port.limits.body_bytes) + part)
+        intake = port.server.intake
+        await until(lambda: port.turned_away(Cause.BUSY) >= 24)
+        assert intake.held_bytes <= port.limits.memory_bytes + MIB
+        await good()
+        assert intake.most_held_bytes <= port.limits.memory_bytes + MIB
+        assert intake.held_bytes >= port.limits.memory_bytes
+    await until(lambda: intake.held_bytes == 0)
+
+
+async def test_h3b_large_reviews_are_answered(port: Port, client: Client, deployment: Deployment) -> None:
+    """Somebody who repairs an object as large as the API server stores them; reviews of that size go aside."""
+    old = deployment(provider={"overrides": {"x": "v" * 1_500_000}})
+    new = deployment(provider={"overrides": {"x": "w" * 10_000}, "name": "nobody"})
+    async with WebhookClient(client, port.place) as asking:
+        [problem] = await asking.problems(new, old=old)
+        assert "nobody" in problem
+        assert await asking.problems(deployment(), old=old) == []
+
+
+# ---------------------------------------------------------------------------------------------------- H3c: floods
+
+
+@pytest.mark.parametrize("limits", [Limits(reviews=4, wait_seconds=0.05)], indirect=True)
+async def test_h3c_a_flood_of_reviews_is_answered_or_told_to_come_back(
+    port: Port, client: Client, deployment: Deployment, good: Good, register: Register
+) -> None:
+    """Each by another user, so that each asks the API server; whatever is judged, few are at a time."""
+    await register()
+    seen: list[int] = []
+
+    async def flood(worker: int) -> None:
+        async with WebhookClient(client, port.place) as asking:
+            for number in range(20):
+                review = review_of(deployment(), user=f"user-{worker}-{number}", groups=[])
+                seen.append((await asking.post(orjson.dumps(review)))[0])
+
+    async with asyncio.TaskGroup() as group:
+        for worker in range(40):
+            group.create_task(flood(worker))
+    assert len(seen) == 800
+    assert set(seen) <= {200, 503}
+    assert seen.count(503) == port.turned_away(Cause.BUSY)
+    assert port.server.intake.most_judged <= 4
+    await good()
+    assert port.server.intake.judged == 0
+
+
+async def test_h3c_a_flood_of_large_reviews_stops_neither_reviews_nor_reconciling(
+    port: Port, client: Client, deployment: Deployment, good: Good
+) -> None:
+    done = asyncio.Event()
+    seen: list[int] = []
+    body = orjson.dumps(review_of(deployment(env=[{"name": f"A{n}", "value": "x" * 40} for n in range(20_000)])))
+    assert port.server.intake.is_large(len(body))
+
+    async def flood() -> None:
+        async with WebhookClient(client, port.place) as asking:
+            while not done.is_set():
+                seen.append((await asking.post(body))[0])
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(6):
+            group.create_task(flood())
+        await until(lambda: len(seen) >= 3)
+        for _ in range(3):
+            await good()
+        done.set()
+    assert set(seen) <= {200, 503}
+    assert 200 in seen
