@@ -19,13 +19,14 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+from airunway.runtime.rendering import assumed_upstream
+
 from airunway import __version__
 from airunway.api import names
 from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Context
 from airunway.plugins.registry import load
 from airunway.resource import Resource
-from airunway.runtime.rendering import assumed_upstream
 
 BUDGET_MS = 2.0
 """p99 of `translate_spec` and `can_handle` together (spec/quality.md)."""

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 from itertools import permutations
 
 import pytest
+from airunway.runtime.durations import Durations
 
 from airunway.plugins.contract import Component, Observation, State
 from airunway.resource import ObjectKey, Resource, condition_of, format_time
-from airunway.runtime.durations import Durations
 from airunway.runtime.report import Report, fault_of, provider_status
 from airunway.status import DEPENDENCY_GRACE, Condition, Fault, Phase, parent_conditions, roll_up, written
 

@@ -16,13 +16,13 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from airunway.runtime.durations import Durations, previous_cause
 
 from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Context, Observed, RuntimeSettings, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, parse_time
 from airunway.runtime.diagnosis import diagnose, is_ready
-from airunway.runtime.durations import Durations, previous_cause
 from airunway.runtime.report import Done, Report, provider_status, record_of_service
 from airunway.status.evidence import Evidence, event_facts, pod_facts
 

@@ -64,10 +64,8 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
         text = "KAITO replaces the affinity of its pods by the node labels it was given; use spec.nodeSelector"
         yield _blocker("spec.affinity", text)
     if spec.model.cache.mode != "None" and context.cache is None:
-        yield _blocker(
-            "spec.model.cache.mode",
-            "the model cache gives no volume for this deployment; use spec.model.storage.volumes",
-        )
+        text = "the model cache gives no volume for this deployment; use spec.model.storage.volumes"
+        yield _blocker("spec.model.cache.mode", text)
     for i, volume in enumerate(spec.model.storage.volumes):
         if not volume.claim_name or not volume.mount_path:
             path = f"spec.model.storage.volumes[{i}]"

@@ -35,7 +35,8 @@ class Mode(StrEnum):
 class Plan:
     """The decisions.
 
-    `causes` are the fields that rule a preset out. `partition` is the number of GPUs that a preset is held to, 0 where it takes all of a node.
+    `causes` are the fields that rule a preset out. `partition` is the number of GPUs that a preset is held to, 0 where
+    it takes all of a node.
     """
 
     mode: Mode
