@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from airunway.kube import needs_apply
-from airunway.resource import Resource, controller_owner, dig, is_deleting, key_of
+from airunway.resource import Resource, controller_owner, dig, digest, is_deleting, key_of
 from airunway.runtime.desired import is_ours, is_primary, recreate_causes
 
 __all__ = [
@@ -27,6 +27,9 @@ __all__ = [
     "plan_of",
     "trial_of",
 ]
+
+
+_TRIAL_DIGITS = 8
 
 
 class Action(StrEnum):
@@ -193,14 +196,12 @@ def missing_of(message: str, refused: Resource, absent: Iterable[Resource]) -> R
     return None
 
 
-def trial_of(obj: Resource, suffix: str = "airunwaychk") -> Resource:
+def trial_of(obj: Resource) -> Resource:
     """The object under another name of the same length, for the dry run of one whose name the old object still has.
 
     Upstreams limit names together with others that they derive: a longer one could be refused for its length alone.
     """
     name = key_of(obj).name
-    kept = max(1, len(name) - len(suffix))
-    trial = (name[:kept] + suffix)[: max(len(name), 2)]
-    if trial == name:
-        trial = name[:-1] + ("x" if name[-1] != "x" else "y")
+    kept = max(1, len(name) - _TRIAL_DIGITS)
+    trial = f"{name[:kept]}{digest(['trial', name])}"[: len(name)]
     return {**obj, "metadata": {**obj["metadata"], "name": trial}}
