@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
 import pytest
-from airunway.runtime.surroundings import ProviderSettings
 
 from airunway.ages import SKEW
 from airunway.api import names
@@ -18,6 +18,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, Client, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, copy_of, dig, format_time, is_true, owner_reference, uid_of
+from airunway.runtime.application import ProviderSettings
 from airunway.status.events import EVENTS
 from airunway.testing.faultproxy import Fault, FaultProxy
 from airunway.testing.operator import install_definitions, running_core, running_provider, running_simulator, until
@@ -222,19 +223,22 @@ async def test_a_refusal_that_lasts_is_told_once_however_often_it_is_met(
 ) -> None:  # fmt: skip
     own = (namespace,)
     async with FaultProxy(kubeconfig) as proxy, running_core(kubeconfig, settings=CoreSettings(namespaces=own)):
-        proxy.inject(Fault("status", verb="apply", resource="workspaces", status=403, reason="Forbidden", count=None))
+        # In the authorizer's words: any other 403 is a refusal of the object.
+        text = 'workspaces.kaito.sh "gemma" is forbidden: User "provider" cannot patch resource "workspaces"'
+        fault = Fault("status", verb="apply", resource="workspaces", status=403, reason="Forbidden", count=None)
+        proxy.inject(replace(fault, message=text))
         async with running_provider(proxy.kubeconfig, kaito, settings=ProviderSettings(namespaces=own)):
             key = await create(manifest())
             await told(client, key, "ProviderError")
+            met = proxy.count("apply", "workspaces")
             for number in range(20):
-                met = proxy.count("apply", "workspaces")
                 touch = {"metadata": {"annotations": {"touched": str(number)}}}
                 await client.merge_patch(MODEL_DEPLOYMENT, key, touch, manager="user")
 
-                async def met_again(before: int = met) -> bool:
-                    return proxy.count("apply", "workspaces") > before
+            async def met_again() -> bool:
+                return proxy.count("apply", "workspaces") > met
 
-                await eventually(met_again)
+            await eventually(met_again)
         events = await client.list_all(EVENT, namespace=namespace)
         written = [r for r in proxy.requests if r.resource == "modeldeployments" and r.subresource == "status"]
     told_of = [(e["reason"], dig(e, "series", "count")) for e in events if e["type"] == "Warning"]

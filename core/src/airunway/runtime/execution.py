@@ -170,16 +170,17 @@ class Executor:
                     made.append(answer)
                     memory.made[identity_in(wanted)] = seen.now
                 elif not drifted:
-                    self._tell(seen, "ResourceUpdated", f"Updated {named(wanted)}", "Update", answer)
+                    note = f"Updated {named(wanted)}"
+                    self._events.emit(
+                        seen.deployment, reason="ResourceUpdated", note=note, action="Update", related=answer
+                    )
         finally:
             if made:
                 main = made[-1]
                 others = f" with {', '.join(map(named, made[:-1]))}" if len(made) > 1 else ""
-                self._tell(seen, "ResourceCreated", f"Created {named(main)}{others}", "Create", main)
+                note = f"Created {named(main)}{others}"
+                self._events.emit(seen.deployment, reason="ResourceCreated", note=note, action="Create", related=main)
         return answers
-
-    def _tell(self, seen: Seen, reason: str, note: str, action: str, related: Resource) -> None:
-        self._events.emit(seen.deployment, reason=reason, note=note, action=action, related=related)
 
     async def _tell_drift(self, deployment: Resource, wanted: Resource) -> None:
         """Say which field somebody changed, and who. The cache keeps no foreign managedFields: the object is read."""
@@ -195,8 +196,17 @@ class Executor:
         """Delete one object that has to be made anew; the deletion's event brings the pass that makes it."""
         if is_deleting(step.subject):
             return
-        self._tell(seen, "ResourceRecreated", _recreation(step), "Recreate", step.subject)
+        self._announce(seen, step)
         await self._writer.delete(step.subject)
+
+    def _announce(self, seen: Seen, step: Step) -> None:
+        self._events.emit(
+            seen.deployment,
+            reason="ResourceRecreated",
+            note=_recreation(step),
+            action="Recreate",
+            related=step.subject,
+        )
 
     # --------------------------------------------------------------------------------------------------- recreating
 
@@ -212,7 +222,7 @@ class Executor:
             rehearsed = tuple(s for s in plan.steps if s.wanted is not None and s.action is not Action.KEEP)
             absent = tuple(s.wanted for s in rehearsed if s.wanted is not None)
             await self._writer.rehearse(rehearsed, absent=absent)
-            self._tell(seen, "ResourceRecreated", text, "Recreate", old)
+            self._announce(seen, step)
             return _leaving(seen, text, again=0.0)
         for obsolete in (step, *plan.of(Action.DELETE)):
             if not is_deleting(obsolete.subject):
