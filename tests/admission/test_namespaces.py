@@ -16,9 +16,9 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig
-from airunway.testing.controlplane import Cluster
-from airunway.testing.fixtures import Kubectl
-from airunway.testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.controlplane import Cluster
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
 
