@@ -31,11 +31,11 @@ from airunway.process.metric_catalogue import METRICS, PROCESS_METRICS, Role
 from airunway.resource import ObjectKey, Resource, dig, owner_reference
 from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_kaito_simulator.kinds import WORKSPACE
-from airunway_kaito_simulator.names import SCENARIO
 from airunway_testing.controlplane import Cluster
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import install_definitions, running_simulator, until
 from airunway_testing.simulators import load_simulator
+from airunway_testing.simulators.scenarios import ANNOTATION as SCENARIO
 
 CANARY = "canary-5f0c2e-must-not-be-told"
 PATIENCE = 60.0

@@ -10,7 +10,7 @@ import pytest
 from airunway.resource import Resource
 from airunway_kaito_simulator.admission import denial, refusals_on_create, refusals_on_update
 from airunway_kaito_simulator.pods import MESSAGE_LIMIT, failure_of
-from airunway_kaito_simulator.writes import merged
+from airunway_testing.simulators.writes import merged
 
 RECORDINGS = Path(__file__).resolve().parents[5] / "shared" / "upstream-traces" / "kaito-v0.12.0"
 recorded = pytest.mark.usefixtures("recordings")

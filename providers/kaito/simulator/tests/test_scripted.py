@@ -16,8 +16,9 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.admission import refusals_on_update
 from airunway_kaito_simulator.kinds import WORKSPACE
-from airunway_kaito_simulator.writes import merged
 from airunway_testing.simulators import ScenarioError, load_simulator, simulator_for
+from airunway_testing.simulators.scenarios import ANNOTATION as SCENARIO
+from airunway_testing.simulators.writes import merged
 
 pytestmark = pytest.mark.apiserver
 
@@ -102,7 +103,7 @@ async def test_an_annotation_chooses_another_answer(
 ) -> None:
     await play(level="api")
     key = ObjectKey(namespace, "scripted")
-    await client.create(WORKSPACE, workspace("scripted", inference=TEMPLATE, annotations={names.SCENARIO: scenario}))
+    await client.create(WORKSPACE, workspace("scripted", inference=TEMPLATE, annotations={SCENARIO: scenario}))
 
     async def answered() -> Resource | None:
         obj = await look(WORKSPACE, key)
@@ -121,7 +122,7 @@ async def test_a_workspace_recovers_when_its_scenario_is_taken_away(
 ) -> None:
     await play(level="api")
     key = ObjectKey(namespace, "recovers")
-    failing = {names.SCENARIO: "no-nodes"}
+    failing = {SCENARIO: "no-nodes"}
     await client.create(WORKSPACE, workspace("recovers", inference=TEMPLATE, annotations=failing))
 
     async def state() -> object:
@@ -129,7 +130,7 @@ async def test_a_workspace_recovers_when_its_scenario_is_taken_away(
 
     await eventually(state)
     assert await state() == "Pending"
-    await client.merge_patch(WORKSPACE, key, {"metadata": {"annotations": {names.SCENARIO: None}}})
+    await client.merge_patch(WORKSPACE, key, {"metadata": {"annotations": {SCENARIO: None}}})
     await eventually(lambda: ready_for(look, key, 1))
     await client.merge_patch(WORKSPACE, key, {"metadata": {"annotations": failing}})
 
@@ -147,7 +148,7 @@ async def test_an_unknown_scenario_says_so_in_the_conditions(
 ) -> None:
     await play(level="api")
     key = ObjectKey(namespace, "unknown")
-    await client.create(WORKSPACE, workspace("unknown", inference=TEMPLATE, annotations={names.SCENARIO: "explode"}))
+    await client.create(WORKSPACE, workspace("unknown", inference=TEMPLATE, annotations={SCENARIO: "explode"}))
 
     async def conditions() -> object:
         return dig(await look(WORKSPACE, key), "status", "conditions")
@@ -161,7 +162,7 @@ async def test_lingers_holds_a_deleted_workspace_until_the_scenario_goes(
 ) -> None:
     await play(level="api")
     key = ObjectKey(namespace, "lingers")
-    await client.create(WORKSPACE, workspace("lingers", inference=TEMPLATE, annotations={names.SCENARIO: "lingers"}))
+    await client.create(WORKSPACE, workspace("lingers", inference=TEMPLATE, annotations={SCENARIO: "lingers"}))
 
     async def held() -> bool:
         obj = await look(WORKSPACE, key)
@@ -173,7 +174,7 @@ async def test_lingers_holds_a_deleted_workspace_until_the_scenario_goes(
     await client.delete(WORKSPACE, key)
     obj = await look(WORKSPACE, key)
     assert dig(obj, "metadata", "deletionTimestamp")
-    await client.merge_patch(WORKSPACE, key, {"metadata": {"annotations": {names.SCENARIO: None}}})
+    await client.merge_patch(WORKSPACE, key, {"metadata": {"annotations": {SCENARIO: None}}})
 
     async def gone() -> bool:
         return await look(WORKSPACE, key) is None

@@ -18,20 +18,18 @@ from airunway.kube import (
     AlreadyExists,
     Client,
     Conflict,
-    Controller,
     Forbidden,
     Kind,
     NotFound,
     Reflector,
-    WorkQueue,
     strip_managed_fields,
-    wait_until_synced,
 )
-from airunway.resource import ObjectKey, Resource, annotations_of, controller_owner, dig, format_time, key_of, labels_of
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, key_of, labels_of
 from airunway_kaito_simulator import names, passes
 from airunway_kaito_simulator.access import access_error, access_secret
 from airunway_kaito_simulator.kinds import CONTROLLER_REVISION, SECRET, WORKSPACE
-from airunway_kaito_simulator.writes import status_patch
+from airunway_testing.simulators.passes import Outcome, Passes
+from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
 __all__ = ["PAUSE_SECONDS", "SimulatedKaito"]
 
@@ -42,7 +40,6 @@ PAUSE_SECONDS = 0.33
 
 It is why the scheduler's refusal of a pod is seen without a further event: it has come by then.
 """
-_SHORTEST_RETRY, _LONGEST_RETRY = 0.005, 1000.0
 _KINDS = {"Service": SERVICE, "StatefulSet": STATEFUL_SET, "ControllerRevision": CONTROLLER_REVISION}
 
 
@@ -56,37 +53,25 @@ class SimulatedKaito:
     def __init__(self, client: Client, *, pause: float = PAUSE_SECONDS, workers: int = 16) -> None:
         self._client = client
         self._pause = pause
-        self._queue: WorkQueue[ObjectKey] = WorkQueue()
-        self._controller = Controller("simulated-kaito", self._queue, self._reconcile, workers=workers)
-        self._failures: dict[ObjectKey, int] = {}
         slim = strip_managed_fields()
         self._nodes = Reflector(client, NODE, project=slim)
         self._pods = Reflector(client, POD, label_selector=names.WORKSPACE, project=slim)
         self._pods_by_workspace = self._pods.add_index(_workspace_of_pod)
-        self._triggers = [Reflector(client, kind, project=slim) for kind in (WORKSPACE, *_KINDS.values())]
+        self._passes = Passes(
+            client,
+            WORKSPACE,
+            self._reconcile,
+            name="simulated-kaito",
+            owned=tuple(_KINDS.values()),
+            reads=(self._nodes, self._pods),
+            workers=workers,
+        )
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for reflector in (self._nodes, self._pods, *self._triggers):
-                group.create_task(reflector.run(), name=f"simulated-kaito-{reflector.kind.plural}")
-            await wait_until_synced([self._nodes, self._pods])
-            self._triggers[0].add_handler(lambda key, _old, _new: self._queue.add(key))
-            for reflector in self._triggers[1:]:
-                reflector.add_handler(self._on_owned)
-            group.create_task(self._controller.run(), name="simulated-kaito")
+        await self._passes.run()
 
-    def _on_owned(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        owner = controller_owner(new or old or {})
-        if owner is not None and owner.get("kind") == WORKSPACE.kind:
-            self._queue.add(ObjectKey(key.namespace, str(owner.get("name"))))
-
-    async def _reconcile(self, key: ObjectKey) -> float | None:
-        outcome = await passes.reconcile(_Cluster(self, key))
-        if not outcome.failed:
-            self._failures.pop(key, None)
-            return outcome.requeue_after
-        count = self._failures[key] = self._failures.get(key, 0) + 1
-        return min(_LONGEST_RETRY, _SHORTEST_RETRY * 2.0 ** min(count - 1, 30))
+    async def _reconcile(self, key: ObjectKey) -> Outcome:
+        return await passes.reconcile(_Cluster(self, key))
 
     async def facts(self, key: ObjectKey) -> passes.Facts | None:
         """What there is to know about one Workspace, read now; None if it is gone."""
@@ -121,7 +106,7 @@ class SimulatedKaito:
             await self._write(key, workspace, write)
         except (NotFound, Conflict, AlreadyExists) as error:
             log.info("%s: %s", key, error)
-            self._queue.add(key)
+            self._passes.add(key)
             return False
         except Forbidden as error:
             if not any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes):
@@ -137,9 +122,8 @@ class SimulatedKaito:
         identity = {"uid": dig(workspace, "metadata", "uid")}
         match write:
             case passes.SetFinalizers(finalizers):
-                version = dig(workspace, "metadata", "resourceVersion")  # a list is written whole: only over this one
-                meta = {**identity, "resourceVersion": version, "finalizers": finalizers}
-                await self._client.merge_patch(WORKSPACE, key, {"metadata": meta}, manager=names.MANAGER)
+                patch = finalizers_patch(workspace, finalizers)
+                await self._client.merge_patch(WORKSPACE, key, patch, manager=names.MANAGER)
             case passes.Annotate(annotations):
                 meta = {**identity, "annotations": annotations}
                 await self._client.merge_patch(WORKSPACE, key, {"metadata": meta}, manager=names.MANAGER)

@@ -13,7 +13,6 @@ __all__ = [
     "MANAGER",
     "REVISION",
     "REVISION_OWNER",
-    "SCENARIO",
     "WORKSPACE",
 ]
 
@@ -32,7 +31,5 @@ REVISION_OWNER = "workspace.kaito.io/name"
 DISABLE_BENCHMARK = f"{GROUP}/disable-benchmark"
 CONFIG_KEY = "inference_config.yaml"
 
-SCENARIO = "simulator.airunway.ai/scenario"
-"""Annotation on a Workspace: what the simulator shall do with this one (level ``api``)."""
 BENCHMARK_TOKENS = "simulator.airunway.ai/benchmark-tokens-per-minute"
 """Annotation on a Workspace: the result of its benchmark. Without it there is none, as in a pod without log."""

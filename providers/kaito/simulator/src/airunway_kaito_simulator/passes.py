@@ -16,13 +16,13 @@ from airunway_kaito_simulator import names, workload
 from airunway_kaito_simulator.nodes import is_ready, matching_nodes
 from airunway_kaito_simulator.pods import failure_of
 from airunway_kaito_simulator.status import Benchmark, Snapshot, deleting_status, status_after, with_target
+from airunway_testing.simulators.passes import Outcome
 
 __all__ = [
     "NODE_POLL_SECONDS",
     "Annotate",
     "Create",
     "Facts",
-    "Outcome",
     "PatchStatefulSet",
     "SetFinalizers",
     "World",
@@ -96,14 +96,6 @@ class World(Protocol):
 
     async def pause(self) -> None:
         """The time that the real controller needs between the look at the nodes and the look at the workload."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How a pass ended: look again after so many seconds, or with growing delay because it `failed`."""
-
-    requeue_after: float | None = None
-    failed: bool = False
 
 
 async def reconcile(world: World) -> Outcome:

@@ -16,7 +16,8 @@ from typing import TypeAlias
 from airunway.resource import Resource, copy_of, dig, format_time, key_of, parse_time
 from airunway_kaito_simulator import names, passes
 from airunway_kaito_simulator.access import access_error
-from airunway_kaito_simulator.writes import merged
+from airunway_testing.simulators.replay import Input, Replay
+from airunway_testing.simulators.writes import merged
 
 __all__ = ["RecordedWorld", "Recording", "Retold", "WriteRecord"]
 
@@ -25,7 +26,6 @@ WriteRecord: TypeAlias = tuple[str, object]
 
 _PAUSE = 0.33  # between the look at the nodes and the look at the workload: what lies between the recorded writes
 _LATENCY = 0.012  # of one write
-_RETRY = 0.005  # the first delay after a failed pass; each further one doubles it
 _OWN_ANNOTATIONS = (names.HASH, names.REVISION)
 
 
@@ -118,11 +118,9 @@ class RecordedWorld:
         self.pods: dict[str, Resource] = {}
         self._retold = retold
         self._began = recording.began()
-        self._clock = 0.0
-        self._inputs: list[tuple[float, Callable[[], None]]] = [(row["t"], self._of_row(row)) for row in recording.rows]
-        self._inputs += [(moment, self._of_node(name, node)) for moment, name, node in retold.node_events]
-        self._inputs.sort(key=lambda entry: entry[0])
-        self._changed = False
+        inputs: list[Input] = [(row["t"], self._of_row(row)) for row in recording.rows]
+        inputs += [(moment, self._of_node(name, node)) for moment, name, node in retold.node_events]
+        self._replay = Replay(inputs)
         self._steps = {"begin"}
         self._nodes = {key_of(node).name: node for node in retold.nodes}
         self._workspace: Resource | None = None
@@ -134,25 +132,8 @@ class RecordedWorld:
         self._replicas: int | None = None
 
     async def run(self, *, until: float = float("inf")) -> None:
-        """Passes, each as soon as something that the controller watches has changed, until the recording is over.
-
-        `until` (seconds) ends it earlier: later inputs do not arrive.
-        """
-        self._inputs = [entry for entry in self._inputs if entry[0] < until]
-        requeue_at = float("inf")
-        failures = 0
-        while self._changed or self._inputs:
-            if not self._changed:
-                self._advance(min(self._inputs[0][0], requeue_at))
-                if not self._changed and self._clock < requeue_at:
-                    continue
-            self._changed, requeue_at = False, float("inf")
-            outcome = await passes.reconcile(self)
-            failures = failures + 1 if outcome.failed else 0
-            if outcome.failed:
-                requeue_at = self._clock + _RETRY * 2.0 ** (failures - 1)
-            elif outcome.requeue_after is not None:
-                requeue_at = self._clock + outcome.requeue_after
+        """Play the recording to its end, or to `until` (seconds): later inputs do not arrive."""
+        await self._replay.run(lambda: passes.reconcile(self), until=until)
 
     async def facts(self) -> passes.Facts | None:
         if self._workspace is None:
@@ -161,7 +142,7 @@ class RecordedWorld:
         benchmarked = self._retold.benchmark_since in self._steps
         return passes.Facts(
             workspace=copy_of(self._workspace),
-            now=format_time(self._began + timedelta(seconds=self._clock)),
+            now=format_time(self._began + timedelta(seconds=self._replay.clock)),
             nodes=list(self._nodes.values()),
             services=list(self._services.values()),
             stateful_set=self._stateful_set,
@@ -172,13 +153,13 @@ class RecordedWorld:
         )
 
     async def pause(self) -> None:
-        self._advance(self._clock + _PAUSE)
+        self._replay.advance(_PAUSE)
 
     async def write(self, write: passes.Write) -> bool:
-        self._advance(self._clock + _LATENCY)
+        self._replay.advance(_LATENCY)
         if self._workspace is None:
             return False
-        self._changed = True
+        self._replay.changed = True
         match write:
             case passes.SetFinalizers(finalizers):
                 self._workspace["metadata"]["finalizers"] = finalizers
@@ -209,13 +190,6 @@ class RecordedWorld:
             case "StatefulSet":
                 self._stateful_set = {**obj, "status": self._stateful_set_status}
 
-    def _advance(self, until: float) -> None:
-        while self._inputs and self._inputs[0][0] <= until:
-            moment, apply = self._inputs.pop(0)
-            self._clock = max(self._clock, moment)
-            apply()
-        self._clock = max(self._clock, until)
-
     def _of_node(self, name: str, node: Resource | None) -> Callable[[], None]:
         def apply() -> None:
             if node is None:
@@ -245,7 +219,7 @@ class RecordedWorld:
     def _on_workspace(self, row: Resource) -> None:
         if row["type"] == "ADDED":
             self._workspace = self._first_seen(row)
-            self._changed = True
+            self._replay.changed = True
         elif row["type"] == "DELETED" and names.FINALIZER not in row["finalizers"]:
             self._workspace = None  # not by our own write
         if self._workspace is None or row["type"] == "DELETED":
@@ -263,7 +237,7 @@ class RecordedWorld:
             metadata["generation"] = row["generation"]
             if row["generation"] in self._retold.edits:
                 self._retold.edits[row["generation"]](self._workspace)
-        self._changed = self._changed or metadata != before
+        self._replay.changed = self._replay.changed or metadata != before
 
     def _first_seen(self, row: Resource) -> Resource:
         content = {key: value for key, value in row["object"].items() if key != "metadata"}
@@ -278,7 +252,7 @@ class RecordedWorld:
         return {"apiVersion": names.API_VERSION, "kind": "Workspace", "metadata": metadata, **copy_of(content)}
 
     def _on_stateful_set(self, row: Resource) -> None:
-        self._changed = True
+        self._replay.changed = True
         if row["type"] == "DELETED":
             self._stateful_set, self._stateful_set_status, self._replicas = None, {}, None
             return
@@ -293,7 +267,7 @@ class RecordedWorld:
         self._replicas = replicas
 
     def _on_service(self, row: Resource) -> None:
-        self._changed = True
+        self._replay.changed = True
         if row["type"] == "DELETED":
             self._services.pop(row["name"], None)
 

@@ -1,15 +1,23 @@
-"""JSON merge patches (RFC 7386)."""
+"""JSON merge patches (RFC 7386), and those that an operator writes onto its objects."""
 
 from __future__ import annotations
 
-from airunway.resource import Resource
+from collections.abc import Sequence
 
-__all__ = ["merged", "status_patch"]
+from airunway.resource import Resource, dig, uid_of
+
+__all__ = ["finalizers_patch", "merged", "status_patch"]
 
 
 def status_patch(before: Resource, after: Resource) -> Resource:
     """The patch that turns one status into the other: what is no longer there becomes null."""
     return {**{field: None for field in before if field not in after}, **after}
+
+
+def finalizers_patch(obj: Resource, finalizers: Sequence[str]) -> Resource:
+    """The patch that sets all finalizers. A list is written whole: it is refused (409) over any other version."""
+    version = dig(obj, "metadata", "resourceVersion")
+    return {"metadata": {"uid": uid_of(obj), "resourceVersion": version, "finalizers": list(finalizers)}}
 
 
 def merged(target: Resource, patch: Resource) -> Resource:
