@@ -29,11 +29,11 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, Reflector, load_config
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.testing.audit import AuditReader, Request
-from airunway.testing.controlplane import KUBERNETES_VERSION, ControlPlane
-from airunway.testing.controlplane.processes import Processes
-from airunway.testing.operator import install_definitions
-from airunway.testing.simulators import simulator_for
+from airunway_testing.audit import AuditReader, Request
+from airunway_testing.controlplane import KUBERNETES_VERSION, ControlPlane
+from airunway_testing.controlplane.processes import Processes
+from airunway_testing.operator import install_definitions
+from airunway_testing.simulators import simulator_for
 
 PROVIDER = "kaito"
 WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)

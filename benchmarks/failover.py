@@ -25,9 +25,9 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import LEASE, Client, load_config
 from airunway.resource import ObjectKey, condition_of, dig
-from airunway.testing.controlplane import KUBERNETES_VERSION, ControlPlane
-from airunway.testing.controlplane.processes import Processes
-from airunway.testing.operator import install_definitions, until
+from airunway_testing.controlplane import KUBERNETES_VERSION, ControlPlane
+from airunway_testing.controlplane.processes import Processes
+from airunway_testing.operator import install_definitions, until
 
 LEASE_KEY = ObjectKey("default", names.CORE_MANAGER)
 

@@ -26,9 +26,9 @@ from benchmarks.converge import concurrently, deployment, percentiles, rss_mib, 
 from airunway import __version__
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, Client, load_config
-from airunway.testing.controlplane import KUBERNETES_VERSION, ControlPlane
-from airunway.testing.controlplane.processes import Processes
-from airunway.testing.operator import install_definitions
+from airunway_testing.controlplane import KUBERNETES_VERSION, ControlPlane
+from airunway_testing.controlplane.processes import Processes
+from airunway_testing.operator import install_definitions
 
 METRICS, PROBES = "127.0.0.1:18490", "127.0.0.1:18491"
 NAME = "core"

@@ -230,7 +230,7 @@ def main() -> None:
     with ExitStack() as stack:
         kubeconfig = options.kubeconfig
         if kubeconfig is None:
-            from airunway.testing.controlplane import ControlPlane
+            from airunway_testing.controlplane import ControlPlane
 
             kubeconfig = stack.enter_context(ControlPlane("api")).kubeconfig
         size = asyncio.run(fill(kubeconfig, options.objects))

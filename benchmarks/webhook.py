@@ -29,12 +29,12 @@ from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, Client, load_config
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.controlplane import KUBERNETES_VERSION, ControlPlane
-from airunway.testing.controlplane.ports import reserved_ports
-from airunway.testing.controlplane.processes import Processes
-from airunway.testing.operator import install_definitions
-from airunway.testing.reviews import WebhookClient, review_of
 from airunway.webhook import webhook_settings
+from airunway_testing.controlplane import KUBERNETES_VERSION, ControlPlane
+from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.controlplane.processes import Processes
+from airunway_testing.operator import install_definitions
+from airunway_testing.reviews import WebhookClient, review_of
 
 PROVIDERS = 5
 POLICY = """

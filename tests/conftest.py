@@ -13,14 +13,14 @@ from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.operator import (
+from airunway_testing.operator import (
     install_definitions,
     remove_leftovers,
     running_core,
     running_provider,
     running_simulator,
 )
-from airunway.testing.simulators import SIMULATORS
+from airunway_testing.simulators import load_simulator
 
 WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
 
@@ -35,7 +35,7 @@ def kaito() -> ProviderHost:
 @pytest.fixture
 async def installed(client: Client) -> None:
     """Our CRDs and the simulated upstream's are there, and nothing that earlier tests registered."""
-    await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
+    await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
     await remove_leftovers(client)
 
 

@@ -17,10 +17,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, uid_of
-from airunway.testing.audit import AuditReader
-from airunway.testing.expectations import running_at
-from airunway.testing.faultproxy import Fault, FaultProxy
-from airunway.testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.audit import AuditReader
+from airunway_testing.expectations import running_at
+from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
 

@@ -11,9 +11,9 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, uid_of
-from airunway.testing.audit import AuditReader
-from airunway.testing.expectations import condition_is, phase_is, running_at
-from airunway.testing.operator import until
+from airunway_testing.audit import AuditReader
+from airunway_testing.expectations import condition_is, phase_is, running_at
+from airunway_testing.operator import until
 
 pytestmark = pytest.mark.apiserver
 

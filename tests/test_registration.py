@@ -11,8 +11,8 @@ import pytest
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey
-from airunway.testing.faultproxy import Fault, FaultProxy
-from airunway.testing.operator import running_provider
+from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.operator import running_provider
 
 pytestmark = pytest.mark.apiserver
 

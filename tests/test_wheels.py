@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -33,17 +34,23 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {path.name.split("-")[0]: path for path in out.glob("*.whl")}
 
 
+def environment(folder: Path, *requirements: str, wheels: dict[str, Path]) -> Path:
+    """The ``bin`` of a new environment with these requirements; ours come from the wheels and from nowhere else."""
+    run(UV, "venv", "--quiet", "--python", sys.executable, "env", cwd=folder)
+    found = wheels["airunway"].parent
+    python = folder / "env" / "bin" / "python"
+    run(UV, "pip", "install", "--quiet", "--python", python, "--find-links", found, *requirements, cwd=folder)
+    return python.parent
+
+
 def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path: Path) -> None:
-    assert set(wheels) == {"airunway", "airunway_kaito"}
-    run(UV, "venv", "--quiet", "--python", sys.executable, "env", cwd=tmp_path)
-    python = tmp_path / "env" / "bin" / "python"
-    run(UV, "pip", "install", "--quiet", "--python", python, *wheels.values(), cwd=tmp_path)
-    airunway = tmp_path / "env" / "bin" / "airunway"
-    assert run(airunway, "provider", "list", cwd=tmp_path).split() == ["kaito", "airunway-kaito", "0.1.0"]
-    crds = run(airunway, "crds", cwd=tmp_path)
+    assert set(wheels) == {"airunway", "airunway_testing", "airunway_kaito", "airunway_kaito_simulator"}
+    programs = environment(tmp_path, "airunway-kaito", wheels=wheels)
+    assert run(programs / "airunway", "provider", "list", cwd=tmp_path).split() == ["kaito", "airunway-kaito", "0.1.0"]
+    crds = run(programs / "airunway", "crds", cwd=tmp_path)
     assert crds.count("kind: CustomResourceDefinition") == 2
     loaded = run(
-        python,
+        programs / "python",
         "-c",
         "import airunway, airunway_kaito; from airunway.plugins.registry import load;"
         "print(load('kaito').origin, airunway.__file__)",
@@ -53,17 +60,45 @@ def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path
     assert str(tmp_path) in loaded
 
 
+@pytest.mark.parametrize("command", [["sandbox", "--demo"], ["controlplane", "up"], ["simulate", "--help"]])
+def test_commands_of_the_sandbox_say_what_to_install(
+    wheels: dict[str, Path], tmp_path: Path, command: list[str]
+) -> None:
+    programs = environment(tmp_path, "airunway", wheels=wheels)
+    done = subprocess.run([programs / "airunway", *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'airunway[sandbox]'" in done.stderr
+
+
+def test_the_sandbox_is_an_extra(wheels: dict[str, Path], tmp_path: Path) -> None:
+    programs = environment(tmp_path, "airunway[sandbox]", "airunway-kaito-simulator", wheels=wheels)
+    assert "--demo" in run(programs / "airunway", "sandbox", "--help", cwd=tmp_path)
+    program = "from airunway_testing.simulators import discover_simulators; print(*discover_simulators())"
+    assert run(programs / "python", "-c", program, cwd=tmp_path).split() == ["kaito"]
+    installed = run(UV, "pip", "list", "--python", programs / "python", cwd=tmp_path)
+    assert "pytest" not in installed
+
+
 def test_wheels_carry_licence_types_and_data(wheels: dict[str, Path]) -> None:
     for name, path in wheels.items():
         names = zipfile.ZipFile(path).namelist()
         assert any(entry.endswith("licenses/LICENSE") for entry in names), name
         assert f"{name}/py.typed" in names
-    core = zipfile.ZipFile(wheels["airunway"]).namelist()
-    for data in (
-        "airunway/sandbox/samples/gemma-cpu.yaml",
-        "airunway/testing/controlplane/go/main.go",
-        "airunway/testing/controlplane/go/go.sum",
-        "airunway/testing/simulators/crds/kaito-workspaces.yaml",
+    for wheel, data in (
+        ("airunway_testing", "airunway_testing/sandbox/samples/gemma-cpu.yaml"),
+        ("airunway_testing", "airunway_testing/controlplane/go/main.go"),
+        ("airunway_testing", "airunway_testing/controlplane/go/go.sum"),
+        ("airunway_kaito_simulator", "airunway_kaito_simulator/crds/workspaces.yaml"),
     ):
-        assert data in core
+        assert data in zipfile.ZipFile(wheels[wheel]).namelist()
+    core = zipfile.ZipFile(wheels["airunway"]).namelist()
     assert sum(entry.startswith("airunway/api/crds/") and entry.endswith(".yaml") for entry in core) == 2
+
+
+def test_the_core_is_production_code_only(wheels: dict[str, Path]) -> None:
+    with zipfile.ZipFile(wheels["airunway"]) as core:
+        for entry in core.namelist():
+            assert not {"testing", "sandbox", "simulators", "controlplane", "samples"} & set(entry.split("/")), entry
+            source = core.read(entry).decode() if entry.endswith(".py") else ""
+            assert not re.search(r"^\s*(import|from) (pytest|hypothesis|testcontainers)\b", source, re.M), entry
+            assert "airunway_testing" not in source or entry == "airunway/cli/development.py", entry

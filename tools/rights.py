@@ -15,9 +15,9 @@ from airunway.api import names
 from airunway.process.rights import roles
 from airunway.resource import Resource, copy_of
 from airunway.runtime.access import provider_rights
-from airunway.testing.rights import account_of
 from airunway.webhook.guard import core_guard, provider_guard, status_guard
 from airunway_kaito.manifest import MANIFEST
+from airunway_testing.rights import account_of
 
 ROOT = Path(__file__).resolve().parents[1]
 

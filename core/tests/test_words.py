@@ -18,11 +18,11 @@ from airunway.columns import as_columns
 from airunway.plugins.contract import Component, Observation, State
 from airunway.process.logs import _JsonFormatter, _TextFormatter
 from airunway.runtime.report import Report, fault_of, provider_status
-from airunway.sandbox.table import as_text, row_of
 from airunway.status.conditions import Condition, written
 from airunway.status.evidence import TEXT_LIMIT, event_facts, pod_facts
 from airunway.status.texts import line_of
 from airunway.words import MESSAGE_LIMIT, bounded, plain, redacted, tail
+from airunway_testing.sandbox.table import as_text, row_of
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31mx\u202eevil\u2066\nINFO forged: line\r\x00\u200b"

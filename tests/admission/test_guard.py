@@ -16,9 +16,9 @@ from airunway.plugins.host import ProviderHost
 from airunway.process.rights import Rights
 from airunway.resource import ObjectKey, Resource, condition_of, owner_reference
 from airunway.runtime.access import provider_rights
-from airunway.testing.controlplane import Cluster
-from airunway.testing.rights import applied, granted
 from airunway.webhook.guard import core_guard, provider_guard, status_guard
+from airunway_testing.controlplane import Cluster
+from airunway_testing.rights import applied, granted
 
 pytestmark = pytest.mark.apiserver
 

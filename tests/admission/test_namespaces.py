@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from airunway.testing.controlplane import Cluster
+from airunway.testing.fixtures import Kubectl
+from airunway.testing.operator import running_core, running_provider, running_simulator, until
 
 from airunway.controller.application import CoreSettings
 from airunway.controller.policies import PolicyFile
@@ -16,9 +19,9 @@ from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.runtime.application import ProviderSettings
-from airunway.testing.controlplane import Cluster
-from airunway.testing.fixtures import Kubectl
-from airunway.testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.controlplane import Cluster
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
 

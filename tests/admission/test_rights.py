@@ -21,16 +21,16 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import LEASE, ApiError, Client, Invalid, NotFound
 from airunway.process.rights import leader_election_rights
 from airunway.resource import ObjectKey, Resource, dig, is_true
-from airunway.testing.audit import AuditReader
-from airunway.testing.controlplane import Cluster
-from airunway.testing.controlplane.ports import reserved_ports
-from airunway.testing.fixtures import Kubectl
-from airunway.testing.operator import until
-from airunway.testing.rights import granted, unused
 from airunway.webhook import WebhookSettings, webhook_settings
 from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in
 from airunway.webhook.rights import webhook_rights
 from airunway.webhook.secret import SECRET, material_of
+from airunway_testing.audit import AuditReader
+from airunway_testing.controlplane import Cluster
+from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import until
+from airunway_testing.rights import granted, unused
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

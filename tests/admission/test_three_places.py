@@ -33,11 +33,11 @@ from airunway.kube import (
 )
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, is_true, key_of
-from airunway.testing.controlplane import ControlPlane
-from airunway.testing.operator import install_definitions, running_core, running_provider, until
-from airunway.testing.reviews import WebhookClient
-from airunway.testing.simulators import SIMULATORS
-from airunway.testing.webhook import local_settings, running_webhook
+from airunway_testing.controlplane import ControlPlane
+from airunway_testing.operator import install_definitions, running_core, running_provider, until
+from airunway_testing.reviews import WebhookClient
+from airunway_testing.simulators import load_simulator
+from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -133,7 +133,7 @@ def with_types_only(crd: Resource) -> Resource:
 async def prepared(kubeconfig: Path, definitions: list[Resource]) -> AsyncIterator[Client]:
     """CRDs, the two namespaces, and a provider whose upstream is absent."""
     async with Client(load_config(kubeconfig=kubeconfig), user_agent="airunway-tests") as client:
-        upstream = SIMULATORS["kaito"].custom_resource_definitions()
+        upstream = load_simulator("kaito").custom_resource_definitions()
         await install_definitions(client, upstream)
         for definition in definitions:
             await client.apply(CUSTOM_RESOURCE_DEFINITION, definition, manager="airunway-testing", force=True)

@@ -30,7 +30,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import host_of
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.runtime.upstream import schema_hash
-from airunway.testing.operator import install_definitions
+from airunway_testing.operator import install_definitions
 
 GROUP = "tiny.example.com"
 SCHEMA: Resource = {

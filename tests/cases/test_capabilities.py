@@ -8,7 +8,7 @@ import pytest
 
 from airunway.kube import Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource, condition_of, dig
-from airunway.testing.operator import until
+from airunway_testing.operator import until
 
 pytestmark = pytest.mark.apiserver
 

@@ -17,9 +17,9 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, is_deleting, uid_of
-from airunway.testing.expectations import phase_is
-from airunway.testing.faultproxy import Fault, FaultProxy
-from airunway.testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.expectations import phase_is
+from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
 

@@ -12,9 +12,9 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, uid_of
-from airunway.testing.expectations import phase_is, reason_is, running_at
-from airunway.testing.faultproxy import Fault, FaultProxy
-from airunway.testing.operator import Limits, running_core, running_provider, running_simulator, until
+from airunway_testing.expectations import phase_is, reason_is, running_at
+from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.operator import Limits, running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
 

@@ -14,8 +14,8 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, format_time, is_true, uid_of
-from airunway.testing.expectations import phase_is, reason_is, running_at
-from airunway.testing.operator import (
+from airunway_testing.expectations import phase_is, reason_is, running_at
+from airunway_testing.operator import (
     running_core,
     running_provider,
     running_simulator,

@@ -12,7 +12,7 @@ from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.status import REASONS, Category
-from airunway.testing.operator import running_provider, until
+from airunway_testing.operator import running_provider, until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

@@ -12,8 +12,8 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Invalid, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, is_true
-from airunway.testing.fixtures import Kubectl
-from airunway.testing.operator import running_provider, until
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import running_provider, until
 
 AUTOSCALER = Kind(group="autoscaling", version="v2", kind="HorizontalPodAutoscaler", plural="horizontalpodautoscalers")
 

@@ -15,9 +15,9 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.runtime.application import ProviderSettings
 from airunway.runtime.upstream import schema_hash
-from airunway.testing.expectations import phase_is, reason_is, running_at
-from airunway.testing.faultproxy import Fault, FaultProxy
-from airunway.testing.operator import (
+from airunway_testing.expectations import phase_is, reason_is, running_at
+from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.operator import (
     install_definitions,
     running_core,
     running_provider,

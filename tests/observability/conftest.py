@@ -29,13 +29,13 @@ from airunway.kube import EVENT, NAMESPACE, POD, ApiError, Client, Invalid, NotF
 from airunway.plugins.registry import load
 from airunway.process.metric_catalogue import METRICS, PROCESS_METRICS, Role
 from airunway.resource import ObjectKey, Resource, dig, owner_reference
-from airunway.testing.controlplane import Cluster
-from airunway.testing.faultproxy import Fault, FaultProxy
-from airunway.testing.operator import install_definitions, running_simulator, until
-from airunway.testing.simulators import SIMULATORS
-from airunway.testing.simulators.kaito.kinds import WORKSPACE
-from airunway.testing.simulators.kaito.names import SCENARIO
 from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway_kaito_simulator.kinds import WORKSPACE
+from airunway_testing.controlplane import Cluster
+from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.operator import install_definitions, running_simulator, until
+from airunway_testing.simulators import load_simulator
+from airunway_testing.simulators.scenarios import ANNOTATION as SCENARIO
 
 CANARY = "canary-5f0c2e-must-not-be-told"
 PATIENCE = 60.0
@@ -186,7 +186,7 @@ async def see(kubeconfig: Path, folder: Path) -> Seen:
         FaultProxy(kubeconfig) as proxy,
         aiohttp.ClientSession() as http,
     ):
-        await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
+        await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
         await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
         for name, spec in UNUSABLE.items():
             await client.create(MODEL_DEPLOYMENT, deployment(namespace, name, spec))

@@ -20,10 +20,10 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, copy_of, dig, format_time, is_true, owner_reference, uid_of
 from airunway.runtime.application import ProviderSettings
 from airunway.status.events import EVENTS
-from airunway.testing.faultproxy import Fault, FaultProxy
-from airunway.testing.operator import install_definitions, running_core, running_provider, running_simulator, until
-from airunway.testing.simulators import SIMULATORS
-from airunway.testing.simulators.kaito.kinds import WORKSPACE
+from airunway_kaito_simulator.kinds import WORKSPACE
+from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.operator import install_definitions, running_core, running_provider, running_simulator, until
+from airunway_testing.simulators import load_simulator
 
 pytestmark = pytest.mark.apiserver
 
@@ -142,7 +142,7 @@ async def test_a_schema_that_nobody_knows_is_told(
     verify: bool, reason: str, kubeconfig: Path, client: Client, kaito: ProviderHost, manifest: Make, create: Create,
     told: Told, eventually: Eventually, namespace: str,
 ) -> None:  # fmt: skip
-    definitions = SIMULATORS["kaito"].custom_resource_definitions()
+    definitions = load_simulator("kaito").custom_resource_definitions()
     newer = copy_of(next(crd for crd in definitions if dig(crd, "spec", "names", "kind") == WORKSPACE.kind))
     for version in newer["spec"]["versions"]:
         version["schema"]["openAPIV3Schema"]["properties"]["fromTheFuture"] = {"type": "string"}

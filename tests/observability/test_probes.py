@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from airunway.testing.faultproxy import Fault, FaultProxy
+from airunway_testing.faultproxy import Fault, FaultProxy
 
 pytestmark = pytest.mark.apiserver
 

@@ -13,9 +13,9 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.faults import BY_HAND
-from airunway.testing.operator import install_definitions, running_core, running_provider, running_simulator
-from airunway.testing.simulators import SIMULATORS
+from airunway_testing.faults import BY_HAND
+from airunway_testing.operator import install_definitions, running_core, running_provider, running_simulator
+from airunway_testing.simulators import load_simulator
 
 IMAGE = "registry.example/team/vllm:1.0"
 
@@ -24,7 +24,7 @@ Deploy = Callable[..., Awaitable[ObjectKey]]
 
 @pytest.fixture
 async def cluster_operator(kubeconfig: Path, client: Client, kaito: ProviderHost) -> AsyncIterator[None]:
-    await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
+    await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
     async with (
         running_core(kubeconfig),
         running_provider(kubeconfig, kaito),

@@ -18,10 +18,10 @@ from airunway.plugins.host import ProviderHost
 from airunway.process.rights import Rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.runtime.access import provider_rights
-from airunway.testing.audit import AuditReader
-from airunway.testing.controlplane import Cluster
-from airunway.testing.operator import running_core, running_provider, running_simulator, until
-from airunway.testing.rights import granted
+from airunway_testing.audit import AuditReader
+from airunway_testing.controlplane import Cluster
+from airunway_testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.rights import granted
 
 pytestmark = pytest.mark.apiserver
 

@@ -17,7 +17,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, NAMESPACE, PERSISTENT_VOLUME_CLAIM, Client, Kind, Reflector
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway.status.codes import CODES
-from airunway.testing.faults import (
+from airunway_testing.faults import (
     BACK_OFF,
     ended,
     has_cause,
@@ -29,7 +29,7 @@ from airunway.testing.faults import (
     waiting,
     write_pod,
 )
-from airunway.testing.operator import until
+from airunway_testing.operator import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

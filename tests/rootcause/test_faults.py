@@ -15,8 +15,8 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import STATEFUL_SET, Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.status.codes import CODES
-from airunway.testing.faults import BACK_OFF, ended, has_cause, healed, is_clear, pod_of, waiting, write_pod
-from airunway.testing.operator import until
+from airunway_testing.faults import BACK_OFF, ended, has_cause, healed, is_clear, pod_of, waiting, write_pod
+from airunway_testing.operator import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -13,8 +13,8 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time
-from airunway.testing.operator import install_definitions, running_core, running_provider, until
-from airunway.testing.simulators import SIMULATORS
+from airunway_testing.operator import install_definitions, running_core, running_provider, until
+from airunway_testing.simulators import load_simulator
 
 pytestmark = pytest.mark.apiserver
 
@@ -23,7 +23,7 @@ WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces")
 
 @pytest.fixture
 async def installed(client: Client) -> None:
-    await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
+    await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
 
 
 async def deploy(client: Client, key: ObjectKey) -> None:

@@ -13,10 +13,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Invalid, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, is_true, key_of
-from airunway.testing.faults import has_cause, parents_are_fine
-from airunway.testing.kstatus import Health, health
-from airunway.testing.operator import install_definitions, running_core, running_provider, until
-from airunway.testing.simulators import SIMULATORS
+from airunway_testing.faults import has_cause, parents_are_fine
+from airunway_testing.kstatus import Health, health
+from airunway_testing.operator import install_definitions, running_core, running_provider, until
+from airunway_testing.simulators import load_simulator
 
 pytestmark = pytest.mark.apiserver
 
@@ -52,7 +52,7 @@ async def test_the_upstream_is_not_installed(
     manifest: Make, client: Client, kubeconfig: Path, namespace: str, installed: None, kaito: ProviderHost
 ) -> None:
     key = ObjectKey(namespace, "early")
-    definitions = SIMULATORS["kaito"].custom_resource_definitions()
+    definitions = load_simulator("kaito").custom_resource_definitions()
     for definition in definitions:
         await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(definition))
     for definition in definitions:

@@ -16,8 +16,8 @@ from aiohttp import web
 
 from airunway.kube import ApiError, Client, Kind
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.controlplane.certificates import new_authority
-from airunway.testing.controlplane.ports import reserved_ports
+from airunway_testing.controlplane.certificates import new_authority
+from airunway_testing.controlplane.ports import reserved_ports
 
 CONFIGURATION = Kind(
     "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False

@@ -27,8 +27,8 @@ from airunway.kube import (
 )
 from airunway.kube.answers import ANSWERS
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.controlplane import Cluster
-from airunway.testing.operator import install_definitions
+from airunway_testing.controlplane import Cluster
+from airunway_testing.operator import install_definitions
 
 pytestmark = [
     pytest.mark.apiserver,

@@ -19,9 +19,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig, is_true, key_of
-from airunway.testing.controlplane import ControlPlane
-from airunway.testing.fixtures import Kubectl
-from airunway.testing.operator import (
+from airunway.validation import validate
+from airunway_testing.controlplane import ControlPlane
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import (
     gone,
     install_definitions,
     running_core,
@@ -29,10 +30,9 @@ from airunway.testing.operator import (
     running_simulator,
     until,
 )
-from airunway.testing.reviews import WebhookClient, review_of
-from airunway.testing.simulators import SIMULATORS
-from airunway.testing.webhook import local_settings, running_webhook
-from airunway.validation import validate
+from airunway_testing.reviews import WebhookClient, review_of
+from airunway_testing.simulators import load_simulator
+from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = [
     pytest.mark.apiserver,
@@ -215,7 +215,7 @@ async def test_what_was_stored_before_the_limits_gets_its_condition_and_can_be_r
 ) -> None:
     from airunway.kube import load_config
 
-    upstream = SIMULATORS["kaito"].custom_resource_definitions()
+    upstream = load_simulator("kaito").custom_resource_definitions()
     async with Client(load_config(kubeconfig=older), user_agent="airunway-tests") as client:
         await install_definitions(client, upstream)
         for crd in custom_resource_definitions():

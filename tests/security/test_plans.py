@@ -10,8 +10,8 @@ import yaml
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, Client, NotFound
 from airunway.resource import ObjectKey, Resource, uid_of
-from airunway.testing.expectations import phase_is, plan_says, reason_is
-from airunway.testing.operator import until
+from airunway_testing.expectations import phase_is, plan_says, reason_is
+from airunway_testing.operator import until
 
 pytestmark = pytest.mark.apiserver
 

@@ -18,11 +18,11 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client, Forbidden, Kind, NotFound, load_config
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
-from airunway.testing.controlplane import Cluster
-from airunway.testing.fixtures import Kubectl
-from airunway.testing.operator import running_core, running_provider, until
-from airunway.testing.reviews import WebhookClient
-from airunway.testing.webhook import local_settings, running_webhook
+from airunway_testing.controlplane import Cluster
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import running_core, running_provider, until
+from airunway_testing.reviews import WebhookClient
+from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver
 

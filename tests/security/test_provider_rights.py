@@ -20,13 +20,13 @@ from airunway.kube import CONFIG_MAP, EVENT, POD, Client, Forbidden, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.runtime.access import provider_rights
-from airunway.testing.audit import AuditReader, Request
-from airunway.testing.controlplane import Cluster
-from airunway.testing.expectations import condition_is, phase_is, running_at
-from airunway.testing.fixtures import Kubectl
-from airunway.testing.operator import gone, running_core, running_simulator, until
-from airunway.testing.rights import applied, granted, unused
 from airunway.webhook.guard import core_guard, provider_guard, status_guard
+from airunway_testing.audit import AuditReader, Request
+from airunway_testing.controlplane import Cluster
+from airunway_testing.expectations import condition_is, phase_is, running_at
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import gone, running_core, running_simulator, until
+from airunway_testing.rights import applied, granted, unused
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

@@ -14,10 +14,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, is_true, uid_of
-from airunway.testing.expectations import phase_is, reason_is, running_at, says
-from airunway.testing.faultproxy import Fault, FaultProxy, ProxiedRequest
-from airunway.testing.operator import install_definitions, running_core, running_provider, running_simulator, until
-from airunway.testing.simulators import SIMULATORS
+from airunway_testing.expectations import phase_is, reason_is, running_at, says
+from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
+from airunway_testing.operator import install_definitions, running_core, running_provider, running_simulator, until
+from airunway_testing.simulators import load_simulator
 
 pytestmark = pytest.mark.apiserver
 
@@ -46,7 +46,7 @@ async def test_ruling_28_a_field_that_the_installed_schema_lacks_is_said_at_once
     installed: None, client: Client, kubeconfig: Path, kaito: ProviderHost, manifest: Make, create: Create
 ) -> None:
     """The API server answers it with a 500, which is else somebody's passing trouble."""
-    definitions = SIMULATORS["kaito"].custom_resource_definitions()
+    definitions = load_simulator("kaito").custom_resource_definitions()
     poorer = deepcopy([crd for crd in definitions if crd["metadata"]["name"] == DEFINITION.name])
     for version in poorer[0]["spec"]["versions"]:
         inference = version["schema"]["openAPIV3Schema"]["properties"]["inference"]
@@ -84,7 +84,7 @@ async def test_ruling_28_while_the_upstream_s_crd_is_being_deleted_it_counts_as_
         async with asyncio.timeout(60):
             while await _is_there(client):
                 await asyncio.sleep(0.05)
-        await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
+        await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
     await until(client, key, phase_is("Running"))
 
 

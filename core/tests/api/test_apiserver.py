@@ -14,7 +14,7 @@ from airunway.api.crds import custom_resource_definitions, schema_of, to_yaml
 from airunway.api.inferenceproviderconfig import parse_provider_config
 from airunway.api.modeldeployment import parse_deployment
 from airunway.resource import Resource
-from airunway.testing.fixtures import Kubectl
+from airunway_testing.fixtures import Kubectl
 
 pytestmark = pytest.mark.apiserver
 

@@ -19,7 +19,7 @@ import yaml
 
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind, load_config
 from airunway.resource import Resource
-from airunway.testing.controlplane import Cluster
+from airunway_testing.controlplane import Cluster
 
 CORPUS = yaml.safe_load((Path(__file__).parent / "corpus.yaml").read_text(encoding="utf-8"))
 PROBE = Kind(group="cel.example.com", version="v1", kind="Probe", plural="probes", namespaced=False)

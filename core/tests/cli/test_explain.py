@@ -16,7 +16,7 @@ from airunway.columns import as_columns
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, Client
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.operator import install_definitions
+from airunway_testing.operator import install_definitions
 
 GPU = {"gpu": {"count": 1}}
 

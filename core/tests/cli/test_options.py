@@ -27,7 +27,7 @@ PROVIDER = f"{PROCESSES}::test_a_provider_does_as_its_options_say"
 WEBHOOK = f"{PROCESSES}::test_the_webhook_does_as_its_options_say"
 SIMULATE = f"{PROCESSES}::test_a_simulated_operator_does_as_its_options_say"
 SANDBOX = f"{PROCESSES}::test_a_sandbox_on_a_cluster_that_is_there"
-CONTROL_PLANE = "core/tests/testing/controlplane/test_command_line.py"
+CONTROL_PLANE = "testing/tests/controlplane/test_command_line.py"
 
 SEEN: dict[str, dict[str, str]] = {
     "crds": {"--write": "core/tests/validation/test_commands.py::test_crds_writes_files"},

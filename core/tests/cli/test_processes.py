@@ -22,13 +22,13 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig
-from airunway.testing.controlplane.ports import reserved_ports
-from airunway.testing.operator import gone, install_definitions, remove_leftovers, running_core, until
-from airunway.testing.reviews import WebhookClient
-from airunway.testing.simulators import SIMULATORS
-from airunway.testing.simulators.kaito.kinds import WORKSPACE
 from airunway.webhook import webhook_settings
 from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway_kaito_simulator.kinds import WORKSPACE
+from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.operator import gone, install_definitions, remove_leftovers, running_core, until
+from airunway_testing.reviews import WebhookClient
+from airunway_testing.simulators import load_simulator
 
 pytestmark = pytest.mark.apiserver
 
@@ -173,7 +173,7 @@ async def test_a_provider_does_as_its_options_say(
     client: Client, kubeconfig: Path, two_contexts: Path, namespace: str, tmp_path: Path
 ) -> None:
     kaito = load("kaito")
-    definitions = SIMULATORS["kaito"].custom_resource_definitions()
+    definitions = load_simulator("kaito").custom_resource_definitions()
     await install_definitions(client, [with_one_more_field(definition) for definition in definitions])
     await remove_leftovers(client)
     key = ObjectKey(namespace, "llama")
@@ -246,7 +246,7 @@ async def test_the_webhook_does_as_its_options_say(
 
 
 async def test_a_simulated_operator_does_as_its_options_say(client: Client, two_contexts: Path, namespace: str) -> None:
-    await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
+    await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
     key = ObjectKey(namespace, "played")
     workspace = {
         "apiVersion": WORKSPACE.api_version,
@@ -284,7 +284,7 @@ def test_a_sandbox_on_a_cluster_that_is_there(two_contexts: Path, tmp_path: Path
     empty = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert empty.returncode == 1
     assert f"{crds} has no CustomResourceDefinition of" in empty.stderr
-    (crds / "kaito.yaml").write_text(yaml.safe_dump_all(SIMULATORS["kaito"].custom_resource_definitions()))
+    (crds / "kaito.yaml").write_text(yaml.safe_dump_all(load_simulator("kaito").custom_resource_definitions()))
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

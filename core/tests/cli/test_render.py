@@ -16,8 +16,8 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, Client, Kind
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, annotations_of
-from airunway.testing.operator import install_definitions, running_core, running_provider, running_simulator, until
-from airunway.testing.simulators import SIMULATORS
+from airunway_testing.operator import install_definitions, running_core, running_provider, running_simulator, until
+from airunway_testing.simulators import load_simulator
 
 
 def deployment(name: str = "llama", **spec: Any) -> Resource:
@@ -91,7 +91,7 @@ async def test_it_is_what_the_provider_really_creates(
     client: Client, kubeconfig: Path, namespace: str, tmp_path: Path
 ) -> None:
     kaito = load("kaito")
-    await install_definitions(client, SIMULATORS["kaito"].custom_resource_definitions())
+    await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
     obj = deployment()
     obj["metadata"]["namespace"] = namespace
     key = ObjectKey(namespace, "llama")

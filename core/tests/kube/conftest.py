@@ -10,7 +10,7 @@ import pytest
 
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, load_config
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.testing.faultproxy import FaultProxy
+from airunway_testing.faultproxy import FaultProxy
 
 WIDGET = Kind("kube.tests.airunway.ai", "v1", "Widget", "widgets")
 

@@ -47,9 +47,9 @@ from airunway.kube import (
 )
 from airunway.kube.errors import LONGEST_HINT
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.controlplane import Cluster
-from airunway.testing.controlplane.certificates import new_authority
-from airunway.testing.faultproxy import Fault, FaultProxy
+from airunway_testing.controlplane import Cluster
+from airunway_testing.controlplane.certificates import new_authority
+from airunway_testing.faultproxy import Fault, FaultProxy
 
 ME = "airunway-tests"
 

@@ -17,8 +17,8 @@ from airunway.kube import CONFIG_MAP, EVENT, NAMESPACE, Client, EventRecorder, l
 from airunway.kube.event_limits import BURST, REFILL
 from airunway.kube.events import cut
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.faultproxy import Fault, FaultProxy
-from airunway.testing.fixtures import Kubectl
+from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.fixtures import Kubectl
 
 Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 

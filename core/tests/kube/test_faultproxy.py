@@ -12,7 +12,7 @@ import pytest
 
 from airunway.kube import CONFIG_MAP, NAMESPACE, Client, ConnectionFailed, RequestTimedOut, ServerError, load_config
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.faultproxy import Action, Fault, FaultProxy
+from airunway_testing.faultproxy import Action, Fault, FaultProxy
 
 pytestmark = pytest.mark.apiserver
 

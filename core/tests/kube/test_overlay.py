@@ -10,7 +10,7 @@ import pytest
 from airunway.kube import CONFIG_MAP, Backoff, Client, Overlay, Reflector, strip_managed_fields
 from airunway.kube.overlay import Handler
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.faultproxy import Fault, FaultProxy
+from airunway_testing.faultproxy import Fault, FaultProxy
 
 Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 KEY = ObjectKey("n", "a")

@@ -28,7 +28,7 @@ from airunway.kube import (
     wait_until_synced,
 )
 from airunway.resource import ObjectKey, Resource, key_of, labels_of
-from airunway.testing.faultproxy import Action, Fault, FaultProxy
+from airunway_testing.faultproxy import Action, Fault, FaultProxy
 
 Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 

@@ -11,7 +11,7 @@ import pytest
 
 from airunway.kube import Backoff, Client, Kind, Reflector, strip_managed_fields
 from airunway.resource import ObjectKey, Resource, uid_of
-from airunway.testing.faultproxy import Fault, FaultProxy
+from airunway_testing.faultproxy import Fault, FaultProxy
 
 pytestmark = pytest.mark.apiserver
 

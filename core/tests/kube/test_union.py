@@ -11,8 +11,8 @@ import pytest
 
 from airunway.kube import CONFIG_MAP, NAMESPACE, NODE, Client, Reflector, UnionReflector, load_config, reflector_of
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.controlplane import Cluster
-from airunway.testing.fixtures import Kubectl
+from airunway_testing.controlplane import Cluster
+from airunway_testing.fixtures import Kubectl
 
 pytestmark = pytest.mark.apiserver
 

@@ -14,8 +14,8 @@ from airunway.plugins.contract import Component, Observation, State
 from airunway.resource import Resource
 from airunway.runtime.report import Done, Report, provider_status, terminating_status
 from airunway.status import Fault
-from airunway.testing.kstatus import health
 from airunway.validation import Violation
+from airunway_testing.kstatus import health
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

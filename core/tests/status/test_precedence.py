@@ -10,7 +10,7 @@ from airunway.resource import Resource
 from airunway.status.codes import CODES
 from airunway.status.evidence import Evidence
 from airunway.status.rootcause import find_root_cause, find_symptoms
-from airunway.testing.evidence import (
+from airunway_testing.evidence import (
     IMAGE,
     NOW,
     PULL,

@@ -18,7 +18,7 @@ from airunway.status.evidence import (
     job_facts,
 )
 from airunway.status.rootcause import find_root_cause, find_symptoms
-from airunway.testing.evidence import (
+from airunway_testing.evidence import (
     NOW,
     QUOTA,
     at,

@@ -18,8 +18,8 @@ from airunway.cel import Evaluator
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, BadRequest, Client, Invalid, Kind, load_config
 from airunway.resource import ObjectKey, Resource, copy_of
-from airunway.testing.controlplane import Cluster
 from airunway.validation import validate
+from airunway_testing.controlplane import Cluster
 
 CORPUS: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "manifests.yaml").read_text(encoding="utf-8"))
 RULE_MESSAGES = {rule.message for rule in MODEL_DEPLOYMENT_RULES}

@@ -12,7 +12,7 @@ from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, NotFound
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.operator import install_definitions, remove_leftovers
+from airunway_testing.operator import install_definitions, remove_leftovers
 
 Register = Callable[..., Awaitable[str]]
 Deployment = Callable[..., Resource]

@@ -8,8 +8,8 @@ import pytest
 
 from airunway.kube import Client
 from airunway.selection import UpstreamFacts
-from airunway.testing.fixtures import Kubectl
 from airunway.webhook.access import CAPACITY, QUESTIONS, REFUSED, REMEMBERED, AccessReviewer, User
+from airunway_testing.fixtures import Kubectl
 
 pytestmark = pytest.mark.apiserver
 

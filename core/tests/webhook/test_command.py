@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 from airunway.cli.main import app
 from airunway.kube import Client, NotFound
 from airunway.resource import ObjectKey
-from airunway.testing.controlplane.ports import reserved_ports
-from airunway.testing.fixtures import Kubectl
 from airunway.webhook import webhook_settings
 from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in, configuration_object
 from airunway.webhook.settings import WebhookSettings
+from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.fixtures import Kubectl
 
 URL = "https://127.0.0.1:9443"
 

@@ -26,11 +26,11 @@ from airunway.controller.application import CoreSettings
 from airunway.kube import Client, NotFound
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource
-from airunway.testing.reviews import WebhookClient, review_of
-from airunway.testing.webhook import local_settings, running_webhook
 from airunway.webhook import Webhook, WebhookSettings
 from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object
 from airunway.webhook.settings import PATH, webhook_settings
+from airunway_testing.reviews import WebhookClient, review_of
+from airunway_testing.webhook import local_settings, running_webhook
 
 Deployment = Callable[..., Resource]
 

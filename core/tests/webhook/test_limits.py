@@ -21,12 +21,12 @@ from airunway.kube import Client
 from airunway.process.metric_catalogue import TURNED_AWAY_CAUSES
 from airunway.process.metrics import Metrics
 from airunway.resource import Resource, condition_of, key_of
-from airunway.testing.reviews import WebhookClient, review_of
-from airunway.testing.webhook import local_settings, running_webhook
 from airunway.webhook import Webhook, WebhookSettings
 from airunway.webhook.limits import Cause, Limits
 from airunway.webhook.server import AdmissionServer
 from airunway.webhook.settings import PATH
+from airunway_testing.reviews import WebhookClient, review_of
+from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver
 

@@ -21,13 +21,13 @@ from airunway.controller.policies import PolicyFile
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import ApiError, Client, Forbidden, Invalid, load_config
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway.testing.controlplane import Cluster
-from airunway.testing.fixtures import Kubectl
-from airunway.testing.reviews import WebhookClient, review_of
-from airunway.testing.webhook import local_settings, running_webhook
 from airunway.webhook import WebhookSettings
 from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway.webhook.secret import SECRET
+from airunway_testing.controlplane import Cluster
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.reviews import WebhookClient, review_of
+from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver
 

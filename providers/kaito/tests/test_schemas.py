@@ -7,9 +7,9 @@ from pathlib import Path
 import yaml
 
 from airunway.resource import Resource, digest
-from airunway.testing.simulators import SIMULATORS
 from airunway_kaito.provider import provider_manifest, transformers
 from airunway_kaito.schemas import MODEL_ACCESS_SECRET, PARTITION, SANDBOX_SCHEMA
+from airunway_testing.simulators import load_simulator
 
 OLDEST = (0, 4, 5)
 
@@ -59,7 +59,7 @@ def test_every_listed_release_is_covered_and_no_hash_is_made_up(upstream_crds: P
 
 
 def test_the_sandboxs_own_crd_is_known() -> None:
-    (crd,) = SIMULATORS["kaito"].custom_resource_definitions()
+    (crd,) = load_simulator("kaito").custom_resource_definitions()
     assert hash_of(crd, "v1beta1") == SANDBOX_SCHEMA
 
 

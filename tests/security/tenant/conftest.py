@@ -21,11 +21,11 @@ import pytest
 
 from airunway.kube import LEASE, NAMESPACE, Client, Kind, load_config
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.testing.controlplane import ControlPlane
-from airunway.testing.controlplane.ports import reserved_ports
-from airunway.testing.controlplane.processes import Processes, log_tail
-from airunway.testing.operator import install_definitions
-from airunway.testing.simulators import SIMULATORS
+from airunway_testing.controlplane import ControlPlane
+from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.controlplane.processes import Processes, log_tail
+from airunway_testing.operator import install_definitions
+from airunway_testing.simulators import load_simulator
 
 EVIL = "evil"
 MIB = 2**20
@@ -94,7 +94,7 @@ async def _world(*, webhook: bool) -> AsyncIterator[World]:
         (port,) = stack.enter_context(reserved_ports(1))
         config = load_config(kubeconfig=plane.kubeconfig)
         admin = await stack.enter_async_context(Client(config, user_agent="administrator"))
-        await install_definitions(admin, SIMULATORS["kaito"].custom_resource_definitions())
+        await install_definitions(admin, load_simulator("kaito").custom_resource_definitions())
         await admin.create(NAMESPACE, _named("v1", "Namespace", EVIL))
         await admin.create(ROLE, {**_named(ROLE.api_version, "Role", "tenant", EVIL), "rules": [RIGHTS]})
         to = {"apiGroup": ROLE.group, "kind": "Role", "name": "tenant"}

@@ -9,18 +9,18 @@ from typing import Annotated, Literal
 import typer
 
 from airunway.cli import processes
-from airunway.cli.controlplane import app as controlplane
 from airunway.cli.crds import crds
+from airunway.cli.development import CommandTree
 from airunway.cli.explain import explain
 from airunway.cli.flags import SwitchCommand
 from airunway.cli.render import render
-from airunway.cli.simulate import simulate
 from airunway.cli.validate import validate
 
 __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="airunway",
+    cls=CommandTree,
     help="One Kubernetes API for LLM inference: ModelDeployments, and the providers that run them.",
     no_args_is_help=True,
     add_completion=False,
@@ -30,13 +30,11 @@ app = typer.Typer(
 )
 provider = typer.Typer(help="Run and inspect provider plugins.", no_args_is_help=True)
 app.add_typer(provider, name="provider")
-app.add_typer(controlplane, name="controlplane")
 for command, summary in (
     (crds, "Print the CustomResourceDefinitions as YAML."),
     (validate, "Check manifests as the API server would, without one."),
     (explain, "Say why a deployment gets its engine and provider, or none."),
     (render, "Print what a provider would create, without a cluster."),
-    (simulate, "Play an upstream operator, for development and tests."),
 ):
     app.command(short_help=summary)(command)
 
@@ -154,33 +152,6 @@ def provider_list() -> None:
     width = max(len(distribution.name) for distribution in found)
     for distribution in found:
         typer.echo(f"{distribution.name:<{width}}  {distribution.distribution} {distribution.version}")
-
-
-@app.command(short_help="Run all of AI Runway on this machine.")
-def sandbox(
-    *,
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Apply the samples, show what becomes of them, and end.")
-    ] = False,
-    level: Annotated[
-        Literal["cluster", "api"],
-        typer.Option(help="cluster: scheduler, workloads and nodes too; api: no pods, upstreams answer at once."),
-    ] = "cluster",
-    upstream_crds: Annotated[
-        Path | None, typer.Option(help="Install the upstreams' own CRDs from this directory instead of minimal ones.")
-    ] = None,
-    kubeconfig: Annotated[Path | None, typer.Option(help="Use this cluster instead of starting one.")] = None,
-    context: processes.Context = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the logs afterwards.")] = False,
-) -> None:
-    """Run all of AI Runway on this machine: a real control plane, the core, the providers, simulated upstreams."""
-    from airunway.cli.sandbox import run_sandbox
-
-    raise typer.Exit(
-        run_sandbox(
-            demo=demo, level=level, upstream_crds=upstream_crds, kubeconfig=kubeconfig, context=context, keep=keep
-        )
-    )
 
 
 def main() -> None:

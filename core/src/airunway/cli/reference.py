@@ -39,9 +39,9 @@ def commands() -> Iterator[Command]:
 
 
 def _commands(command: Any, path: tuple[str, ...]) -> Iterator[Command]:
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _commands(inner, (*path, name))
     if hasattr(command, "commands"):
+        for name in command.list_commands(None):
+            yield from _commands(command.get_command(None, name), (*path, name))
         return
     words = [(p.metavar or p.name.upper(), p.required) for p in command.params if _is(p, "argument")]
     arguments = [word if required else f"[{word}]" for word, required in words]

@@ -1,0 +1,181 @@
+"""The simulated KAITO in a cluster that has pods: it makes the workload and derives the status from what becomes of it.
+
+As the real one, it starts a pass when a Workspace, StatefulSet, Service or ControllerRevision changes, and every two
+seconds while nodes are missing. Pods and nodes are read when a pass runs; that they change starts none (fact 5).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import UTC, datetime
+
+from airunway.kube import (
+    NODE,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    AlreadyExists,
+    Client,
+    Conflict,
+    Forbidden,
+    Kind,
+    NotFound,
+    Reflector,
+    strip_managed_fields,
+)
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, key_of, labels_of
+from airunway_kaito_simulator import names, passes
+from airunway_kaito_simulator.access import access_error, access_secret
+from airunway_kaito_simulator.kinds import CONTROLLER_REVISION, SECRET, WORKSPACE
+from airunway_testing.simulators.passes import Outcome, Passes
+from airunway_testing.simulators.writes import finalizers_patch, status_patch
+
+__all__ = ["PAUSE_SECONDS", "SimulatedKaito"]
+
+log = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 0.33
+"""Between the look at the nodes and the look at the workload: a throttled client costs the real controller that much.
+
+It is why the scheduler's refusal of a pod is seen without a further event: it has come by then.
+"""
+_KINDS = {"Service": SERVICE, "StatefulSet": STATEFUL_SET, "ControllerRevision": CONTROLLER_REVISION}
+
+
+class SimulatedKaito:
+    """KAITO 0.12 with bring-your-own nodes, without its webhook; `run` works until it is cancelled.
+
+    `client` needs to read nodes, pods and Secrets (only whether one exists) and to write Workspaces, StatefulSets,
+    Services and ControllerRevisions. `pause` is in seconds: see `PAUSE_SECONDS`.
+    """
+
+    def __init__(self, client: Client, *, pause: float = PAUSE_SECONDS, workers: int = 16) -> None:
+        self._client = client
+        self._pause = pause
+        slim = strip_managed_fields()
+        self._nodes = Reflector(client, NODE, project=slim)
+        self._pods = Reflector(client, POD, label_selector=names.WORKSPACE, project=slim)
+        self._pods_by_workspace = self._pods.add_index(_workspace_of_pod)
+        self._passes = Passes(
+            client,
+            WORKSPACE,
+            self._reconcile,
+            name="simulated-kaito",
+            owned=tuple(_KINDS.values()),
+            reads=(self._nodes, self._pods),
+            workers=workers,
+        )
+
+    async def run(self) -> None:
+        await self._passes.run()
+
+    async def _reconcile(self, key: ObjectKey) -> Outcome:
+        return await passes.reconcile(_Cluster(self, key))
+
+    async def facts(self, key: ObjectKey) -> passes.Facts | None:
+        """What there is to know about one Workspace, read now; None if it is gone."""
+        workspace = await self._find(WORKSPACE, key)
+        if workspace is None:
+            return None
+        stateful_set, service, headless, revisions, error = await asyncio.gather(
+            self._find(STATEFUL_SET, key),
+            self._find(SERVICE, key),
+            self._find(SERVICE, ObjectKey(key.namespace, f"{key.name}-headless")),
+            self._client.list_all(
+                CONTROLLER_REVISION, namespace=key.namespace, label_selector=f"{names.REVISION_OWNER}={key.name}"
+            ),
+            self._access_error(workspace),
+        )
+        tokens = annotations_of(workspace).get(names.BENCHMARK_TOKENS)
+        return passes.Facts(
+            workspace=workspace,
+            now=format_time(datetime.now(UTC)),
+            nodes=self._nodes.values(),
+            services=[found for found in (service, headless) if found is not None],
+            stateful_set=stateful_set,
+            revisions=revisions,
+            pods=self._pods_by_workspace.get(key),
+            access_error=error,
+            benchmark_metrics=_metrics(tokens) if tokens else None,
+        )
+
+    async def write(self, key: ObjectKey, workspace: Resource, write: passes.Write) -> bool:
+        """Make the write as it follows from `workspace`; False if that is gone or was changed by somebody else."""
+        try:
+            await self._write(key, workspace, write)
+        except (NotFound, Conflict, AlreadyExists) as error:
+            log.info("%s: %s", key, error)
+            self._passes.add(key)
+            return False
+        except Forbidden as error:
+            if not any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes):
+                raise
+            log.info("%s: %s", key, error)  # the namespace controller deletes the Workspace itself soon
+            return False
+        return True
+
+    async def pause(self) -> None:
+        await asyncio.sleep(self._pause)
+
+    async def _write(self, key: ObjectKey, workspace: Resource, write: passes.Write) -> None:
+        identity = {"uid": dig(workspace, "metadata", "uid")}
+        match write:
+            case passes.SetFinalizers(finalizers):
+                patch = finalizers_patch(workspace, finalizers)
+                await self._client.merge_patch(WORKSPACE, key, patch, manager=names.MANAGER)
+            case passes.Annotate(annotations):
+                meta = {**identity, "annotations": annotations}
+                await self._client.merge_patch(WORKSPACE, key, {"metadata": meta}, manager=names.MANAGER)
+            case passes.WriteStatus(status):
+                patch = {"metadata": identity, "status": status_patch(workspace.get("status") or {}, status)}
+                await self._client.merge_patch(WORKSPACE, key, patch, subresource="status", manager=names.MANAGER)
+            case passes.Create(obj):
+                await self._client.create(_KINDS[obj["kind"]], obj, manager=names.MANAGER)
+            case passes.PatchStatefulSet(patch):
+                await self._client.merge_patch(STATEFUL_SET, key, patch, manager=names.MANAGER)
+
+    async def _access_error(self, workspace: Resource) -> str:
+        secret = access_secret(workspace)
+        if not secret or dig(workspace, "status", "targetNodeCount"):
+            return ""
+        found = await self._find(SECRET, ObjectKey(key_of(workspace).namespace, secret))
+        return access_error(workspace, secret_exists=found is not None)
+
+    async def _find(self, kind: Kind, key: ObjectKey) -> Resource | None:
+        try:
+            return await self._client.get(kind, key)
+        except NotFound:
+            return None
+
+
+class _Cluster:
+    """The `World` of one pass."""
+
+    def __init__(self, kaito: SimulatedKaito, key: ObjectKey) -> None:
+        self._kaito = kaito
+        self._key = key
+        self._workspace: Resource = {}
+
+    async def facts(self) -> passes.Facts | None:
+        facts = await self._kaito.facts(self._key)
+        if facts is not None:
+            self._workspace = facts.workspace
+        return facts
+
+    async def write(self, write: passes.Write) -> bool:
+        return await self._kaito.write(self._key, self._workspace, write)
+
+    async def pause(self) -> None:
+        await self._kaito.pause()
+
+
+def _workspace_of_pod(pod: Resource) -> list[ObjectKey]:
+    name = labels_of(pod).get(names.WORKSPACE)
+    return [ObjectKey(key_of(pod).namespace, name)] if name else []
+
+
+def _metrics(tokens_per_minute: str) -> Resource:
+    """The benchmark's result as KAITO records it; the number is the one that the user asked the simulator for."""
+    measured = {"description": "stress/high-concurrency", "unit": "tokens/min", "value": tokens_per_minute}
+    return {"peakTokensPerMinute": measured}

@@ -1,0 +1,12 @@
+"""The kinds that the simulated KAITO reads and writes beside the common ones."""
+
+from __future__ import annotations
+
+from airunway.kube import Kind
+from airunway_kaito_simulator import names
+
+__all__ = ["CONTROLLER_REVISION", "SECRET", "WORKSPACE"]
+
+WORKSPACE = Kind(names.GROUP, "v1beta1", "Workspace", "workspaces")
+CONTROLLER_REVISION = Kind("apps", "v1", "ControllerRevision", "controllerrevisions")
+SECRET = Kind("", "v1", "Secret", "secrets")

@@ -1,0 +1,284 @@
+"""Recordings of the real controller, and a `World` made of one: the same passes, in virtual time, on recorded inputs.
+
+A recording is a file of JSON lines (one change of one object each, with seconds since the beginning) as described
+beside the recordings. What the real controller wrote is not an input: a `RecordedWorld` takes it from the simulator.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TypeAlias
+
+from airunway.resource import Resource, copy_of, dig, format_time, key_of, parse_time
+from airunway_kaito_simulator import names, passes
+from airunway_kaito_simulator.access import access_error
+from airunway_testing.simulators.replay import Input, Replay
+from airunway_testing.simulators.writes import merged
+
+__all__ = ["RecordedWorld", "Recording", "Retold", "WriteRecord"]
+
+WriteRecord: TypeAlias = tuple[str, object]
+"""A write onto the Workspace: ``finalizer`` (held or not), ``revision`` (ordinal of its hash, number) or ``status``."""
+
+_PAUSE = 0.33  # between the look at the nodes and the look at the workload: what lies between the recorded writes
+_LATENCY = 0.012  # of one write
+_OWN_ANNOTATIONS = (names.HASH, names.REVISION)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retold:
+    """Inputs of which a recording holds no more than the name of the script's step.
+
+    `nodes` at the beginning; `node_events`: (seconds, name, the node then or None); `edits` of the Workspace's content
+    by the generation that they made; `secret_since`, `secret_until`: the steps between which the access Secret exists;
+    `benchmark_since`: the step since which the pod's log holds `benchmark_metrics`.
+    """
+
+    nodes: Sequence[Resource]
+    node_events: Sequence[tuple[float, str, Resource | None]] = ()
+    edits: Mapping[int, Callable[[Resource], None]] = field(default_factory=dict)
+    secret_since: str = "begin"
+    secret_until: str = "never"
+    benchmark_since: str = "never"
+    benchmark_metrics: Resource | None = None
+
+
+class Recording:
+    """The rows of one recording up to its step ``end``, as far as they concern one Workspace."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.namespace = path.stem
+        self.name = name
+        self.rows: list[Resource] = []
+        for line in path.read_text().splitlines():
+            row = json.loads(line)
+            if (row["kind"], row["name"]) == ("Step", "end"):
+                break
+            if row["kind"] == "Step" or self._concerns(row):
+                self.rows.append(row)
+
+    def of(self, kind: str, *types: str) -> Iterator[Resource]:
+        """Rows about the objects of that kind that belong to the Workspace."""
+        return (row for row in self.rows if row["kind"] == kind and row["type"] in types)
+
+    def began(self) -> datetime:
+        """The time of second 0, to the second, by the first transition time written."""
+        for row in self.of("Workspace", "MODIFIED"):
+            for condition in dig(row, "status", "conditions", default=[]):
+                moment = parse_time(condition["lastTransitionTime"])
+                if moment is not None:
+                    return moment - timedelta(seconds=row["t"])
+        raise ValueError(f"recording {self.namespace}: no condition of Workspace {self.name} has a time")
+
+    def writes(self) -> list[WriteRecord]:
+        """What KAITO wrote onto the Workspace, in order."""
+        writes: list[WriteRecord] = []
+        before: Resource = {}
+        hashes: list[str] = []
+        for row in self.of("Workspace", "ADDED", "MODIFIED", "DELETED"):
+            held = names.FINALIZER in (row.get("finalizers") or [])
+            if row["type"] == "DELETED":
+                if held:  # the row is the last stored state: the write that took the finalizer away also removed it
+                    writes.append(("finalizer", False))
+                break
+            if held != (names.FINALIZER in (before.get("finalizers") or [])):
+                writes.append(("finalizer", held))
+            digits, known = (dig(state, "annotations", names.HASH, default="") for state in (row, before))
+            if digits != known:
+                writes.append(("revision", (_ordinal(digits, hashes), row["annotations"][names.REVISION])))
+            if row.get("status") and row["status"] != before.get("status"):
+                writes.append(("status", row["status"]))
+            before = row
+        return writes
+
+    def _concerns(self, row: Resource) -> bool:
+        if row["kind"] in ("Workspace", "StatefulSet"):
+            return bool(row["name"] == self.name)
+        if row["kind"] == "Service":
+            return row["name"] in (self.name, f"{self.name}-headless")
+        return row["kind"] in ("Pod", "ControllerRevision") and row["name"].rpartition("-")[0] == self.name
+
+
+class RecordedWorld:
+    """A `passes.World` whose inputs are the rows of a recording; `run` plays it to the end.
+
+    Afterwards `writes` holds what the simulator wrote onto the Workspace, `created` the objects that it made and
+    `patched` the StatefulSet after each of its edits.
+    """
+
+    def __init__(self, recording: Recording, retold: Retold) -> None:
+        self.recording = recording
+        self.writes: list[WriteRecord] = []
+        self.created: list[Resource] = []
+        self.patched: list[Resource] = []
+        self.pods: dict[str, Resource] = {}
+        self._retold = retold
+        self._began = recording.began()
+        inputs: list[Input] = [(row["t"], self._of_row(row)) for row in recording.rows]
+        inputs += [(moment, self._of_node(name, node)) for moment, name, node in retold.node_events]
+        self._replay = Replay(inputs)
+        self._steps = {"begin"}
+        self._nodes = {key_of(node).name: node for node in retold.nodes}
+        self._workspace: Resource | None = None
+        self._services: dict[str, Resource] = {}
+        self._revisions: list[Resource] = []
+        self._hashes: list[str] = []
+        self._stateful_set: Resource | None = None
+        self._stateful_set_status: Resource = {}
+        self._replicas: int | None = None
+
+    async def run(self, *, until: float = float("inf")) -> None:
+        """Play the recording to its end, or to `until` (seconds): later inputs do not arrive."""
+        await self._replay.run(lambda: passes.reconcile(self), until=until)
+
+    async def facts(self) -> passes.Facts | None:
+        if self._workspace is None:
+            return None
+        secret_exists = self._retold.secret_since in self._steps and self._retold.secret_until not in self._steps
+        benchmarked = self._retold.benchmark_since in self._steps
+        return passes.Facts(
+            workspace=copy_of(self._workspace),
+            now=format_time(self._began + timedelta(seconds=self._replay.clock)),
+            nodes=list(self._nodes.values()),
+            services=list(self._services.values()),
+            stateful_set=self._stateful_set,
+            revisions=self._revisions,
+            pods=list(self.pods.values()),
+            access_error=access_error(self._workspace, secret_exists=secret_exists),
+            benchmark_metrics=self._retold.benchmark_metrics if benchmarked else None,
+        )
+
+    async def pause(self) -> None:
+        self._replay.advance(_PAUSE)
+
+    async def write(self, write: passes.Write) -> bool:
+        self._replay.advance(_LATENCY)
+        if self._workspace is None:
+            return False
+        self._replay.changed = True
+        match write:
+            case passes.SetFinalizers(finalizers):
+                self._workspace["metadata"]["finalizers"] = finalizers
+                self.writes.append(("finalizer", names.FINALIZER in finalizers))
+                if self._workspace["metadata"].get("deletionTimestamp") and not finalizers:
+                    self._workspace = None
+            case passes.Annotate(annotations):
+                self._workspace["metadata"]["annotations"].update(annotations)
+                ordinal = _ordinal(annotations[names.HASH], self._hashes)
+                self.writes.append(("revision", (ordinal, annotations[names.REVISION])))
+            case passes.WriteStatus(status):
+                self._workspace["status"] = copy_of(status)
+                self.writes.append(("status", copy_of(status)))
+            case passes.Create(obj):
+                self._create(copy_of(obj))
+            case passes.PatchStatefulSet(patch):
+                self._stateful_set = merged(self._stateful_set or {}, copy_of(patch))
+                self.patched.append(copy_of(self._stateful_set))
+        return True
+
+    def _create(self, obj: Resource) -> None:
+        self.created.append(copy_of(obj))
+        match obj["kind"]:
+            case "Service":
+                self._services[key_of(obj).name] = obj
+            case "ControllerRevision":
+                self._revisions.append(obj)
+            case "StatefulSet":
+                self._stateful_set = {**obj, "status": self._stateful_set_status}
+
+    def _of_node(self, name: str, node: Resource | None) -> Callable[[], None]:
+        def apply() -> None:
+            if node is None:
+                del self._nodes[name]
+            else:
+                self._nodes[name] = node
+
+        return apply
+
+    def _of_row(self, row: Resource) -> Callable[[], None]:
+        apply: Callable[[Resource], None] = {
+            "Step": self._on_step,
+            "Workspace": self._on_workspace,
+            "StatefulSet": self._on_stateful_set,
+            "Service": self._on_service,
+            "Pod": self._on_pod,
+            "ControllerRevision": self._on_own,
+        }[row["kind"]]
+        return lambda: apply(row)
+
+    def _on_own(self, _: Resource) -> None:
+        """Written by nobody but KAITO: not an input."""
+
+    def _on_step(self, row: Resource) -> None:
+        self._steps.add(row["name"])
+
+    def _on_workspace(self, row: Resource) -> None:
+        if row["type"] == "ADDED":
+            self._workspace = self._first_seen(row)
+            self._replay.changed = True
+        elif row["type"] == "DELETED" and names.FINALIZER not in row["finalizers"]:
+            self._workspace = None  # not by our own write
+        if self._workspace is None or row["type"] == "DELETED":
+            return
+        metadata = self._workspace["metadata"]
+        before = copy_of(metadata)
+        own = {key: value for key, value in metadata["annotations"].items() if key in _OWN_ANNOTATIONS}
+        theirs = {key: value for key, value in (row.get("annotations") or {}).items() if key not in _OWN_ANNOTATIONS}
+        metadata.update(annotations={**theirs, **own}, labels=row.get("labels") or {})
+        if row.get("deletionTimestamp"):
+            metadata["deletionTimestamp"] = row["deletionTimestamp"]
+            if "foregroundDeletion" in {*row["finalizers"]} - {*metadata["finalizers"]}:
+                metadata["finalizers"].append("foregroundDeletion")
+        if metadata["generation"] != row["generation"]:
+            metadata["generation"] = row["generation"]
+            if row["generation"] in self._retold.edits:
+                self._retold.edits[row["generation"]](self._workspace)
+        self._replay.changed = self._replay.changed or metadata != before
+
+    def _first_seen(self, row: Resource) -> Resource:
+        content = {key: value for key, value in row["object"].items() if key != "metadata"}
+        revision = next(self.recording.of("ControllerRevision", "ADDED"))
+        metadata = {
+            "name": row["name"],
+            "namespace": self.recording.namespace,
+            "uid": revision["object"]["metadata"]["ownerReferences"][0]["uid"],
+            "generation": row["generation"],
+            "annotations": {},
+        }
+        return {"apiVersion": names.API_VERSION, "kind": "Workspace", "metadata": metadata, **copy_of(content)}
+
+    def _on_stateful_set(self, row: Resource) -> None:
+        self._replay.changed = True
+        if row["type"] == "DELETED":
+            self._stateful_set, self._stateful_set_status, self._replicas = None, {}, None
+            return
+        self._stateful_set_status = row["status"]
+        if self._stateful_set is not None:
+            self._stateful_set["status"] = row["status"]
+        replicas = dig(row, "object", "spec", "replicas")
+        if replicas is None:
+            return
+        if self._stateful_set is not None and self._replicas not in (None, replicas):
+            self._stateful_set["spec"]["replicas"] = replicas  # scaled by hand: KAITO never does that
+        self._replicas = replicas
+
+    def _on_service(self, row: Resource) -> None:
+        self._replay.changed = True
+        if row["type"] == "DELETED":
+            self._services.pop(row["name"], None)
+
+    def _on_pod(self, row: Resource) -> None:
+        if row["type"] == "DELETED":
+            self.pods.pop(row["name"], None)
+        else:
+            self.pods[row["name"]] = {"metadata": {"name": row["name"]}, "status": row["status"]}
+
+
+def _ordinal(digits: str, known: list[str]) -> int:
+    if digits not in known:
+        known.append(digits)
+    return known.index(digits)

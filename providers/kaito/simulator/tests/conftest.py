@@ -1,0 +1,118 @@
+"""Fixtures: a Workspace CRD (our minimal one and the real one in turn) and a simulated KAITO beside the test."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
+from airunway.resource import ObjectKey, Resource
+from airunway_kaito_simulator import names
+from airunway_kaito_simulator.kinds import WORKSPACE
+from airunway_testing.simulators import Level, load_simulator
+
+UPSTREAM_CRD = Path("upstream-crds/kaito/v0.12.0/workspaces.yaml")  # among the recordings
+ONLY_UPSTREAM = Kind(names.GROUP, "v1alpha1", "Workspace", "workspaces")  # a version that our minimal CRD leaves out
+MANAGER = "simulator-tests"
+PATIENCE = 120.0  # seconds until something that should happen counts as not happening; garbage collection needs 30
+
+Play = Callable[..., Awaitable[None]]
+Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """Calls a coroutine function until its result is truthy, and returns that; an AssertionError if it never is."""
+
+    async def wait(look: Callable[[], Awaitable[object]]) -> object:
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while not (found := await look()):
+            assert asyncio.get_running_loop().time() < deadline, f"still {found!r} after {PATIENCE} s"
+            await asyncio.sleep(0.05)
+        return found
+
+    return wait
+
+
+@pytest.fixture(params=["minimal", "upstream"])
+async def workspace_crd(request: pytest.FixtureRequest, client: Client, eventually: Eventually) -> str:
+    """Both CRDs in turn; the value says which."""
+    name = str(request.param)
+    upstream = request.getfixturevalue("recordings") / UPSTREAM_CRD if name == "upstream" else None
+    await install(client, upstream, eventually)
+    return name
+
+
+@pytest.fixture
+async def minimal_crd(client: Client, eventually: Eventually) -> None:
+    await install(client, None, eventually)
+
+
+async def install(client: Client, upstream: Path | None, eventually: Eventually) -> None:
+    """Install the CRD in a file, or our minimal one."""
+    if upstream is not None:
+        crd = yaml.safe_load(upstream.read_text())
+    else:
+        (crd,) = load_simulator("kaito").custom_resource_definitions()
+    await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager=MANAGER, force=True)
+
+    async def serves_it() -> bool:
+        return await client.is_served(WORKSPACE) and await client.is_served(ONLY_UPSTREAM) == (upstream is not None)
+
+    await eventually(serves_it)
+
+
+@pytest.fixture
+async def play(client: Client, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Play]:
+    """``await play(level="api", scenario="instant")`` starts the simulated KAITO; it stops after the test.
+
+    It must not have reported an error by then: all that these tests do to it belongs to its everyday life.
+    """
+    stop = asyncio.Event()
+    tasks: list[asyncio.Task[None]] = []
+
+    async def start(*, level: Level, scenario: str = "") -> None:
+        run = load_simulator("kaito").run(client, level=level, scenario=scenario, stop=stop)
+        tasks.append(asyncio.create_task(run))
+
+    yield start
+    stop.set()
+    await asyncio.gather(*tasks)
+    assert [record.getMessage() for record in caplog.get_records("call") if record.levelno >= logging.ERROR] == []
+
+
+@pytest.fixture
+def workspace(namespace: str) -> Callable[..., Resource]:
+    """Makes Workspaces for the test's namespace: ``workspace("llama", inference={...}, annotations={...})``."""
+
+    def make(
+        name: str, *, inference: Resource, annotations: dict[str, str] | None = None, **resource: object
+    ) -> Resource:
+        selector = {"matchLabels": {"nvidia.com/gpu.present": "true"}}
+        return {
+            "apiVersion": WORKSPACE.api_version,
+            "kind": WORKSPACE.kind,
+            "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
+            "resource": {"labelSelector": selector, **resource},
+            "inference": inference,
+        }
+
+    return make
+
+
+@pytest.fixture
+def look(client: Client) -> Callable[[Kind, ObjectKey], Awaitable[Resource | None]]:
+    """An object as it is now, or None if there is none."""
+
+    async def find(kind: Kind, key: ObjectKey) -> Resource | None:
+        try:
+            return await client.get(kind, key)
+        except NotFound:
+            return None
+
+    return find

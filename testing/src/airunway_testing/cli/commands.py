@@ -1,0 +1,45 @@
+"""The commands that this distribution adds to ``airunway``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from airunway.cli import processes
+from airunway_testing.cli.controlplane import app as controlplane
+from airunway_testing.cli.simulate import simulate
+
+__all__ = ["app"]
+
+app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+app.add_typer(controlplane, name="controlplane")
+app.command(short_help="Play an upstream operator, for development and tests.")(simulate)
+
+
+@app.command(short_help="Run all of AI Runway on this machine.")
+def sandbox(
+    *,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Apply the samples, show what becomes of them, and end.")
+    ] = False,
+    level: Annotated[
+        Literal["cluster", "api"],
+        typer.Option(help="cluster: scheduler, workloads and nodes too; api: no pods, upstreams answer at once."),
+    ] = "cluster",
+    upstream_crds: Annotated[
+        Path | None, typer.Option(help="Install the upstreams' own CRDs from this directory instead of minimal ones.")
+    ] = None,
+    kubeconfig: Annotated[Path | None, typer.Option(help="Use this cluster instead of starting one.")] = None,
+    context: processes.Context = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the logs afterwards.")] = False,
+) -> None:
+    """Run all of AI Runway on this machine: a real control plane, the core, the providers, simulated upstreams."""
+    from airunway_testing.cli.sandbox import run_sandbox
+
+    raise typer.Exit(
+        run_sandbox(
+            demo=demo, level=level, upstream_crds=upstream_crds, kubeconfig=kubeconfig, context=context, keep=keep
+        )
+    )

@@ -1,0 +1,190 @@
+"""``airunway controlplane``: a Kubernetes control plane on this machine, for tests and for trying things out."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from airunway_testing.controlplane import ControlPlane
+    from airunway_testing.controlplane.state import RunningState
+
+__all__ = ["app"]
+
+app = typer.Typer(help="A Kubernetes control plane on this machine: no root, no Docker.", no_args_is_help=True)
+
+# Spelt out here rather than imported: the imports of the commands' bodies would slow down every `airunway --help`.
+_Level = Literal["api", "cluster"]
+_AuditLevel = Literal["Metadata", "Request", "RequestResponse"]
+
+_LevelOption = Annotated[
+    _Level,
+    typer.Option(
+        help="api: an API server with garbage collection. "
+        "cluster: scheduler, workload controllers and simulated GPU nodes too."
+    ),
+]
+_NameOption = Annotated[str, typer.Option(help="A name of your choice, to run several. Default: the level.")]
+
+
+@app.command()
+def up(
+    *,
+    level: _LevelOption = "api",
+    name: _NameOption = "",
+    audit: Annotated[_AuditLevel, typer.Option(help="How much of every request the audit log holds.")] = "Metadata",
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Return once it runs; `airunway controlplane down` stops it.")
+    ] = False,
+) -> None:
+    """Start a control plane, print the line that makes tests use it, and keep it until Ctrl-C.
+
+    In scripts: eval "$(airunway controlplane up --detach)"
+    """
+    from airunway_testing.controlplane import ControlPlane, ControlPlaneError
+    from airunway_testing.controlplane.state import RunningState, forget, read_states, save_state
+
+    name = name or level
+    states = {state.name: state for state in read_states(os.environ)}
+    if name in states:
+        _fail(
+            f"a control plane named {name} runs already (process {states[name].pid}): use it, choose another --name, "
+            f"or stop it with `airunway controlplane down --name {name}`"
+        )
+    if detach:
+        _print_exports(_start_detached(name, level, audit))
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with ControlPlane(level, audit=audit, report=_report) as plane:
+            state = RunningState.of(name=name, level=level, kubeconfig=plane.kubeconfig, audit_log=plane.audit_log)
+            save_state(state, os.environ)
+            try:
+                _print_exports(state)
+                _report("running; Ctrl-C stops it")
+                _watch(plane)
+            finally:
+                forget(state, os.environ)
+    except KeyboardInterrupt:
+        _report("stopped")
+    except ControlPlaneError as error:
+        _fail(str(error))
+
+
+@app.command()
+def down(*, name: _NameOption = "") -> None:
+    """Stop the control plane of that name; without a name, all that `up` started."""
+    from airunway_testing.controlplane.state import alive, read_states
+
+    states = [state for state in read_states(os.environ) if not name or state.name == name]
+    if not states and name:
+        _fail(f"no control plane named {name} is running; `airunway controlplane status` lists those that are")
+    if not states:
+        _report("nothing is running")
+    for state in states:
+        os.kill(state.pid, signal.SIGTERM)
+    for state in states:
+        deadline = time.monotonic() + 30
+        while alive(state):
+            if time.monotonic() > deadline:
+                _fail(f"{state.name}: process {state.pid} does not stop")
+            time.sleep(0.05)
+        typer.echo(f"{state.name} stopped")
+
+
+@app.command()
+def status() -> None:
+    """List the control planes that `up` started."""
+    from airunway_testing.controlplane.state import read_states
+
+    states = read_states(os.environ)
+    if not states:
+        _report("nothing is running; start with `airunway controlplane up`")
+    for state in states:
+        typer.echo(f"{state.name}  level {state.level}  process {state.pid}  {state.kubeconfig}")
+
+
+@app.command()
+def binaries(
+    *,
+    level: _LevelOption = "cluster",
+    cache_folder: Annotated[
+        bool, typer.Option("--cache-folder", help="Only print where they are cached (what CI should keep).")
+    ] = False,
+) -> None:
+    """Fetch or build the programs of a level if need be, and print where they are."""
+    from airunway_testing.controlplane import ControlPlaneError
+    from airunway_testing.controlplane.binaries import find_binaries
+    from airunway_testing.controlplane.cache import control_plane_cache
+
+    if cache_folder:
+        typer.echo(control_plane_cache(os.environ))
+        return
+    try:
+        found = find_binaries(level, report=_report)
+    except ControlPlaneError as error:
+        _fail(str(error))
+    for component, path in found.items():
+        typer.echo(f"{component}  {path}")
+
+
+def _start_detached(name: str, level: _Level, audit: _AuditLevel) -> "RunningState":
+    from airunway_testing.controlplane.state import read_states, state_folder
+
+    log = state_folder(os.environ) / f"{name}.log"
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    options = ["--level", level, "--name", name, "--audit", audit]
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "airunway", "controlplane", "up", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    shown = 0
+    while True:
+        code = process.poll()
+        lines = log.read_text().splitlines()
+        for line in lines[shown:]:
+            # Building may take minutes: pass on what it says.
+            if not line.startswith(("export ", "running;")):
+                _report(line)
+        shown = len(lines)
+        if code is not None:
+            _fail(f"it ended with exit code {code}; its log is {log}")
+        for state in read_states(os.environ):
+            if state.name == name:
+                return state
+        time.sleep(0.1)
+
+
+def _watch(plane: "ControlPlane") -> None:
+    from airunway_testing.controlplane import ControlPlaneError
+
+    components = set(plane.pids)
+    while True:
+        time.sleep(1)
+        gone = components - set(plane.pids)
+        if gone:
+            raise ControlPlaneError(f"{', '.join(sorted(gone))} ended by itself: the control plane is stopped")
+
+
+def _print_exports(state: "RunningState") -> None:
+    for variable, value in state.exports().items():
+        typer.echo(f"export {variable}={shlex.quote(value)}")
+    sys.stdout.flush()
+
+
+def _report(line: str) -> None:
+    typer.echo(line, err=True)
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"error: {message}", err=True)
+    raise typer.Exit(1)

@@ -1,0 +1,63 @@
+"""``airunway simulate``: play an upstream operator against a cluster until told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from airunway.cli import processes
+
+if TYPE_CHECKING:
+    from airunway.kube import ClusterConfig
+    from airunway_testing.simulators import Simulator
+
+__all__ = ["simulate"]
+
+
+def simulate(
+    name: Annotated[str, typer.Argument(help="Which operator, for example kaito.")],
+    kubeconfig: processes.Kubeconfig = None,
+    context: processes.Context = None,
+    level: Annotated[
+        Literal["api", "cluster"],
+        typer.Option(help="cluster: make the workload and follow its pods. api: no pods, answer by scenario."),
+    ] = "cluster",
+    scenario: Annotated[
+        str,
+        typer.Option(
+            help="On level api, the answer to resources without their own: instant, never-ready, fails:REASON, etc."
+        ),
+    ] = "",
+) -> None:
+    """Play an upstream operator against a cluster, for development and tests, until Ctrl-C or SIGTERM.
+
+    Its custom resource definitions must be installed; an operator that runs already must be stopped first.
+    """
+    from airunway.kube import KubeError, load_config
+    from airunway_testing.simulators import ScenarioError, UnknownSimulatorError, load_simulator
+
+    try:
+        simulator = load_simulator(name)
+        config = load_config(kubeconfig=kubeconfig, context=context)
+        asyncio.run(_simulate(simulator, config, level, scenario))
+    except (ScenarioError, UnknownSimulatorError) as error:
+        raise typer.BadParameter(str(error)) from error
+    except KubeError as error:
+        typer.echo(f"airunway simulate {name}: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+async def _simulate(
+    simulator: Simulator, config: ClusterConfig, level: Literal["api", "cluster"], scenario: str
+) -> None:
+    from airunway.kube import Client, user_agent_of
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    agent = user_agent_of(f"simulated-{simulator.name}")
+    async with Client(config, user_agent=agent) as client:
+        await simulator.run(client, level=level, scenario=scenario, stop=stop)

@@ -1,0 +1,94 @@
+"""When a control plane is ready: seen from outside, by what it does."""
+
+import time
+import uuid
+from collections.abc import Callable, Sequence
+
+from airunway.resource import Resource
+from airunway_testing.controlplane.errors import StartFailedError
+from airunway_testing.controlplane.processes import Processes, log_tail
+from airunway_testing.controlplane.requests import Requests
+
+__all__ = ["Waiter", "collects_garbage", "has_user_roles", "join", "serves", "takes_pods"]
+
+_INTERVAL = 0.05
+_SYSTEM_CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
+
+
+class Waiter:
+    """Waits for one thing after the other until one common deadline, as long as no component has ended."""
+
+    def __init__(self, processes: Processes, *, timeout: float) -> None:
+        self._processes = processes
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout
+
+    def until(self, what: str, condition: Callable[[], bool], *, component: str) -> None:
+        """Return once `condition` holds; StartFailedError with the tail of `component`'s log when it does not, or of
+        the log of the one that ended.
+        """
+        while True:
+            for name, code in self._processes.exited().items():
+                ending = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+                raise StartFailedError(
+                    f"{name} {ending} while waiting for {what}\n{log_tail(self._processes.log(name))}"
+                )
+            if condition():
+                return
+            if time.monotonic() > self._deadline:
+                tail = log_tail(self._processes.log(component))
+                raise StartFailedError(f"{what}: not within {self._timeout:.0f} s\n{tail}")
+            time.sleep(_INTERVAL)
+
+
+def serves(requests: Requests) -> bool:
+    """Whether the API server is ready and has made its own namespaces (a little after it says that it is ready)."""
+    return (
+        requests.send("GET", "/readyz").status == 200
+        and requests.send("GET", "/api/v1/namespaces/default").status == 200
+    )
+
+
+def collects_garbage(requests: Requests) -> Callable[[], bool]:
+    """A condition: an object whose owner does not exist has been deleted, so the garbage collector works."""
+    name = f"garbage-collector-probe-{uuid.uuid4().hex[:8]}"
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": str(uuid.uuid4())}
+    reply = requests.send(
+        "POST",
+        _SYSTEM_CONFIG_MAPS,
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": [owner]}},
+    )
+    if reply.status != 201:
+        raise StartFailedError(f"the garbage collector's probe could not be created: {reply.text}")
+    return lambda: requests.send("GET", f"{_SYSTEM_CONFIG_MAPS}/{name}").status == 404
+
+
+def has_user_roles(requests: Requests) -> bool:
+    """Whether the roles `view`, `edit` and `admin` have been put together from their parts."""
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    return all(requests.send("GET", f"{roles}/{name}").body.get("rules") for name in ("view", "edit", "admin"))
+
+
+def join(requests: Requests, nodes: Sequence[Resource]) -> None:
+    """Create the Node objects; those that exist already stay (a component was started again)."""
+    for node in nodes:
+        reply = requests.send("POST", "/api/v1/nodes", node)
+        if reply.status not in (201, 409):
+            raise StartFailedError(f"node {node['metadata']['name']} was refused: {reply.text}")
+
+
+def takes_pods(requests: Requests, nodes: Sequence[str]) -> bool:
+    """Whether every node is Ready and rid of the taints of a new node, and pods are admitted (they need a service
+    account).
+    """
+    for name in nodes:
+        node = requests.send("GET", f"/api/v1/nodes/{name}").body
+        ready = [
+            condition["status"]
+            for condition in node.get("status", {}).get("conditions", [])
+            if condition["type"] == "Ready"
+        ]
+        taints = [taint["key"] for taint in node.get("spec", {}).get("taints", [])]
+        if ready != ["True"] or any(taint.startswith("node.kubernetes.io/") for taint in taints):
+            return False
+    return requests.send("GET", "/api/v1/namespaces/default/serviceaccounts/default").status == 200

@@ -1,0 +1,210 @@
+"""The core, providers and simulated upstreams inside one process: for tests, and for benchmarks of a single part.
+
+What the programs run as processes of their own runs here as tasks, against a real API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from airunway.api.crds import custom_resource_definitions
+from airunway.controller.application import CoreApplication, CoreSettings
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, LeaderElector, NotFound, load_config, user_agent_of
+from airunway.plugins.host import ProviderHost
+from airunway.process.shell import Lead, Work
+from airunway.resource import ObjectKey, Resource, is_deleting, is_true, key_of, uid_of
+from airunway.runtime.application import ProviderApplication, ProviderSettings
+from airunway_testing.simulators import Level, simulator_for
+
+__all__ = [
+    "Limits",
+    "gone",
+    "install_definitions",
+    "remove_leftovers",
+    "running_core",
+    "running_provider",
+    "running_simulator",
+    "until",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Seconds after which a client gives up on a request, and takes a silent watch for dead."""
+
+    request: float = 30.0
+    silence: float = 90.0
+
+
+PATIENCE = 60.0
+"""Seconds that anything here waits at most: a safety net for hung tests, not a measurement."""
+
+
+async def install_definitions(client: Client, definitions: Sequence[Resource] = ()) -> None:
+    """Apply our CRDs and the given ones, and wait until the API server serves them."""
+    wanted = [*custom_resource_definitions(), *definitions]
+    for definition in wanted:
+        await client.apply(CUSTOM_RESOURCE_DEFINITION, definition, manager="airunway-testing", force=True)
+    async with asyncio.timeout(PATIENCE):
+        for definition in wanted:
+            while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition)), "Established"):
+                await asyncio.sleep(0.02)
+
+
+async def remove_leftovers(client: Client) -> None:
+    """What earlier tests on the same API server left: registered providers, and deployments that wait for a provider
+    which no longer runs before they can go."""
+    for config in await client.list_all(INFERENCE_PROVIDER_CONFIG):
+        with suppress(NotFound):
+            await client.delete(INFERENCE_PROVIDER_CONFIG, key_of(config))
+    for deployment in await client.list_all(MODEL_DEPLOYMENT):
+        if is_deleting(deployment):
+            with suppress(NotFound):
+                await client.merge_patch(MODEL_DEPLOYMENT, key_of(deployment), {"metadata": {"finalizers": None}})
+
+
+@asynccontextmanager
+async def running_core(
+    kubeconfig: Path,
+    *,
+    settings: CoreSettings | None = None,
+    clock: Callable[[], datetime] | None = None,
+    replica: str = "",
+    limits: Limits | None = None,
+) -> AsyncIterator[CoreApplication]:
+    """The core controller for as long as the context lasts; `clock` is what it takes for the time of day.
+
+    With a name for the `replica` it is one of several.
+    """
+    async with _client(kubeconfig, "core", limits) as client:
+        application = CoreApplication(client=client, settings=settings, clock=clock)
+        async with _running(application.run(_lead(client, "core", replica)), application.unready):
+            yield application
+
+
+@asynccontextmanager
+async def running_provider(
+    kubeconfig: Path,
+    host: ProviderHost,
+    *,
+    settings: ProviderSettings | None = None,
+    clock: Callable[[], datetime] | None = None,
+    replica: str = "",
+    limits: Limits | None = None,
+) -> AsyncIterator[ProviderApplication]:
+    """One provider for as long as the context lasts; `clock` is what it takes for the time of day.
+
+    With a name for the `replica` it is one of several.
+    """
+    component = f"provider-{host.name}"
+    async with _client(kubeconfig, component, limits) as client:
+        application = ProviderApplication(client=client, host=host, settings=settings, clock=clock)
+        async with _running(application.run(_lead(client, component, replica)), application.unready):
+            yield application
+
+
+@asynccontextmanager
+async def running_simulator(
+    kubeconfig: Path, host: ProviderHost, *, level: Level, scenario: str = ""
+) -> AsyncIterator[None]:
+    """The simulated upstream of a provider. Raises LookupError if there is none."""
+    kind = host.primary_kind
+    simulator = simulator_for(kind.group, kind.kind)
+    if simulator is None:
+        raise LookupError(f"no simulator acts on {kind.kind} ({kind.group})")
+    stop = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        config = load_config(kubeconfig=kubeconfig)
+        client = await stack.enter_async_context(
+            Client(config, user_agent=user_agent_of(f"simulated-{simulator.name}"))
+        )
+        work = asyncio.create_task(simulator.run(client, level=level, scenario=scenario, stop=stop))
+        try:
+            yield
+        finally:
+            stop.set()
+            await work
+
+
+async def until(client: Client, key: ObjectKey, holds: Callable[[Resource], bool], *, what: str = "") -> Resource:
+    """The ModelDeployment once `holds` is true of it. Raises TimeoutError, with its last status, after a minute."""
+    deployment: Resource = {}
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                deployment = await client.get(MODEL_DEPLOYMENT, key)
+                if holds(deployment):
+                    return deployment
+                await asyncio.sleep(0.02)
+    except TimeoutError as error:
+        raise TimeoutError(
+            f"{key}: waited for {what or 'a state'} in vain; status: {deployment.get('status')}"
+        ) from error
+
+
+async def gone(client: Client, kind: Kind, key: ObjectKey) -> None:
+    """Wait until the object is no longer there, or another one has its name. Raises TimeoutError after a minute."""
+    before, live = "", {}
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                live = await client.get(kind, key)
+                if (before := before or uid_of(live)) != uid_of(live):
+                    return
+                await asyncio.sleep(0.02)
+    except NotFound:
+        return
+    except TimeoutError as error:
+        raise TimeoutError(f"{kind.kind} {key} does not go: {live.get('metadata')}, {live.get('status')}") from error
+
+
+@asynccontextmanager
+async def _running(work: Awaitable[None], unready: Callable[[], str | None]) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(work)
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while unready() is not None:
+                if task.done():
+                    task.result()
+                await asyncio.sleep(0.01)
+        yield
+        if task.done():
+            task.result()
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def _client(kubeconfig: Path, component: str, limits: Limits | None) -> Client:
+    limits = limits or Limits()
+    return Client(
+        load_config(kubeconfig=kubeconfig),
+        user_agent=user_agent_of(component),
+        timeout=limits.request,
+        watch_inactivity=limits.silence,
+    )
+
+
+def _lead(client: Client, component: str, replica: str) -> Lead:
+    if not replica:
+        return _at_once
+    return LeaderElector(
+        client,
+        namespace="default",
+        name=f"testing-{component}",
+        identity=replica,
+        lease_duration=2.0,
+        renew_deadline=1.0,
+        retry_period=0.2,
+    ).run
+
+
+async def _at_once(work: Work) -> None:
+    await work()

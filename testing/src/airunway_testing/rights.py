@@ -1,0 +1,94 @@
+"""Accounts that may do exactly what is listed, and whether they use all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import Client, Kind, NotFound
+from airunway.process.rights import Rights, roles
+from airunway.resource import Resource, dig, key_of
+from airunway_testing.audit import Request
+
+__all__ = ["account_of", "applied", "granted", "unused"]
+
+_GROUPS = {
+    "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    "admissionregistration.k8s.io": ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+}
+_PLURALS = {"ValidatingAdmissionPolicy": "validatingadmissionpolicies"}
+_KINDS = {
+    kind: Kind(
+        group,
+        "v1",
+        kind,
+        _PLURALS.get(kind, f"{kind.lower()}s"),
+        namespaced=kind in ("Role", "RoleBinding"),
+    )
+    for group, kinds in _GROUPS.items()
+    for kind in kinds
+}
+
+
+def account_of(user: str) -> Resource:
+    """A user, or the service account that has this user name, as a subject of bindings."""
+    parts = user.split(":")
+    if parts[:2] == ["system", "serviceaccount"]:
+        return {"kind": "ServiceAccount", "namespace": parts[2], "name": parts[3]}
+    return {"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}
+
+
+@asynccontextmanager
+async def applied(client: Client, objects: Sequence[Resource]) -> AsyncIterator[None]:
+    """Roles, policies and bindings, for the duration."""
+    try:
+        for obj in objects:
+            await client.apply(_KINDS[obj["kind"]], obj, manager="airunway-testing", force=True)
+        yield
+    finally:
+        for obj in reversed(objects):
+            with suppress(NotFound):
+                await client.delete(_KINDS[obj["kind"]], key_of(obj))
+
+
+@asynccontextmanager
+async def granted(
+    client: Client, rights: Rights, *, user: str, namespace: str, watched: Sequence[str] = ()
+) -> AsyncIterator[None]:
+    """`user` may do what `rights` say and nothing else, for the duration: as `airunway.process.rights.roles` has it."""
+    made = roles(rights, name=user.replace(":", "-"), namespace=namespace, subject=account_of(user), watched=watched)
+    async with applied(client, made):
+        async with asyncio.timeout(30):  # the authorizer learns of the bindings by watches
+            for where in watched or [""]:
+                while not (
+                    await client.subject_access_review(user=user, verb="list", kind=MODEL_DEPLOYMENT, namespace=where)
+                ).allowed:
+                    await asyncio.sleep(0.05)
+        yield
+
+
+def unused(rights: Rights, requests: Collection[Request], *, rare: Collection[tuple[str, str]] = ()) -> list[str]:
+    """Each verb on each resource (with a name, where the rule has names) that was granted and that no request used.
+
+    An apply that made its object has used ``patch`` and ``create``. `rare` are verbs on resources which need not be
+    used.
+    """
+    used = set()
+    for request in requests:
+        for verb in {request.verb, "create"} if (request.verb, request.code) == ("patch", 201) else {request.verb}:
+            used |= {(verb, request.resource, ""), (verb, request.resource, request.name)}
+    return sorted(
+        " ".join(part for part in right if part)
+        for right in _single(rights)
+        if right not in used and right[:2] not in rare
+    )
+
+
+def _single(rights: Rights) -> Iterator[tuple[str, str, str]]:
+    for rule in (*rights.cluster, *rights.watched, *rights.own):
+        for verb in rule["verbs"]:
+            for resource in rule["resources"]:
+                for name in dig(rule, "resourceNames", default=[""]):
+                    yield verb, resource, name

@@ -1,0 +1,145 @@
+"""The demonstration: samples are applied, and what becomes of each is compared with what it is there to show."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import Client, Reflector, load_config, user_agent_of
+from airunway.resource import ObjectKey, Resource, dig
+from airunway_testing.kubetools import kubectl_path
+
+__all__ = ["SAMPLES", "Outcome", "Sample", "demonstrate", "follow"]
+
+NAMESPACE = "default"
+
+TOKEN_SECRET = "hf-token"
+"""The Secret that a sample names; the sandbox downloads nothing, so what is in it does not matter."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A manifest, what it shows, and how to tell that it has shown it.
+
+    `phase` and `says` are what the status must come to; a sample that is to be `refused` never gets one.
+    """
+
+    file: str
+    shows: str
+    phase: str = "Running"
+    says: str = ""
+    refused: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.file.removesuffix(".yaml")
+
+    @property
+    def path(self) -> Path:
+        return Path(str(resources.files("airunway_testing.sandbox") / "samples" / self.file))
+
+    def is_shown_by(self, deployment: Resource) -> bool:
+        status = deployment.get("status") or {}
+        return status.get("phase") == self.phase and self.says in str(status.get("message"))
+
+
+SAMPLES = (
+    Sample(file="gemma-cpu.yaml", shows="a GGUF model on CPU: no GPU asked for, so llama.cpp on KAITO"),
+    Sample(file="llama-8b.yaml", shows="vLLM on one GPU: the engine is chosen from what the providers can run"),
+    Sample(
+        file="too-big.yaml",
+        shows="16 GPUs on nodes that have 8: it cannot run, and says why",
+        phase="Deploying",
+        says="Insufficient nvidia.com/gpu",
+    ),
+    Sample(file="typo.yaml", shows="a misspelt field: the API server refuses it", refused=True),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one sample came to. `deployment` is None for one that was refused; `text` is then kubectl's answer."""
+
+    sample: Sample
+    ok: bool
+    deployment: Resource | None
+    text: str
+
+
+async def demonstrate(
+    kubeconfig: Path, *, patience: float, show: Callable[[list[Resource]], None], say: Callable[[str], None]
+) -> list[Outcome]:
+    """Apply every sample with kubectl and wait until each has shown what it is there for, or `patience` seconds."""
+    refusals: dict[str, Outcome] = {}
+    say(f"$ kubectl create secret generic {TOKEN_SECRET} --from-literal=HF_TOKEN=…    # what a gated model needs")
+    done = await asyncio.to_thread(
+        _kubectl, kubeconfig, "create", "secret", "generic", TOKEN_SECRET, "--from-literal=HF_TOKEN=no-real-token"
+    )
+    say(f"  {(done.stderr or done.stdout).strip()}")
+    for sample in SAMPLES:
+        say(f"$ kubectl apply -f {sample.file}    # {sample.shows}")
+        done = await asyncio.to_thread(_kubectl, kubeconfig, "apply", "-f", str(sample.path))
+        answer = (done.stderr or done.stdout).strip()
+        say(f"  {answer}")
+        if sample.refused or done.returncode:
+            ok = sample.refused and done.returncode != 0
+            refusals[sample.name] = Outcome(sample=sample, ok=ok, deployment=None, text=answer)
+    waiting = [sample for sample in SAMPLES if sample.name not in refusals]
+    async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("sandbox")) as client:
+        deployments = Reflector(client, MODEL_DEPLOYMENT, namespace=NAMESPACE)
+        following = asyncio.create_task(follow(deployments, show))
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await _until_shown(deployments, waiting)
+        finally:
+            following.cancel()
+            with suppress(asyncio.CancelledError):
+                await following
+        return [refusals.get(sample.name) or _outcome(sample, deployments) for sample in SAMPLES]
+
+
+async def follow(deployments: Reflector, show: Callable[[list[Resource]], None]) -> None:
+    """Call `show` with all deployments, by name, whenever one changes; at most twenty times a second."""
+    changed = asyncio.Event()
+    deployments.add_handler(lambda _key, _old, _new: changed.set())
+    reading = asyncio.create_task(deployments.run())
+    try:
+        while True:
+            await changed.wait()
+            changed.clear()
+            show([obj for _, obj in sorted(deployments.items())])
+            await asyncio.sleep(0.05)
+    finally:
+        reading.cancel()
+
+
+async def _until_shown(deployments: Reflector, samples: list[Sample]) -> None:
+    changed = asyncio.Event()
+    deployments.add_handler(lambda _key, _old, _new: changed.set())
+    while not all(_outcome(sample, deployments).ok for sample in samples):
+        await changed.wait()
+        changed.clear()
+
+
+def _outcome(sample: Sample, deployments: Reflector) -> Outcome:
+    deployment = deployments.get(ObjectKey(NAMESPACE, sample.name))
+    ok = deployment is not None and sample.is_shown_by(deployment)
+    return Outcome(
+        sample=sample, ok=ok, deployment=deployment, text=dig(deployment, "status", "message", default="nothing yet")
+    )
+
+
+def _kubectl(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [kubectl_path(), "--kubeconfig", kubeconfig, "--namespace", NAMESPACE, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -1,0 +1,176 @@
+"""Everything on one machine: a control plane, CRDs, the core, the providers, and simulated upstream operators.
+
+The parts are processes of their own, as in a cluster. They end with the process that started them, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from airunway.api.crds import custom_resource_definitions
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, load_config, user_agent_of
+from airunway.plugins.registry import Distribution, discover, load
+from airunway.resource import Resource, dig, is_true, key_of
+from airunway_testing.controlplane import Cluster, Level, running
+from airunway_testing.controlplane.processes import Processes, log_tail
+from airunway_testing.sandbox.errors import SandboxError
+from airunway_testing.simulators import Simulator, simulator_for
+
+__all__ = ["Sandbox", "Say", "sandbox"]
+
+Say = Callable[[str], None]
+"""Told, in a sentence, what happens now."""
+
+PATIENCE = 60.0
+"""Seconds in which the parts must be ready once the control plane is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sandbox:
+    """A running sandbox: its kubeconfig, and where each part's log is."""
+
+    kubeconfig: Path
+    logs: Path
+    providers: tuple[str, ...]
+    simulators: tuple[str, ...]
+    parts: Processes
+
+    def failed(self) -> str | None:
+        """What to tell about a part that has ended by itself, or None."""
+        for name, code in self.parts.exited().items():
+            return f"{name} has ended with exit code {code}\n{log_tail(self.parts.log(name))}"
+        return None
+
+
+@contextmanager
+def sandbox(
+    *,
+    level: Level,
+    say: Say,
+    kubeconfig: Path | None = None,
+    context: str | None = None,
+    upstream_crds: Path | None = None,
+    keep: bool = False,
+) -> Iterator[Sandbox]:
+    """A sandbox for as long as the context lasts. Raises SandboxError and ControlPlaneError."""
+    providers = discover()
+    if not providers:
+        raise SandboxError("no provider plugins are installed: install one, for example `pip install airunway-kaito`")
+    with ExitStack() as stack:
+        say("Starting a Kubernetes control plane." if kubeconfig is None else f"Using the cluster of {kubeconfig}.")
+        cluster = stack.enter_context(running(level, kubeconfig=kubeconfig, context=context, report=say))
+        folder = Path(tempfile.mkdtemp(prefix="airunway-sandbox-"))
+        if not keep:
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        simulators = _simulators(providers, say)
+        say("Installing the CRDs: ours, and those of the simulated upstreams.")
+        _install(cluster, [*custom_resource_definitions(), *_upstream_definitions(simulators, upstream_crds)])
+        parts = Processes(folder, keep=keep)
+        stack.callback(parts.close, grace=5.0)
+        result = Sandbox(
+            kubeconfig=cluster.kubeconfig,
+            logs=folder / "logs",
+            providers=tuple(provider.name for provider in providers),
+            simulators=tuple(simulator.name for simulator in simulators),
+            parts=parts,
+        )
+        _start(result, cluster, level)
+        say(f"Started the core, {_listed('provider', result.providers)} and {_listed('simulator', result.simulators)}.")
+        _wait_until_ready(result)
+        yield result
+
+
+def _simulators(providers: Sequence[Distribution], say: Say) -> list[Simulator]:
+    """The simulator of each installed provider's primary kind."""
+    found = []
+    for provider in providers:
+        kind = load(provider.name).primary_kind
+        simulator = simulator_for(kind.group, kind.kind)
+        if simulator is None:
+            say(f"There is no simulated upstream for provider {provider.name} ({kind.kind}): install the real one.")
+        elif simulator not in found:
+            found.append(simulator)
+    return found
+
+
+def _upstream_definitions(simulators: Sequence[Simulator], directory: Path | None) -> list[Resource]:
+    """The minimal CRDs that come with the simulators, or the upstream's own ones out of a directory."""
+    if directory is None:
+        return [crd for simulator in simulators for crd in simulator.custom_resource_definitions()]
+    documents = [
+        document
+        for path in sorted(directory.rglob("*.yaml"))
+        for document in yaml.safe_load_all(path.read_text())
+        if isinstance(document, dict) and document.get("kind") == "CustomResourceDefinition"
+    ]
+    needed = {kind for simulator in simulators for kind in simulator.kinds}
+    found = {(dig(crd, "spec", "group"), dig(crd, "spec", "names", "kind")) for crd in documents}
+    missing = sorted(f"{kind} ({group})" for group, kind in needed - found)
+    if missing:
+        raise SandboxError(f"{directory} has no CustomResourceDefinition of {', '.join(missing)}")
+    return documents
+
+
+def _install(cluster: Cluster, definitions: Sequence[Resource]) -> None:
+    import asyncio
+
+    asyncio.run(_apply(cluster.kubeconfig, definitions))
+
+
+async def _apply(kubeconfig: Path, definitions: Sequence[Resource]) -> None:
+    import asyncio
+
+    async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("sandbox")) as client:
+        for definition in definitions:
+            await client.apply(CUSTOM_RESOURCE_DEFINITION, definition, manager="airunway-sandbox", force=True)
+        async with asyncio.timeout(PATIENCE):
+            for definition in definitions:
+                while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition)), "Established"):
+                    await asyncio.sleep(0.05)
+
+
+def _start(box: Sandbox, cluster: Cluster, level: Level) -> None:
+    """Start every part as a process, each with a file in which it says that it is ready."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "airunway"]
+    common = ["--kubeconfig", str(cluster.kubeconfig)]
+    programs = [("controller", ["controller", *common])]
+    programs += [(f"provider-{name}", ["provider", "run", name, *common]) for name in box.providers]
+    for name, arguments in programs:
+        ready = ["--ready-file", str(_ready_file(box, name))]
+        box.parts.start(name, [*command, *arguments, *ready], environment=environment)
+    for name in box.simulators:
+        box.parts.start(
+            f"simulator-{name}", [*command, "simulate", name, *common, "--level", level], environment=environment
+        )
+
+
+def _ready_file(box: Sandbox, name: str) -> Path:
+    return box.logs.parent / f"{name}.ready"
+
+
+def _wait_until_ready(box: Sandbox) -> None:
+    names = ["controller", *(f"provider-{name}" for name in box.providers)]
+    deadline = time.monotonic() + PATIENCE
+    while waiting := [name for name in names if not _ready_file(box, name).exists()]:
+        if problem := box.failed():
+            raise SandboxError(problem)
+        if time.monotonic() > deadline:
+            raise SandboxError(
+                f"{waiting[0]} is not ready after {PATIENCE:.0f} s\n{log_tail(box.parts.log(waiting[0]))}"
+            )
+        time.sleep(0.05)
+
+
+def _listed(word: str, names: Sequence[str]) -> str:
+    return f"{len(names)} {word}{'' if len(names) == 1 else 's'} ({', '.join(names) or 'none'})"

@@ -1,0 +1,105 @@
+"""An upstream where there are no pods: every object gets the status that its scenario says, in one write.
+
+Cheap by intention: one cache, one status patch per object and generation, nothing else is read or made. A benchmark
+with ten thousand objects must measure AI Runway, not this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from airunway.kube import Client, Conflict, Controller, Kind, NotFound, Reflector, WorkQueue
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, is_deleting, uid_of
+from airunway_testing.simulators.scenarios import ANNOTATION, INSTANT, Scenario, parse_scenario, scenario_of
+from airunway_testing.simulators.writes import finalizers_patch, status_patch
+
+__all__ = ["Answer", "Scripted"]
+
+log = logging.getLogger(__name__)
+
+Answer: TypeAlias = Callable[[Resource, Scenario, str], Resource]
+"""``answer(object, scenario, now)``: the whole status that the scenario leads to; `now` is RFC 3339.
+
+Equal to the present status where nothing is left to do: then nothing is written."""
+
+
+class Scripted:
+    """Answers objects of one kind by scenario; `run` works until it is cancelled.
+
+    `name` is the operator's, in logs; `manager` its field manager, different from all of AI Runway's; `finalizer` what
+    holds an object that `lingers`. `keep` gives the part of an object beside metadata and status that `answer` looks
+    at: the rest is not kept in memory. `scenario` is the word for objects without the annotation; `workers` bounds the
+    writes under way at one time. Raises ScenarioError for an unknown word; one in an annotation is an ``error``.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: Kind,
+        answer: Answer,
+        *,
+        name: str,
+        manager: str,
+        finalizer: str,
+        keep: Callable[[Resource], Resource] = lambda _: {},
+        scenario: str = INSTANT,
+        workers: int = 16,
+    ) -> None:
+        self._client, self._kind, self._answer = client, kind, answer
+        self._name, self._manager, self._finalizer, self._keep = name, manager, finalizer, keep
+        self._default = parse_scenario(scenario or INSTANT)
+        self._queue: WorkQueue[ObjectKey] = WorkQueue()
+        self._controller = Controller(f"scripted-{name}", self._queue, self._reconcile, workers=workers)
+        self._objects = Reflector(client, kind, project=self._trimmed)
+
+    async def run(self) -> None:
+        self._objects.add_handler(self._on_change)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._objects.run(), name=f"scripted-{self._name}-{self._kind.plural}")
+            group.create_task(self._controller.run(), name=f"scripted-{self._name}")
+
+    def _on_change(self, key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
+        if new is not None:
+            self._queue.add(key)
+
+    async def _reconcile(self, key: ObjectKey) -> float | None:
+        obj = self._objects.get(key)
+        if obj is None:
+            return None
+        scenario = scenario_of(obj, self._default)
+        try:
+            await self._hold_or_release(key, obj, hold=scenario.lingers)
+            if not is_deleting(obj):
+                await self._write_status(key, obj, scenario)
+        except NotFound:
+            return None
+        except Conflict as error:
+            log.info("%s: %s", key, error)  # the change that came between brings us back here
+        return None
+
+    async def _write_status(self, key: ObjectKey, obj: Resource, scenario: Scenario) -> None:
+        before = obj.get("status") or {}
+        status = self._answer(obj, scenario, format_time(datetime.now(UTC)))
+        if status != before:
+            patch = {"metadata": {"uid": uid_of(obj)}, "status": status_patch(before, status)}
+            await self._client.merge_patch(self._kind, key, patch, subresource="status", manager=self._manager)
+
+    async def _hold_or_release(self, key: ObjectKey, obj: Resource, *, hold: bool) -> None:
+        finalizers = dig(obj, "metadata", "finalizers", default=[])
+        if (self._finalizer in finalizers) == hold or (hold and is_deleting(obj)):
+            return
+        wanted = [*finalizers, self._finalizer] if hold else [f for f in finalizers if f != self._finalizer]
+        await self._client.merge_patch(self._kind, key, finalizers_patch(obj, wanted), manager=self._manager)
+
+    def _trimmed(self, obj: Resource) -> Resource:
+        """Only what the answer depends on."""
+        metadata = obj.get("metadata") or {}
+        kept = ("namespace", "name", "uid", "generation", "resourceVersion", "deletionTimestamp", "finalizers")
+        trimmed: Resource = {"metadata": {field: metadata[field] for field in kept if field in metadata}}
+        if ANNOTATION in annotations_of(obj):
+            trimmed["metadata"]["annotations"] = {ANNOTATION: annotations_of(obj)[ANNOTATION]}
+        return {**trimmed, **self._keep(obj), "status": obj.get("status")}
