@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from airunway.runtime.surroundings import ProviderSettings
 
 from airunway.controller.application import CoreSettings
 from airunway.controller.policies import PolicyFile
@@ -16,6 +15,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway.runtime.application import ProviderSettings
 from airunway.testing.controlplane import Cluster
 from airunway.testing.fixtures import Kubectl
 from airunway.testing.operator import running_core, running_provider, running_simulator, until

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from airunway.runtime.surroundings import ProviderSettings
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Invalid, Kind, NotFound, Reflector
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
+from airunway.runtime.application import ProviderSettings
 from airunway.runtime.upstream import schema_hash
 from airunway.testing.expectations import phase_is, reason_is, running_at
 from airunway.testing.faultproxy import Fault, FaultProxy

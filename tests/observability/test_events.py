@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from airunway.runtime.surroundings import ProviderSettings
 
 from airunway.ages import SKEW
 from airunway.api import names
@@ -18,6 +17,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, Client, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, copy_of, dig, format_time, is_true, owner_reference, uid_of
+from airunway.runtime.application import ProviderSettings
 from airunway.status.events import EVENTS
 from airunway.testing.faultproxy import Fault, FaultProxy
 from airunway.testing.operator import install_definitions, running_core, running_provider, running_simulator, until

@@ -65,8 +65,8 @@ EXPECTED: dict[tuple[str, str], list[str]] = {
     ],
     ("e4-oom-after-ready", "llama-8b"): [*START, RUNNING, "Degraded PodOOMKilled", START[1], RUNNING, LOST],
     ("e5-evicted", "llama-8b"): [*START, RUNNING, "Degraded PodEvicted", LOST, LAG, RUNNING],
-    # At the end somebody scales the StatefulSet to two by hand: a pod beyond the demand contradicts nothing, until KAITO
-    # itself takes its Workspace for not ready.
+    # At the end somebody scales the StatefulSet to two by hand: a pod beyond the demand contradicts nothing, until
+    # KAITO itself takes its Workspace for not ready.
     ("f1-edits", "tm"): [*START, RUNNING, START[1], RUNNING, LOST, LAG, RUNNING, START[1], RUNNING, LAG, RUNNING],
     ("i1-config-adapters", "llama-8b"): [*START, RUNNING, LOST],
     ("j1-secret-missing", "llama-8b"): [START[0], "Degraded AuthFailed"],
