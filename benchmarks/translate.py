@@ -16,17 +16,16 @@ import os
 import platform
 import statistics
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
-
-from airunway.runtime.rendering import assumed_upstream
 
 from airunway import __version__
 from airunway.api import names
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.contract import Context
 from airunway.plugins.registry import load
 from airunway.resource import Resource
+from airunway.runtime.judgement import assumed_context
 
 BUDGET_MS = 2.0
 """p99 of `translate_spec` and `can_handle` together (spec/quality.md)."""
@@ -77,7 +76,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=4000, help="deployments that are timed")
     arguments = parser.parse_args()
     host = load(arguments.provider)
-    upstream = assumed_upstream(host)
+    assumed = assumed_context(host, engine="", now=datetime(2026, 11, 21, 12, 0, tzinfo=UTC))
     reading: list[float] = []
     thinking: list[float] = []
     translated = 0
@@ -89,13 +88,7 @@ def main() -> None:
         started = time.perf_counter()
         typed = parse_deployment(obj)
         read = time.perf_counter()
-        context = Context(
-            contract_version=host.contract_version,
-            engine=obj["spec"]["engine"]["type"],
-            upstream=upstream,
-            settings={},
-            now=datetime(2026, 11, 21, 12, 0, tzinfo=UTC),
-        )
+        context = replace(assumed, engine=obj["spec"]["engine"]["type"])
         if not host.can_handle(typed, context).blockers:
             host.translate_spec(typed, context)
             translated += 1

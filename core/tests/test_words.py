@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from airunway.cli.printing import as_document
 from airunway.columns import as_columns
-from airunway.plugins.contract import Component, Observation, State
+from airunway.plugins.contract import Component, Observation
 from airunway.process.logs import _JsonFormatter, _TextFormatter
 from airunway.runtime.report import Report, fault_of, provider_status
 from airunway.status.conditions import Condition, written
@@ -147,7 +147,7 @@ def test_m8_very_long_texts_are_cut_before_they_are_looked_at(size: int) -> None
 
 def test_m12_words_of_an_upstream_come_into_a_status_without_their_token() -> None:
     said = f"pull failed: HF_TOKEN=hf_abcdefghijklmnop invalid {ESCAPE}"
-    component = Component(name="ProviderResource", state=State.FAILED, reason="AuthFailed", message=said)
+    component = Component(name="ProviderResource", ready=False, reason="AuthFailed", message=said)
     report = Report(created=True, observation=Observation(components=(component,)))
     deployment = {"metadata": {"name": "a", "namespace": "b", "generation": 1}}
     status, _ = provider_status(deployment, report, faults=[fault_of(component, None)], now=NOW)

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from airunway.testing.controlplane import Cluster
-from airunway.testing.fixtures import Kubectl
-from airunway.testing.operator import running_core, running_provider, running_simulator, until
 
 from airunway.controller.application import CoreSettings
 from airunway.controller.policies import PolicyFile

@@ -21,7 +21,6 @@ from airunway.plugins.contract import (
     ProviderManifest,
     Replicas,
     SelectionMode,
-    State,
     Transformer,
     UpstreamKind,
 )
@@ -118,7 +117,7 @@ class Tiny:
             components=(
                 Component(
                     name="Thing",
-                    state=State.FAILED if reason else State.READY,
+                    ready=not reason,
                     reason=reason or "Ready",
                     message=dig(observed.primary, "status", "message", default=""),
                 ),

@@ -6,15 +6,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import permutations
 
 import pytest
-from airunway.runtime.durations import Durations
 
-from airunway.plugins.contract import Component, Observation, State
-from airunway.resource import ObjectKey, Resource, condition_of, format_time
+from airunway.plugins.contract import Component, Observation
+from airunway.resource import Resource, condition_of, format_time
+from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report, fault_of, provider_status
 from airunway.status import DEPENDENCY_GRACE, Condition, Fault, Phase, parent_conditions, roll_up, written
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-KEY = ObjectKey("team", "llama")
 UNREACHABLE = Fault(component="Registry", reason="ConnectionRefused", message="registry refused")
 
 
@@ -42,11 +41,11 @@ def test_aim_34_the_debounce_ends_at_ten_seconds_and_not_before(
 @pytest.mark.parametrize("subsecond", [0.0, 0.4, 0.9])
 def test_aim_34_a_restart_after_five_seconds_keeps_counting_from_a_timestamp_in_whole_seconds(subsecond: float) -> None:
     began = NOW + timedelta(seconds=subsecond)
-    first = Durations().date(KEY, [UNREACHABLE], status={}, now=began)
+    first = Memory().date([UNREACHABLE], status={}, now=began)
     assert first["Registry", "ConnectionRefused"] == began
     unready = {"type": "RegistryReady", "status": "False", "reason": "ConnectionRefused", "message": "m"}
     status = {"conditions": [{**unready, "lastTransitionTime": format_time(began)}]}
-    restarted = Durations().date(KEY, [UNREACHABLE], status=status, now=began + timedelta(seconds=5))
+    restarted = Memory().date([UNREACHABLE], status=status, now=began + timedelta(seconds=5))
     begun = restarted["Registry", "ConnectionRefused"]
     assert timedelta() <= began - begun < timedelta(seconds=1)  # whole seconds: never later than it was
 
@@ -60,12 +59,12 @@ def test_aim_35_the_verdict_says_when_time_alone_will_change_it() -> None:
 
 
 def test_aim_36_a_flap_of_eight_seconds_down_and_one_up_never_degrades() -> None:
-    durations = Durations()
+    memory = Memory()
     phase, moment = "Running", NOW
     for down in (True,) * 8 + (False,) + (True,) * 8 + (False,):
         moment += timedelta(seconds=1)
         faults = [UNREACHABLE] if down else []
-        begun = durations.date(KEY, faults, status={}, now=moment)
+        begun = memory.date(faults, status={}, now=moment)
         dated = [Fault(component=f.component, reason=f.reason, since=begun[f.component, f.reason]) for f in faults]
         phase = roll_up(dated, previous=phase, created=True, now=moment).phase.value
         assert phase == "Running"
@@ -113,16 +112,16 @@ def report(*components: Component) -> Report:
 def status_of(found: Report, *, before: Resource | None = None) -> Resource:
     deployment = {"metadata": {"name": "llama", "namespace": "team", "generation": 1}, "status": before or {}}
     components = found.observation.components if found.observation else ()
-    faults = [fault_of(c, None) for c in components if c.state is not State.READY]
+    faults = [fault_of(c, None) for c in components if c.ready is not True]
     return provider_status(deployment, found, faults=faults, now=NOW)[0]
 
 
 def test_aim_42_a_component_that_is_gone_takes_its_condition_and_its_vote_with_it() -> None:
-    pods = Component(name="Pods", state=State.READY, reason="Ready")
-    scaler = Component(name="Autoscaler", state=State.FAILED, reason="UpstreamFailed", message="no metrics")
-    before = status_of(report(pods, scaler))
+    server = Component(name="Server", ready=True, reason="Ready")
+    scaler = Component(name="Autoscaler", ready=False, reason="UpstreamFailed", message="no metrics")
+    before = status_of(report(server, scaler))
     assert (condition_of({"status": before}, "AutoscalerReady") or {})["status"] == "False"
-    after = status_of(report(pods), before=before)
+    after = status_of(report(server), before=before)
     assert condition_of({"status": after}, "AutoscalerReady") is None
     assert after["phase"] == "Running"
 
@@ -146,19 +145,19 @@ def test_aim_44_faults_of_every_kind_show_in_their_parents_and_the_reason_follow
 
 
 def test_aim_45_an_unknown_reason_is_a_workload_fault_and_speaks_against_no_parent() -> None:
-    """Of a reason that nobody registered the component's own state tells more: failed fails, progressing deploys."""
-    failed = status_of(report(Component(name="Flux", state=State.FAILED, reason="FluxCapacitorEmpty", message="empty")))
+    """The reason alone decides: a component that only makes progress says so with a registered reason."""
+    failed = status_of(report(Component(name="Flux", ready=False, reason="FluxCapacitorEmpty", message="empty")))
     assert (failed["phase"], failed["reason"], failed["message"]) == ("Failed", "FluxCapacitorEmpty", "empty")
-    busy = status_of(report(Component(name="Flux", state=State.PROGRESSING, reason="FluxCharging")))
-    assert (busy["phase"], busy["reason"]) == ("Deploying", "FluxCharging")
+    busy = status_of(report(Component(name="Flux", ready=False, reason="Progressing", message="charges")))
+    assert (busy["phase"], busy["reason"]) == ("Deploying", "Progressing")
     assert all(parent.status for parent in parent_conditions(failed["conditions"]))
 
 
-@pytest.mark.parametrize("state", list(State))
+@pytest.mark.parametrize("ready", [True, False, None])
 @pytest.mark.parametrize("reason", ["NotAvailable", "NodeClaimNotReady", "Ready"])
 @pytest.mark.parametrize("before", [None, "Running", "Terminating", "nonsense"])
 def test_aim_51_whatever_a_component_says_the_phase_is_one_of_the_six(
-    state: State, reason: str, before: str | None
+    ready: bool | None, reason: str, before: str | None
 ) -> None:
-    status = status_of(report(Component(name="Node", state=state, reason=reason)), before={"phase": before})
+    status = status_of(report(Component(name="Node", ready=ready, reason=reason)), before={"phase": before})
     assert status["phase"] in {phase.value for phase in Phase}

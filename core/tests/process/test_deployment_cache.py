@@ -7,13 +7,13 @@ from typing import Any
 
 import orjson
 import pytest
-from airunway.runtime.rendering import parsed
 
 from airunway.api.bounds import EXCESS, excess
 from airunway.api.modeldeployment import ParseError
 from airunway.kube import Overlay
 from airunway.process.deployment_cache import DeploymentProjection, whole
 from airunway.resource import ObjectKey, Resource
+from airunway.runtime.judgement import parsed
 from airunway.validation import validate
 
 MANAGER = "airunway-controller"

@@ -9,7 +9,7 @@ from airunway.resource import Resource
 from airunway.runtime.access import provider_rights
 
 THING = UpstreamKind(group="acme.io", kind="Thing", plural="things", versions=("v1",), primary=True)
-CONFIG_MAP = UpstreamKind(group="", kind="ConfigMap", plural="configmaps", versions=("v1",), requires_crd=False)
+CONFIG_MAP = UpstreamKind(group="", kind="ConfigMap", plural="configmaps", versions=("v1",), builtin=True)
 BEYOND: Resource = {"apiGroups": ["acme.io"], "resources": ["pools"], "verbs": ["get"]}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airunway.plugins.contract import Component, Finding, Observation, State
+from airunway.plugins.contract import Component, Finding, Observation
 from airunway.resource import Resource
 from airunway.runtime.announcements import Announcement, announcements
 from airunway.runtime.report import MAX_WARNINGS, Report, warning_text
@@ -23,10 +23,10 @@ def deployment(**status: Any) -> Resource:
 
 
 def report(*warnings: Finding) -> Report:
-    failed = Component(name="Inference", state=State.FAILED, reason="UpstreamFailed", message="no GPUs")
+    failed = Component(name="Inference", ready=False, reason="UpstreamFailed", message="no GPUs")
     return Report(
         created=True,
-        resource=("llama", "Workspace"),
+        resource=WORKSPACE,
         primary=WORKSPACE,
         observation=Observation(components=(failed,)),
         warnings=warnings,

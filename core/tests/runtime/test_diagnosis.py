@@ -7,20 +7,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from airunway.runtime.durations import Durations, previous_cause
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.plugins.contract import Component, Observation, Replicas, State
-from airunway.resource import ObjectKey, Resource, format_time
+from airunway.plugins.contract import Component, Observation, Replicas
+from airunway.resource import Resource, format_time
 from airunway.runtime.diagnosis import ABSENCE_PATIENCE, STALE_AFTER, Diagnosis, applied_at, diagnose
+from airunway.runtime.memory import Memory, previous_cause
 from airunway.runtime.report import Report, provider_status
 from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, REASONS, Category, Fault
 from airunway.status.evidence import ContainerFacts, Ending, EventFacts, Evidence, PodFacts, Unscheduled
 from airunway.status.pods import POD_SHOWN, count_pods
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-KEY = ObjectKey("ml", "llama")
 
 
 def pod(name: str = "llama-0", *, ready: bool = True, **fields: Any) -> PodFacts:
@@ -56,21 +55,21 @@ def unschedulable(message: str = "2 Insufficient nvidia.com/gpu", *, ago: timede
     return pod(ready=False, phase="Pending", node="", unscheduled=told, containers=())
 
 
-def upstream(state: State, reason: str, message: str = "", *, current: bool = True, **more: Any) -> Report:
-    component = Component(name="ProviderResource", state=state, reason=reason, message=message)
+def upstream(ready: bool | None, reason: str, message: str = "", *, current: bool = True, **more: Any) -> Report:
+    component = Component(name="ProviderResource", ready=ready, reason=reason, message=message)
     observation = Observation(components=(component,), current=current, **more)
     return Report(
         created=True,
         observation=observation,
-        resource=("llama", "Workspace"),
+        resource={"kind": "Workspace", "metadata": {"name": "llama"}},
         subject="Workspace/ml/llama",
         running_message="Workspace llama is ready",
     )
 
 
-READY = upstream(State.READY, "Ready", "workspace succeeds")
-STARTING = upstream(State.PROGRESSING, "Progressing", "Inference workload is not ready")
-NOT_READY = upstream(State.DEGRADED, "UpstreamFailed", "Inference workload is not ready")
+READY = upstream(True, "Ready", "workspace succeeds")
+STARTING = upstream(False, "Progressing", "Inference workload is not ready")
+NOT_READY = upstream(False, "UpstreamFailed", "Inference workload is not ready")
 
 
 def outcome(report: Report, *pods: PodFacts, phase: str = "Deploying", **more: Any) -> tuple[Resource, Diagnosis]:
@@ -80,7 +79,7 @@ def outcome(report: Report, *pods: PodFacts, phase: str = "Deploying", **more: A
     evidence = Evidence(pods=pods, served=phase in ("Running", "Degraded"), **more)
     deployment = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": live}
     found = diagnose(report, evidence, deployment=deployment, previous=previous_cause(live), now=now)
-    begun = Durations().date(KEY, found.faults, status=live, now=now)
+    begun = Memory().date(found.faults, status=live, now=now)
     faults = [replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults]
     status, verdict = provider_status(deployment, found.report, faults=faults, root_cause=found.root_cause, now=now)
     return status, replace(found, wake_after=found.wake_after or verdict.wake_after)
@@ -156,7 +155,7 @@ def test_lack_of_capacity_is_not_turned_into_failure_by_a_general_word() -> None
 
 @pytest.mark.parametrize("reason", sorted(POD_SHOWN))
 def test_an_outdated_word_about_pods_is_progress(reason: str) -> None:
-    status, found = outcome(upstream(State.FAILED, reason, "as of an hour ago"), pod(ready=False))
+    status, found = outcome(upstream(False, reason, "as of an hour ago"), pod(ready=False))
     assert (status["phase"], found.root_cause) == ("Deploying", None)
     shown = condition(status, "ProviderResourceReady")
     assert shown["reason"] == "Progressing"
@@ -164,7 +163,7 @@ def test_an_outdated_word_about_pods_is_progress(reason: str) -> None:
 
 
 def test_without_living_pods_the_upstream_s_word_about_them_counts() -> None:
-    status, found = outcome(upstream(State.FAILED, "CrashLoopBackOff", "it crashed"))
+    status, found = outcome(upstream(False, "CrashLoopBackOff", "it crashed"))
     assert (status["phase"], status["reason"]) == ("Failed", "CrashLoopBackOff")
     assert found.root_cause is not None
     assert (found.root_cause.code, found.root_cause.object) == ("Engine.CrashLoop", "Workspace/ml/llama")
@@ -173,7 +172,7 @@ def test_without_living_pods_the_upstream_s_word_about_them_counts() -> None:
 
 
 def test_what_pods_cannot_show_stays_the_upstream_s_word() -> None:
-    status, _ = outcome(upstream(State.PENDING, "PendingResources", "Not enough Nodes are ready"), pod(ready=False))
+    status, _ = outcome(upstream(False, "PendingResources", "Not enough Nodes are ready"), pod(ready=False))
     assert condition(status, "ProviderResourceReady")["reason"] == "PendingResources"
 
 
@@ -214,12 +213,12 @@ def test_missing_capacity_is_patient_also_across_a_restart() -> None:
 
 
 def test_what_is_out_of_reach_is_debounced_and_a_flap_begins_anew() -> None:
-    durations = Durations()
+    memory = Memory()
     pull = waiting("ErrImagePull", "dial tcp: lookup registry.example: no such host")
 
     def faults(*pods: PodFacts, now: datetime) -> dict[tuple[str, str], datetime]:
         found = diagnose(STARTING, Evidence(pods=pods), deployment={}, previous=None, now=now)
-        return durations.date(KEY, found.faults, status={}, now=now)
+        return memory.date(found.faults, status={}, now=now)
 
     assert faults(pull, now=NOW)["Pods", "DNSFailure"] == NOW
     assert faults(pull, now=NOW + timedelta(seconds=8))["Pods", "DNSFailure"] == NOW
@@ -231,21 +230,20 @@ def test_what_is_out_of_reach_is_debounced_and_a_flap_begins_anew() -> None:
 
 
 def test_another_component_s_recovery_does_not_reset_a_fault() -> None:
-    durations = Durations()
+    memory = Memory()
     first = [Fault(component="Pods", reason="Timeout"), Fault(component="Other", reason="Progressing")]
-    durations.date(KEY, first, status={}, now=NOW)
-    later = durations.date(KEY, first[:1], status={}, now=NOW + timedelta(seconds=9))
+    memory.date(first, status={}, now=NOW)
+    later = memory.date(first[:1], status={}, now=NOW + timedelta(seconds=9))
     assert later == {("Pods", "Timeout"): NOW}
-    durations.forget(KEY)
-    assert durations.date(KEY, first[:1], status={}, now=NOW + timedelta(seconds=9)) != later
+    assert Memory().date(first[:1], status={}, now=NOW + timedelta(seconds=9)) != later
 
 
 def test_an_upstream_that_does_not_look_at_a_change() -> None:
     moved = {"type": "X", "status": "True", "lastTransitionTime": format_time(NOW - timedelta(hours=1))}
     report = replace(
-        upstream(State.READY, "Ready", current=False),
+        upstream(True, "Ready", current=False),
         applied=NOW,
-        primary={"metadata": {}, "status": {"conditions": [moved]}},
+        primary={"kind": "Workspace", "metadata": {"name": "llama"}, "status": {"conditions": [moved]}},
     )
     status, found = outcome(report, pod(), phase="Running")
     assert (status["phase"], found.wake_after) == ("Deploying", STALE_AFTER.total_seconds())
@@ -263,7 +261,7 @@ def test_a_sign_of_life_after_the_change_gives_the_upstream_more_time() -> None:
         {"type": "X", "status": "False", "lastTransitionTime": format_time(sign)},
     ]
     report = replace(
-        upstream(State.PROGRESSING, "Progressing", current=False),
+        upstream(False, "Progressing", current=False),
         applied=NOW,
         primary={"metadata": {}, "status": {"conditions": conditions}},
     )
@@ -290,27 +288,27 @@ def test_pods_of_jobs_and_those_that_are_over_do_not_count() -> None:
 
 
 def test_replicas_that_nobody_wants_are_not_missed() -> None:
-    status, _ = outcome(upstream(State.READY, "Ready", replicas=Replicas(desired=0)))
+    status, _ = outcome(upstream(True, "Ready", replicas=Replicas(desired=0)))
     assert status["phase"] == "Running"
 
 
 @settings(max_examples=500, deadline=None)
 @given(
     st.lists(st.sampled_from([pod(), crashing("c"), unschedulable(), pod("d", deleting=True)]), max_size=3),
-    st.sampled_from(State),
+    st.sampled_from([True, False, None]),
     st.sampled_from([*sorted(REASONS), "Unheard"]),
     st.booleans(),
     st.sampled_from(["Pending", "Deploying", "Running", "Degraded", "Failed", ""]),
 )
 def test_ready_never_contradicts_the_pods(
-    pods: list[PodFacts], state: State, reason: str, current: bool, phase: str
+    pods: list[PodFacts], ready: bool | None, reason: str, current: bool, phase: str
 ) -> None:
-    status, found = outcome(upstream(state, reason, current=current), *pods, phase=phase)
+    status, found = outcome(upstream(ready, reason, current=current), *pods, phase=phase)
     if condition(status, "Ready")["status"] == "True" and found.faults:  # debounced: it goes on being what it was
         assert phase == "Running"
         assert {fault.kind for fault in found.faults} <= {Category.CONNECTIVITY, Category.UNKNOWN}
     elif condition(status, "Ready")["status"] == "True":
-        assert state is State.READY
+        assert ready is True
         assert all(one.ready for one in pods if one.alive)
     if found.root_cause is not None:
         assert status["rootCause"]["message"] == found.root_cause.message

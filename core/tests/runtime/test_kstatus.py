@@ -10,9 +10,10 @@ import pytest
 
 from airunway.api._deployment_status import UNSEEN
 from airunway.controller.decision import decide
-from airunway.plugins.contract import Component, Observation, State
+from airunway.plugins.contract import Component, Observation
 from airunway.resource import Resource
-from airunway.runtime.report import Done, Report, provider_status, terminating_status
+from airunway.runtime.report import Report, provider_status, terminating_status
+from airunway.runtime.told import Told
 from airunway.status import Fault
 from airunway.validation import Violation
 from airunway_testing.kstatus import health
@@ -33,11 +34,10 @@ def deployment(*, status: Resource | None = None, generation: int = 1, **metadat
 def provided(*faults: Fault, created: bool = True, previous: str = "Deploying", generation: int = 1) -> Resource:
     """A deployment whose provider has spoken."""
     obj = deployment(status={"phase": previous}, generation=generation)
-    state = State.PROGRESSING if faults else State.READY
     report = Report(
         created=created,
-        compatible=Done(ok=True, reason="CompatibilityVerified", message=""),
-        observation=Observation(components=(Component(name="ProviderResource", state=state, reason="Ready"),)),
+        said=(Told(condition="ProviderCompatible", ok=True, reason="CompatibilityVerified", message=""),),
+        observation=Observation(components=(Component(name="ProviderResource", ready=not faults, reason="Ready"),)),
     )
     status, _ = provider_status(obj, report, faults=faults, now=NOW)
     return {**obj, "status": status}

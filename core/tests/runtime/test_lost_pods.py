@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from airunway.runtime.durations import previous_cause
 
-from airunway.plugins.contract import Component, Observation, Replicas, State
+from airunway.plugins.contract import Component, Observation, Replicas
 from airunway.resource import Resource, condition_of, format_time
 from airunway.runtime.diagnosis import ABSENCE_PATIENCE, diagnose
+from airunway.runtime.memory import previous_cause
 from airunway.runtime.report import Report, provider_status
 from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
 
@@ -42,12 +42,12 @@ def fresh(name: str = "llama-0") -> PodFacts:
     return pod(name, ready=False, started=NOW, created=NOW)
 
 
-READY = (State.READY, "Ready", "")
-SAYS_NOT_READY = (State.DEGRADED, "UpstreamFailed", "Inference workload is not ready")
+READY = (True, "Ready", "")
+SAYS_NOT_READY = (False, "UpstreamFailed", "Inference workload is not ready")
 
 
-def says(state: State, reason: str, message: str, *, desired: int = 1) -> Report:
-    component = Component(name="ProviderResource", state=state, reason=reason, message=message)
+def says(ready: bool, reason: str, message: str, *, desired: int = 1) -> Report:
+    component = Component(name="ProviderResource", ready=ready, reason=reason, message=message)
     observation = Observation(components=(component,), replicas=Replicas(desired=desired))
     return Report(
         created=True,
@@ -105,13 +105,14 @@ def test_a_pod_that_is_not_ready_any_more_degrades_at_once_and_the_upstream_adds
 )
 def test_three_pods_are_named_in_order_and_the_others_counted(unready: str, named: str) -> None:
     """The caches' order is any: another text would be another write."""
-    lost = follow(running(), says(*READY), *(pod(name, ready=False) for name in unready), pod("z"))
     count = len(unready) + 1
+    several = says(*READY, desired=count)
+    lost = follow(running(), several, *(pod(name, ready=False) for name in unready), pod("z"))
     assert (condition_of(lost, "PodsReady") or {})["message"] == f"1 of {count} pods are ready (not ready: {named})"
 
 
 def test_the_upstream_s_precise_word_is_added() -> None:
-    nodes = says(State.PENDING, "PendingResources", "Not enough Nodes are ready")
+    nodes = says(False, "PendingResources", "Not enough Nodes are ready")
     lost = follow(running(), nodes, pod(ready=False))
     assert shown(lost) == (
         "Degraded",
@@ -139,10 +140,25 @@ def test_pods_that_vanish_under_a_ready_upstream_may_be_elsewhere() -> None:
 
 
 def test_one_pod_more_is_progress_and_one_lost_of_several_is_not() -> None:
-    grown = follow(running(), says(*READY), pod(), fresh("llama-1"))
+    two = says(*READY, desired=2)
+    grown = follow(running(), two, pod(), fresh("llama-1"))
     assert shown(grown) == ("Deploying", "Progressing", "1 of 2 pods are ready")
-    lost = follow(running(), says(*READY), pod(), pod("llama-1", ready=False))
+    lost = follow(running(), two, pod(), pod("llama-1", ready=False))
     assert shown(lost) == ("Degraded", "PodsNotReady", "1 of 2 pods are ready (not ready: llama-1)")
+
+
+def test_g14_pods_beyond_the_demand_contradict_nothing() -> None:
+    """An autoscaler's further pod that starts, crashes or goes is no news while as many serve as are wanted."""
+    crashing = pod("llama-1", ready=False, containers=(ContainerFacts(name="model", waiting="CrashLoopBackOff"),))
+    for further in (fresh("llama-1"), crashing, pod("llama-1", deleting=True), pod("llama-1", ready=False)):
+        found = follow(running(), says(*READY), pod(), further)
+        assert shown(found) == ("Running", "Ready", "Workspace llama is ready")
+        assert (condition_of(found, "PodsReady") or {})["status"] == "True"
+    # Without a demand nobody can tell which pod is beyond it: all of them count.
+    anything = says(*READY)
+    assert anything.observation is not None
+    anything = replace(anything, observation=replace(anything.observation, replicas=None))
+    assert shown(follow(running(), anything, pod(), crashing))[:2] == ("Degraded", "CrashLoopBackOff")
 
 
 def test_the_message_names_some_of_many() -> None:
@@ -165,7 +181,7 @@ def test_an_evicted_pod_has_no_grace_when_it_was_the_one_that_served() -> None:
     assert "memory." in shown(lost)[2]
     assert ".." not in shown(lost)[2]
     pulls = ContainerFacts(name="model", image="i", waiting="ErrImagePull", message="dial tcp: no such host")
-    beside = follow(running(), says(*READY), pod(), pod("llama-1", ready=False, containers=(pulls,)))
+    beside = follow(running(), says(*READY, desired=2), pod(), pod("llama-1", ready=False, containers=(pulls,)))
     assert shown(beside)[:2] == ("Running", "DNSFailure")  # informational, within its grace
 
 
@@ -195,10 +211,10 @@ def test_refused_credentials_and_then_a_crash_never_served() -> None:
     refused = pod(
         ready=False, containers=(ContainerFacts(name="model", waiting="ErrImagePull", image="i", message=message),)
     )
-    degraded = follow(start, says(State.PROGRESSING, "Progressing", "starts"), refused)
+    degraded = follow(start, says(False, "Progressing", "starts"), refused)
     assert shown(degraded)[:2] == ("Degraded", "AuthFailed")
     crashing = pod(ready=False, containers=(ContainerFacts(name="model", waiting="CrashLoopBackOff", restarts=3),))
-    assert shown(follow(degraded, says(State.PROGRESSING, "Progressing", "starts"), crashing))[0] == "Failed"
+    assert shown(follow(degraded, says(False, "Progressing", "starts"), crashing))[0] == "Failed"
 
 
 def test_an_engine_that_loads_again_may_fail_its_probes() -> None:
@@ -213,7 +229,7 @@ def test_an_engine_that_loads_again_may_fail_its_probes() -> None:
 
 def test_what_the_upstream_has_not_noticed_is_not_the_first_thing_said() -> None:
     start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
-    outdated = says(State.FAILED, "ImageNotFound", "image pull failed")
+    outdated = says(False, "ImageNotFound", "image pull failed")
     starts = follow(start, outdated, fresh())
     assert shown(starts) == ("Deploying", "Starting", "No pod is ready yet")
     told = (condition_of(starts, "ProviderResourceReady") or {})["message"]

@@ -5,16 +5,17 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airunway.runtime.durations import Durations, previous_cause
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.api.crds import schema_of
 from airunway.controller.decision import decide
-from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Replicas, State
-from airunway.resource import ObjectKey, Resource, condition_of
+from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Replicas
+from airunway.resource import Resource, condition_of
 from airunway.runtime.diagnosis import diagnose
-from airunway.runtime.report import Done, Report, provider_status, terminating_status
+from airunway.runtime.memory import Memory, previous_cause
+from airunway.runtime.report import Report, provider_status, terminating_status
+from airunway.runtime.told import Told
 from airunway.status import OVERALL, REASONS, Fault, Phase
 from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
 from airunway.status.rollup import PARENTS
@@ -22,7 +23,6 @@ from airunway.validation import Violation
 from airunway.validation._structural import compile_schema
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-KEY = ObjectKey("ml", "llama")
 CHECK = compile_schema(schema_of("ModelDeployment")["properties"]["status"])
 
 json = st.recursive(
@@ -37,9 +37,11 @@ moments = st.none() | st.datetimes(min_value=datetime(2026, 1, 1), timezones=st.
 components = st.builds(
     Component,
     name=st.sampled_from(["ProviderResource", "Autoscaler", "Pods", "", "my thing", "x" * 400]),
-    state=st.sampled_from(State),
+    ready=st.sampled_from([True, False, None]),
     reason=words,
     message=texts,
+    waits=st.booleans(),
+    partial=st.booleans(),
 )
 counts = st.integers(0, 5)
 observations = st.builds(
@@ -50,9 +52,12 @@ observations = st.builds(
     current=st.booleans(),
     warnings=st.lists(st.builds(Finding, path=texts, reason=words, message=texts), max_size=20).map(tuple),
 )
-faults = st.builds(
-    Fault,
+tellings = st.builds(
+    Told,
+    condition=st.sampled_from(["", "ResourceCreated", "ProviderCompatible"]),
     component=st.sampled_from(["Upstream", "Resource"]),
+    hinders=st.booleans(),
+    partial=st.booleans(),
     reason=words,
     message=texts,
     since=moments,
@@ -147,7 +152,7 @@ def writable(status: Resource) -> None:
     statuses,
     st.none() | observations,
     st.none() | evidences,
-    st.lists(faults, max_size=2),
+    st.lists(tellings, max_size=2, unique_by=lambda told: told.condition or told.component),
     st.booleans(),
     st.integers(1, 2),
 )
@@ -155,24 +160,23 @@ def test_any_facts_give_a_status_that_the_api_server_takes_and_that_settles(
     live: Resource,
     observation: Observation | None,
     evidence: Evidence | None,
-    own: list[Fault],
+    own: list[Told],
     created: bool,
     generation: int,
 ) -> None:
     report = Report(
         created=created,
-        compatible=Done(ok=True, reason="CompatibilityVerified", message=""),
+        said=tuple(own),
         observation=observation,
-        faults=tuple(own),
         subject="Workspace/ml/llama",
         primary={"metadata": {"creationTimestamp": "2026-11-21T10:00:00Z"}} if created else None,
     )
     deployment = {"metadata": {"name": "llama", "namespace": "ml", "generation": generation}, "status": live}
-    durations = Durations()
+    memory = Memory()
 
     def following(before: Resource) -> Resource:
         found = diagnose(report, evidence, deployment=before, previous=previous_cause(before["status"]), now=NOW)
-        begun = durations.date(KEY, found.faults, status=before["status"], now=NOW)
+        begun = memory.date(found.faults, status=before["status"], now=NOW)
         dated = [Fault(**{**vars_of(fault), "since": begun[fault.component, fault.reason]}) for fault in found.faults]
         status, verdict = provider_status(before, found.report, faults=dated, root_cause=found.root_cause, now=NOW)
         assert verdict.wake_after is None or verdict.wake_after > 0

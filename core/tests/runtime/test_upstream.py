@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from airunway.plugins.contract import Transformer, UpstreamKind
-from airunway.runtime.upstream import crd_facts, detect, schema_hash
+import pytest
+
+from airunway.api import names
+from airunway.plugins.contract import Transformer, Upstream, UpstreamKind
+from airunway.resource import Resource
+from airunway.runtime.upstream import as_written, crd_facts, detect, newest_waits, schema_hash, writer_of
 
 KIND = UpstreamKind(group="example.org", kind="Thing", plural="things", versions=("v1", "v1beta1"), primary=True)
 OLD: dict[str, Any] = {"type": "object", "description": "old words", "properties": {"size": {"type": "integer"}}}
@@ -80,3 +85,125 @@ def test_only_foreign_versions_served_names_both_sides() -> None:
     assert found.reason == "UnsupportedSchema"
     assert "v2" in found.message
     assert "v1, v1beta1" in found.message
+
+
+# -------------------------------------------------------------------- kinds that are part of Kubernetes, or optional
+
+DEPLOYMENT = UpstreamKind(group="apps", kind="Deployment", plural="deployments", versions=("v1",), builtin=True)
+
+
+def test_g1_a_builtin_kind_needs_no_crd_and_no_hash() -> None:
+    written = Transformer(name="web", api_version="apps/v1", kind="Deployment")
+    found = detect(DEPLOYMENT, [written], None)
+    assert found.upstream == Upstream(api_version="apps/v1", transformer=written)
+    assert (found.reason, found.upstream.verified if found.upstream else None) == ("SchemaSupported", True)
+
+
+def test_g1_a_builtin_kind_without_a_transformer_is_there_all_the_same() -> None:
+    config_map = UpstreamKind(group="", kind="ConfigMap", plural="configmaps", versions=("v1",), builtin=True)
+    for kind, where in ((DEPLOYMENT, "apps/v1"), (config_map, "v1")):
+        upstream = detect(kind, [], None, verify=False).upstream
+        assert upstream is not None
+        assert (upstream.api_version, upstream.transformer.name, upstream.verified) == (where, "", True)
+
+
+def test_g1_of_a_builtin_kind_s_versions_the_first_that_is_written_counts() -> None:
+    kind = replace(DEPLOYMENT, versions=("v2", "v1"))
+    upstream = detect(kind, [Transformer(name="web", api_version="apps/v1", kind="Deployment")], None).upstream
+    assert upstream is not None
+    assert upstream.api_version == "apps/v1"
+
+
+@pytest.mark.parametrize("served", ["v1", "v1beta1"])
+def test_g3_a_kind_that_is_only_named_is_taken_in_the_first_version_that_is_served(served: str) -> None:
+    upstream = detect(KIND, [], crd_facts(crd((served, OLD, True)))).upstream
+    assert upstream is not None
+    assert (upstream.api_version, upstream.transformer.name) == (f"example.org/{served}", "")
+    assert upstream.verified, "nothing is written by a transformer that could be wrong"
+
+
+def test_g2_a_kind_of_other_group_and_same_name_is_another_kind() -> None:
+    assert (KIND.key, replace(KIND, group="other.org").key, replace(KIND, group="").key) == (
+        "Thing.example.org",
+        "Thing.other.org",
+        "Thing",
+    )
+
+
+def test_a_crd_that_is_cluster_scoped_is_refused() -> None:
+    definition = crd(("v1", OLD, True))
+    definition["spec"]["scope"] = "Cluster"
+    found = detect(KIND, REGISTRY, crd_facts(definition))
+    assert (found.upstream, found.reason) == (None, "UnsupportedSchema")
+    assert "cluster-scoped" in found.message
+
+
+def test_a_crd_that_is_being_deleted_is_not_installed() -> None:
+    definition = crd(("v1", OLD, True))
+    definition["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    assert detect(KIND, REGISTRY, crd_facts(definition)).reason == "UpstreamNotInstalled"
+
+
+# ------------------------------------------------------------------------- what exists keeps its version (ruling 27)
+
+
+def primary(transformer_name: str, *, version: str = "v1", written: str = "same") -> Resource:
+    annotations = {names.TRANSFORMER: transformer_name, names.WRITTEN_FOR: written}
+    return {"apiVersion": f"example.org/{version}", "metadata": {"name": "llama", "annotations": annotations}}
+
+
+INSTALLED = detect(KIND, REGISTRY, crd_facts(crd(("v1", NEW, True), ("v1beta1", OLD, True))))
+
+
+@pytest.mark.parametrize(
+    ("live", "expected"),
+    [
+        (None, ("v1", "v1-new")),
+        (primary("v1-old"), ("v1", "v1-old")),
+        (primary("beta", version="v1beta1"), ("v1beta1", "beta")),
+        (primary("v1-old", written="other"), ("v1", "v1-new")),
+        (primary("beta", version="v1beta1", written="other"), ("v1", "v1-new")),
+        (primary("gone"), ("v1", "v1-new")),
+        ({"apiVersion": "example.org/v1", "metadata": {"name": "llama"}}, ("v1", "v1-new")),
+    ],
+    ids=[
+        "nothing yet",
+        "an older transformer",
+        "an older version",
+        "a new spec",
+        "a new spec, older version",
+        "a transformer that nobody has any more",
+        "without a note",
+    ],
+)
+def test_ruling_27_what_exists_keeps_version_and_transformer_until_its_spec_changes(
+    live: Resource | None, expected: tuple[str, str]
+) -> None:
+    found = as_written(INSTALLED, live, REGISTRY, wanted_for="same")
+    assert found is not None
+    assert (found.api_version.removeprefix("example.org/"), found.transformer.name) == expected
+    assert newest_waits(found, INSTALLED) == (expected[1] != "v1-new")
+
+
+def test_ruling_27_a_version_that_is_not_served_any_more_is_left_for_the_newest() -> None:
+    installed = detect(KIND, REGISTRY, crd_facts(crd(("v1", NEW, True), ("v1beta1", OLD, False))))
+    found = as_written(installed, primary("beta", version="v1beta1"), REGISTRY, wanted_for="same")
+    assert found == installed.upstream
+
+
+def test_where_nothing_can_be_written_nothing_is_kept() -> None:
+    missing = detect(KIND, REGISTRY, None)
+    assert as_written(missing, primary("v1-old"), REGISTRY, wanted_for="same") is None
+    assert not newest_waits(None, missing)
+
+
+def test_who_wrote_an_object_is_known_by_its_note_else_by_its_version() -> None:
+    names_of = {
+        live["metadata"]["annotations"][names.TRANSFORMER]: writer_of(live, REGISTRY)
+        for live in (primary("v1-old"), primary("gone"), primary("gone-too", version="v9"))
+    }
+    assert {name: found.name if found else None for name, found in names_of.items()} == {
+        "v1-old": "v1-old",
+        "gone": "v1-new",
+        "gone-too": None,
+    }

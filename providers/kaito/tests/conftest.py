@@ -9,12 +9,14 @@ import pytest
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.plugins.contract import Context, RuntimeSettings, Upstream
+from airunway.plugins.settings import read_settings
 from airunway_kaito.schemas import TRANSFORMERS
+from airunway_kaito.settings import Settings
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 
 MakeDeployment = Callable[..., ModelDeployment]
-MakeContext = Callable[..., Context]
+MakeContext = Callable[..., Context[Settings]]
 
 
 @pytest.fixture(scope="session")
@@ -37,11 +39,15 @@ def context() -> MakeContext:
 
     def make(
         engine: str = "vllm", *, release: str = "0.12", runtime: RuntimeSettings | None = None, **settings: Any
-    ) -> Context:
+    ) -> Context[Settings]:
         transformer = next(t for t in TRANSFORMERS if t.name == f"v1beta1-{release}")
         upstream = Upstream(api_version=transformer.api_version, transformer=transformer)
         return Context(
-            engine=engine, upstream=upstream, runtime=runtime or RuntimeSettings(), settings=settings, now=NOW
+            engine=engine,
+            upstream=upstream,
+            runtime=runtime or RuntimeSettings(),
+            settings=read_settings(Settings, settings, provider="kaito"),
+            now=NOW,
         )
 
     return make

@@ -12,7 +12,8 @@ import yaml
 from airunway.kube import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, STATEFUL_SET, Client, Kind, NotFound
 from airunway.kube.errors import ApiError
 from airunway.resource import ObjectKey, Resource, is_true, key_of
-from airunway_kaito.provider import can_handle, translate_spec
+from airunway_kaito.compatibility import compatibility as can_handle
+from airunway_kaito.objects import desired_objects as translate_spec
 
 WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces", True)
 MANAGER = "airunway-provider-kaito"
@@ -99,7 +100,7 @@ def stateful_set(workspace: Resource) -> Resource:
     template = workspace["inference"]["template"]
     name = workspace["metadata"]["name"]
     labels = {"kaito.sh/workspace": name}
-    metadata = {**template["metadata"], "labels": {**template["metadata"]["labels"], **labels}}
+    metadata = {**template["metadata"], "labels": {**template["metadata"].get("labels", {}), **labels}}
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",

@@ -8,7 +8,11 @@ from pydantic import BaseModel
 
 from airunway.api.modeldeployment import ModelDeployment, ModelDeploymentSpec, parse_deployment
 from airunway.plugins.contract import Compatibility, Context
-from airunway_kaito.provider import can_handle, translate_spec
+from airunway.plugins.errors import SettingsError
+from airunway.plugins.registry import host_of
+from airunway_kaito.compatibility import compatibility as can_handle
+from airunway_kaito.objects import desired_objects as translate_spec
+from airunway_kaito.provider import provider
 
 
 def blockers(found: Compatibility) -> dict[str, str]:
@@ -38,7 +42,8 @@ def test_disaggregated_mode(vllm: Any, context: Any) -> None:
         ({"affinity": {"nodeAffinity": {}}}, "spec.affinity", "use spec.nodeSelector"),
         ({"model": {"source": "custom"}}, "spec.model.source", "needs spec.image"),
         ({"model": {"id": "--port=80"}}, "spec.model.id", "begins with '-'"),
-        ({"model": {"id": "o/m", "cache": {"mode": "Shared"}}}, "spec.model.cache.mode", "does not mount"),
+        ({"image": "i", "model": {"id": "--port=80"}}, "spec.model.id", "begins with '-'"),
+        ({"model": {"id": "o/m", "cache": {"mode": "Shared"}}}, "spec.model.cache.mode", "gives no volume"),
         ({"resources": {"gpu": {"count": 1, "type": "amd.com/gpu"}}}, "spec.resources.gpu.type", "amd.com/gpu"),
         ({"engine": {"args": {"port": "80"}}}, "spec.engine.args[port]", "remove it"),
         (
@@ -110,12 +115,11 @@ def test_a_repository_without_a_file_is_remarked_on_for_the_runner_only(llamacpp
     assert can_handle(server, context("llamacpp")) == Compatibility()
 
 
-@pytest.mark.parametrize("settings", [{"nodeProvisoner": "byo"}, {"partition": "true"}, {"gpuNodeSelector": "a=b"}])
-def test_wrong_provider_settings_are_said_and_nothing_is_guessed(
-    vllm: Any, context: Any, settings: dict[str, Any]
-) -> None:
-    found = blockers(can_handle(vllm(), context(**settings)))
-    assert next(iter(settings)) in found["spec.provider.name"]
+@pytest.mark.parametrize("settings", [{"nodeProvisoner": "byo"}, {"partition": "half"}, {"gpuNodeSelector": "a=b"}])
+def test_wrong_provider_settings_end_the_process_at_its_start_and_nothing_is_guessed(settings: dict[str, Any]) -> None:
+    """No deployment is blocked for them any more: the host reads them before the first (spec/contract.md)."""
+    with pytest.raises(SettingsError, match=rf"provider kaito: .*'{next(iter(settings))}'"):
+        host_of("kaito", provider).settings(settings)
 
 
 # ------------------------------------------------------------------------------- no field is dropped in silence

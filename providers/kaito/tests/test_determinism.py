@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from airunway.api.modeldeployment import parse_deployment
 from airunway.resource import canonical_json
-from airunway_kaito.provider import can_handle, translate_spec
+from airunway_kaito.compatibility import compatibility as can_handle
+from airunway_kaito.objects import desired_objects as translate_spec
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
 MAPS = st.dictionaries(NAMES, st.text(max_size=8), max_size=5)
@@ -60,12 +61,17 @@ PROGRAM = """
 import sys, orjson
 from datetime import datetime, timezone
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.contract import Context
-from airunway_kaito.provider import can_handle, translate_spec
+from airunway.plugins.contract import Context, Upstream
+from airunway_kaito.compatibility import compatibility as can_handle
+from airunway_kaito.objects import desired_objects as translate_spec
+from airunway_kaito.schemas import TRANSFORMERS
+from airunway_kaito.settings import Settings
 
+NOW = datetime(2026, 9, 1, tzinfo=timezone.utc)
+UPSTREAM = Upstream(api_version=TRANSFORMERS[-1].api_version, transformer=TRANSFORMERS[-1])
 for spec in orjson.loads(sys.stdin.buffer.read()):
     deployment = parse_deployment({"metadata": {"name": "m", "namespace": "n"}, "spec": spec})
-    context = Context(engine=spec["engine"]["type"], upstream=None, now=datetime(2026, 9, 1, tzinfo=timezone.utc))
+    context = Context(engine=spec["engine"]["type"], upstream=UPSTREAM, settings=Settings(), now=NOW)
     sys.stdout.buffer.write(orjson.dumps(translate_spec(deployment, context)))
     sys.stdout.buffer.write(repr(can_handle(deployment, context)).encode())
 """

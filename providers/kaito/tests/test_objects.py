@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from airunway.plugins.contract import Context, RuntimeSettings
 from airunway.resource import Resource
+from airunway_kaito.compatibility import compatibility as can_handle
+from airunway_kaito.objects import desired_objects as translate_spec
 from airunway_kaito.objects import quoted
-from airunway_kaito.provider import can_handle, translate_spec
 
 TOKEN = {"huggingFaceToken": "hf-token"}
 
@@ -177,7 +178,7 @@ def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> No
     assert workspace["resource"] == {"labelSelector": {"matchLabels": {"kubernetes.io/os": "linux"}}}
     assert "annotations" not in workspace["metadata"]
     assert workspace["inference"]["template"] == {
-        "metadata": {"labels": {"airunway.ai/managed-by": "airunway", "airunway.ai/model-deployment": "gemma-cpu"}},
+        "metadata": {},  # the labels that say whose the pod is are the runtime's (spec ruling 26)
         "spec": {
             "containers": [
                 {
@@ -322,8 +323,6 @@ def test_pods_of_a_template_carry_the_wanted_metadata(vllm: Any, context: Any) -
         "labels": {
             "airunway.ai/tenant": "t",
             "team": "a",
-            "airunway.ai/managed-by": "airunway",
-            "airunway.ai/model-deployment": "llama-8b",
         },
         "annotations": {"note": "b"},
     }

@@ -11,14 +11,13 @@ from airunway.cel import compile_expression
 from airunway.plugins import hookspecs
 from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.runtime.overrides import check_overrides, merged
-from airunway_kaito import provider
-from airunway_kaito.provider import provider_manifest, translate_spec
-
-MANIFEST = provider_manifest()
+from airunway_kaito.manifest import MANIFEST
+from airunway_kaito.objects import desired_objects as translate_spec
+from airunway_kaito.provider import provider
 
 
 def test_the_entry_point_names_the_plugin_object() -> None:
-    (found,) = [e for e in entry_points(group=hookspecs.ENTRY_POINT_GROUP) if e.name == "kaito"]
+    (found,) = [e for e in entry_points(group=hookspecs.PROVIDERS) if e.name == "kaito"]
     assert found.load() is provider
 
 

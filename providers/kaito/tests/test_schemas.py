@@ -7,8 +7,8 @@ from pathlib import Path
 import yaml
 
 from airunway.resource import Resource, digest
-from airunway_kaito.provider import provider_manifest, transformers
-from airunway_kaito.schemas import MODEL_ACCESS_SECRET, PARTITION, SANDBOX_SCHEMA
+from airunway_kaito.manifest import MANIFEST
+from airunway_kaito.schemas import MODEL_ACCESS_SECRET, PARTITION, SANDBOX_SCHEMA, TRANSFORMERS
 from airunway_testing.simulators import load_simulator
 
 OLDEST = (0, 4, 5)
@@ -37,7 +37,7 @@ def releases(upstream_crds: Path) -> Iterator[tuple[str, Resource]]:
 
 
 def test_every_stored_release_has_a_transformer(upstream_crds: Path) -> None:
-    by_hash = {short: t for t in transformers() for short in t.schema_hashes}
+    by_hash = {short: t for t in TRANSFORMERS for short in t.schema_hashes}
     found = {release: by_hash[hash_of(crd, "v1beta1")].name for release, crd in releases(upstream_crds)}
     assert found == {
         "v0.4.5": "v1beta1-0.4.5",
@@ -54,7 +54,7 @@ def test_every_listed_release_is_covered_and_no_hash_is_made_up(upstream_crds: P
     section = (upstream_crds / "INDEX.md").read_text().partition("## kaito / workspaces")[2].partition("\n## ")[0]
     listed = re.findall(r"^\| (\S+) \|.*v1beta1 storage `([0-9a-f]{12})`", section, re.MULTILINE)
     assert len(listed) > 15
-    registered = [short for transformer in transformers() for short in transformer.schema_hashes]
+    registered = [short for transformer in TRANSFORMERS for short in transformer.schema_hashes]
     assert sorted(registered) == sorted({SANDBOX_SCHEMA, *(short for _, short in listed)})
 
 
@@ -64,7 +64,7 @@ def test_the_sandboxs_own_crd_is_known() -> None:
 
 
 def test_features_are_what_the_schemas_have(upstream_crds: Path) -> None:
-    by_hash = {short: t for t in transformers() for short in t.schema_hashes}
+    by_hash = {short: t for t in TRANSFORMERS for short in t.schema_hashes}
     for release, crd in releases(upstream_crds):
         schema = next(v["schema"]["openAPIV3Schema"] for v in crd["spec"]["versions"] if v["name"] == "v1beta1")
         properties = schema["properties"]
@@ -88,11 +88,11 @@ def test_every_override_is_a_field_of_the_newest_release(upstream_crds: Path) ->
         if "items" in ours:
             compare(ours["items"], theirs["items"], f"{path}[]")
 
-    compare(provider_manifest().override_schema, schema, "")
+    compare(MANIFEST.override_schema, schema, "")
 
 
 def test_overrides_allow_nothing_that_identifies_or_sizes() -> None:
-    properties = provider_manifest().override_schema["properties"]
+    properties = MANIFEST.override_schema["properties"]
     assert set(properties) == {"resource", "inference"}
     assert "count" not in properties["resource"]["properties"]
     assert properties["resource"]["properties"]["partition"]["properties"]["count"]["maximum"] == 64

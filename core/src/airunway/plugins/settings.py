@@ -79,6 +79,10 @@ def describe_settings(settings: type) -> list[tuple[str, str, object, str]]:
     ]
 
 
+_WORDS = {"valid tuple": "list", "valid dictionary": "map"}
+"""What is said of Python's types, in the words of charts."""
+
+
 @lru_cache(maxsize=32)
 def _model(settings: type) -> type[BaseModel]:
     hints = get_type_hints(settings)
@@ -95,4 +99,7 @@ def _model(settings: type) -> type[BaseModel]:
 
 
 def _problem(error: Any) -> str:
-    return f"{error['msg'][:1].lower()}{error['msg'][1:]}, not {str(error.get('input'))[:64]!r}"
+    said = f"{error['msg'][:1].lower()}{error['msg'][1:]}"
+    for ours, users in _WORDS.items():
+        said = said.replace(ours, users)
+    return f"{said}, not {str(error.get('input'))[:64]!r}"

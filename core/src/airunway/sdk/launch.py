@@ -128,7 +128,8 @@ def launch(
     )
     blockers += [Finding(path=r.path, reason="BadArguments", message=r.message) for r in flags.errors]
     warnings = [Finding(path=r.path, reason="FieldIgnored", message=r.message) for r in flags.warnings]
-    words = [] if custom else _model_words(deployment, program, dialect)
+    # A custom source has no model to name; but its file may lie in the image (ggufUrl).
+    words = [] if custom and not program.gguf else _model_words(deployment, program, dialect)
     return Launch(
         engine=engine,
         image=chosen,

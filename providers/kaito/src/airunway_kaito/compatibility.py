@@ -24,6 +24,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     plan = plan_of(deployment, context)
     blockers, warnings = [*_blockers(deployment, context, plan)], [*_warnings(deployment)]
     if plan.mode is Mode.PRESET:
+        blockers = [*_preset_blockers(deployment), *blockers]
         warnings += _preset_warnings(deployment, plan)
     else:
         found = launch_of(deployment, context, plan)
@@ -104,6 +105,12 @@ def _warnings(deployment: ModelDeployment) -> Iterator[Finding]:
     for role in ("prefill", "decode"):
         if getattr(deployment.spec.scaling, role) is not None:
             yield _warning(f"spec.scaling.{role}", f"scaling.{role} has no meaning in aggregated mode")
+
+
+def _preset_blockers(deployment: ModelDeployment) -> Iterator[Finding]:
+    model = deployment.spec.model.id or ""
+    if model.startswith("-"):  # a template's launch says the same
+        yield _blocker("spec.model.id", f"{model!r} begins with '-': the engine would take it for a flag")
 
 
 def _preset_warnings(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:

@@ -1,0 +1,261 @@
+"""Completing translated objects, and what a change needs (spec rulings 9, 10, 26 and 27)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+import pytest
+
+from airunway.api import names
+from airunway.resource import Resource, annotations_of, labels_of
+from airunway.runtime.desired import (
+    REPLACE_ON_CHANGE,
+    Replaceable,
+    complete,
+    is_ours,
+    is_primary,
+    recreate_causes,
+    written_for,
+)
+
+OWNER: dict[str, Any] = {
+    "apiVersion": names.API_VERSION,
+    "kind": "ModelDeployment",
+    "metadata": {
+        "name": "llama",
+        "namespace": "ns",
+        "uid": "1234",
+        "labels": {"airunway.ai/team": "blue", "airunway.ai/managed-by": "somebody else", "other": "stays away"},
+    },
+    "spec": {"model": {"id": "org/model"}},
+}
+IMMUTABLE = ("resource.count", "inference.template.*")
+
+
+def both(
+    model: str = "org/model",
+    owner: dict[str, Any] = OWNER,
+    *,
+    topology: Mapping[str, object] | None = None,
+    transformer: str = "only",
+    version: str = "v1",
+    extra: dict[str, Any] | None = None,
+    **fields: Any,
+) -> list[Resource]:
+    primary = {
+        "apiVersion": f"example.org/{version}",
+        "kind": "Thing",
+        "metadata": {"name": "llama", "labels": {"a": "b"}},
+        **fields,
+    }
+    extra = extra or {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "llama-config"}}
+    objects = complete(
+        [primary, extra],
+        owner,
+        provider="toy",
+        transformer=transformer,
+        replaceable=Replaceable(deployment={"spec.model.id": model}, topology=topology or {}),
+        immutable=[IMMUTABLE, ("roleRef.*",)],
+    )
+    assert [obj["kind"] for obj in objects] == ["Thing", extra["kind"]]
+    return objects
+
+
+def planned(model: str = "org/model", owner: dict[str, Any] = OWNER, **fields: Any) -> Resource:
+    return both(model, owner, **fields)[0]
+
+
+def test_objects_get_namespace_owner_and_labels_and_ours_win() -> None:
+    for obj in both():
+        assert obj["metadata"]["namespace"] == "ns"
+        reference = obj["metadata"]["ownerReferences"][0]
+        assert (reference["uid"], reference["controller"], reference["blockOwnerDeletion"]) == ("1234", True, True)
+    obj = planned()
+    assert labels_of(obj) == {
+        "a": "b",
+        "airunway.ai/team": "blue",
+        "airunway.ai/managed-by": "airunway",
+        "airunway.ai/model-deployment": "llama",
+        "airunway.ai/provider": "toy",
+    }
+    assert is_ours(obj, OWNER, "toy")
+    assert not is_ours(obj, {**OWNER, "metadata": {**OWNER["metadata"], "uid": "other"}}, "toy")
+
+
+def test_ruling_26_what_another_provider_made_for_the_same_deployment_is_not_ours() -> None:
+    obj = planned()
+    assert not is_ours(obj, OWNER, "other")
+    del obj["metadata"]["labels"][names.PROVIDER]
+    assert not is_ours(obj, OWNER, "toy")
+
+
+def test_an_object_that_lost_its_owner_is_known_by_our_note_unless_somebody_else_controls_it() -> None:
+    obj = planned()
+    obj["metadata"]["ownerReferences"] = []
+    assert is_ours(obj, OWNER, "toy")
+    obj["metadata"]["ownerReferences"] = [{"kind": "Other", "name": "x", "uid": "9", "controller": True}]
+    assert not is_ours(obj, OWNER, "toy")
+
+
+POD: Resource = {"spec": {"containers": [{"name": "model"}]}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "templates"),
+    [
+        ({"spec": {"template": POD}}, lambda obj: [obj["spec"]["template"]]),
+        ({"inference": {"template": POD}}, lambda obj: [obj["inference"]["template"]]),
+        (
+            {"spec": {"leader": {"metadata": {"labels": {"a": "b"}}, **POD}, "workers": [POD, POD]}},
+            lambda obj: [obj["spec"]["leader"], *obj["spec"]["workers"]],
+        ),
+    ],
+    ids=["a Deployment's", "a Workspace's", "a leader and two workers"],
+)
+def test_ruling_26_every_pod_template_says_whose_its_pods_are(
+    fields: dict[str, Any], templates: Callable[[Resource], list[Resource]]
+) -> None:
+    before = orjson.dumps(fields)
+    found = templates(planned(**fields))
+    whose = {
+        "airunway.ai/managed-by": "airunway",
+        "airunway.ai/model-deployment": "llama",
+        "airunway.ai/provider": "toy",
+    }
+    for template in found:
+        assert whose.items() <= template["metadata"]["labels"].items()
+    assert orjson.dumps(fields) == before, "what the plugin gave is not changed"
+
+
+def test_the_hash_follows_the_content_and_not_the_owner() -> None:
+    again = {**OWNER, "metadata": {**OWNER["metadata"], "uid": "5678"}}
+    first, same, changed = planned(size=1), planned(size=1, owner=again), planned(size=2)
+    assert annotations_of(first)[names.SPEC_HASH] == annotations_of(same)[names.SPEC_HASH]
+    assert annotations_of(first)[names.SPEC_HASH] != annotations_of(changed)[names.SPEC_HASH]
+
+
+def test_only_the_primary_notes_who_wrote_it_and_for_what() -> None:
+    primary, other = both()
+    assert annotations_of(primary)[names.TRANSFORMER] == "only"
+    assert annotations_of(primary)[names.WRITTEN_FOR] == written_for(OWNER)
+    assert (is_primary(primary), is_primary(other)) == (True, False)
+    assert names.WRITTEN_FOR not in annotations_of(other)
+
+
+def test_what_an_operator_makes_of_the_primary_with_its_annotations_is_no_primary() -> None:
+    child = planned()
+    child["metadata"]["ownerReferences"] = [{"kind": "Thing", "name": "llama", "uid": "2", "controller": True}]
+    assert not is_primary(child)
+
+
+# ------------------------------------------------------------------------------------------------ written for
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {**OWNER["spec"], "gateway": {"enabled": True}}},
+        {"spec": {**OWNER["spec"], "runtimeConfigName": "other"}},
+        {"metadata": {**OWNER["metadata"], "labels": {}, "annotations": {"note": "x"}}},
+        {"status": {"phase": "Running"}},
+    ],
+    ids=["gateway", "runtime config", "metadata", "status"],
+)
+def test_what_never_reaches_an_upstream_object_is_nothing_that_it_was_written_for(change: dict[str, Any]) -> None:
+    assert written_for({**OWNER, **change}) == written_for(OWNER)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"spec": {**OWNER["spec"], "env": [{"name": "A", "value": "1"}]}},
+        {"metadata": {**OWNER["metadata"], "annotations": {names.ADOPT: "now"}}},
+        {"status": {"engine": {"type": "sglang"}}},
+    ],
+    ids=["spec", "adopt", "engine"],
+)
+def test_spec_engine_and_adoption_are_what_an_object_is_written_for(change: dict[str, Any]) -> None:
+    assert written_for({**OWNER, **change}) != written_for(OWNER)
+
+
+def test_each_new_value_of_the_adoption_counts() -> None:
+    def adopting(value: str) -> str:
+        return written_for({**OWNER, "metadata": {**OWNER["metadata"], "annotations": {names.ADOPT: value}}})
+
+    assert len({adopting("1"), adopting("2"), adopting("")}) == 3
+    assert adopting("") == written_for(OWNER)
+
+
+# -------------------------------------------------------------------------------------------- what needs a new object
+
+
+def test_a_mutable_change_is_applied_in_place() -> None:
+    assert recreate_causes(planned(size=1), planned(size=2)) == []
+
+
+def test_an_immutable_path_and_an_identity_field_need_a_new_object() -> None:
+    assert recreate_causes(planned(resource={"count": 1}), planned(resource={"count": 2})) == ["resource.count"]
+    assert recreate_causes(planned("a/b"), planned("a/c")) == ["spec.model.id"]
+
+
+def test_a_topology_that_the_plugin_names_needs_a_new_object() -> None:
+    one, two = planned(topology={"roles": ["prefill"]}), planned(topology={"roles": ["prefill", "decode"]})
+    assert recreate_causes(one, two) == ["roles"]
+    assert recreate_causes(one, planned(topology={"roles": ["prefill"]})) == []
+
+
+def test_the_three_groups_stand_apart_in_the_note() -> None:
+    recorded = orjson.loads(annotations_of(planned(topology={"roles": 1}))[REPLACE_ON_CHANGE])
+    assert {group: sorted(values) for group, values in recorded.items()} == {
+        "deployment": ["spec.model.id"],
+        "topology": ["roles"],
+        "object": sorted(IMMUTABLE),
+    }
+
+
+def test_g4_another_version_compares_identity_and_topology_only() -> None:
+    """Paths mean something in one API version only: all of them would have changed with it."""
+    old = planned(topology={"roles": 1}, resource={"count": 1})
+    new = planned(topology={"roles": 1}, resource={"count": 2}, version="v2")
+    assert recreate_causes(old, new) == []
+    assert recreate_causes(old, planned("a/c", topology={"roles": 2}, version="v2")) == ["roles", "spec.model.id"]
+
+
+def test_an_immutable_path_of_a_dependent_counts_in_every_version() -> None:
+    def binding(role: str, version: str = "v1") -> Resource:
+        obj = {"kind": "RoleBinding", "metadata": {"name": "llama"}, "roleRef": {"name": role}}
+        return both(extra={"apiVersion": f"rbac.authorization.k8s.io/{version}", **obj})[1]
+
+    assert recreate_causes(binding("a"), binding("b")) == ["roleRef.*"]
+    assert recreate_causes(binding("a"), binding("b", "v2")) == ["roleRef.*"]
+    assert recreate_causes(binding("a"), binding("a")) == []
+
+
+def test_a_value_that_is_dropped_or_appears_below_an_immutable_subtree_counts() -> None:
+    with_env = planned(inference={"template": {"env": ["X"], "image": "i"}})
+    without = planned(inference={"template": {"image": "i"}})
+    assert recreate_causes(with_env, without) == ["inference.template.*"]
+    assert recreate_causes(without, with_env) == ["inference.template.*"]
+    assert recreate_causes(planned(), without) == ["inference.template.*"]
+
+
+def test_what_the_upstream_fills_in_is_no_change_of_ours() -> None:
+    live = planned(resource={"count": 1})
+    live["resource"]["instanceType"] = "filled in by a webhook"
+    assert recreate_causes(live, planned(resource={"count": 1})) == []
+
+
+@pytest.mark.parametrize("text", [None, "no json", "[]", '{"deployment": 1}', '{"deployment": {}}'])
+def test_a_removed_or_broken_annotation_recreates_nothing(text: str | None) -> None:
+    live = planned("a/b")
+    live["metadata"]["annotations"] = {REPLACE_ON_CHANGE: text} if text else {}
+    assert recreate_causes(live, planned("a/c")) == []
+
+
+def test_a_path_that_a_newer_provider_begins_to_track_recreates_nothing() -> None:
+    live, desired = planned(resource={"count": 1}), planned(resource={"count": 1})
+    recorded = annotations_of(live)[REPLACE_ON_CHANGE].replace('"resource.count"', '"resource.former"')
+    live["metadata"]["annotations"][REPLACE_ON_CHANGE] = recorded
+    assert recreate_causes(live, desired) == []
