@@ -11,7 +11,7 @@ import json
 import re
 from typing import NamedTuple
 
-__all__ = ["MESSAGE_LIMIT", "bounded", "escaped", "plain", "redacted", "tail"]
+__all__ = ["MESSAGE_LIMIT", "bounded", "escaped", "plain", "redacted", "shown", "tail"]
 
 MESSAGE_LIMIT = 1024
 """Longest message, in bytes of UTF-8 (spec/api.md: 1 KiB)."""
@@ -108,6 +108,15 @@ def plain(text: str) -> str:
     return _CONTROLS.sub(" ", _INVISIBLE.sub("", _ESCAPES.sub("", text))).rstrip()
 
 
+def shown(text: str) -> str:
+    """`text` as one plain line without credentials.
+
+    What looks like a credential goes first: a terminal sequence takes letters with it that it is known by. And again
+    afterwards: sequences in the middle of one hide it.
+    """
+    return redacted(text) if text.isprintable() else redacted(plain(redacted(text)))
+
+
 def escaped(document: str) -> str:
     """A JSON document in which nothing but line breaks is unprintable: the rest is written as ``\\uXXXX``."""
     if document.isprintable():
@@ -121,7 +130,7 @@ def bounded(text: str, limit: int = MESSAGE_LIMIT) -> str:
     if long := len(text) > window:
         # What is cut in two might not be recognized any more: the last word goes.
         text = text[:window].rpartition(" ")[0] or text[:window]
-    told = redacted(plain(text))
+    told = shown(text)
     encoded = told.encode("utf-8", errors="replace")
     if len(encoded) <= limit and not long:
         return encoded.decode()
@@ -138,5 +147,8 @@ def tail(text: str, limit: int) -> str:
     if long:
         # A credential and its name are two words at the most: what is left of them is not recognized.
         text = "".join(text[-window:].split(None, 2)[-1:])
-    told = redacted("\n".join(plain(line) for line in text.splitlines())) if not text.isprintable() else redacted(text)
+    if text.isprintable():
+        told = redacted(text)
+    else:
+        told = redacted("\n".join(plain(line) for line in redacted(text).splitlines()))
     return told if len(told) <= limit and not long else "…" + told[1 - limit :]

@@ -22,7 +22,7 @@ def imported_by(statement: str) -> set[str]:
     [
         ("import airunway.cli.main", HEAVY),
         ("import airunway.cli.inputs", HEAVY),
-        ("import airunway.runtime.rendering", {"aiohttp", "kopf", "rich", "prometheus_client"}),
+        ("import airunway.runtime.judgement", {"aiohttp", "kopf", "rich", "prometheus_client"}),
         ("import airunway.selection.explanation", {"aiohttp", "kopf", "rich", "prometheus_client"}),
     ],
 )

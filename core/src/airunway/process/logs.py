@@ -12,7 +12,7 @@ from types import TracebackType
 import orjson
 
 from airunway.resource import Resource, dig
-from airunway.words import escaped, plain, redacted
+from airunway.words import escaped, plain, redacted, shown
 
 __all__ = ["configure_logging", "log_fields", "log_phase", "set_log_fields"]
 
@@ -72,7 +72,7 @@ class _TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         text = super().formatMessage(record)
         fields = log_fields()
-        return redacted(plain(f"{text} [{' '.join(fields.values())}]" if fields else text))
+        return shown(f"{text} [{' '.join(fields.values())}]" if fields else text)
 
     def formatException(self, ei: _Raised) -> str:  # noqa: N802 - the name is logging's
         return "\n".join(f"  | {plain(line)}" for line in redacted(super().formatException(ei)).splitlines())

@@ -17,12 +17,12 @@ from airunway.plugins.contract import Context, Finding, Observation, Observed, U
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, is_deleting, key_of
-from airunway.runtime.desired import written_for
+from airunway.runtime.desired import identity_in, written_for
 from airunway.runtime.diagnosis import applied_at
 from airunway.runtime.judgement import Judgement, judge, parsed, selector_of
 from airunway.runtime.report import Report
 from airunway.runtime.seen import Seen
-from airunway.runtime.steps import Action, Plan, identity_in, plan_of
+from airunway.runtime.steps import Action, Plan, plan_of
 from airunway.runtime.told import Told
 from airunway.runtime.upstream import Installed, as_written, newest_waits, writer_of
 from airunway.selection import is_denied

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import orjson
 
@@ -29,8 +30,10 @@ from airunway.sdk.pods import pod_templates
 
 __all__ = [
     "REPLACE_ON_CHANGE",
+    "Identity",
     "Replaceable",
     "complete",
+    "identity_in",
     "identity_of",
     "is_ours",
     "is_primary",
@@ -52,6 +55,19 @@ _SHORT = 8
 
 _NOT_UPSTREAM = ("gateway", "runtimeConfigName")
 """Parts of the spec that never reach an upstream object through its translation."""
+
+
+class Identity(NamedTuple):
+    """What an object is, in whatever version: group, kind, name (all are in the deployment's namespace)."""
+
+    group: str
+    kind: str
+    name: str
+
+
+def identity_in(obj: Resource) -> Identity:
+    group = str(obj.get("apiVersion")).rpartition("/")[0]
+    return Identity(group, str(obj.get("kind")), str(dig(obj, "metadata", "name")))
 
 
 @dataclass(frozen=True, kw_only=True)

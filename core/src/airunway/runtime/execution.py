@@ -14,10 +14,10 @@ from airunway.api import names
 from airunway.kube import Answer, EventRecorder, changed_fields
 from airunway.resource import Resource, annotations_of, dig, is_deleting, key_of, parse_time
 from airunway.runtime.decision import Decision
-from airunway.runtime.desired import is_ours
+from airunway.runtime.desired import Identity, identity_in, is_ours
 from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Memory
 from airunway.runtime.seen import Seen
-from airunway.runtime.steps import Action, Identity, Plan, Step, conflict_text, identity_in, missing_of, named, plan_of
+from airunway.runtime.steps import Action, Plan, Step, conflict_text, missing_of, named, plan_of
 from airunway.runtime.told import Told
 from airunway.runtime.upstreams import UpstreamWatch
 from airunway.runtime.writes import Occupied, Refused, Writer

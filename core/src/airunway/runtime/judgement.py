@@ -15,9 +15,8 @@ from airunway.plugins.contract import Context, Finding, Transformer, Upstream, U
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway.runtime.desired import Replaceable, complete, identity_of
+from airunway.runtime.desired import Replaceable, complete, identity_in, identity_of
 from airunway.runtime.overrides import check_overrides, merged
-from airunway.runtime.steps import identity_in
 from airunway.runtime.upstream import api_version
 from airunway.sdk.fields import ignored_fields, tracked
 

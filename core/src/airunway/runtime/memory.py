@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from airunway.kube import KubeError
 from airunway.resource import Resource, dig
 from airunway.runtime.answers import meaning_of
-from airunway.runtime.steps import Identity
+from airunway.runtime.desired import Identity
 from airunway.runtime.told import Told
 from airunway.status import DEPENDENCY_GRACE, Fault, since
 from airunway.status.codes import CODES

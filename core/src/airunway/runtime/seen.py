@@ -9,8 +9,7 @@ from datetime import datetime
 from airunway.api import names
 from airunway.plugins.contract import Upstream
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, key_of
-from airunway.runtime.desired import is_ours, is_primary
-from airunway.runtime.steps import Identity
+from airunway.runtime.desired import Identity, is_ours, is_primary
 from airunway.runtime.upstream import Installed
 from airunway.status.evidence import EventFacts, Evidence
 

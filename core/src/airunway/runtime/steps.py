@@ -9,19 +9,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
 
 from airunway.kube import needs_apply
-from airunway.resource import Resource, controller_owner, dig, digest, is_deleting, key_of
-from airunway.runtime.desired import is_ours, is_primary, recreate_causes
+from airunway.resource import Resource, controller_owner, digest, is_deleting, key_of
+from airunway.runtime.desired import Identity, identity_in, is_ours, is_primary, recreate_causes
 
 __all__ = [
     "Action",
-    "Identity",
     "Plan",
     "Step",
     "conflict_text",
-    "identity_in",
     "missing_of",
     "named",
     "plan_of",
@@ -43,19 +40,6 @@ class Action(StrEnum):
     KEEP = "keep"
     FOREIGN = "foreign"
     """Somebody else's object has the name."""
-
-
-class Identity(NamedTuple):
-    """What an object is, in whatever version: group, kind, name (all are in the deployment's namespace)."""
-
-    group: str
-    kind: str
-    name: str
-
-
-def identity_in(obj: Resource) -> Identity:
-    group = str(obj.get("apiVersion")).rpartition("/")[0]
-    return Identity(group, str(obj.get("kind")), str(dig(obj, "metadata", "name")))
 
 
 def named(obj: Resource) -> str:
@@ -202,6 +186,6 @@ def trial_of(obj: Resource) -> Resource:
     Upstreams limit names together with others that they derive: a longer one could be refused for its length alone.
     """
     name = key_of(obj).name
-    kept = max(1, len(name) - _TRIAL_DIGITS)
-    trial = f"{name[:kept]}{digest(['trial', name])}"[: len(name)]
+    kept = min(max(1, len(name) - _TRIAL_DIGITS), len(name) - 1)
+    trial = f"{name[:kept]}{digest(['trial', name])}"[: len(name)] if kept else "b" if name == "a" else "a"
     return {**obj, "metadata": {**obj["metadata"], "name": trial}}

@@ -27,7 +27,7 @@ from airunway.kube import (
 from airunway.plugins.contract import Upstream, UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
-from airunway.runtime.steps import Identity, identity_in
+from airunway.runtime.desired import Identity, identity_in
 from airunway.runtime.upstream import CrdFacts, Installed, api_version, crd_facts, detect
 
 __all__ = ["UpstreamWatch", "View", "deployment_of"]

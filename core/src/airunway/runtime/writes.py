@@ -7,7 +7,8 @@ from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, key_of, uid_of
 from airunway.runtime.answers import MEANINGS, Meaning, is_refusal
-from airunway.runtime.steps import Step, identity_in, missing_of, named, trial_of
+from airunway.runtime.desired import identity_in
+from airunway.runtime.steps import Step, missing_of, named, trial_of
 from airunway.runtime.upstreams import UpstreamWatch, View
 
 __all__ = ["NEVER", "Occupied", "Refused", "Writer"]

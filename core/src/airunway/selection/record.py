@@ -8,7 +8,7 @@ import orjson
 
 from airunway.resource import Resource, dig
 from airunway.selection.provider import DENIED, Candidate
-from airunway.words import plain, redacted
+from airunway.words import shown
 
 __all__ = ["MAX_BYTES", "is_denied", "recorded"]
 
@@ -55,7 +55,7 @@ def is_denied(deployment: Resource, provider: str) -> bool:
 
 
 def _entry(candidate: Candidate, number: int, length: int) -> Resource:
-    reasons = [_cut(redacted(plain(reason)), length) for reason in list(_reasons(candidate))[:number]]
+    reasons = [_cut(shown(reason), length) for reason in list(_reasons(candidate))[:number]]
     return {"name": candidate.name, "eligible": candidate.eligible, "score": candidate.score, "reasons": reasons}
 
 

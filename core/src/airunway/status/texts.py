@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from airunway.words import plain, redacted
+from airunway.words import shown
 
 __all__ = [
     "CREATION",
@@ -308,7 +308,7 @@ def line_of(text: str, position: int = -1) -> str:
         start = text.rfind("\n", 0, position) + 1
         end = text.find("\n", position)
         line = text[start : end if end >= 0 else len(text)]
-    line = redacted(plain(line)).strip()
+    line = shown(line).strip()
     if line.endswith(".") and not line.endswith(".."):
         line = line[:-1]
     if len(line) <= EXCERPT:
