@@ -45,13 +45,12 @@ SEEN: dict[str, dict[str, str]] = {
         ("--policy", "-n"), "core/tests/validation/test_commands.py::test_h6_the_policy_of_the_controller_counts"
     ),
     "render": {
-        "-f": f"{RENDER
-        "--upstream-version": f"{RENDER}::test_it_is_written_for_the_release_that_is_asked_for",
-    }::test_objects_come_complete",
+        "-f": f"{RENDER}::test_objects_come_complete",
         "--provider": f"{RENDER}::test_what_cannot_be_is_said_and_fails",
         "-n": f"{RENDER}::test_objects_come_complete",
         "--set": f"{RENDER}::test_a_setting_of_the_provider_reaches_what_is_made",
         "-o": f"{RENDER}::test_json_and_overrides",
+        "--upstream-version": f"{RENDER}::test_it_is_written_for_the_release_that_is_asked_for",
     },
     "simulate": dict.fromkeys(("--kubeconfig", "--context", "--level", "--scenario"), SIMULATE),
     "controller": {
