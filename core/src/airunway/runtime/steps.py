@@ -186,6 +186,8 @@ def trial_of(obj: Resource) -> Resource:
     Upstreams limit names together with others that they derive: a longer one could be refused for its length alone.
     """
     name = key_of(obj).name
-    kept = min(max(1, len(name) - _TRIAL_DIGITS), len(name) - 1)
-    trial = f"{name[:kept]}{digest(['trial', name])}"[: len(name)] if kept else "b" if name == "a" else "a"
+    kept = max(0, len(name) - _TRIAL_DIGITS)
+    trial = f"{name[:kept]}{'x' if not kept else ''}{digest(['trial', name])}"[: len(name)]
+    if trial == name:
+        trial = f"{name[:-1]}{'z' if name[-1] != 'z' else 'y'}"
     return {**obj, "metadata": {**obj["metadata"], "name": trial}}
