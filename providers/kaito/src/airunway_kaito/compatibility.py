@@ -65,7 +65,7 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
         text = "KAITO replaces the affinity of its pods by the node labels it was given; use spec.nodeSelector"
         yield _blocker("spec.affinity", text)
     if spec.model.cache.mode != "None" and context.cache is None:
-        text = "the model cache gives no volume for this deployment; use spec.model.storage.volumes"
+        text = "no model caches are at hand for this deployment; use spec.model.storage.volumes"
         yield _blocker("spec.model.cache.mode", text)
     for i, volume in enumerate(spec.model.storage.volumes):
         if not volume.claim_name or not volume.mount_path:
