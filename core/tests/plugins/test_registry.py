@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
+from airunway.plugins import registry
 from airunway.plugins.contract import (
     Compatibility,
+    Component,
     Context,
     EngineCapability,
     Finding,
@@ -18,11 +22,12 @@ from airunway.plugins.contract import (
     Observed,
     ProviderManifest,
     Transformer,
+    Upstream,
     UpstreamKind,
 )
 from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginFault, PluginNotFound
-from airunway.plugins.hookspecs import hookimpl
-from airunway.plugins.registry import host_of, load
+from airunway.plugins.hookspecs import WRAPPERS, hookimpl
+from airunway.plugins.registry import host_of, load, wrappers
 
 
 class Plugin:
@@ -38,7 +43,9 @@ class Plugin:
             version="1.0",
             contract_versions=self.contract_versions,
             engines=(EngineCapability(name="vllm", gpu_support=True),),
-            upstream=(UpstreamKind(group="example.org", kind="Thing", plural="things", versions=("v1",)),),
+            upstream=(
+                UpstreamKind(group="example.org", kind="Thing", plural="things", versions=("v1",), primary=True),
+            ),
         )
 
     @hookimpl
@@ -55,7 +62,7 @@ class Plugin:
 
     @hookimpl
     def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context) -> Observation:
-        return Observation()
+        return Observation(components=(Component(name="Thing", ready=True, reason="Ready"),))
 
 
 DEPLOYMENT = parse_deployment(
@@ -66,7 +73,8 @@ DEPLOYMENT = parse_deployment(
         "spec": {"model": {"id": "org/model"}},
     }
 )
-CONTEXT = Context(engine="vllm", upstream=None, now=datetime(2026, 11, 21, tzinfo=UTC))
+UPSTREAM = Upstream(api_version="example.org/v1", transformer=Transformer(name="only", api_version="example.org/v1"))
+CONTEXT = Context(engine="vllm", upstream=UPSTREAM, settings=None, now=datetime(2026, 11, 21, tzinfo=UTC))
 
 
 def test_a_provider_that_nobody_installed_names_those_that_are() -> None:
@@ -78,7 +86,7 @@ def test_a_host_speaks_the_newest_common_contract_and_asks_the_plugin() -> None:
     host = host_of("tiny", Plugin(), origin="tiny 1.0")
     assert host.contract_version == "v1"
     assert host.primary_kind.kind == "Thing"
-    assert host.translate_spec(DEPLOYMENT, CONTEXT)[0]["metadata"]["name"] == "llama"
+    assert host.translate_spec(DEPLOYMENT, CONTEXT).objects[0]["metadata"]["name"] == "llama"
     assert host.can_handle(DEPLOYMENT, CONTEXT).ok
 
 
@@ -142,7 +150,7 @@ def test_what_a_hook_raises_or_returns_wrongly_is_the_plugins_fault() -> None:
     host = host_of("tiny", Faulty(), origin="tiny 1.0")
     with pytest.raises(PluginFault, match=r"can_handle raised ZeroDivisionError\('oops'\)"):
         host.can_handle(DEPLOYMENT, CONTEXT)
-    with pytest.raises(PluginFault, match="object 0 without apiVersion"):
+    with pytest.raises(PluginFault, match=r"object 0 has no metadata\.name"):
         host.translate_spec(DEPLOYMENT, CONTEXT)
     with pytest.raises(PluginFault, match="returned str, not Observation"):
         host.translate_status(DEPLOYMENT, Observed(primary=None), CONTEXT)
@@ -158,3 +166,20 @@ def test_a_site_can_wrap_a_hook_without_forking_the_provider() -> None:
 
     host = host_of("tiny", Plugin(), origin="tiny 1.0", wrappers=(Policy(),))
     assert [finding.reason for finding in host.can_handle(DEPLOYMENT, CONTEXT).blockers] == ["NotHere"]
+
+
+def test_wrappers_are_found_by_their_entry_points_in_the_order_of_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        EntryPoint(name=name, group=WRAPPERS, value="collections:OrderedDict" if name == "a" else "collections:deque")
+        for name in ("b", "a")
+    ]
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: points if group == WRAPPERS else [])
+    assert wrappers() == (OrderedDict, deque)
+
+
+def test_a_wrapper_that_cannot_be_imported_is_never_left_out_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a site demands of every pod must hold or stop the process."""
+    broken = EntryPoint(name="tolerations", group=WRAPPERS, value="no.such.module:site")
+    monkeypatch.setattr(registry, "entry_points", lambda *, group: [broken] if group == WRAPPERS else [])
+    with pytest.raises(PluginBroken, match="wrapper 'tolerations' cannot be imported: ModuleNotFoundError"):
+        wrappers()

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.api.rules import FORBIDDEN_OVERRIDES
+from airunway.api.rules import FORBIDDEN_OVERRIDES, MAX_CPU, MAX_MEMORY
 from airunway.runtime.overrides import check_overrides, merged
+from airunway.sdk.overrides import CPU, GPUS, MEMORY, REPLICAS, items, keys
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -86,6 +87,50 @@ def test_a_provider_without_overrides_reports_every_key() -> None:
     result = check_overrides({"anything": 1}, empty)
     assert [finding.path for finding in result.unknown] == ["spec.provider.overrides.anything"]
     assert "known keys: none" in result.unknown[0].message
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": "object"}])
+def test_a_provider_that_says_nothing_of_overrides_takes_none_and_says_so(schema: dict[str, Any]) -> None:
+    result = check_overrides({"anything": 1}, schema)
+    assert [finding.path for finding in result.unknown] == ["spec.provider.overrides.anything"]
+    assert result.merge == {}
+
+
+SIZES = keys(frontend=keys(memory=MEMORY, cpu=CPU, gpus=GPUS, replicas=REPLICAS), pool=items(keys(memory=MEMORY)))
+
+
+@pytest.mark.parametrize(
+    ("frontend", "wrong"),
+    [
+        ({"memory": "4Ti", "cpu": "512", "gpus": 64, "replicas": 32}, []),
+        ({"memory": 1024, "cpu": 0.5}, []),
+        ({"memory": "4097Gi"}, ["memory"]),
+        ({"memory": "-1"}, ["memory"]),
+        ({"cpu": "512001m"}, ["cpu"]),
+        ({"cpu": 1000000}, ["cpu"]),
+        ({"memory": "a lot"}, ["memory"]),
+        ({"memory": True}, ["memory"]),
+        ({"gpus": 65, "replicas": 33}, ["gpus", "replicas"]),
+    ],
+    ids=str,
+)
+def test_sizes_in_overrides_obey_the_ceilings_of_the_spec(frontend: dict[str, Any], wrong: list[str]) -> None:
+    errors = {finding.path: finding.message for finding in check_overrides({"frontend": frontend}, SIZES).errors}
+    assert sorted(errors) == [f"spec.provider.overrides.frontend.{key}" for key in wrong]
+
+
+def test_sizes_obey_their_ceilings_in_lists_too_and_the_ceilings_are_the_spec_s_own() -> None:
+    (error,) = check_overrides({"pool": [{"memory": "1Gi"}, {"memory": "5Ti"}]}, SIZES).errors
+    assert error.path == "spec.provider.overrides.pool[1].memory"
+    assert f"must be between 0 and {MAX_MEMORY}" in error.message
+    assert (MEMORY["x-airunway-ceiling"], CPU["x-airunway-ceiling"]) == (MAX_MEMORY, MAX_CPU)
+
+
+def test_b2_unknown_keys_in_lists_are_passed_over_with_the_fragments_too() -> None:
+    found = check_overrides({"pool": [{"memory": "1Gi", "memroy": "9Ti"}]}, SIZES)
+    assert [finding.path for finding in found.unknown] == ["spec.provider.overrides.pool[0].memroy"]
+    assert "did you mean 'memory'?" in found.unknown[0].message
+    assert found.merge == {"pool": [{"memory": "1Gi"}]}
 
 
 def test_merging_maps_merge_null_removes_and_lists_replace() -> None:

@@ -25,6 +25,7 @@ from airunway.runtime.seen import Seen
 from airunway.runtime.steps import Action, Plan, plan_of
 from airunway.runtime.told import Told
 from airunway.runtime.upstream import Installed, as_written, newest_waits, writer_of
+from airunway.sdk.fields import tracked
 from airunway.selection import is_denied
 from airunway.status import Category
 
@@ -138,7 +139,8 @@ def observe(
         events=seen.events,
         applied=applied_at(primary, names.provider_manager(host.name)),
     )
-    return host.translate_status(decision.typed, observed, decision.context)
+    view, _ = tracked(decision.typed)  # its own copy of everything that can be changed
+    return host.translate_status(view, observed, decision.context)
 
 
 # ------------------------------------------------------------------------------------------------------- the pieces

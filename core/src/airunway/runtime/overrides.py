@@ -20,6 +20,7 @@ from airunway.api.bounds import MAX_CAUSES
 from airunway.api.rules import FORBIDDEN_OVERRIDES
 from airunway.places import Place, entries
 from airunway.plugins.contract import Finding
+from airunway.quantity import parse_quantity
 from airunway.resource import Resource, canonical_json
 
 __all__ = ["Overrides", "check_overrides", "merged"]
@@ -39,10 +40,12 @@ class Overrides:
 def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
     """Check overrides against the provider's JSON schema.
 
-    Properties of the schema marked ``x-airunway-typed: true`` are read by the translation itself and are not merged.
+    Properties of the schema marked ``x-airunway-typed: true`` are read by the translation itself and are not merged;
+    those with an ``x-airunway-ceiling`` are quantities up to it. A schema that names no properties knows none.
     """
     if not overrides:
         return Overrides(errors=(), unknown=(), merge={})
+    schema = {"type": "object", "properties": {}, **schema}
     errors = [
         Finding(
             path=str(place),
@@ -61,7 +64,9 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
         for step in problem.absolute_path:
             place = Place(place, step)
         path = str(place)
-        wrong_type = f"must be of type {problem.validator_value}"  # without the value: it may be anything
+        types = problem.validator_value
+        wrong_type = f"must be of type {' or '.join(types) if isinstance(types, list) else types}"
+        # Without the value: it may be anything.
         text = wrong_type if problem.validator == "type" else problem.message[:200]
         errors.append(Finding(path=path, reason="InvalidOverride", message=f"{path}: {text}"))
     unknown = []
@@ -71,7 +76,7 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
         hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(known)) or 'none'}"
         text = f"unknown override {path.removeprefix(f'{ROOT}.')!r} is passed over{hint}"
         unknown.append(Finding(path=path, reason="UnknownOverride", message=text))
-    properties = schema.get("properties") or {}
+    properties = schema["properties"]
     merge = {
         key: value
         for key, value in overrides.items()
@@ -80,9 +85,25 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
     return Overrides(errors=tuple(errors), unknown=tuple(unknown), merge=_known_only(merge, schema))
 
 
+def _within_ceiling(_: object, ceiling: str, value: object, __: object) -> Iterator[jsonschema.ValidationError]:
+    """The keyword ``x-airunway-ceiling``: a quantity of nothing or more, up to the ceiling."""
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        return  # another type is said by the keyword for types
+    try:
+        amount = parse_quantity(str(value))
+    except ValueError as error:
+        yield jsonschema.ValidationError(str(error))
+        return
+    if not 0 <= amount <= parse_quantity(ceiling):
+        yield jsonschema.ValidationError(f"must be between 0 and {ceiling}")
+
+
+_Validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"x-airunway-ceiling": _within_ceiling})  # type: ignore[no-untyped-call]
+
+
 @lru_cache(maxsize=64)
-def _validator(schema: bytes) -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(orjson.loads(schema))
+def _validator(schema: bytes) -> Any:
+    return _Validator(orjson.loads(schema))
 
 
 def _forbidden(overrides: Resource) -> Iterator[tuple[Place, str]]:

@@ -16,13 +16,14 @@ from pydantic.alias_generators import to_camel
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Finding
+from airunway.resource import copy_of
 
 __all__ = ["CORE_FIELDS", "Reads", "ignored_fields", "tracked"]
 
 CORE_FIELDS = ("spec.gateway", "spec.provider", "spec.runtimeConfigName", "spec.suspend", "spec.serving")
 """Fields that the core and the runtime act on, whatever a provider does with them."""
 
-_ACTED_ON = frozenset({"spec.model.cache"})
+_ACTED_ON = ("spec.engine.type", "spec.model.cache")
 """Fields that reach a provider as part of its context."""
 
 
@@ -42,7 +43,7 @@ def tracked(deployment: ModelDeployment) -> tuple[ModelDeployment, Reads]:
 def ignored_fields(deployment: ModelDeployment, reads: Reads) -> Iterator[Finding]:
     """A warning for each field of the spec that says something else than its default and was never read."""
     for path in _set_fields(deployment.spec, "spec"):
-        if path in reads.paths or path.startswith(CORE_FIELDS) or path.startswith(tuple(_ACTED_ON)):
+        if path in reads.paths or path.startswith(CORE_FIELDS) or path.startswith(_ACTED_ON):
             continue
         field = path.replace("[]", "")
         yield Finding(path=field, reason="FieldIgnored", message=f"{field} has no effect with this provider")
@@ -118,5 +119,5 @@ def _seen(value: Any, path: str, reads: Reads) -> Any:
     reads.paths.add(path)
     if isinstance(value, list) and value and isinstance(value[0], BaseModel):
         return [_View(item, f"{path}[]", reads) for item in value]
-    # The plugin's own copy: what it does to a map or list stays with it.
-    return dict(value) if isinstance(value, dict) else list(value) if isinstance(value, list) else value
+    # The plugin's own copy, to the bottom: what it does to a map or list stays with it.
+    return copy_of({"value": value})["value"] if isinstance(value, dict | list) else value

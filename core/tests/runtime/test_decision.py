@@ -1,0 +1,390 @@
+"""What a pass is to do about what it has seen: one view in, one decision out, without a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airunway.api import names
+from airunway.api.bounds import EXCESS
+from airunway.plugins.contract import Transformer, Upstream
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource, copy_of
+from airunway.runtime.decision import Decision, Do, decide
+from airunway.runtime.judgement import assumed_context, judge, parsed
+from airunway.runtime.seen import Seen
+from airunway.runtime.steps import Action, Identity, identity_in
+from airunway.runtime.upstream import Installed
+from airunway.sdk import Compatibility, Finding, NoSettings
+from airunway.status import Category
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+MakeHost = Callable[..., ProviderHost]
+MakeDeployment = Callable[..., Resource]
+
+
+def there(host: ProviderHost) -> dict[tuple[str, str], Installed]:
+    """Everything installed, each kind in its preferred version; the Thing in both."""
+    context = assumed_context(host, engine="vllm", now=NOW)
+    found = {}
+    for kind in host.manifest.upstream:
+        upstream = context.served[kind.key]
+        others = tuple(
+            Upstream(api_version=f"{kind.group}/{version}", transformer=t)
+            for version in kind.versions
+            for t in host.transformers_of(kind)
+            if t.api_version == f"{kind.group}/{version}" and t.api_version != upstream.api_version
+        )
+        found[kind.group, kind.kind] = Installed(
+            upstream=upstream, reason="SchemaSupported", message="", served=(upstream, *others)
+        )
+    return found
+
+
+def seen(host: ProviderHost, deployment: Resource, *objects: Resource, **changes: Any) -> Seen:
+    live = {identity_in(obj): obj for obj in objects}
+    installed = changes.pop("installed", None) or there(host)
+    served = {
+        host.kinds[key].key: verdict.upstream for key, verdict in installed.items() if verdict.upstream is not None
+    }
+
+    def find(wanted: Sequence[Resource]) -> Mapping[Identity, Resource]:
+        return live
+
+    base = Seen(
+        provider=host.name,
+        deployment=deployment,
+        live=live,
+        selected=(),
+        find=find,
+        evidence=None,
+        events=(),
+        installed=installed,
+        served=served,
+        settled=True,
+        rolled_out=True,
+        kubernetes=(1, 33),
+        now=NOW,
+    )
+    return replace(base, **changes)
+
+
+def made(host: ProviderHost, deployment: Resource, *, writer: str = "", state: str = "Ready") -> list[Resource]:
+    """What an earlier pass made of the deployment, by the transformer of that name."""
+    context = assumed_context(host, engine="vllm", now=NOW)
+    if writer:
+        transformer = next(t for t in host.transformers if t.name == writer)
+        context = replace(context, upstream=Upstream(api_version=transformer.api_version, transformer=transformer))
+    objects = [copy_of(obj) for obj in judge(host, deployment, parsed(deployment), context).objects]
+    for obj in objects:
+        obj["metadata"]["uid"] = f"uid-{obj['kind']}"
+    objects[0]["status"] = {"state": state}
+    return objects
+
+
+def decided(host: ProviderHost, view: Seen) -> Decision:
+    before = copy_of(view.deployment), [copy_of(obj) for obj in view.live.values()]
+    decision = decide(view, host, settings=NoSettings())
+    assert (view.deployment, list(view.live.values())) == before, "a decision changes nothing"
+    return decision
+
+
+def said(decision: Decision) -> list[str]:
+    return [told.reason for told in decision.report.said]
+
+
+# --------------------------------------------------------------------------------------------- nothing, or taking away
+
+
+def test_what_is_new_is_brought_about(toy: MakeHost, plain: MakeDeployment) -> None:
+    host = toy()
+    decision = decided(host, seen(host, plain()))
+    assert decision.do is Do.BRING
+    assert decision.plan is not None
+    assert [step.action for step in decision.plan.steps] == [Action.CREATE, Action.CREATE]
+    assert said(decision) == ["CompatibilityVerified"]
+    assert decision.context is not None
+    assert (decision.context.engine, decision.context.kubernetes, decision.context.now) == ("vllm", (1, 33), NOW)
+    assert not decision.report.created
+
+
+@pytest.mark.parametrize(
+    ("metadata", "status", "do"),
+    [
+        ({"deletionTimestamp": "2026-11-21T12:00:00Z"}, {}, Do.RELEASE),
+        (
+            {"deletionTimestamp": "2026-11-21T12:00:00Z", "annotations": {names.PAUSED: "true"}},
+            {},
+            Do.RELEASE,
+        ),
+        ({"annotations": {names.PAUSED: "true"}}, {}, Do.NOTHING),
+        ({"annotations": {names.PAUSED: "yes"}}, {}, Do.BRING),
+        ({}, {"provider": {"name": "other"}}, Do.RELEASE),
+        ({"annotations": {names.PAUSED: "true"}}, {"provider": {"name": "other"}}, Do.NOTHING),
+        ({"annotations": {names.DRY_RUN: "true"}}, {"provider": {"name": "other"}}, Do.NOTHING),
+        ({"generation": 2}, {}, Do.NOTHING),
+        ({}, {"conditions": []}, Do.NOTHING),
+        ({}, {"selection": {"candidates": []}}, Do.NOTHING),
+        ({"annotations": {names.DRY_RUN: "true"}}, {}, Do.PREVIEW),
+        ({"annotations": {names.DRY_RUN: "1"}}, {}, Do.BRING),
+    ],
+    ids=[
+        "deleted",
+        "deleted while paused",
+        "paused",
+        "only the exact word pauses",
+        "given to another",
+        "given to another while paused",
+        "given to another for a dry run only",
+        "not yet validated in this generation",
+        "never validated",
+        "denied by the policy",
+        "dry run",
+        "only the exact word previews",
+    ],
+)
+def test_what_is_done_before_anything_is_asked(
+    toy: MakeHost, plain: MakeDeployment, metadata: Resource, status: Resource, do: Do
+) -> None:
+    host = toy()
+    assert decided(host, seen(host, plain(metadata=metadata, status=status))).do is do
+
+
+def test_a_denial_takes_nothing_away_that_runs(toy: MakeHost, plain: MakeDeployment) -> None:
+    host, deployment = toy(), plain()
+    objects = made(host, deployment)
+    deployment["status"]["selection"] = {"candidates": []}
+    assert decided(host, seen(host, deployment, *objects)).do is Do.BRING
+
+
+def test_nothing_is_done_while_a_cache_is_incomplete(toy: MakeHost, plain: MakeDeployment) -> None:
+    host = toy()
+    assert decided(host, seen(host, plain(), settled=False)).do is Do.NOTHING
+
+
+def test_the_provider_before_us_is_waited_for_unless_it_is_a_dry_run(toy: MakeHost, plain: MakeDeployment) -> None:
+    host = toy()
+    finalizer = names.provider_finalizer("other")
+    decision = decided(host, seen(host, plain(metadata={"finalizers": [finalizer]})))
+    (told,) = decision.report.said
+    assert (decision.do, told.reason, told.waits, told.hinders) == (Do.WATCH, "WaitingForProvider", True, True)
+    assert finalizer in told.message
+    own = plain(metadata={"finalizers": [names.provider_finalizer("toy")]})
+    assert decided(host, seen(host, own)).do is Do.BRING
+    dry = plain(metadata={"finalizers": [finalizer], "annotations": {names.DRY_RUN: "true"}})
+    assert decided(host, seen(host, dry)).do is Do.PREVIEW
+
+
+# -------------------------------------------------------------------------------------------------- only watching
+
+
+def test_an_invalid_spec_is_watched_and_what_runs_is_still_read(toy: MakeHost, plain: MakeDeployment) -> None:
+    host, deployment = toy(), plain()
+    objects = made(host, deployment)
+    deployment["status"]["conditions"][0] |= {"status": "False", "message": "spec.model.id is wrong"}
+    decision = decided(host, seen(host, deployment, *objects))
+    assert decision.do is Do.WATCH
+    assert [(told.component, told.reason, told.message) for told in decision.report.said] == [
+        ("Validated", "ValidationFailed", "spec.model.id is wrong")
+    ]
+    assert decision.typed is not None, "the plugin can be asked how it is"
+    assert decision.report.created
+    nothing = decided(host, seen(host, deployment))
+    assert (nothing.do, nothing.typed, nothing.report.created) == (Do.WATCH, None, False)
+
+
+def test_a_spec_that_is_too_large_to_be_kept_is_named_and_never_read(toy: MakeHost, plain: MakeDeployment) -> None:
+    host, deployment = toy(), plain()
+    objects = made(host, deployment)
+    deployment[EXCESS] = [["spec.env", "is longer than 256 entries", "FieldValueTooLong"]]
+    decision = decided(host, seen(host, deployment, *objects))
+    assert (decision.do, decision.typed) == (Do.WATCH, None)
+    assert decision.report.said[0].message == "Validation failed: spec.env: is longer than 256 entries"
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_required_kind_that_is_missing_is_waited_for(toy: MakeHost, plain: MakeDeployment, runs: bool) -> None:
+    host, deployment = toy(), plain()
+    installed = there(host)
+    installed["toy.example.org", "Thing"] = Installed(upstream=None, reason="UpstreamNotInstalled", message="no CRD")
+    objects = made(host, deployment) if runs else []
+    decision = decided(host, seen(host, deployment, *objects, installed=installed))
+    (told,) = decision.report.said
+    assert (decision.do, told.reason, told.waits) == (Do.WATCH, "UpstreamNotInstalled", True)
+    assert told.message == "Provider 'toy' CRD not installed in cluster"
+    assert decision.report.subject == "CustomResourceDefinition/things.toy.example.org"
+    assert decision.report.created is runs
+
+
+def test_another_required_kind_that_is_missing_is_named(toy: MakeHost, plain: MakeDeployment) -> None:
+    host = toy(upstream=tuple(replace(kind, required=True) for kind in toy().manifest.upstream))
+    installed = there(host)
+    installed["toy.example.org", "Option"] = Installed(
+        upstream=None, reason="UpstreamNotInstalled", message="no options"
+    )
+    decision = decided(host, seen(host, plain(), installed=installed))
+    assert decision.do is Do.WATCH
+    assert decision.report.said[0].message.endswith("no options")
+
+
+def test_g3_an_optional_kind_that_is_missing_hinders_nothing_and_is_not_served(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    host = toy()
+    installed = there(host)
+    installed["toy.example.org", "Option"] = Installed(upstream=None, reason="UpstreamNotInstalled", message="")
+    decision = decided(host, seen(host, plain(), installed=installed))
+    assert decision.do is Do.BRING
+    assert decision.context is not None
+    assert set(decision.context.served) == {"Thing.toy.example.org", "ConfigMap"}
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_an_unsupported_schema_fails_only_what_does_not_run_yet(
+    toy: MakeHost, plain: MakeDeployment, runs: bool
+) -> None:
+    host, deployment = toy(), plain()
+    installed = there(host)
+    installed["toy.example.org", "Thing"] = Installed(upstream=None, reason="UnsupportedSchema", message="new schema")
+    objects = made(host, deployment) if runs else []
+    decision = decided(host, seen(host, deployment, *objects, installed=installed))
+    (told,) = decision.report.said
+    assert (decision.do, told.condition, told.reason) == (Do.WATCH, "ProviderCompatible", "UnsupportedSchema")
+    assert (told.hinders, told.category) == (not runs, Category.WORKLOAD)
+
+
+def test_what_the_provider_cannot_do_is_said_and_what_runs_is_left_alone(toy: MakeHost, plain: MakeDeployment) -> None:
+    host, deployment = toy(), plain()
+    objects = made(host, deployment)
+    blocker = Finding(path="spec.x", reason="IncompatibleConfiguration", message="cannot be")
+    blocked = toy(can_handle=lambda d, c: Compatibility(blockers=(blocker,)))
+    decision = decided(blocked, seen(blocked, deployment, *objects))
+    (told,) = decision.report.said
+    assert (decision.do, decision.plan) == (Do.WATCH, None)
+    assert (told.condition, told.ok, told.message, told.hinders) == ("ProviderCompatible", False, "cannot be", True)
+    suspended = plain(suspend=True)
+    decision = decided(blocked, seen(blocked, suspended, *objects))
+    assert (decision.do, decision.report.said[0].hinders) == (Do.SUSPEND, False)
+
+
+@pytest.mark.parametrize("hook", ["can_handle", "translate_spec", "translate_status"])
+def test_a_plugin_at_fault_costs_the_pass_and_is_told(toy: MakeHost, plain: MakeDeployment, hook: str) -> None:
+    def broken(*_: object) -> Any:
+        raise ZeroDivisionError("oops")
+
+    deployment = plain()
+    objects = made(toy(), deployment)
+    objects[0]["metadata"]["annotations"][names.WRITTEN_FOR] = "an older spec"  # so that it is asked how it is
+    host = toy(**{hook: broken})
+    decision = decided(host, seen(host, deployment, *objects))
+    assert (decision.do, said(decision)) == (Do.WATCH, ["ProviderError"])
+    assert f"{hook} raised ZeroDivisionError" in decision.report.said[0].message
+    assert decision.report.created, "what runs is still known"
+
+
+# ------------------------------------------------------------------------------------------- suspended, kept, adopted
+
+
+def test_what_is_suspended_wants_no_objects(toy: MakeHost, plain: MakeDeployment) -> None:
+    host, deployment = toy(), plain()
+    objects = made(host, deployment)
+    decision = decided(host, seen(host, plain(suspend=True), *objects))
+    assert (decision.do, decision.objects, decision.plan) == (Do.SUSPEND, (), None)
+    dry = plain(suspend=True, metadata={"annotations": {names.DRY_RUN: "true"}})
+    assert decided(host, seen(host, dry, *objects)).do is Do.PREVIEW
+
+
+def writers(decision: Decision) -> tuple[str, list[str]]:
+    assert decision.context is not None
+    return decision.context.upstream.transformer.name, [finding.reason for finding in decision.report.warnings]
+
+
+@pytest.mark.parametrize("writer", ["v1-a", "v2-a"], ids=["an older version", "an older transformer"])
+def test_ruling_27_what_exists_is_kept_as_it_was_written_and_a_newer_way_is_announced(
+    toy: MakeHost, plain: MakeDeployment, writer: str
+) -> None:
+    host, deployment = toy(), plain()
+    objects = made(host, deployment, writer=writer)
+    decision = decided(host, seen(host, deployment, *objects))
+    assert writers(decision) == (writer, ["NewerTransformerWaits"])
+    assert "v2-b" in decision.report.warnings[0].message
+    assert decision.plan is not None
+    assert not decision.plan.of(Action.REPLACE)
+
+
+def test_ruling_27_a_newer_way_that_writes_the_same_is_no_news(toy: MakeHost, plain: MakeDeployment) -> None:
+    def the_same(deployment: Any, context: Any) -> Any:
+        return [{"apiVersion": context.upstream.api_version, "kind": "Thing", "metadata": {"name": "llama"}}]
+
+    host, deployment = toy(translate_spec=the_same), plain()
+    decision = decided(host, seen(host, deployment, *made(host, deployment, writer="v2-a")))
+    writer, warnings = writers(decision)
+    assert writer == "v2-a"
+    assert "NewerTransformerWaits" not in warnings
+
+
+@pytest.mark.parametrize("change", ["spec", "adopt"])
+def test_ruling_27_a_change_of_the_spec_or_an_adoption_takes_the_newest(
+    toy: MakeHost, plain: MakeDeployment, change: str
+) -> None:
+    host, deployment = toy(), plain()
+    objects = made(host, deployment, writer="v2-a")
+    newer = plain(image="new") if change == "spec" else plain(metadata={"annotations": {names.ADOPT: "today"}})
+    assert writers(decided(host, seen(host, newer, *objects))) == ("v2-b", [])
+
+
+def test_a_dead_object_is_made_anew_by_the_next_change_and_not_before(toy: MakeHost, plain: MakeDeployment) -> None:
+    host, deployment = toy(), plain()
+    objects = made(host, deployment, state="Dead")
+    same = decided(host, seen(host, deployment, *objects))
+    assert same.plan is not None
+    assert same.plan.primary.action is not Action.REPLACE
+    changed = decided(host, seen(host, plain(image="other"), *objects))
+    assert changed.plan is not None
+    assert (changed.plan.primary.action, changed.plan.primary.causes) == (Action.REPLACE, ("the Thing is dead",))
+
+
+@pytest.mark.parametrize("current", [True, False])
+def test_what_is_no_longer_wanted_goes_only_once_the_newest_spec_serves(
+    toy: MakeHost, plain: MakeDeployment, current: bool
+) -> None:
+    host, deployment = toy(), plain()
+    thing, config = made(host, deployment)
+    old = copy_of(config)
+    old["metadata"]["name"] = "llama-old-config"
+
+    def status(deployment: Any, observed: Any, context: Any) -> Any:
+        observation = toy().translate_status(deployment, observed, context)
+        return replace(observation, current=current)
+
+    watching = toy(translate_status=status)
+    decision = decided(watching, seen(watching, deployment, thing, config, old))
+    assert decision.plan is not None
+    assert len(decision.plan.of(Action.DELETE)) == 1
+    assert decision.prunes is current
+
+
+def test_an_unverified_schema_is_said_and_goes_on(toy: MakeHost, plain: MakeDeployment) -> None:
+    host = toy()
+    installed = there(host)
+    upstream = Upstream(
+        api_version="toy.example.org/v2",
+        transformer=Transformer(name="v2-b", api_version="toy.example.org/v2"),
+        verified=False,
+    )
+    verdict = Installed(upstream=upstream, reason="UnverifiedSchema", message="unheard of", served=(upstream,))
+    installed["toy.example.org", "Thing"] = verdict
+    decision = decided(host, seen(host, plain(), installed=installed))
+    (told,) = decision.report.said
+    assert (decision.do, told.ok, told.reason, told.message) == (Do.BRING, True, "UnverifiedSchema", "unheard of")
+
+
+def test_decisions_are_the_same_for_the_same_view(toy: MakeHost, plain: MakeDeployment) -> None:
+    host, deployment = toy(), plain()
+    view = seen(host, deployment, *made(host, deployment, writer="v1-a"))
+    assert decide(view, host, settings=NoSettings()).objects == decide(view, host, settings=NoSettings()).objects

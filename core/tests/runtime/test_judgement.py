@@ -1,0 +1,245 @@
+"""What a provider makes of a deployment, and the runtime's own net: nothing is dropped without a word (ruling 18)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airunway.api import names
+from airunway.api.bounds import EXCESS
+from airunway.api.modeldeployment import ParseError
+from airunway.plugins.errors import PluginFault, SettingsError
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource, annotations_of, copy_of
+from airunway.runtime.judgement import Judgement, assumed_context, judge, parsed, selector_of
+from airunway.sdk import Compatibility, Finding, Transformer, Translation, overrides
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+MakeHost = Callable[..., ProviderHost]
+MakeDeployment = Callable[..., Resource]
+
+
+def judged(host: ProviderHost, deployment: Resource, **assumed: Any) -> Judgement:
+    context = assumed_context(host, engine="vllm", now=NOW, **assumed)
+    return judge(host, deployment, parsed(deployment), context)
+
+
+def test_desired_objects_are_complete_the_primary_first(toy: MakeHost, plain: MakeDeployment) -> None:
+    found = judged(toy(), plain())
+    assert (found.blockers, found.warnings) == ((), ())
+    assert [(obj["kind"], obj["metadata"]["namespace"]) for obj in found.objects] == [
+        ("Thing", "ml"),
+        ("ConfigMap", "ml"),
+    ]
+    assert annotations_of(found.objects[0])[names.TRANSFORMER] == "v2-b"
+    assert found.objects[0]["spec"]["template"]["metadata"]["labels"][names.PROVIDER] == "toy"
+
+
+def test_a_field_that_the_user_set_and_nobody_looked_at_is_reported_by_the_runtime(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    spec = {
+        "engine": {"type": "vllm", "contextLength": 4096, "args": {"seed": "1"}},
+        "tolerations": [{"key": "a", "operator": "Exists"}],
+        "image": "read-by-the-toy",
+        "gateway": {"enabled": False},
+        "runtimeConfigName": "other",
+    }
+    found = judged(toy(), plain(**spec))
+    reported = {finding.path: finding for finding in found.warnings}
+    assert {"spec.engine.contextLength", "spec.engine.args", "spec.tolerations.key"} <= set(reported)
+    assert not [path for path in reported if path.startswith(("spec.image", "spec.gateway", "spec.runtimeConfig"))]
+    assert {finding.reason for finding in reported.values()} == {"FieldIgnored"}
+    assert reported["spec.engine.args"].message == "spec.engine.args has no effect with this provider"
+
+
+def test_the_engine_reaches_a_provider_in_its_context(toy: MakeHost, plain: MakeDeployment) -> None:
+    """Reading ``context.engine`` and not ``spec.engine.type`` is right: the user may have left it to the core."""
+    assert judged(toy(), plain(engine={"type": "vllm"})).warnings == ()
+
+
+def test_what_the_provider_itself_says_of_a_field_is_not_said_twice(toy: MakeHost, plain: MakeDeployment) -> None:
+    own = Finding(path="spec.engine.contextLength", reason="FieldIgnored", message="the Thing chooses its own")
+    host = toy(can_handle=lambda d, c: Compatibility(warnings=(own,)))
+    found = judged(host, plain(engine={"type": "vllm", "contextLength": 4096}))
+    assert [finding for finding in found.warnings if finding.path == own.path] == [own]
+
+
+def test_what_can_handle_alone_looked_at_counts_as_seen(toy: MakeHost, plain: MakeDeployment) -> None:
+    def reading(deployment: Any, *_: object) -> Compatibility:
+        assert deployment.spec.engine.context_length == 4096
+        return Compatibility()
+
+    host = toy(can_handle=reading)
+    assert judged(host, plain(engine={"type": "vllm", "contextLength": 4096})).warnings == ()
+
+
+def test_b1_a_volume_that_is_to_be_made_from_its_size_blocks(toy: MakeHost, plain: MakeDeployment) -> None:
+    volumes = [
+        {"name": "there", "claimName": "c", "mountPath": "/a"},
+        {"name": "sized", "size": "10Gi", "mountPath": "/b"},
+    ]
+    found = judged(toy(), plain(model={"id": "o/m", "storage": {"volumes": volumes}}))
+    assert [finding.path for finding in found.blockers] == ["spec.model.storage.volumes[1].size"]
+    assert "create a PersistentVolumeClaim, name it in claimName and take size out" in found.blockers[0].message
+    assert found.objects == ()
+
+
+def test_blockers_of_the_plugin_leave_no_objects_and_its_translation_is_not_asked(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    def never(*_: object) -> Any:
+        raise AssertionError("asked although the deployment is blocked")
+
+    blocker = Finding(path="spec.x", reason="IncompatibleConfiguration", message="no")
+    host = toy(can_handle=lambda d, c: Compatibility(blockers=(blocker,)), translate_spec=never)
+    assert judged(host, plain()) == Judgement(blockers=(blocker,), warnings=())
+    assert judged(toy(translate_spec=never), plain(suspend=True)).objects == ()
+
+
+SCHEMA = overrides.keys(
+    spec=overrides.keys(note=overrides.TEXT, pools=overrides.items(overrides.keys(memory=overrides.MEMORY))),
+    mode=overrides.typed(overrides.choice("fast", "safe")),
+)
+
+
+def test_b2_overrides_are_checked_merged_into_the_primary_and_unknown_keys_named_in_lists_too(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    wanted = {"spec": {"note": "hi", "pools": [{"memory": "1Gi", "memroy": "2Gi"}]}, "mode": "fast"}
+    found = judged(toy(override_schema=SCHEMA), plain(provider={"name": "toy", "overrides": wanted}))
+    assert [finding.path for finding in found.warnings] == ["spec.provider.overrides.spec.pools[0].memroy"]
+    thing = found.objects[0]
+    assert thing["spec"]["note"] == "hi"
+    assert thing["spec"]["model"] == "org/model", "the rest of the translation stays"
+    assert thing["spec"]["pools"] == [{"memory": "1Gi"}]
+    assert "mode" not in thing, "the translation reads typed ones itself"
+    beyond = {"spec": {"pools": [{"memory": "5Ti"}]}}
+    blocked = judged(toy(override_schema=SCHEMA), plain(provider={"name": "toy", "overrides": beyond}))
+    assert [finding.reason for finding in blocked.blockers] == ["InvalidOverride"]
+
+
+def test_what_is_too_large_is_not_parsed(plain: MakeDeployment) -> None:
+    deployment = plain()
+    deployment[EXCESS] = [["spec.env", "is longer than 256 entries"]]
+    with pytest.raises(ParseError):
+        parsed(deployment)
+
+
+def test_a_plugin_that_changes_the_deployment_it_is_given_changes_nobody_else_s(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    """What the caches hold is shared by everything in the process."""
+    spec = {
+        "env": [{"name": "A", "value": "1"}],
+        "nodeSelector": {"a": "b"},
+        "affinity": {"nodeAffinity": {"x": [1]}},
+        "provider": {"name": "toy", "overrides": {"spec": {"note": "hi"}}},
+    }
+
+    def vandal(deployment: Any, *_: object) -> Any:
+        deployment.spec.env.clear()
+        deployment.spec.node_selector["mine"] = "now"
+        deployment.spec.affinity["nodeAffinity"]["x"].append(2)
+        deployment.spec.provider.overrides["spec"]["note"] = "changed"
+        return Compatibility()
+
+    deployment = plain(**spec)
+    before = copy_of(deployment)
+    host = toy(override_schema=SCHEMA, can_handle=vandal)
+    found = judged(host, deployment)
+    assert deployment == before
+    assert found.objects[0]["spec"]["note"] == "hi"
+
+
+def test_a_deployment_cannot_be_assigned_to(toy: MakeHost, plain: MakeDeployment) -> None:
+    def vandal(deployment: Any, *_: object) -> Any:
+        deployment.spec.suspend = True
+        return Compatibility()
+
+    with pytest.raises(PluginFault, match="can_handle raised AttributeError"):
+        judged(toy(can_handle=vandal), plain())
+
+
+# ------------------------------------------------------------------------------------------------- assumed contexts
+
+
+def test_without_a_cluster_every_kind_is_in_its_preferred_version_by_its_newest_transformer(toy: MakeHost) -> None:
+    context = assumed_context(toy(), engine="vllm", now=NOW)
+    assert (context.upstream.api_version, context.upstream.transformer.name) == ("toy.example.org/v2", "v2-b")
+    assert set(context.served) == {"Thing.toy.example.org", "ConfigMap", "Option.toy.example.org"}
+    assert context.served["ConfigMap"].api_version == "v1"
+    assert context.served["Thing.toy.example.org"] is context.upstream
+
+
+def test_an_absent_kind_is_not_served(toy: MakeHost) -> None:
+    context = assumed_context(toy(), engine="vllm", now=NOW, absent=("Option.toy.example.org",))
+    assert set(context.served) == {"Thing.toy.example.org", "ConfigMap"}
+
+
+RELEASES = (
+    Transformer(name="first", api_version="toy.example.org/v1", since="0.9", until="1.4"),
+    Transformer(name="second", api_version="toy.example.org/v2", since="1.5", until="2"),
+    Transformer(name="third", api_version="toy.example.org/v2", since="3"),
+)
+
+
+@pytest.mark.parametrize(
+    ("release", "writer"),
+    [
+        ("", "third"),
+        ("0.9", "first"),
+        ("v0.9.3", "first"),
+        ("1.4.7", "first"),
+        ("1.10.0", "second"),
+        ("2.9", "second"),
+        ("v3.0.0-rc.1", "third"),
+        ("12", "third"),
+    ],
+)
+def test_the_upstream_s_version_chooses_the_transformer(toy: MakeHost, release: str, writer: str) -> None:
+    host = toy(transformers=RELEASES)
+    assert assumed_context(host, engine="vllm", now=NOW, upstream_version=release).upstream.transformer.name == writer
+
+
+def test_a_release_that_nobody_covers_is_named(toy: MakeHost) -> None:
+    with pytest.raises(PluginFault, match=r"no transformer for Thing in v2, v1 of release 0\.1"):
+        assumed_context(toy(transformers=RELEASES), engine="vllm", now=NOW, upstream_version="0.1")
+
+
+def test_settings_of_a_preview_are_checked_too(toy: MakeHost) -> None:
+    with pytest.raises(SettingsError, match="unknown setting 'x'; known: none"):
+        assumed_context(toy(), engine="vllm", now=NOW, settings={"x": 1})
+
+
+# -------------------------------------------------------------------------------------------------------- selectors
+
+
+@pytest.mark.parametrize(
+    ("manifest", "selector"),
+    [
+        ({}, "airunway.ai/model-deployment=llama"),
+        ({"pod_labels": ("toy/of", "toy/also")}, "toy/of=the-thing"),
+        ({"role_label": "toy/role", "serving_roles": ("head",)}, "airunway.ai/model-deployment=llama,toy/role=head"),
+        ({"role_label": "toy/role"}, "airunway.ai/model-deployment=llama"),
+        (
+            {"pod_labels": ("toy/of",), "role_label": "toy/role", "serving_roles": ("a", "b")},
+            "toy/of=the-thing,toy/role in (a,b)",
+        ),
+    ],
+    ids=str,
+)
+def test_g10_the_selector_for_scale_is_of_the_serving_pods(
+    toy: MakeHost, manifest: dict[str, Any], selector: str
+) -> None:
+    assert selector_of(toy(**manifest), "llama", "the-thing") == selector
+
+
+def test_the_replaceable_topology_comes_from_the_translation(toy: MakeHost, plain: MakeDeployment) -> None:
+    thing = {"apiVersion": "toy.example.org/v2", "kind": "Thing", "metadata": {"name": "llama"}}
+    host = toy(translate_spec=lambda d, c: Translation(objects=(thing,), replace_on={"roles": ["a"]}))
+    assert '"topology":{"roles":' in annotations_of(judged(host, plain()).objects[0])["airunway.ai/replace-on-change"]

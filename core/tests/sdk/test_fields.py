@@ -1,0 +1,117 @@
+"""Honoured or reported: what of a deployment was looked at, and what was set and never read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.resource import Resource
+from airunway.sdk import ignored_fields, parse_deployment, tracked
+
+MakeDeployment = Callable[..., Resource]
+EVERYTHING: Resource = {
+    "model": {"id": "org/model", "servedName": "n"},
+    "engine": {"type": "vllm", "contextLength": 4096, "args": {"a": "1"}, "extraArgs": ["--b"]},
+    "resources": {"gpu": {"count": 2}, "memory": "1Gi"},
+    "env": [{"name": "A", "value": "1"}],
+    "tolerations": [{"key": "a", "operator": "Exists"}],
+    "nodeSelector": {"a": "b"},
+    "podTemplate": {"metadata": {"labels": {"a": "b"}}},
+}
+
+
+@pytest.fixture
+def ignored(plain: MakeDeployment) -> Callable[..., list[str]]:
+    """The fields that are reported after something was read."""
+
+    def after(read: Callable[[ModelDeployment], object], **spec: Any) -> list[str]:
+        deployment = parse_deployment(plain(**{**EVERYTHING, **spec}))
+        view, reads = tracked(deployment)
+        read(view)
+        return sorted(finding.path for finding in ignored_fields(deployment, reads))
+
+    return after
+
+
+def test_what_nobody_reads_is_reported_and_defaults_are_not(ignored: Callable[..., list[str]]) -> None:
+    assert ignored(lambda view: None) == [
+        "spec.engine.args",
+        "spec.engine.contextLength",
+        "spec.engine.extraArgs",
+        "spec.env.name",
+        "spec.env.value",
+        "spec.model.id",
+        "spec.model.servedName",
+        "spec.nodeSelector",
+        "spec.podTemplate.metadata.labels",
+        "spec.resources.gpu.count",
+        "spec.resources.memory",
+        "spec.tolerations.key",
+        "spec.tolerations.operator",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("read", "path"),
+    [
+        (lambda d: d.spec.engine.args, "spec.engine.args"),
+        (lambda d: d.spec.resources.gpu.count, "spec.resources.gpu.count"),
+        (lambda d: d.spec.resources.memory, "spec.resources.memory"),
+        (lambda d: [entry.value for entry in d.spec.env], "spec.env.value"),
+        (lambda d: d.spec.pod_template.metadata.labels, "spec.podTemplate.metadata.labels"),
+        (lambda d: [entry.to_resource() for entry in d.spec.tolerations], "spec.tolerations.key"),
+    ],
+    ids=["a map", "a number deep down", "a text", "items of a list", "labels", "items as a whole"],
+)
+def test_what_is_read_is_not_reported(
+    ignored: Callable[..., list[str]], read: Callable[[ModelDeployment], object], path: str
+) -> None:
+    before, after = ignored(lambda view: None), ignored(read)
+    assert path in before
+    assert path not in after
+
+
+def test_reading_one_field_says_nothing_of_its_neighbours(ignored: Callable[..., list[str]]) -> None:
+    assert "spec.engine.contextLength" in ignored(lambda view: view.spec.engine.args)
+    assert "spec.engine.args" in ignored(lambda view: view.spec.engine), "a section is not its fields"
+
+
+def test_what_core_and_runtime_act_on_is_nobody_else_s_to_read(ignored: Callable[..., list[str]]) -> None:
+    spec = {
+        "gateway": {"enabled": False},
+        "provider": {"name": "toy", "overrides": {"a": 1}},
+        "runtimeConfigName": "x",
+        "suspend": True,
+        "serving": {"mode": "disaggregated"},
+    }
+    assert ignored(lambda view: None, **spec) == ignored(lambda view: None)
+
+
+def test_a_view_is_as_good_as_the_deployment(plain: MakeDeployment) -> None:
+    deployment = parse_deployment(plain(**EVERYTHING))
+    view, _ = tracked(deployment)
+    assert isinstance(view, ModelDeployment)
+    assert view == deployment
+    assert view.spec.engine == deployment.spec.engine
+    assert repr(view) == repr(deployment)
+    assert (view.metadata.name, view.spec.engine.args) == ("llama", {"a": "1"})
+    assert view.spec.to_resource() == deployment.spec.to_resource()
+    with pytest.raises(AttributeError, match=r"a deployment is not to be changed: spec\.suspend"):
+        view.spec.suspend = True
+    with pytest.raises(AttributeError):
+        _ = view.spec.no_such_field  # type: ignore[attr-defined]
+
+
+def test_maps_and_lists_are_the_reader_s_own_to_the_bottom(plain: MakeDeployment) -> None:
+    deployment = parse_deployment(plain(affinity={"x": {"y": [1]}}, **EVERYTHING))
+    view, _ = tracked(deployment)
+    assert view.spec.affinity is not None
+    view.spec.affinity["x"]["y"].append(2)
+    view.spec.engine.extra_args.append("--c")
+    view.spec.env.clear()
+    assert deployment.spec.affinity == {"x": {"y": [1]}}
+    assert deployment.spec.engine.extra_args == ["--b"]
+    assert len(deployment.spec.env) == 1

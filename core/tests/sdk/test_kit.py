@@ -1,0 +1,115 @@
+"""Names within their limits, and readers that take any JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airunway.sdk import conditions, derived_name, too_long
+from airunway.status import REASONS
+
+BASES = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,80}[a-z0-9])?", fullmatch=True)
+
+
+@given(BASES, st.sampled_from(["", "epp", "prefill"]), st.integers(20, 63))
+def test_a_derived_name_fits_and_is_one(base: str, suffix: str, limit: int) -> None:
+    name = derived_name(base, suffix=suffix, limit=limit)
+    assert len(name) <= limit
+    assert name[0].isalnum()
+    assert name[-1].isalnum()
+    assert name.endswith(suffix)
+    assert derived_name(base, suffix=suffix, limit=limit) == name
+    whole = f"{base}-{suffix}" if suffix else base
+    assert (name == whole) == (len(whole) <= limit)
+
+
+@given(BASES, BASES)
+def test_long_names_that_differ_only_at_their_ends_stay_apart(first: str, second: str) -> None:
+    names = {derived_name("x" * 60 + end, suffix="epp") for end in (first, second)}
+    assert len(names) == len({first, second})
+
+
+def test_a_suffix_that_leaves_no_room_is_an_error_of_the_provider() -> None:
+    with pytest.raises(ValueError, match="no name of at most 12 characters can end in 'prefill'"):
+        derived_name("x" * 60, suffix="prefill", limit=12)
+
+
+def test_a_name_that_is_too_long_says_what_it_leaves_no_room_for() -> None:
+    assert too_long("x" * 49, limit=49, what="a LeaderWorkerSet") is None
+    finding = too_long("x" * 50, limit=49, what="a LeaderWorkerSet")
+    assert finding is not None
+    assert (finding.path, finding.reason) == ("metadata.name", "NameTooLong")
+    assert "has 50 characters; a LeaderWorkerSet leaves room for 49" in finding.message
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.sampled_from("ab") | st.text(max_size=6), below),
+    max_leaves=10,
+)
+STATUS = st.fixed_dictionaries(
+    {},
+    optional={
+        "metadata": st.fixed_dictionaries({}, optional={"generation": JSON}) | JSON,
+        "status": st.fixed_dictionaries(
+            {},
+            optional={
+                "observedGeneration": st.integers(0, 3) | JSON,
+                "conditions": JSON
+                | st.lists(
+                    st.fixed_dictionaries({}, optional={"type": st.just("Ready") | JSON, "status": JSON}) | JSON
+                ),
+            },
+        )
+        | JSON,
+    },
+)
+
+
+@given(STATUS | JSON, st.lists(st.sampled_from(["status", "a", "b"]), max_size=3))
+def test_every_reader_has_an_answer_for_any_json(obj: Any, path: list[str]) -> None:
+    assert isinstance(conditions.text(obj, *path), str)
+    count = conditions.number(obj, *path, default=7)
+    assert isinstance(count, int)
+    assert not isinstance(count, bool)
+    assert all(isinstance(entry, dict) for entry in conditions.records(obj, *path))
+    assert isinstance(conditions.condition(obj, "Ready"), dict)
+    assert conditions.truth(obj, "Ready") in (True, False, None)
+    assert isinstance(conditions.is_observed(obj), bool)
+
+
+@given(st.text(max_size=200))
+def test_a_meaning_is_a_reason_of_the_registry_or_what_was_given(text: str) -> None:
+    tables = (
+        conditions.IMAGE_PULL,
+        conditions.SCHEDULING,
+        conditions.CREATION,
+        conditions.MOUNT,
+        conditions.PROVISIONING,
+        conditions.ENGINE,
+    )
+    assert conditions.meaning(text, *tables, otherwise="Unknown") in REASONS
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("failed to resolve reference: unexpected status: 401 Unauthorized", "ImagePullAuthFailure"),
+        ("manifest unknown", "ImageNotFound"),
+        ("nothing that anybody knows", "Otherwise"),
+    ],
+)
+def test_texts_of_registries_have_one_table(text: str, reason: str) -> None:
+    assert conditions.meaning(text, conditions.IMAGE_PULL, otherwise="Otherwise") == reason
+
+
+@pytest.mark.parametrize(
+    ("generation", "seen", "observed"), [(2, 2, True), (2, 1, False), (2, None, True), (None, 1, True)]
+)
+def test_a_missing_number_proves_nothing(generation: int | None, seen: int | None, observed: bool) -> None:
+    obj = {"metadata": {"generation": generation}, "status": {"observedGeneration": seen, "other": 5}}
+    assert conditions.is_observed(obj) is observed
+    assert conditions.is_observed(obj, "status", "other")

@@ -1,0 +1,143 @@
+"""How each engine is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airunway.resource import Resource
+from airunway.sdk import Launch, launch, parse_deployment, served_name_of
+
+MakeDeployment = Callable[..., Resource]
+
+
+@pytest.fixture
+def start(plain: MakeDeployment) -> Callable[..., Launch]:
+    def make(program: str, /, *, port: int = 8000, how: dict[str, Any] | None = None, **spec: Any) -> Launch:
+        return launch(parse_deployment(plain(**spec)), program, port=port, **(how or {}))
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("engine", "image", "command", "args"),
+    [
+        ("vllm", "", ("vllm", "serve"), ("org/model", "--port=8000")),
+        (
+            "sglang",
+            "lmsysorg/sglang:v0.5",
+            ("python3", "-m", "sglang.launch_server"),
+            ("--model-path", "org/model", "--host=0.0.0.0", "--port=8000"),
+        ),
+        ("trtllm", "nvcr.io/x", ("trtllm-serve", "serve"), ("org/model", "--host=0.0.0.0", "--port=8000")),
+        (
+            "llamacpp",
+            "ghcr.io/ggml-org/llama.cpp:server",
+            (),
+            ("--hf-repo", "org/model", "--host", "0.0.0.0", "--port", "8000"),
+        ),
+        ("llamacpp", "ghcr.io/runner:latest", (), ("huggingface://org/model", "--address=:8000")),
+    ],
+    ids=["vllm", "sglang", "trtllm", "llama.cpp's server", "LocalAI's runner"],
+)
+def test_each_engine_gets_model_and_port_in_its_own_words(
+    start: Callable[..., Launch], engine: str, image: str, command: tuple[str, ...], args: tuple[str, ...]
+) -> None:
+    found = start(engine, **({"image": image} if image else {}))
+    assert found.blockers == ()
+    assert found.command == command
+    assert found.args[: len(args)] == args
+    assert found.patience >= 600, "weights of hundreds of gigabytes are loaded in that time"
+
+
+def test_health_is_asked_by_http_but_llama_cpp_s_only_by_its_socket(start: Callable[..., Launch]) -> None:
+    assert start("vllm").readiness == {"httpGet": {"path": "/health", "port": 8000}}
+    assert start("llamacpp", image="llama.cpp:server", port=80).readiness == {"tcpSocket": {"port": 80}}
+
+
+def test_which_image_runs(start: Callable[..., Launch]) -> None:
+    own = {"image": "spec", "engine": {"type": "vllm", "image": "engine"}}
+    assert start("vllm", how={"image": "setting"}, **own).image == "engine"
+    assert start("vllm", how={"image": "setting"}, image="spec").image == "spec"
+    assert start("vllm", how={"image": "setting"}).image == "setting"
+    assert start("vllm").image == "vllm/vllm-openai:v0.23.0"
+    (missing,) = start("sglang").blockers
+    assert (missing.path, "requires spec.image" in missing.message) == ("spec.image", True)
+
+
+def test_a_default_image_is_for_nvidia_only(start: Callable[..., Launch]) -> None:
+    amd = {"resources": {"gpu": {"count": 1, "type": "amd.com/gpu"}}}
+    assert [b.path for b in start("vllm", **amd).blockers] == ["spec.resources.gpu.type"]
+    assert start("vllm", image="rocm/vllm", **amd).blockers == ()
+
+
+def test_words_of_the_provider_come_before_the_user_s(start: Callable[..., Launch]) -> None:
+    found = start("vllm", how={"extra": ("--kv=x",)}, engine={"type": "vllm", "extraArgs": ["--mine"]})
+    assert found.args.index("--port=8000") < found.args.index("--kv=x") < found.args.index("--mine")
+
+
+@pytest.mark.parametrize(("gpus", "flag"), [(None, "--tensor-parallel-size=4"), (2, "--tensor-parallel-size=2")])
+def test_the_gpus_of_a_replica_are_used_together(start: Callable[..., Launch], gpus: int | None, flag: str) -> None:
+    found = start("vllm", how={"gpus": gpus}, resources={"gpu": {"count": 4}})
+    assert flag in found.args or " ".join(flag.split("=")) in " ".join(found.args)
+
+
+def test_a_dollar_sign_reaches_the_engine_as_it_was_written(start: Callable[..., Launch]) -> None:
+    assert start("vllm", model={"id": "a/$(HF_TOKEN)"}).args[0] == "a/$$(HF_TOKEN)"
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({"model": {"id": "--port=80"}}, "spec.model.id"),
+        (
+            {"model": {"source": "custom"}, "engine": {"type": "llamacpp", "args": {"ggufUrl": "-x"}}},
+            "spec.engine.args[ggufUrl]",
+        ),
+    ],
+    ids=str,
+)
+def test_a_model_is_never_taken_for_a_flag(start: Callable[..., Launch], spec: Resource, path: str) -> None:
+    engine = spec.get("engine", {}).get("type", "vllm")
+    assert [b.path for b in start(engine, image="llama.cpp:server", **spec).blockers] == [path]
+
+
+def test_an_image_with_a_model_of_its_own_gets_no_model_and_no_command(start: Callable[..., Launch]) -> None:
+    found = start("vllm", model={"source": "custom"}, image="mine")
+    assert (found.command, found.args[0], found.blockers) == ((), "--port=8000", ())
+    assert [b.path for b in start("vllm", model={"source": "custom"}).blockers] == ["spec.model.source"]
+    told = start("vllm", model={"source": "custom", "id": "o/m", "servedName": "n"}, image="mine").warnings
+    assert [finding.path for finding in told] == ["spec.model.servedName", "spec.model.id"]
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [("/models/m.gguf", ("--model", "/models/m.gguf")), ("https://e.org/m", ("--model-url", "https://e.org/m"))],
+)
+def test_the_file_of_a_custom_source_is_named_to_llama_cpp(
+    start: Callable[..., Launch], url: str, words: tuple[str, ...]
+) -> None:
+    engine = {"type": "llamacpp", "args": {"ggufUrl": url}}
+    assert start("llamacpp", model={"source": "custom"}, image="llama.cpp:server", engine=engine).args[:2] == words
+
+
+def test_an_engine_that_nobody_knows_starts_by_itself(start: Callable[..., Launch]) -> None:
+    found = start("mystery", image="mine", engine={"type": "mystery", "extraArgs": ["--a"]})
+    assert (found.command, found.args, found.blockers) == ((), ("--a",), ())
+    assert [b.path for b in start("mystery").blockers] == ["spec.image"]
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ({"id": "org/model"}, "model"),
+        ({"id": "model"}, "model"),
+        ({"id": "org/model", "servedName": "mine"}, "mine"),
+        ({"source": "custom", "servedName": "mine"}, ""),
+    ],
+    ids=str,
+)
+def test_the_name_that_clients_use(plain: MakeDeployment, model: Resource, name: str) -> None:
+    assert served_name_of(parse_deployment(plain(model=model))) == name

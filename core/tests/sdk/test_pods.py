@@ -1,0 +1,236 @@
+"""The pod of a model server, by contexts made by hand: every field of a deployment that belongs into a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from airunway.resource import Resource
+from airunway.sdk import (
+    Context,
+    Launch,
+    ModelCache,
+    RuntimeSettings,
+    SecretKey,
+    Sizing,
+    Transformer,
+    Upstream,
+    launch,
+    model_pod,
+    parse_deployment,
+    pod_findings,
+    pod_specs,
+    sizing,
+)
+
+UPSTREAM = Upstream(api_version="apps/v1", transformer=Transformer(name="t", api_version="apps/v1"))
+CONTEXT = Context(engine="vllm", upstream=UPSTREAM, settings=None, now=datetime(2026, 11, 21, tzinfo=UTC))
+
+MakeDeployment = Callable[..., Resource]
+
+
+@pytest.fixture
+def pod(plain: MakeDeployment) -> Callable[..., Resource]:
+    """The pod template of a deployment with that spec. Keyword arguments: fields of spec and of the context."""
+
+    def make(
+        *, labels: Any = None, reserved: Any = (), node_selector: Any = None, size: Any = None, **fields: Any
+    ) -> Resource:
+        of_context = {key: fields.pop(key) for key in ("runtime", "cache") if key in fields}
+        deployment = parse_deployment(plain(**fields))
+        context = replace(CONTEXT, **of_context)
+        how = launch(deployment, "vllm", port=8000)
+        return model_pod(
+            deployment, context, how, labels=labels, reserved=reserved, node_selector=node_selector, size=size
+        )
+
+    return make
+
+
+def container(template: Resource) -> Resource:
+    (found,) = template["spec"]["containers"]
+    return dict(found)
+
+
+def variables(template: Resource) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container(template).get("env", [])}
+
+
+def test_a_plain_pod_has_one_container_and_nothing_empty(pod: Callable[..., Resource]) -> None:
+    found = pod()
+    assert set(found) == {"metadata", "spec"}
+    assert found["metadata"] == {}
+    assert set(found["spec"]) == {"containers", "volumes"}
+    one = container(found)
+    assert (one["name"], one["image"], one["command"]) == ("model", "vllm/vllm-openai:v0.23.0", ["vllm", "serve"])
+    assert one["ports"] == [{"name": "http", "containerPort": 8000}]
+    assert one["resources"] == {"requests": {"nvidia.com/gpu": "1"}, "limits": {"nvidia.com/gpu": "1"}}
+    assert "env" not in one
+    assert "livenessProbe" not in one
+    assert one["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
+def test_every_field_of_the_spec_that_belongs_into_a_pod_is_there(pod: Callable[..., Resource]) -> None:
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    found = pod(
+        resources={"gpu": {"count": 2, "type": "amd.com/gpu"}, "memory": "64Gi", "cpu": "8"},
+        image="my/image",
+        nodeSelector={"pool": "a"},
+        tolerations=[{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+        affinity={"nodeAffinity": {"x": 1}},
+        topologySpreadConstraints=[spread],
+        serviceAccountName="runner",
+        priorityClassName="high",
+        imagePullSecrets=[{"name": "pull"}],
+        podTemplate={"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}},
+    )
+    spec = found["spec"]
+    assert spec["nodeSelector"] == {"pool": "a"}
+    assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    assert (spec["affinity"], spec["topologySpreadConstraints"]) == ({"nodeAffinity": {"x": 1}}, [spread])
+    assert (spec["serviceAccountName"], spec["priorityClassName"]) == ("runner", "high")
+    assert spec["imagePullSecrets"] == [{"name": "pull"}]
+    assert found["metadata"] == {"labels": {"team": "a"}, "annotations": {"note": "b"}}
+    assert container(found)["image"] == "my/image"
+    assert container(found)["resources"] == {
+        "requests": {"amd.com/gpu": "2", "memory": "64Gi", "cpu": "8"},
+        "limits": {"amd.com/gpu": "2", "memory": "64Gi"},
+    }
+
+
+def test_the_runtime_config_comes_first_and_the_deployment_wins(pod: Callable[..., Resource]) -> None:
+    runtime = RuntimeSettings(
+        env=({"name": "PROXY", "value": "http://p"}, {"name": "A", "value": "config"}),
+        labels={"tenant": "t", "team": "config"},
+        image_pull_secrets=("shared", "pull"),
+        token=SecretKey(name="hub", key="token"),
+    )
+    found = pod(
+        runtime=runtime,
+        env=[{"name": "A", "value": "own"}],
+        imagePullSecrets=[{"name": "pull"}],
+        podTemplate={"metadata": {"labels": {"team": "own"}}},
+    )
+    assert variables(found) == {
+        "PROXY": "http://p",
+        "A": "own",
+        "HF_TOKEN": {"secretKeyRef": {"name": "hub", "key": "token"}},
+    }
+    assert found["metadata"]["labels"] == {"tenant": "t", "team": "own"}
+    assert found["spec"]["imagePullSecrets"] == [{"name": "pull"}, {"name": "shared"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "token"),
+    [
+        ({}, {"secretKeyRef": {"name": "hub", "key": "token"}}),
+        ({"secrets": {"huggingFaceToken": "mine"}}, {"secretKeyRef": {"name": "mine", "key": "HF_TOKEN"}}),
+        ({"env": [{"name": "HF_TOKEN", "value": "x"}], "secrets": {"huggingFaceToken": "mine"}}, "x"),
+    ],
+    ids=["the config's", "the deployment's", "a variable of the user's"],
+)
+def test_the_nearest_token_is_used(pod: Callable[..., Resource], fields: Resource, token: Any) -> None:
+    found = pod(runtime=RuntimeSettings(token=SecretKey(name="hub", key="token")), **fields)
+    assert variables(found)["HF_TOKEN"] == token
+
+
+def test_a_token_that_is_not_used_is_said(plain: MakeDeployment) -> None:
+    spec = {"env": [{"name": "HF_TOKEN", "value": "x"}], "secrets": {"huggingFaceToken": "mine"}}
+    assert [f.path for f in pod_findings(parse_deployment(plain(**spec)))] == ["spec.secrets.huggingFaceToken"]
+    assert list(pod_findings(parse_deployment(plain()))) == []
+
+
+def test_the_cache_is_mounted_where_it_says_and_the_hub_is_off(pod: Callable[..., Resource]) -> None:
+    cache = ModelCache(claim="weights", sub_path="org/model", mount_path="/m$(X)")
+    found = pod(cache=cache)
+    volume = {"name": "airunway-model-cache", "persistentVolumeClaim": {"claimName": "weights", "readOnly": True}}
+    mount = {"name": "airunway-model-cache", "mountPath": "/m$(X)", "subPath": "org/model", "readOnly": True}
+    assert volume in found["spec"]["volumes"]
+    assert mount in container(found)["volumeMounts"]
+    assert variables(found) == {"HF_HOME": "/m$$(X)", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+
+
+def test_a_cache_that_is_being_filled_is_written_and_the_hub_stays_on(pod: Callable[..., Resource]) -> None:
+    found = pod(cache=ModelCache(claim="weights", read_only=False, offline=False))
+    volume = {"name": "airunway-model-cache", "persistentVolumeClaim": {"claimName": "weights"}}
+    assert volume in found["spec"]["volumes"]
+    assert {"name": "airunway-model-cache", "mountPath": "/model-cache"} in container(found)["volumeMounts"]
+    assert variables(found) == {"HF_HOME": "/model-cache"}
+
+
+def test_claims_of_the_deployment_are_mounted_and_their_purpose_is_told(pod: Callable[..., Resource]) -> None:
+    volumes = [
+        {"name": "w", "claimName": "c", "mountPath": "/w", "purpose": "modelCache", "readOnly": True},
+        {"name": "k", "claimName": "d", "mountPath": "/k", "purpose": "compilationCache"},
+    ]
+    found = pod(model={"id": "o/m", "storage": {"volumes": volumes}}, resources={})
+    assert found["spec"]["volumes"] == [
+        {"name": "w", "persistentVolumeClaim": {"claimName": "c", "readOnly": True}},
+        {"name": "k", "persistentVolumeClaim": {"claimName": "d"}},
+    ]
+    assert variables(found) == {"HF_HOME": "/w", "VLLM_CACHE_ROOT": "/k"}
+
+
+def test_shared_memory_is_only_for_pods_with_gpus(pod: Callable[..., Resource]) -> None:
+    shared = {"name": "airunway-dshm", "emptyDir": {"medium": "Memory"}}
+    assert pod()["spec"]["volumes"] == [shared]
+    assert "volumes" not in pod(resources={})["spec"]
+    assert "volumes" not in pod(size=Sizing(gpu_type="nvidia.com/gpu", gpus=0))["spec"]
+
+
+def test_labels_of_the_provider_win_and_reserved_ones_are_said_and_left_out(
+    pod: Callable[..., Resource], plain: MakeDeployment
+) -> None:
+    labels = {"team": "a", "toy/role": "mine", "airunway.ai/model-deployment": "other", "role": "mine"}
+    fields = {"podTemplate": {"metadata": {"labels": labels}}}
+    found = pod(labels={"role": "head"}, reserved=("toy/",), **fields)
+    assert found["metadata"]["labels"] == {"team": "a", "role": "head"}
+    told = pod_findings(parse_deployment(plain(**fields)), reserved=("toy/",))
+    assert [finding.path for finding in told] == [
+        "spec.podTemplate.metadata.labels[toy/role]",
+        "spec.podTemplate.metadata.labels[airunway.ai/model-deployment]",
+    ]
+
+
+def test_the_provider_s_node_labels_are_a_default(pod: Callable[..., Resource]) -> None:
+    found = pod(node_selector={"gpu": "yes", "pool": "any"}, nodeSelector={"pool": "mine"})
+    assert found["spec"]["nodeSelector"] == {"gpu": "yes", "pool": "mine"}
+
+
+def test_what_the_launch_itself_needs_wins_over_the_user(plain: MakeDeployment) -> None:
+    deployment = parse_deployment(plain(env=[{"name": "PORT", "value": "1"}, {"name": "A", "value": "b"}]))
+    how = Launch(engine="x", image="i", port=80, env=({"name": "PORT", "value": "80"},))
+    assert variables(model_pod(deployment, CONTEXT, how)) == {"PORT": "80", "A": "b"}
+
+
+def test_a_worker_of_a_role_has_its_own_size(plain: MakeDeployment) -> None:
+    scaling = {
+        "prefill": {"replicas": 1, "gpu": {"count": 4}, "memory": "1Gi"},
+        "decode": {"replicas": 2, "gpu": {"count": 1, "type": "amd.com/gpu"}},
+    }
+    deployment = parse_deployment(plain(serving={"mode": "disaggregated"}, scaling=scaling))
+    assert sizing(deployment, "prefill") == Sizing(gpu_type="nvidia.com/gpu", gpus=4, memory="1Gi")
+    assert sizing(deployment, "decode") == Sizing(gpu_type="amd.com/gpu", gpus=1)
+    assert sizing(deployment) == Sizing(gpu_type="nvidia.com/gpu", gpus=1)
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {"spec": {"containers": []}},
+        {"spec": {"containers": "x"}},
+        {"spec": {"containers": [{"image": "no name"}]}},
+        {"spec": {"replicas": 3}},
+        {"status": "x"},
+        [],
+        None,
+        "text",
+    ],
+    ids=str,
+)
+def test_what_is_no_pod_is_not_taken_for_one(obj: object) -> None:
+    assert list(pod_specs(obj)) == []

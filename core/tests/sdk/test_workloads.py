@@ -1,0 +1,246 @@
+"""Kubernetes' own workloads: written for model servers, and read as real controllers wrote them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airunway.resource import Resource, dig
+from airunway.sdk import parse_deployment, workloads
+from airunway.status import REASONS
+
+MakeDeployment = Callable[..., Resource]
+POD: Resource = {"metadata": {"labels": {"team": "a"}}, "spec": {"containers": [{"name": "model"}]}}
+
+
+def test_a_deployment_selects_its_own_pods_and_keeps_their_labels(plain: MakeDeployment) -> None:
+    model = parse_deployment(plain())
+    found = workloads.deployment(model, POD, replicas=2, patience=900)
+    selector = {"airunway.ai/model-deployment": "llama", "airunway.ai/component": "server"}
+    assert found["metadata"]["name"] == "llama"
+    assert found["spec"]["selector"] == {"matchLabels": selector}
+    assert found["spec"]["template"]["metadata"]["labels"] == {"team": "a", **selector}
+    assert (found["spec"]["replicas"], found["spec"]["progressDeadlineSeconds"]) == (2, 900)
+    assert POD["metadata"]["labels"] == {"team": "a"}, "what was given is not changed"
+    service = workloads.service(model, port=80, target=8000)
+    assert service["spec"]["selector"] == selector
+    assert service["spec"]["ports"] == [{"name": "http", "port": 80, "targetPort": 8000, "protocol": "TCP"}]
+
+
+@pytest.mark.parametrize(("surge", "unavailable"), [(0, 1), (1, 0)])
+def test_a_roll_out_takes_before_it_makes_unless_there_is_room(
+    plain: MakeDeployment, surge: int, unavailable: int
+) -> None:
+    found = workloads.deployment(parse_deployment(plain()), POD, replicas=1, surge=surge)
+    assert found["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": surge, "maxUnavailable": unavailable}
+
+
+def test_a_group_s_workers_are_no_servers(plain: MakeDeployment) -> None:
+    found = workloads.leader_worker_set(
+        parse_deployment(plain()), name="llama", leader=POD, worker=POD, size=4, replicas=2
+    )
+    template = found["spec"]["leaderWorkerTemplate"]
+    of = [
+        template[which]["metadata"]["labels"]["airunway.ai/component"] for which in ("leaderTemplate", "workerTemplate")
+    ]
+    assert of == ["server", "server-worker"]
+    assert (found["spec"]["replicas"], template["size"], template["restartPolicy"]) == (
+        2,
+        4,
+        "RecreateGroupOnPodRestart",
+    )
+
+
+def test_an_account_has_its_role_and_their_binding_by_one_name() -> None:
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    account, role, binding = workloads.account("llama-picker", [rule])
+    assert {obj["metadata"]["name"] for obj in (account, role, binding)} == {"llama-picker"}
+    assert role["rules"] == [rule]
+    assert (binding["roleRef"]["name"], binding["subjects"][0]["name"]) == ("llama-picker", "llama-picker")
+    kinds = {(kind.group, kind.kind) for kind in (workloads.SERVICE_ACCOUNT, workloads.ROLE, workloads.ROLE_BINDING)}
+    assert kinds == {(str(o["apiVersion"]).rpartition("/")[0], o["kind"]) for o in (account, role, binding)}
+
+
+def test_what_runs_pods_is_deleted_in_the_foreground() -> None:
+    """Gone means that the GPUs are free."""
+    assert {workloads.DEPLOYMENT.deletion, workloads.LEADER_WORKER_SET.deletion} == {"Foreground"}
+    assert (workloads.DEPLOYMENT.builtin, workloads.LEADER_WORKER_SET.required) == (True, False)
+
+
+# ----------------------------------------------------------------------------------------------------------- reading
+
+
+def rolled(*, wanted: int = 2, **status: Any) -> Resource:
+    whole = {"observedGeneration": 3, "replicas": wanted, "readyReplicas": wanted, "updatedReplicas": wanted}
+    return {
+        "kind": "Deployment",
+        "metadata": {"generation": 3},
+        "spec": {"replicas": wanted},
+        "status": {**whole, **status},
+    }
+
+
+def condition(type_: str, status: str, message: str = "", reason: str = "Why") -> Resource:
+    return {"type": type_, "status": status, "reason": reason, "message": message}
+
+
+def test_all_ready_of_the_newest_is_ready() -> None:
+    found = workloads.read(rolled(availableReplicas=1))
+    assert (found.exists, found.current, found.ready, found.reason) == (True, True, True, "Ready")
+    assert (found.replicas.desired, found.replicas.ready, found.replicas.available) == (2, 2, 1)
+    assert found.message == "2 of 2 replicas are ready"
+
+
+@pytest.mark.parametrize(
+    ("changes", "current"),
+    [
+        ({"observedGeneration": 2}, False),
+        ({"updatedReplicas": 1}, False),
+        ({"replicas": 3}, False),
+        ({"readyReplicas": 1}, True),
+        ({"readyReplicas": None, "updatedReplicas": None, "replicas": None}, False),
+    ],
+    ids=["not yet seen", "an old one serves", "an old one is still there", "one is not ready", "nothing said"],
+)
+def test_what_is_not_there_yet_is_progress(changes: Resource, current: bool) -> None:
+    found = workloads.read(rolled(**changes))
+    assert (found.ready, found.current, found.reason) == (False, current, "Progressing")
+
+
+def test_nothing_waits_and_says_so() -> None:
+    nothings: list[object] = [None, {}, [], "x", 3]
+    for nothing in nothings:
+        found = workloads.read(nothing)
+        assert (found.exists, found.ready, found.reason) == (False, False, "Starting")
+        assert found.component("Server").waits
+
+
+def test_scaled_to_nothing_is_ready_once_all_are_gone() -> None:
+    assert workloads.read(rolled(wanted=0)).message == "scaled to zero"
+    assert not workloads.read(rolled(wanted=0, replicas=1)).ready
+
+
+def test_a_refused_pod_says_why() -> None:
+    quota = condition("ReplicaFailure", "True", 'pods "x" is forbidden: exceeded quota: gpus')
+    found = workloads.read(rolled(readyReplicas=0, conditions=[quota]))
+    assert (found.reason, found.message) == ("QuotaExceeded", quota["message"])
+    other = condition("ReplicaFailure", "True", "pod spec is invalid")
+    assert workloads.read(rolled(readyReplicas=0, conditions=[other])).reason == "InvalidSpec"
+    over = condition("ReplicaFailure", "False", "exceeded quota")
+    assert workloads.read(rolled(conditions=[over])).ready, "conditions are judged by their status"
+
+
+def test_a_deadline_that_passed_is_not_the_end() -> None:
+    late = condition("Progressing", "False", "has timed out progressing", "ProgressDeadlineExceeded")
+    found = workloads.read(rolled(readyReplicas=0, conditions=[late]))
+    assert (found.ready, found.reason, found.message) == (False, "Progressing", "has timed out progressing")
+
+
+def test_what_is_being_deleted_is_not_current() -> None:
+    going = rolled()
+    going["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
+    found = workloads.read(going)
+    assert (found.ready, found.current, found.reason) == (False, False, "Terminating")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=6),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(st.text(max_size=6), below, max_size=3),
+    max_leaves=8,
+)
+COUNT = st.integers(-2, 5) | JSON
+COUNTS = ("replicas", "readyReplicas", "updatedReplicas", "availableReplicas", "observedGeneration")
+OBJECT = st.fixed_dictionaries(
+    {},
+    optional={
+        "kind": st.sampled_from(["Deployment", "LeaderWorkerSet"]) | JSON,
+        "metadata": st.fixed_dictionaries({}, optional={"generation": COUNT, "deletionTimestamp": JSON}) | JSON,
+        "spec": st.fixed_dictionaries({}, optional={"replicas": COUNT}) | JSON,
+        "status": st.fixed_dictionaries(
+            {},
+            optional=dict.fromkeys(COUNTS, COUNT) | {"conditions": st.lists(JSON, max_size=3) | JSON},
+        )
+        | JSON,
+    },
+)
+
+
+@settings(max_examples=500)
+@given(OBJECT | JSON)
+def test_any_json_has_an_answer(obj: Any) -> None:
+    found = workloads.read(obj)
+    assert found.reason in REASONS or found.reason == "Ready"
+    assert found.ready == (found.reason == "Ready")
+    assert found.current or not found.ready
+    assert 0 <= found.replicas.ready <= found.replicas.desired
+    assert found.component("Server").message == found.message
+
+
+# ----------------------------------------------------------------------------------------------- as it was recorded
+
+
+@pytest.fixture(scope="session")
+def traces(recordings: Path) -> Path:
+    """What the real controllers wrote; beside the checkout, and no part of it."""
+    folder = recordings / "upstream-traces" / "llmd-lws"
+    if not folder.is_dir():
+        pytest.skip("not beside the checkout: ../shared/upstream-traces/llmd-lws")
+    return folder
+
+
+def recorded(path: Path, kind: str) -> Iterator[tuple[str, Resource]]:
+    """Each state of each object of that kind, by name."""
+    known: dict[str, Resource] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        entry = json.loads(line)
+        if entry["kind"] != kind:
+            continue
+        name = entry["name"]
+        if entry.get("event") == "DELETED":
+            known.pop(name, None)
+            continue
+        spec = entry.get("spec") or dig(known.get(name), "spec") or {}
+        metadata = {key: entry[key] for key in ("generation", "deletionTimestamp") if entry.get(key)}
+        known[name] = {"kind": kind, "metadata": metadata, "spec": spec, "status": entry.get("status") or {}}
+        yield name, known[name]
+
+
+@pytest.mark.parametrize(
+    ("recording", "kind", "name", "expected"),
+    [
+        ("deploy-progress-deadline", "Deployment", "llama-8b", [False, True]),
+        ("a-happy", "LeaderWorkerSet", None, [False, True]),
+        ("b-imagepull-leader", "LeaderWorkerSet", None, [False]),
+    ],
+)
+def test_a_recorded_start_becomes_ready_once_and_never_too_early(
+    traces: Path, recording: str, kind: str, name: str | None, expected: list[bool]
+) -> None:
+    states = list(recorded(traces / f"{recording}.jsonl", kind))
+    assert states
+    wanted = name or states[0][0]
+    alive = [workloads.read(obj) for n, obj in states if n == wanted and "deletionTimestamp" not in obj["metadata"]]
+    assert [ready for ready, _ in groupby(found.ready for found in alive)][: len(expected)] == expected
+
+
+def test_every_recorded_workload_is_ready_only_with_as_many_ready_replicas_as_wanted(traces: Path) -> None:
+    count = 0
+    for path in sorted(traces.glob("*.jsonl")):
+        for kind in ("Deployment", "LeaderWorkerSet"):
+            for _, obj in recorded(path, kind):
+                found, status = workloads.read(obj), obj["status"]
+                count += 1
+                assert found.reason in REASONS or found.reason == "Ready"
+                if found.ready:
+                    wanted = dig(obj, "spec", "replicas", default=1)
+                    assert status.get("readyReplicas", 0) >= wanted, path.name
+                    assert status.get("updatedReplicas", 0) >= wanted, path.name
+                    assert status.get("replicas", 0) == wanted, path.name
+    assert count > 300
