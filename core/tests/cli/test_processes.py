@@ -278,7 +278,17 @@ def test_a_sandbox_on_a_cluster_that_is_there(two_contexts: Path, tmp_path: Path
     """With the upstream's CRDs out of a directory; it leaves its logs where that is asked for, and nothing else."""
     crds = tmp_path / "crds"
     crds.mkdir()
-    options = ["--kubeconfig", str(two_contexts), "--context", CONTEXT, "--level", "api", "--keep"]
+    options = [
+        "--kubeconfig",
+        str(two_contexts),
+        "--context",
+        CONTEXT,
+        "--level",
+        "api",
+        "--keep",
+        "--providers",
+        "kaito",
+    ]
     command = [sys.executable, "-m", "airunway", "sandbox", *options, "--upstream-crds", str(crds)]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     empty = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
