@@ -47,7 +47,7 @@ MANIFEST = sdk.ProviderManifest(
     pod_labels=(TOY_LABEL,),
     events={"Toy": (BROKEN,)},
     settings=Settings,
-    override_schema=keys(note=TEXT),
+    override_schema=keys(spec=keys(note=TEXT)),
 )
 
 TRANSFORMERS = tuple(
