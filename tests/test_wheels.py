@@ -79,6 +79,13 @@ def test_the_sandbox_is_an_extra(wheels: dict[str, Path], tmp_path: Path) -> Non
     assert "pytest" not in installed
 
 
+def test_b9_pytest_finds_the_fixtures_by_itself(wheels: dict[str, Path], tmp_path: Path) -> None:
+    programs = environment(tmp_path, "airunway-testing[pytest]", wheels=wheels)
+    shown = run(programs / "python", "-m", "pytest", "--fixtures", "-q", cwd=tmp_path)
+    assert "kubectl" in shown
+    assert "airunway_testing" in shown
+
+
 def test_wheels_carry_licence_types_and_data(wheels: dict[str, Path]) -> None:
     for name, path in wheels.items():
         names = zipfile.ZipFile(path).namelist()
