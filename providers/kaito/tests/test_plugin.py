@@ -89,6 +89,8 @@ def test_wrong_overrides_are_errors(overrides: dict[str, Any]) -> None:
 def test_ruling_26_pods_of_a_template_say_whose_they_are() -> None:
     """The runtime labels every pod template; KAITO's stands at a place of its own."""
     deployment = {
+        "apiVersion": "airunway.ai/v1alpha1",
+        "kind": "ModelDeployment",
         "metadata": {"name": "llama", "namespace": "ml", "uid": "1"},
         "spec": {"model": {"id": "o/m"}, "image": "i", "resources": {"gpu": {"count": 1}}},
         "status": {"engine": {"type": "vllm"}},
