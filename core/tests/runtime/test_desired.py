@@ -160,8 +160,10 @@ def test_what_an_operator_makes_of_the_primary_with_its_annotations_is_no_primar
         {"spec": {**OWNER["spec"], "runtimeConfigName": "other"}},
         {"metadata": {**OWNER["metadata"], "labels": {}, "annotations": {"note": "x"}}},
         {"status": {"phase": "Running"}},
+        {"spec": {"model": {"id": "org/model", "source": "huggingface"}, "serving": {"mode": "aggregated"}, "env": []}},
+        {"spec": {**OWNER["spec"], "scaling": {"replicas": 1}, "suspend": False, "resources": {}}},
     ],
-    ids=["gateway", "runtime config", "metadata", "status"],
+    ids=["gateway", "runtime config", "metadata", "status", "defaults of the CRD", "defaults that a user wrote"],
 )
 def test_what_never_reaches_an_upstream_object_is_nothing_that_it_was_written_for(change: dict[str, Any]) -> None:
     assert written_for({**OWNER, **change}) == written_for(OWNER)

@@ -1,5 +1,6 @@
 """The plugin as the core sees it: entry point, hooks, manifest; overrides through the runtime's own check."""
 
+from datetime import UTC, datetime
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -10,6 +11,8 @@ from airunway.api.defaults import defaulted_spec
 from airunway.cel import compile_expression
 from airunway.plugins import hookspecs
 from airunway.plugins.contract import CONTRACT_VERSIONS
+from airunway.plugins.registry import host_of
+from airunway.runtime.judgement import assumed_context, judge, parsed
 from airunway.runtime.overrides import check_overrides, merged
 from airunway_kaito.manifest import MANIFEST
 from airunway_kaito.objects import desired_objects as translate_spec
@@ -81,6 +84,26 @@ def test_a_typing_error_gets_the_nearest_key() -> None:
 )
 def test_wrong_overrides_are_errors(overrides: dict[str, Any]) -> None:
     assert check_overrides(overrides, MANIFEST.override_schema).errors
+
+
+def test_ruling_26_pods_of_a_template_say_whose_they_are() -> None:
+    """The runtime labels every pod template; KAITO's stands at a place of its own."""
+    deployment = {
+        "apiVersion": "airunway.ai/v1alpha1",
+        "kind": "ModelDeployment",
+        "metadata": {"name": "llama", "namespace": "ml", "uid": "1"},
+        "spec": {"model": {"id": "o/m"}, "image": "i", "resources": {"gpu": {"count": 1}}},
+        "status": {"engine": {"type": "vllm"}},
+    }
+    host = host_of("kaito", provider)
+    context = assumed_context(host, engine="vllm", now=datetime(2026, 9, 1, tzinfo=UTC))
+    workspace = judge(host, deployment, parsed(deployment), context).objects[0]
+    labels = workspace["inference"]["template"]["metadata"]["labels"]
+    assert labels == {
+        "airunway.ai/managed-by": "airunway",
+        "airunway.ai/model-deployment": "llama",
+        "airunway.ai/provider": "kaito",
+    }
 
 
 def test_allowed_overrides_reach_the_workspace(vllm: Any, context: Any) -> None:

@@ -60,6 +60,10 @@ class ApiModel(BaseModel):
         """The JSON form with only those fields that were given (or set since)."""
         return self.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
 
+    def to_essence(self) -> Resource:
+        """The JSON form without what says no more than a default: the same whoever filled defaults in, or not."""
+        return self.model_dump(by_alias=True, exclude_defaults=True, exclude_none=True)
+
     def to_defaulted_resource(self) -> Resource:
         """The JSON form with every default filled in; fields without value or default are left out."""
         return self.model_dump(by_alias=True, exclude_none=True)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import orjson
 
 from airunway.api import names
-from airunway.api.modeldeployment import ModelDeployment
+from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.resource import (
     Resource,
     annotations_of,
@@ -90,8 +90,13 @@ def identity_of(deployment: ModelDeployment, engine: str) -> dict[str, object]:
 
 
 def written_for(deployment: Resource) -> str:
-    """Digest of what a translation was asked for: the spec without what never reaches it, the engine, the adoption."""
-    spec = {key: value for key, value in deployment["spec"].items() if key not in _NOT_UPSTREAM}
+    """Digest of what a translation was asked for: the spec without what never reaches it, the engine, the adoption.
+
+    Without defaults: the API server fills in those of the CRD, a preview does not; and a default that a newer release
+    adds must not make every object look as if it was written for something else. Raises ParseError.
+    """
+    essence = parse_deployment(deployment).spec.to_essence()
+    spec = {key: value for key, value in essence.items() if key not in _NOT_UPSTREAM}
     engine = dig(deployment, "status", "engine", "type", default="")
     return digest([spec, engine, annotations_of(deployment).get(names.ADOPT, "")], length=_HASH_LENGTH)
 
