@@ -43,7 +43,7 @@ def test_disaggregated_mode(vllm: Any, context: Any) -> None:
         ({"model": {"source": "custom"}}, "spec.model.source", "needs spec.image"),
         ({"model": {"id": "--port=80"}}, "spec.model.id", "begins with '-'"),
         ({"image": "i", "model": {"id": "--port=80"}}, "spec.model.id", "begins with '-'"),
-        ({"model": {"id": "o/m", "cache": {"mode": "Shared"}}}, "spec.model.cache.mode", "gives no volume"),
+        ({"model": {"id": "o/m", "cache": {"mode": "Shared"}}}, "spec.model.cache.mode", "no model caches are at hand"),
         ({"resources": {"gpu": {"count": 1, "type": "amd.com/gpu"}}}, "spec.resources.gpu.type", "amd.com/gpu"),
         ({"engine": {"args": {"port": "80"}}}, "spec.engine.args[port]", "remove it"),
         (
