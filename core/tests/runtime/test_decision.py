@@ -15,9 +15,10 @@ from airunway.plugins.contract import Transformer, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, copy_of
 from airunway.runtime.decision import Decision, Do, decide
+from airunway.runtime.desired import Identity, identity_in
 from airunway.runtime.judgement import assumed_context, judge, parsed
 from airunway.runtime.seen import Seen
-from airunway.runtime.steps import Action, Identity, identity_in
+from airunway.runtime.steps import Action
 from airunway.runtime.upstream import Installed
 from airunway.sdk import Compatibility, Finding, NoSettings
 from airunway.status import Category
