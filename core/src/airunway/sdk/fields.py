@@ -22,7 +22,7 @@ __all__ = ["CORE_FIELDS", "Reads", "ignored_fields", "tracked"]
 CORE_FIELDS = ("spec.gateway", "spec.provider", "spec.runtimeConfigName", "spec.suspend", "spec.serving")
 """Fields that the core and the runtime act on, whatever a provider does with them."""
 
-_ACTED_ON = frozenset({"spec.model.cache"})
+_ACTED_ON = frozenset({"spec.model.cache", "spec.engine.type"})
 """Fields that reach a provider as part of its context."""
 
 

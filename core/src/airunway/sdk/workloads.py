@@ -99,7 +99,6 @@ def deployment(
     number of seconds after which Kubernetes calls a roll-out stuck: no less than what the startup probe allows.
     """
     selector = pod_selector(model, component)
-    rolling = {"maxSurge": surge, "maxUnavailable": 0 if surge else 1}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -107,7 +106,7 @@ def deployment(
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": selector},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling(surge)},
             "progressDeadlineSeconds": patience,
             "template": _labelled(pod, selector),
         },
@@ -123,8 +122,9 @@ def leader_worker_set(
     size: int,
     replicas: int,
     component: str = SERVER,
+    surge: int = 0,
 ) -> Resource:
-    """A LeaderWorkerSet of `replicas` groups of `size` pods, the leader included.
+    """A LeaderWorkerSet of `replicas` groups of `size` pods, the leader included; `surge` counts groups.
 
     A group is made anew as a whole when one of its pods fails: engines do not survive the loss of a rank. `name` has at
     most 49 letters and is not that of a Service of ours: the controller makes one of the same name.
@@ -139,7 +139,7 @@ def leader_worker_set(
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {
                 "type": "RollingUpdate",
-                "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0},
+                "rollingUpdateConfiguration": _rolling(surge),
             },
             "leaderWorkerTemplate": {
                 "size": size,
@@ -193,6 +193,10 @@ def endpoint(model: ModelDeployment, port: int, *, name: str = "") -> Endpoint:
     return Endpoint(service=name or model.metadata.name, port=port)
 
 
+def _rolling(surge: int) -> dict[str, int]:
+    return {"maxSurge": surge, "maxUnavailable": 0 if surge else 1}
+
+
 def _labelled(pod: Resource, labels: Mapping[str, str]) -> Resource:
     metadata = dict(pod.get("metadata") or {})
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
@@ -207,7 +211,8 @@ class Workload:
     """How a Deployment, StatefulSet or LeaderWorkerSet is.
 
     `exists` is False where there is none. `current`: its controller has seen the newest spec, and what serves is of it.
-    `ready`: as many replicas serve as are wanted. `reason` and `message` are those of what hinders.
+    `ready`: as many replicas serve as are wanted. `reason` and `message` are those of what hinders. `served`: as many
+    have served at some time, or some serve now.
     """
 
     exists: bool
@@ -216,6 +221,7 @@ class Workload:
     ready: bool
     reason: str
     message: str
+    served: bool = False
 
     def component(self, name: str, *, partial: bool = False) -> Component:
         """The workload as a component of an observation."""
@@ -250,16 +256,29 @@ def read(obj: object) -> Workload:
     observed = is_observed(obj) and bool(dig(obj, "status")) if wanted else is_observed(obj)
     # Old pods on their way out still count in `replicas`: until they are gone the new ones have not taken over.
     current = observed and updated >= wanted and total == wanted and not dig(obj, "metadata", "deletionTimestamp")
-    if current and ready >= wanted:
-        said = "scaled to zero" if wanted == 0 else f"{ready} of {wanted} replicas are ready"
-        return _workload(replicas, current=current, ready=True, reason="Ready", message=said)
-    reason, message = _hindrance(obj, kind)
-    said = message or f"{min(ready, wanted)} of {wanted} replicas are ready"
-    return _workload(replicas, current=current, ready=False, reason=reason, message=said)
+    well = current and ready >= wanted
+    reason, message = ("Ready", "") if well else _hindrance(obj, kind)
+    said = "scaled to zero" if well and wanted == 0 else f"{min(ready, wanted)} of {wanted} replicas are ready"
+    return Workload(
+        exists=True,
+        replicas=replicas,
+        current=current,
+        ready=well,
+        reason=reason,
+        message=message or said,
+        served=well or ready > 0 or _has_served(obj, kind),
+    )
 
 
-def _workload(replicas: Replicas, *, current: bool, ready: bool, reason: str, message: str) -> Workload:
-    return Workload(exists=True, replicas=replicas, current=current, ready=ready, reason=reason, message=message)
+def _has_served(obj: Resource, kind: str) -> bool:
+    """Whether all replicas were ready once, as far as a workload remembers (recorded).
+
+    A Deployment keeps the reason for as long as no new roll-out begins; a LeaderWorkerSet has the condition from then
+    on.
+    """
+    if kind == "Deployment":
+        return text(condition(obj, "Progressing"), "reason") == "NewReplicaSetAvailable"
+    return kind == "LeaderWorkerSet" and bool(condition(obj, "Available"))
 
 
 def _hindrance(obj: Resource, kind: str) -> tuple[str, str]:
