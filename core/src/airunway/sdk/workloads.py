@@ -247,12 +247,13 @@ def read(obj: object) -> Workload:
             message="it does not exist yet",
         )
     kind = text(obj, "kind") or "workload"
-    wanted = number(obj, "spec", "replicas", default=1)
-    ready = number(obj, "status", "readyReplicas")
+    # Counts below zero mean nothing, and the contract knows none.
+    wanted = max(0, number(obj, "spec", "replicas", default=1))
+    ready = max(0, number(obj, "status", "readyReplicas"))
     total = number(obj, "status", "replicas")
     updated = number(obj, "status", "updatedReplicas")
-    available = number(obj, "status", "availableReplicas", default=ready)
-    replicas = Replicas(desired=wanted, ready=min(ready, max(wanted, 0)), available=min(available, max(wanted, 0)))
+    available = max(0, number(obj, "status", "availableReplicas", default=ready))
+    replicas = Replicas(desired=wanted, ready=min(ready, wanted), available=min(available, wanted))
     observed = is_observed(obj) and bool(dig(obj, "status")) if wanted else is_observed(obj)
     # Old pods on their way out still count in `replicas`: until they are gone the new ones have not taken over.
     current = observed and updated >= wanted and total == wanted and not dig(obj, "metadata", "deletionTimestamp")
