@@ -34,12 +34,13 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path: Path) -> None:
-    assert set(wheels) == {"airunway", "airunway_kaito"}
+    assert set(wheels) == {"airunway", "airunway_kaito", "airunway_vllm"}
     run(UV, "venv", "--quiet", "--python", sys.executable, "env", cwd=tmp_path)
     python = tmp_path / "env" / "bin" / "python"
     run(UV, "pip", "install", "--quiet", "--python", python, *wheels.values(), cwd=tmp_path)
     airunway = tmp_path / "env" / "bin" / "airunway"
-    assert run(airunway, "provider", "list", cwd=tmp_path).split() == ["kaito", "airunway-kaito", "0.1.0"]
+    listed = [line.split() for line in run(airunway, "provider", "list", cwd=tmp_path).splitlines()]
+    assert listed == [["kaito", "airunway-kaito", "0.1.0"], ["vllm", "airunway-vllm", "0.1.0"]]
     crds = run(airunway, "crds", cwd=tmp_path)
     assert crds.count("kind: CustomResourceDefinition") == 2
     loaded = run(

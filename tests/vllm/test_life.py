@@ -69,7 +69,7 @@ async def test_scaled_from_one_to_three_to_none_and_back(
     for count in (3, 0, 1):
         kubectl("scale", "md", key.name, "-n", key.namespace, f"--replicas={count}")
         generation = (await client.get(MODEL_DEPLOYMENT, key))["metadata"]["generation"]
-        scaled = await until(client, key, lambda d, n=count: has_replicas(n, n)(d), what=f"{count} replicas")
+        scaled = await until(client, key, has_replicas(count, count), what=f"{count} replicas")
         scaled = await until(client, key, running_at(generation), what=f"Running with {count}")
         assert dig(scaled, "status", "endpoint", "service") == key.name
         assert len(await pods(key)) == count

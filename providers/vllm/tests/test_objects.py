@@ -1,12 +1,16 @@
 """What each engine becomes, on one node and on several."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import ModelCache, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
+from airunway.validation import validate
 
 
 def container(obj: Resource, *path: str) -> Resource:
@@ -199,3 +203,18 @@ def test_how_large_a_node_is_is_a_setting(host: ProviderHost, deployment: Any, c
     wanted = deployment(resources={"gpu": {"count": 16}})
     assert host.translate_spec(wanted, context(gpus_per_node=16)).objects[0]["kind"] == "Deployment"
     assert host.translate_spec(wanted, context(gpus_per_node=4)).objects[0]["spec"]["leaderWorkerTemplate"]["size"] == 4
+
+
+# ---------------------------------------------------------------------------------------------------------- samples
+
+SAMPLES = Path(__file__).resolve().parents[1] / "samples"
+
+
+@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.glob("*.yaml")))
+def test_the_samples_are_valid_and_run_as_they_are(host: ProviderHost, context: Any, sample: str) -> None:
+    body = yaml.safe_load((SAMPLES / sample).read_text(encoding="utf-8"))
+    body["metadata"]["namespace"] = "default"
+    assert validate(body) == []
+    wanted = parse_deployment(body)
+    verdict = host.can_handle(wanted, context(wanted.spec.engine.type or "vllm"))
+    assert (verdict.blockers, verdict.warnings) == ((), ())

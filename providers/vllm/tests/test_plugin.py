@@ -163,37 +163,46 @@ def truth(type_: str, status: str, reason: str = "", message: str = "") -> Resou
 
 FULL = {"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}
 STALE = truth("Available", "True", "AllGroupsReady", "All replicas are ready")
-ROLLED_OUT = truth("Progressing", "True", "NewReplicaSetAvailable")
 
 
 @pytest.mark.parametrize(
-    ("primary", "ready", "current", "served"),
+    ("primary", "ready", "current"),
     [
-        (None, False, False, False),
-        (workload("Deployment"), False, False, False),
-        (workload("Deployment", **FULL), True, True, True),
-        (workload("Deployment", **FULL | {"observedGeneration": 1}), False, False, True),
+        (None, False, False),
+        (workload("Deployment"), False, False),
+        (workload("Deployment", **FULL), True, True),
+        (workload("Deployment", **FULL | {"observedGeneration": 1}), False, False),
         # the old pod is still on its way out
-        (workload("Deployment", **FULL | {"replicas": 2}), False, False, True),
-        (workload("Deployment", **FULL | {"readyReplicas": 0}, conditions=[ROLLED_OUT]), False, True, True),
-        (workload("Deployment", **FULL | {"readyReplicas": 0}), False, True, False),
-        (workload("Deployment", wanted=0, observedGeneration=2), True, True, True),
-        (workload("LeaderWorkerSet", **FULL, conditions=[STALE]), True, True, True),
+        (workload("Deployment", **FULL | {"replicas": 2}), False, False),
+        (workload("Deployment", **FULL | {"readyReplicas": 0}), False, True),
+        (workload("Deployment", wanted=0, observedGeneration=2), True, True),
+        (workload("LeaderWorkerSet", **FULL, conditions=[STALE]), True, True),
         # recorded: available says so of groups that are not there (facts 9 to 11)
-        (workload("LeaderWorkerSet", observedGeneration=2, readyReplicas=1, conditions=[STALE]), False, False, True),
-        (workload("LeaderWorkerSet", **FULL | {"observedGeneration": 1}, conditions=[STALE]), False, False, True),
-        (workload("LeaderWorkerSet", wanted=0, observedGeneration=2, conditions=[STALE]), True, True, True),
+        (workload("LeaderWorkerSet", observedGeneration=2, readyReplicas=1, conditions=[STALE]), False, False),
+        (workload("LeaderWorkerSet", **FULL | {"observedGeneration": 1}, conditions=[STALE]), False, False),
+        (workload("LeaderWorkerSet", wanted=0, observedGeneration=2, conditions=[STALE]), True, True),
     ],
 )
-def test_ready_current_and_the_address_are_judged_by_what_was_observed(
-    host: ProviderHost, deployment: Any, context: Any, primary: Any, ready: bool, current: bool, served: bool
+def test_ready_and_current_are_judged_by_what_was_observed(
+    host: ProviderHost, deployment: Any, context: Any, primary: Any, ready: bool, current: bool
 ) -> None:
     objects = (primary,) if primary else ()
     found = host.translate_status(deployment(), Observed(primary=primary, objects=objects), context())
     (component,) = found.components
-    assert (component.ready, found.current, found.endpoint is not None) == (ready, current, served)
-    assert found.endpoint is None or (found.endpoint.service, found.endpoint.port) == ("llama-8b", 8000)
+    assert (component.ready, found.current) == (ready, current)
     assert component.waits is (primary is None)
+
+
+def test_the_address_is_told_once_its_service_is_there_and_stays(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    service = host.translate_spec(deployment(), context()).objects[1]
+    down = workload("Deployment", **FULL | {"readyReplicas": 0})
+    found = host.translate_status(deployment(), Observed(primary=down, objects=(down, service)), context()).endpoint
+    assert found is not None
+    assert (found.service, found.port, found.port) == ("llama-8b", 8000, service["spec"]["ports"][0]["port"])
+    other = {**service, "metadata": {"name": "other"}}
+    assert host.translate_status(deployment(), Observed(primary=down, objects=(other,)), context()).endpoint is None
 
 
 def test_a_deadline_that_was_exceeded_is_not_the_end(host: ProviderHost, deployment: Any, context: Any) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.plugins.contract import Component, Endpoint, Replicas, UpstreamKind
+from airunway.plugins.contract import Component, Endpoint, Observed, Replicas, UpstreamKind
 from airunway.resource import Resource, dig
 from airunway.sdk.conditions import condition, is_observed, number, text, truth
 
@@ -188,9 +188,11 @@ def account(name: str, rules: Sequence[Mapping[str, object]]) -> list[Resource]:
     ]
 
 
-def endpoint(model: ModelDeployment, port: int, *, name: str = "") -> Endpoint:
-    """Where the model is served: by the Service called like it unless `name` says otherwise."""
-    return Endpoint(service=name or model.metadata.name, port=port)
+def endpoint(model: ModelDeployment, observed: Observed, port: int, *, name: str = "") -> Endpoint | None:
+    """Where the model is served: by the Service called like it unless `name` says otherwise, once that is there."""
+    name = name or model.metadata.name
+    exists = any(text(obj, "kind") == "Service" and text(obj, "metadata", "name") == name for obj in observed.objects)
+    return Endpoint(service=name, port=port) if exists else None
 
 
 def _rolling(surge: int) -> dict[str, int]:
@@ -211,8 +213,7 @@ class Workload:
     """How a Deployment, StatefulSet or LeaderWorkerSet is.
 
     `exists` is False where there is none. `current`: its controller has seen the newest spec, and what serves is of it.
-    `ready`: as many replicas serve as are wanted. `reason` and `message` are those of what hinders. `served`: as many
-    have served at some time, or some serve now.
+    `ready`: as many replicas serve as are wanted. `reason` and `message` are those of what hinders.
     """
 
     exists: bool
@@ -221,7 +222,6 @@ class Workload:
     ready: bool
     reason: str
     message: str
-    served: bool = False
 
     def component(self, name: str, *, partial: bool = False) -> Component:
         """The workload as a component of an observation."""
@@ -267,19 +267,7 @@ def read(obj: object) -> Workload:
         ready=well,
         reason=reason,
         message=message or said,
-        served=well or ready > 0 or _has_served(obj, kind),
     )
-
-
-def _has_served(obj: Resource, kind: str) -> bool:
-    """Whether all replicas were ready once, as far as a workload remembers (recorded).
-
-    A Deployment keeps the reason for as long as no new roll-out begins; a LeaderWorkerSet has the condition from then
-    on.
-    """
-    if kind == "Deployment":
-        return text(condition(obj, "Progressing"), "reason") == "NewReplicaSetAvailable"
-    return kind == "LeaderWorkerSet" and bool(condition(obj, "Available"))
 
 
 def _hindrance(obj: Resource, kind: str) -> tuple[str, str]:

@@ -92,12 +92,12 @@ def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> l
 
 
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
-    """One component. The address is told once something has answered there."""
+    """One component. The address is that of the Service, which stays whatever becomes of the pods."""
     found = workloads.read(observed.primary)
     return Observation(
         components=(found.component(COMPONENT),),
         replicas=found.replicas,
-        endpoint=workloads.endpoint(deployment, PORT) if found.served else None,
+        endpoint=workloads.endpoint(deployment, observed, PORT),
         current=found.current,
     )
 
