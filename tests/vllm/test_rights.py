@@ -42,9 +42,7 @@ async def test_its_rights_are_enough_for_a_models_life(
     ):
         await client.create(MODEL_DEPLOYMENT, body)
         await until(client, key, running_at(1))
-        await client.merge_patch(
-            MODEL_DEPLOYMENT, key, {"spec": {"image": "registry.example/o:1"}}, manager="tests"
-        )
+        await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"image": "registry.example/o:1"}}, manager="tests")
         await until(client, key, running_at(2))
         # A new model is a new object: announced, taken away, made.
         await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"model": {"id": "o/n"}}}, manager="tests")
