@@ -34,6 +34,11 @@ def test_sizes_of_the_parallelism_come_as_a_pair() -> None:
     assert alone == ("--tensor-parallel-size=8", "--pipeline-parallel-size=2"), "on one node each is the user's own"
 
 
+def test_the_long_name_of_tensorrt_llms_own_flag_wins_too() -> None:
+    wanted = deployment(engine={"args": {"tensor_parallel_size": "2"}})
+    assert engine_arguments(wanted, engine="trtllm", gpus=4).argv == ("--tensor_parallel_size=2",)
+
+
 def test_only_the_leader_of_a_group_serves() -> None:
     leader, worker = (
         launch(deployment(), "vllm", port=8000, gpus=8, member=Member(size=2, leads=leads)) for leads in (True, False)

@@ -86,6 +86,7 @@ _TABLES = (
         trust_remote_code="--trust_remote_code",
         tensor_parallel="--tp_size",
         reserved=frozenset({"host", "port"}),
+        synonyms={"--tp_size": ("--tensor_parallel_size",)},
         notes={
             "context_length": "must be configured at engine build time",
             "prefix_caching": "block reuse is set in its kv_cache_config, not by a flag",

@@ -54,10 +54,10 @@ LEADER_WORKER_SET = UpstreamKind(
     plural="leaderworkersets",
     versions=("v1",),
     required=False,
-    immutable=("spec.leaderWorkerTemplate.size",),
+    immutable=("spec.leaderWorkerTemplate.subGroupPolicy.*",),
     deletion="Foreground",
 )
-"""Groups of pods that run one model together; the provider works without it."""
+"""Groups of pods that run one model together; the provider works without it. Another size rolls like a new template."""
 
 SERVICE = UpstreamKind(group="", kind="Service", plural="services", versions=("v1",), builtin=True)
 CONFIG_MAP = UpstreamKind(group="", kind="ConfigMap", plural="configmaps", versions=("v1",), builtin=True)

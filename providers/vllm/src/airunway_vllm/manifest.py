@@ -75,7 +75,7 @@ MANIFEST = ProviderManifest(
         ),
     ),
     # No selection rule: whatever knows a deployment better scores higher, and this is what is left.
-    upstream=(replace(DEPLOYMENT, primary=True, immutable=()), replace(LEADER_WORKER_SET, immutable=()), SERVICE),
+    upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE),
     role_label=labels.COMPONENT,
     serving_roles=(SERVER,),
     settings=Settings,
