@@ -1,4 +1,4 @@
-"""Write the roles of KAITO's provider and the policies that guard core and provider, ready to be applied.
+"""Write the roles of each provider, and the policies that guard core and KAITO's provider, ready to be applied.
 
 python -m tools.rights [--check]
 """
@@ -12,12 +12,14 @@ from pathlib import Path
 import yaml
 
 from airunway.api import names
+from airunway.plugins.contract import ProviderManifest
 from airunway.process.rights import roles
 from airunway.resource import Resource, copy_of
 from airunway.runtime.access import provider_rights
 from airunway.webhook.guard import core_guard, provider_guard, status_guard
 from airunway_kaito.manifest import MANIFEST
 from airunway_testing.rights import account_of
+from airunway_vllm.manifest import MANIFEST as VLLM
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,11 +28,19 @@ _NAMESPACE = "airunway-system"
 
 def generated() -> dict[str, str]:
     """Every generated file's text by its path from the root."""
-    provider = names.provider_manager(MANIFEST.name)
-    core, theirs = (f"system:serviceaccount:{_NAMESPACE}:{name}" for name in (names.CORE_MANAGER, provider))
-    granted = roles(provider_rights(MANIFEST), name=provider, namespace=_NAMESPACE, subject=account_of(theirs))
+    core, theirs = (_account(name) for name in (names.CORE_MANAGER, names.provider_manager(MANIFEST.name)))
     guarded = [*core_guard(core), *provider_guard(MANIFEST, theirs), *status_guard([core, theirs])]
-    return {"docs/reference/kaito-roles.yaml": _text(granted), "docs/reference/guard.yaml": _text(guarded)}
+    granted = {f"docs/reference/{m.name}-roles.yaml": _text(_roles(m)) for m in (MANIFEST, VLLM)}
+    return {**granted, "docs/reference/guard.yaml": _text(guarded)}
+
+
+def _account(name: str) -> str:
+    return f"system:serviceaccount:{_NAMESPACE}:{name}"
+
+
+def _roles(manifest: ProviderManifest) -> list[Resource]:
+    name = names.provider_manager(manifest.name)
+    return roles(provider_rights(manifest), name=name, namespace=_NAMESPACE, subject=account_of(_account(name)))
 
 
 def _text(objects: Iterable[Resource]) -> str:

@@ -96,7 +96,7 @@ def test_what_cannot_be_is_said_and_fails(tmp_path: Path) -> None:
     nobody = render(path, deployment(), "--provider", "nobody")
     assert nobody.exit_code == 1
     assert "no installed distribution provides 'nobody'" in nobody.stderr
-    unplaced = render(path, deployment(provider={}, engine={"type": "sglang"}, resources={"gpu": {"count": 1}}))
+    unplaced = render(path, deployment(provider={}, engine={"type": "unheard-of"}, resources={"gpu": {"count": 1}}))
     assert unplaced.exit_code == 1
     assert "no provider: no compatible provider found" in unplaced.stderr
 

@@ -598,6 +598,54 @@ async def test_empty_objects_that_the_server_forgets(name: str, subjects: Subjec
     assert not needs_apply(desired, live, manager=ME)
 
 
+ZEROS: list[tuple[Any, tuple[str | int, ...]]] = [
+    # a zero value that the API server takes and does not store, and where
+    ([{"name": "EMPTY", "value": ""}], (*MAIN, "env")),
+    ([{"name": "data", "mountPath": "/data", "readOnly": False}], (*MAIN, "volumeMounts")),
+    ([{"key": "gpu", "operator": "Exists", "value": ""}], (*POD, "tolerations")),
+    (False, (*POD, "hostNetwork")),
+    ("", (*POD, "priorityClassName")),
+    (0, (*MAIN, "readinessProbe", "initialDelaySeconds")),
+]
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize(("value", "path"), ZEROS, ids=lambda v: str(v))
+async def test_zero_values_that_the_server_drops_are_no_difference(
+    value: Any, path: tuple[str | int, ...], subjects: Subjects
+) -> None:
+    desired = with_value(subjects.desired["deployment"], value, *path)
+    if path[-1] == "volumeMounts":
+        desired = with_value(desired, [{"name": "data", "emptyDir": {}}], *POD, "volumes")
+    live = await subjects.apply("deployment", desired)
+    assert not needs_apply(desired, live, manager=ME)
+    assert changed_fields(desired, live, manager=ME) == []
+    assert needs_apply(subjects.desired["deployment"], live, manager=ME), "what is no longer wanted still is one"
+
+
+@pytest.mark.parametrize("zero", ["", 0, False], ids=repr)
+def test_a_zero_value_that_is_not_there_and_not_ours_is_a_difference(zero: object) -> None:
+    def live(fields: Resource) -> Resource:
+        entry = {"manager": ME, "operation": "Apply", "fieldsV1": {"f:spec": {"f:x": {}, **fields}}}
+        return {"metadata": {"name": "a", "managedFields": [entry]}, "spec": {"x": 1}}
+
+    desired: Resource = {"spec": {"x": 1, "y": zero}}
+    assert needs_apply(desired, live({}), manager=ME), "never applied, or taken out by somebody"
+    assert [change.path for change in changed_fields(desired, live({}), manager=ME)] == ["spec.y"]
+    assert not needs_apply(desired, live({"f:y": {}}), manager=ME), "ours, although the server dropped it"
+    assert needs_apply({"spec": {"x": 1, "y": "z"}}, live({"f:y": {}}), manager=ME), "no other value is dropped"
+
+
+@pytest.mark.apiserver
+async def test_a_zero_value_that_somebody_else_took_out_is_set_again(subjects: Subjects) -> None:
+    desired = with_value(subjects.desired["widget"], False, "spec", "free", "yes")
+    await subjects.apply("widget", desired)
+    after = await subjects.edit("widget", [{"op": "remove", "path": "/spec/free/yes"}])
+    assert needs_apply(desired, after, manager=ME)
+    assert [change.path for change in changed_fields(desired, after, manager=ME)] == ["spec.free.yes"]
+    assert not needs_apply(desired, await subjects.apply("widget", desired), manager=ME)
+
+
 @pytest.mark.apiserver
 async def test_status_has_its_own_owner_entry(subjects: Subjects, client: Client) -> None:
     spec = subjects.desired["widget"]

@@ -50,13 +50,15 @@ def engine_arguments(
     dialect: str = "",
     served_name: str = "",
     gpus: int = 0,
+    stages: int = 1,
     consumed: Collection[str] = (),
 ) -> EngineArguments:
     """The flags that ``spec.engine`` amounts to: derived ones in fixed order, ``args`` by key, then ``extraArgs``.
 
     A key of ``args``, or a flag in ``extraArgs``, wins over the flag derived from a field. An ``args`` entry with an
     empty value is a bare flag. `served_name` is the name to serve under (empty: leave it to the engine), `gpus` the
-    number of GPUs of one replica, `consumed` the keys of ``args`` that the provider uses up itself.
+    number of GPUs that a model's layers are split over, `stages` the number of such groups that it runs through one
+    after the other, `consumed` the keys of ``args`` that the provider uses up itself.
 
     Raises UnknownEngineError if no flag table exists for engine and dialect.
     """
@@ -70,7 +72,7 @@ def engine_arguments(
     given = {_plain(key): f"spec.engine.args[{key}]" for key in args}
     given.update((_plain(flag), f"spec.engine.extraArgs[{i}]") for i, flag in _flags(settings.extra_args))
 
-    for path, flag, value, wish in _derived(deployment, table, served_name=served_name, gpus=gpus):
+    for path, flag, value, wish in _derived(deployment, table, served_name=served_name, gpus=gpus, stages=stages):
         if not flag:
             if path and wish in table.notes:
                 field = path.rpartition(".")[2]
@@ -100,7 +102,7 @@ def engine_arguments(
 
 
 def _derived(
-    deployment: ModelDeployment, table: FlagTable, *, served_name: str, gpus: int
+    deployment: ModelDeployment, table: FlagTable, *, served_name: str, gpus: int, stages: int
 ) -> Iterator[tuple[str, str, str, str]]:
     """Path of the field, flag (empty: the engine has none), value (empty: a bare flag), and the wish's name.
 
@@ -119,14 +121,22 @@ def _derived(
         yield "spec.engine.enablePrefixCaching", flag, "", "prefix_caching"
     if settings.enforce_eager:
         yield "spec.engine.enforceEager", table.enforce_eager, "", "enforce_eager"
+    # The product of both is the number of GPUs: who sets one of them sets the other too.
+    wish = "parallelism" if stages > 1 else "tensor_parallel"
     if gpus > 1:
-        yield "", table.tensor_parallel, str(gpus), "tensor_parallel"
+        yield "", table.tensor_parallel, str(gpus), wish
+    if stages > 1:
+        yield "", table.pipeline_parallel, str(stages), wish
 
 
 def _spellings(table: FlagTable, flag: str, wish: str) -> list[str]:
     """Every spelling, without dashes, that sets the same thing as `flag`."""
-    pair = (table.prefix_caching, table.no_prefix_caching) if wish == "prefix_caching" else ()
-    return [_plain(spelling) for spelling in (flag, *table.synonyms.get(flag, ()), *pair) if spelling]
+    pairs = {
+        "prefix_caching": (table.prefix_caching, table.no_prefix_caching),
+        "parallelism": (table.tensor_parallel, table.pipeline_parallel),
+    }
+    flags = dict.fromkeys((flag, *pairs.get(wish, ())))
+    return [_plain(spelling) for each in flags if each for spelling in (each, *table.synonyms.get(each, ()))]
 
 
 def _refusal(table: FlagTable, flag: str) -> str:

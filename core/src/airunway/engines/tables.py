@@ -33,6 +33,7 @@ class FlagTable:
     no_prefix_caching: str = ""
     enforce_eager: str = ""
     tensor_parallel: str = ""
+    pipeline_parallel: str = ""
     reserved: frozenset[str] = frozenset()
     synonyms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
@@ -53,9 +54,14 @@ _TABLES = (
         no_prefix_caching="--no-enable-prefix-caching",
         enforce_eager="--enforce-eager",
         tensor_parallel="--tensor-parallel-size",
-        reserved=frozenset({"host", "port", "uds", "model", "model-tag", "headless", "config"}),
+        pipeline_parallel="--pipeline-parallel-size",
+        reserved=frozenset(
+            {"host", "port", "uds", "model", "model-tag", "headless", "config"}
+            | {"nnodes", "node-rank", "master-addr", "master-port"}
+        ),
         synonyms={
             "--tensor-parallel-size": ("-tp",),
+            "--pipeline-parallel-size": ("-pp",),
             "--trust-remote-code": ("--no-trust-remote-code",),
             "--enforce-eager": ("--no-enforce-eager",),
         },
@@ -70,7 +76,7 @@ _TABLES = (
         no_prefix_caching="--disable-radix-cache",
         enforce_eager="--disable-cuda-graph",
         tensor_parallel="--tp-size",
-        reserved=frozenset({"host", "port", "model", "model-path", "config"}),
+        reserved=frozenset({"host", "port", "model", "model-path", "config", "nnodes", "node-rank", "dist-init-addr"}),
         synonyms={"--tp-size": ("--tp", "--tensor-parallel-size")},
     ),
     FlagTable(
@@ -80,6 +86,7 @@ _TABLES = (
         trust_remote_code="--trust_remote_code",
         tensor_parallel="--tp_size",
         reserved=frozenset({"host", "port"}),
+        synonyms={"--tp_size": ("--tensor_parallel_size",)},
         notes={
             "context_length": "must be configured at engine build time",
             "prefix_caching": "block reuse is set in its kv_cache_config, not by a flag",

@@ -32,6 +32,8 @@ _KEY_DEFAULTS = {"protocol": "TCP"}
 _ATOMIC_DEFAULTS = {"fieldRef": {"apiVersion": "v1"}, "resourceFieldRef": {"divisor": "0"}}
 """What the server adds inside atomic objects of a pod spec."""
 
+_ZEROS = ("", 0, False)
+
 _IDENTITY = frozenset(
     ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
 )
@@ -79,7 +81,9 @@ def changed_fields(desired: Resource, live: Resource, *, manager: str, subresour
     paths = [
         path
         for name, value in _content(desired, subresource)
-        for path in walk.differences(value, live.get(name), _descend(everyone, f"f:{name}"), covered=True, path=(name,))
+        for path in walk.differences(
+            value, live.get(name), _descend(everyone, f"f:{name}"), covered=False, path=(name,)
+        )
     ]
     return [FieldChange(path=_text(path), manager=_last_writer(live, path, but=manager)) for path in paths]
 
@@ -175,6 +179,10 @@ class _Walk:
                     yield path
                 return
             yield from self._list_differences(want, have, nodes, covered=covered, path=path)
+        elif have is None and want in _ZEROS and (nodes or covered):
+            # The server does not store a zero value that it takes for absent. That it is ours although it is not there
+            # tells that nobody took it out: a removal by another manager would have taken it from us.
+            return
         elif not _same_value(want, have, path) or self._is_unowned(nodes, covered):
             yield path
 

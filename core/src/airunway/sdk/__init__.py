@@ -38,6 +38,7 @@ from airunway.resource import Resource, canonical_json, dig, digest
 from airunway.sdk import conditions, overrides, workloads
 from airunway.sdk.fields import CORE_FIELDS, ignored_fields, tracked
 from airunway.sdk.gguf import gguf_reference, llamacpp_dialect
+from airunway.sdk.groups import Member
 from airunway.sdk.launch import DEFAULT_IMAGES, Launch, launch, served_name_of
 from airunway.sdk.names import derived_name, too_long
 from airunway.sdk.plugin import Provider
@@ -46,6 +47,7 @@ from airunway.sdk.pods import (
     container_resources,
     environment,
     model_pod,
+    pod_blockers,
     pod_findings,
     pod_labels,
     pod_specs,
@@ -72,6 +74,7 @@ __all__ = [
     "Gateway",
     "Installation",
     "Launch",
+    "Member",
     "ModelCache",
     "ModelDeployment",
     "NoSettings",
@@ -113,6 +116,7 @@ __all__ = [
     "model_pod",
     "overrides",
     "parse_deployment",
+    "pod_blockers",
     "pod_findings",
     "pod_labels",
     "pod_specs",

@@ -15,6 +15,7 @@ from airunway.engines import engine_arguments, literal
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource
 from airunway.sdk.gguf import CONSUMED_ARGS, LOCALAI, gguf_arguments, gguf_reference, llamacpp_dialect
+from airunway.sdk.groups import GROUPS, Member
 
 __all__ = ["DEFAULT_IMAGES", "Launch", "launch", "served_name_of"]
 
@@ -26,7 +27,8 @@ DEFAULT_IMAGES: Mapping[str, str] = {"vllm": "vllm/vllm-openai:v0.23.0"}
 class Launch:
     """A container to be started. `blockers` say why it must not be, `warnings` what of the deployment has no effect.
 
-    `env` are variables that the launch cannot do without. `startup` allows for loading the weights.
+    `env` are variables that the launch cannot do without. `startup` allows for loading the weights. A container that
+    does not serve has port 0 and no probes.
     """
 
     engine: str
@@ -34,7 +36,7 @@ class Launch:
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     env: tuple[Resource, ...] = ()
-    port: int
+    port: int = 0
     startup: Resource = field(default_factory=dict)
     readiness: Resource = field(default_factory=dict)
     liveness: Resource = field(default_factory=dict)
@@ -87,12 +89,14 @@ def launch(
     extra: Sequence[str] = (),
     env: Sequence[Resource] = (),
     consumed: Collection[str] = (),
+    member: Member | None = None,
 ) -> Launch:
     """How `engine` serves the deployment's model on `port`.
 
     The image is the deployment's, else `image` (a provider's setting), else the engine's usual one. `gpus` is the
     tensor parallel size (default: the GPUs of a replica), `extra` are arguments that the provider adds after the
     derived ones and before the user's, `consumed` are keys of ``spec.engine.args`` that it uses up itself.
+    With `member` the container is one of a group that runs the model together, `gpus` are those of one member.
     An engine that nobody knows how to start needs an image that starts by itself.
     """
     spec = deployment.spec
@@ -101,7 +105,13 @@ def launch(
     chosen = own or ("" if custom else image or DEFAULT_IMAGES.get(engine, ""))
     dialect = llamacpp_dialect(chosen) if engine == "llamacpp" else ""
     program = _PROGRAMS.get((engine, dialect))
+    group = GROUPS.get(engine)
     blockers = [*_image_blockers(deployment, engine, chosen=chosen, own=own)]
+    if member is not None and (group is None or custom):
+        who = "an image with a model of its own" if custom else f"{engine} engine"
+        text = f"{who} cannot be started on several nodes: ask for at most the GPUs of one node"
+        blockers.append(Finding(path="spec.resources.gpu.count", reason="IncompatibleConfiguration", message=text))
+        member = None
     if program is None:
         return Launch(
             engine=engine,
@@ -118,28 +128,33 @@ def launch(
         where = "spec.engine.args[ggufUrl]" if program.gguf and "ggufUrl" in spec.engine.args else "spec.model.id"
         text = f"{model!r} begins with '-': the engine would take it for a flag"
         blockers.append(Finding(path=where, reason="IncompatibleConfiguration", message=text))
+    each = spec.resources.gpu.count if gpus is None else gpus
+    split, stages = group.split(each, member.size) if group is not None and member is not None else (each, 1)
     flags = engine_arguments(
         deployment,
         engine=engine,
         dialect=dialect,
         served_name=served_name_of(deployment),
-        gpus=spec.resources.gpu.count if gpus is None else gpus,
+        gpus=split,
+        stages=stages,
         consumed=(*consumed, *(CONSUMED_ARGS if program.gguf else ())),
     )
     blockers += [Finding(path=r.path, reason="BadArguments", message=r.message) for r in flags.errors]
     warnings = [Finding(path=r.path, reason="FieldIgnored", message=r.message) for r in flags.warnings]
     # A custom source has no model to name; but its file may lie in the image (ggufUrl).
     words = [] if custom and not program.gguf else _model_words(deployment, program, dialect)
+    together = group.words(member) if group is not None and member is not None else ()
+    serves = member is None or member.leads
     return Launch(
         engine=engine,
         image=chosen,
         # An image with a model of its own knows what to start; of others only the command is known.
         command=() if custom else program.command,
-        args=(*words, *_address(program, port), *extra, *flags.argv),
+        args=(*words, *(_address(program, port) if serves else ()), *together, *extra, *flags.argv),
         env=tuple(env),
-        port=port,
-        startup=_probe(program, port, period=program.startup[0], failures=program.startup[1]),
-        readiness=_probe(program, port),
+        port=port if serves else 0,
+        startup=_probe(program, port, period=program.startup[0], failures=program.startup[1]) if serves else {},
+        readiness=_probe(program, port) if serves else {},
         blockers=tuple(blockers),
         warnings=(*warnings, *_model_warnings(deployment, program, dialect)),
     )

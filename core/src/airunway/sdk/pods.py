@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.engines import literal
 from airunway.plugins.contract import Context, Finding
+from airunway.quantity import parse_quantity
 from airunway.resource import Resource
 from airunway.sdk.launch import Launch
 
@@ -18,6 +20,7 @@ __all__ = [
     "container_resources",
     "environment",
     "model_pod",
+    "pod_blockers",
     "pod_findings",
     "pod_labels",
     "pod_specs",
@@ -43,6 +46,12 @@ class Sizing:
     gpus: int
     memory: str = ""
     cpu: str = ""
+
+    def divided(self, parts: int) -> Sizing:
+        """An equal part of it, rounded up: what one of several pods asks for that are one replica together."""
+        memory = str(ceil(parse_quantity(self.memory) / parts)) if self.memory else ""
+        cpu = f"{ceil(parse_quantity(self.cpu) * 1000 / parts)}m" if self.cpu else ""
+        return Sizing(gpu_type=self.gpu_type, gpus=ceil(self.gpus / parts), memory=memory, cpu=cpu)
 
 
 def sizing(deployment: ModelDeployment, role: str = "") -> Sizing:
@@ -86,7 +95,7 @@ def model_pod(
         "image": launch.image,
         "command": list(launch.command),
         "args": list(launch.args),
-        "ports": [{"name": "http", "containerPort": launch.port}],
+        "ports": [{"name": "http", "containerPort": launch.port}] if launch.port else [],
         "env": environment(deployment, context, launch),
         "resources": container_resources(size),
         "startupProbe": launch.startup,
@@ -112,7 +121,8 @@ def model_pod(
         "labels": {**context.runtime.labels, **pod_labels(deployment, reserved=reserved), **(labels or {})},
         "annotations": dict(spec.pod_template.metadata.annotations),
     }
-    return {"metadata": _without_empty(metadata), "spec": _without_empty(pod)}
+    # A Service called "vllm" would give every pod of its namespace VLLM_PORT=tcp://…, which vLLM takes for its own.
+    return {"metadata": _without_empty(metadata), "spec": {**_without_empty(pod), "enableServiceLinks": False}}
 
 
 def pod_labels(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> dict[str, str]:
@@ -137,6 +147,19 @@ def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -
             reason="FieldIgnored",
             message="spec.env sets HF_TOKEN, which is used instead of this Secret",
         )
+
+
+def pod_blockers(deployment: ModelDeployment, context: Context[Any]) -> Iterator[Finding]:
+    """What `model_pod` would have to leave out although it changes what runs."""
+    model = deployment.spec.model
+    if model.cache.mode != "None" and context.cache is None:
+        text = "the model cache gives no volume for this deployment; use spec.model.storage.volumes"
+        yield Finding(path="spec.model.cache.mode", reason="IncompatibleConfiguration", message=text)
+    for i, volume in enumerate(model.storage.volumes):
+        if not volume.claim_name or not volume.mount_path:
+            text = f"volume {volume.name} needs claimName (or size) and mountPath to be mounted"
+            path = f"spec.model.storage.volumes[{i}]"
+            yield Finding(path=path, reason="IncompatibleConfiguration", message=text)
 
 
 def environment(deployment: ModelDeployment, context: Context[Any], launch: Launch | None = None) -> list[Resource]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.plugins.contract import Component, Endpoint, Replicas, UpstreamKind
+from airunway.plugins.contract import Component, Endpoint, Observed, Replicas, UpstreamKind
 from airunway.resource import Resource, dig
 from airunway.sdk.conditions import condition, is_observed, number, text, truth
 
@@ -54,10 +54,10 @@ LEADER_WORKER_SET = UpstreamKind(
     plural="leaderworkersets",
     versions=("v1",),
     required=False,
-    immutable=("spec.leaderWorkerTemplate.size",),
+    immutable=("spec.leaderWorkerTemplate.subGroupPolicy.*",),
     deletion="Foreground",
 )
-"""Groups of pods that run one model together; the provider works without it."""
+"""Groups of pods that run one model together; the provider works without it. Another size rolls like a new template."""
 
 SERVICE = UpstreamKind(group="", kind="Service", plural="services", versions=("v1",), builtin=True)
 CONFIG_MAP = UpstreamKind(group="", kind="ConfigMap", plural="configmaps", versions=("v1",), builtin=True)
@@ -99,7 +99,6 @@ def deployment(
     number of seconds after which Kubernetes calls a roll-out stuck: no less than what the startup probe allows.
     """
     selector = pod_selector(model, component)
-    rolling = {"maxSurge": surge, "maxUnavailable": 0 if surge else 1}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -107,7 +106,7 @@ def deployment(
         "spec": {
             "replicas": replicas,
             "selector": {"matchLabels": selector},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling(surge)},
             "progressDeadlineSeconds": patience,
             "template": _labelled(pod, selector),
         },
@@ -123,8 +122,9 @@ def leader_worker_set(
     size: int,
     replicas: int,
     component: str = SERVER,
+    surge: int = 0,
 ) -> Resource:
-    """A LeaderWorkerSet of `replicas` groups of `size` pods, the leader included.
+    """A LeaderWorkerSet of `replicas` groups of `size` pods, the leader included; `surge` counts groups.
 
     A group is made anew as a whole when one of its pods fails: engines do not survive the loss of a rank. `name` has at
     most 49 letters and is not that of a Service of ours: the controller makes one of the same name.
@@ -139,7 +139,7 @@ def leader_worker_set(
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {
                 "type": "RollingUpdate",
-                "rollingUpdateConfiguration": {"maxUnavailable": 1, "maxSurge": 0},
+                "rollingUpdateConfiguration": _rolling(surge),
             },
             "leaderWorkerTemplate": {
                 "size": size,
@@ -188,9 +188,15 @@ def account(name: str, rules: Sequence[Mapping[str, object]]) -> list[Resource]:
     ]
 
 
-def endpoint(model: ModelDeployment, port: int, *, name: str = "") -> Endpoint:
-    """Where the model is served: by the Service called like it unless `name` says otherwise."""
-    return Endpoint(service=name or model.metadata.name, port=port)
+def endpoint(model: ModelDeployment, observed: Observed, port: int, *, name: str = "") -> Endpoint | None:
+    """Where the model is served: by the Service called like it unless `name` says otherwise, once that is there."""
+    name = name or model.metadata.name
+    exists = any(text(obj, "kind") == "Service" and text(obj, "metadata", "name") == name for obj in observed.objects)
+    return Endpoint(service=name, port=port) if exists else None
+
+
+def _rolling(surge: int) -> dict[str, int]:
+    return {"maxSurge": surge, "maxUnavailable": 0 if surge else 1}
 
 
 def _labelled(pod: Resource, labels: Mapping[str, str]) -> Resource:
@@ -241,6 +247,7 @@ def read(obj: object) -> Workload:
             message="it does not exist yet",
         )
     kind = text(obj, "kind") or "workload"
+    # Counts below zero mean nothing, and the contract knows none.
     wanted = max(0, number(obj, "spec", "replicas", default=1))
     ready = max(0, number(obj, "status", "readyReplicas"))
     total = number(obj, "status", "replicas")
@@ -250,16 +257,17 @@ def read(obj: object) -> Workload:
     observed = is_observed(obj) and bool(dig(obj, "status")) if wanted else is_observed(obj)
     # Old pods on their way out still count in `replicas`: until they are gone the new ones have not taken over.
     current = observed and updated >= wanted and total == wanted and not dig(obj, "metadata", "deletionTimestamp")
-    if current and ready >= wanted:
-        said = "scaled to zero" if wanted == 0 else f"{ready} of {wanted} replicas are ready"
-        return _workload(replicas, current=current, ready=True, reason="Ready", message=said)
-    reason, message = _hindrance(obj, kind)
-    said = message or f"{min(ready, wanted)} of {wanted} replicas are ready"
-    return _workload(replicas, current=current, ready=False, reason=reason, message=said)
-
-
-def _workload(replicas: Replicas, *, current: bool, ready: bool, reason: str, message: str) -> Workload:
-    return Workload(exists=True, replicas=replicas, current=current, ready=ready, reason=reason, message=message)
+    well = current and ready >= wanted
+    reason, message = ("Ready", "") if well else _hindrance(obj, kind)
+    said = "scaled to zero" if well and wanted == 0 else f"{min(ready, wanted)} of {wanted} replicas are ready"
+    return Workload(
+        exists=True,
+        replicas=replicas,
+        current=current,
+        ready=well,
+        reason=reason,
+        message=message or said,
+    )
 
 
 def _hindrance(obj: Resource, kind: str) -> tuple[str, str]:

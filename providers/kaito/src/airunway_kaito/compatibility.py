@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, dig, pod_findings
+from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, dig, pod_blockers, pod_findings
 from airunway_kaito.nodes import node_blockers
 from airunway_kaito.objects import RESERVED_LABEL_PREFIXES, launch_of
 from airunway_kaito.plan import Mode, Plan, plan_of
@@ -64,13 +64,7 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
     if spec.affinity:
         text = "KAITO replaces the affinity of its pods by the node labels it was given; use spec.nodeSelector"
         yield _blocker("spec.affinity", text)
-    if spec.model.cache.mode != "None" and context.cache is None:
-        text = "no model caches are at hand for this deployment; use spec.model.storage.volumes"
-        yield _blocker("spec.model.cache.mode", text)
-    for i, volume in enumerate(spec.model.storage.volumes):
-        if not volume.claim_name or not volume.mount_path:
-            path = f"spec.model.storage.volumes[{i}]"
-            yield _blocker(path, f"volume {volume.name} needs claimName (or size) and mountPath to be mounted")
+    yield from pod_blockers(deployment, context)
     if plan.needs_instance_type and not plan.instance_type:
         setting = "instanceType" if spec.resources.gpu.count else "cpuInstanceType"
         cause = (

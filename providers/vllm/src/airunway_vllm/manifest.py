@@ -1,0 +1,97 @@
+"""Static data about the provider: capabilities, kinds, overrides, installation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airunway.sdk import EngineCapability, Installation, ProviderManifest, Transformer, labels
+from airunway.sdk.overrides import BOOLEAN, REPLICAS, TEXT, TEXTS, choice, items, keys
+from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
+from airunway_vllm.settings import Settings
+
+__all__ = ["MANIFEST", "TRANSFORMERS", "VERSION"]
+
+VERSION = "0.1.0"
+
+_SECONDS = {"type": "integer", "minimum": 0, "maximum": 86400}
+_POD = keys(
+    spec=keys(
+        terminationGracePeriodSeconds=_SECONDS,
+        schedulerName=TEXT,
+        shareProcessNamespace=BOOLEAN,
+        dnsPolicy=TEXT,
+        dnsConfig=keys(nameservers=TEXTS, searches=TEXTS, options=items(keys(name=TEXT, value=TEXT))),
+        hostAliases=items(keys(ip=TEXT, hostnames=TEXTS)),
+    )
+)
+_ROLLING = keys(maxSurge=REPLICAS, maxUnavailable=REPLICAS)
+_OVERRIDES = keys(
+    spec=keys(
+        minReadySeconds=_SECONDS,
+        progressDeadlineSeconds=_SECONDS,
+        revisionHistoryLimit={"type": "integer", "minimum": 0, "maximum": 10},
+        strategy=keys(type=choice("RollingUpdate", "Recreate"), rollingUpdate={**_ROLLING, "type": ["object", "null"]}),
+        template=_POD,
+        rolloutStrategy=keys(rollingUpdateConfiguration=_ROLLING),
+        leaderWorkerTemplate=keys(
+            leaderTemplate=_POD,
+            workerTemplate=_POD,
+            restartPolicy=choice("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"),
+        ),
+    )
+)
+
+TRANSFORMERS = (
+    Transformer(name="deployment-v1", api_version="apps/v1", immutable=("spec.selector.*",)),
+    Transformer(
+        name="leaderworkerset-v1",
+        api_version="leaderworkerset.x-k8s.io/v1",
+        kind="LeaderWorkerSet",
+        schema_hashes=("d7d2ce36766f", "35820124ad89"),
+        since="0.7",
+    ),
+)
+
+MANIFEST = ProviderManifest(
+    name="vllm",
+    version=VERSION,
+    display_name="Deployments",
+    description="vLLM, SGLang, TensorRT-LLM and llama.cpp as Deployments; over several nodes as LeaderWorkerSets",
+    documentation="https://lws.sigs.k8s.io/docs/",
+    engines=(
+        EngineCapability(
+            name="vllm",
+            gpu_support=True,
+            scale_to_zero=True,
+            multi_node=True,
+            api_formats=("openai-chat", "openai-responses", "anthropic-messages"),
+        ),
+        EngineCapability(
+            name="sglang", gpu_support=True, scale_to_zero=True, multi_node=True, api_formats=("openai-chat",)
+        ),
+        EngineCapability(name="trtllm", gpu_support=True, scale_to_zero=True, api_formats=("openai-chat",)),
+        EngineCapability(
+            name="llamacpp", gpu_support=True, cpu_support=True, scale_to_zero=True, api_formats=("openai-chat",)
+        ),
+    ),
+    # No selection rule: whatever knows a deployment better scores higher, and this is what is left.
+    upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE),
+    role_label=labels.COMPONENT,
+    serving_roles=(SERVER,),
+    settings=Settings,
+    override_schema=_OVERRIDES,
+    installation=Installation(
+        description="Nothing to install; LeaderWorkerSet for replicas with more GPUs than a node has",
+        default_namespace="lws-system",
+        steps=(
+            {
+                "title": "Install LeaderWorkerSet (optional)",
+                "command": (
+                    "kubectl apply --server-side -f "
+                    "https://github.com/kubernetes-sigs/lws/releases/download/v0.10.0/manifests.yaml"
+                ),
+                "description": "Only for replicas that need more GPUs than one node has.",
+            },
+        ),
+    ),
+)

@@ -1,0 +1,104 @@
+"""Several nodes for one replica, on a real API server with LeaderWorkerSet's own CRD; its controller is not there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, SERVICE, Client, Kind, NotFound
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.testing.expectations import reason_is
+from airunway.testing.operator import gone, install_definitions, remove_leftovers, running_core, running_provider, until
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
+
+LEADER_WORKER_SET = Kind("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets")
+
+
+@pytest.fixture(params=["v0.7.0", "v0.10.0"])
+async def definition(request: pytest.FixtureRequest, recordings: Path, client: Client) -> AsyncIterator[Resource]:
+    """The CRD of one release, not installed yet; gone after the test."""
+    path = recordings / "upstream-crds" / "lws" / request.param / "leaderworkersets.yaml"
+    text = path.read_text(encoding="utf-8")
+    crd: Resource = next(doc for doc in yaml.load_all(text, Loader=yaml.CSafeLoader) if doc)
+    await remove(client, crd)
+    yield crd
+    await remove(client, crd)
+
+
+async def remove(client: Client, crd: Resource) -> None:
+    try:
+        await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+    except NotFound:
+        return
+    await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+
+
+@pytest.fixture
+async def operator_without_simulator(kubeconfig: Path, client: Client, vllm: ProviderHost) -> AsyncIterator[None]:
+    await install_definitions(client)
+    await remove_leftovers(client)
+    async with running_core(kubeconfig), running_provider(kubeconfig, vllm):
+        yield
+
+
+async def exists(client: Client, kind: Kind, key: ObjectKey) -> Resource:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await client.get(kind, key)
+            except NotFound:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_group_is_written_once_leaderworkerset_is_there_and_gives_way_to_one_node(
+    definition: Resource, operator_without_simulator: None, client: Client, namespace: str
+) -> None:
+    key, group = ObjectKey(namespace, "large"), ObjectKey(namespace, "large-lws")
+    spec: dict[str, Any] = {"model": {"id": "o/m"}, "resources": {"gpu": {"count": 16}, "memory": "64Gi"}}
+    await client.create(
+        MODEL_DEPLOYMENT,
+        {
+            "apiVersion": MODEL_DEPLOYMENT.api_version,
+            "kind": "ModelDeployment",
+            "metadata": {"name": key.name, "namespace": namespace},
+            "spec": {**spec, "env": [{"name": "EMPTY", "value": ""}]},
+        },
+    )
+    refused = await until(client, key, reason_is("ProviderCompatible", "IncompatibleConfiguration"))
+    assert "LeaderWorkerSet, which is not installed" in refused["status"]["message"]
+    await install_definitions(client, [definition])
+    live = await exists(client, LEADER_WORKER_SET, group)
+    assert live["spec"]["leaderWorkerTemplate"]["size"] == 2
+    labels = live["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]["labels"]
+    assert labels["airunway.ai/component"] == "server-worker"
+    service = await exists(client, SERVICE, key)
+    assert service["spec"]["selector"]["airunway.ai/component"] == "server"
+    waiting = await until(client, key, lambda d: dig(d, "status", "phase") == "Deploying")
+    assert dig(waiting, "status", "provider", "resourceKind") in (None, "LeaderWorkerSet")
+
+    # What its controller would write: the group serves.
+    ready = {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
+    await client.merge_patch(LEADER_WORKER_SET, group, {"status": ready}, subresource="status")
+    running = await until(client, key, lambda d: dig(d, "status", "phase") == "Running")
+    assert running["status"]["endpoint"]["service"] == key.name
+    settled = await client.get(LEADER_WORKER_SET, group)
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"labels": {"look": "again"}}}, manager="tests")
+    await asyncio.sleep(1)
+    again = await client.get(LEADER_WORKER_SET, group)
+    assert again["metadata"]["resourceVersion"] == settled["metadata"]["resourceVersion"], "no write at rest"
+
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"resources": {"gpu": {"count": 8}}}}, manager="tests")
+    await gone(client, LEADER_WORKER_SET, group)
+    server = await exists(client, DEPLOYMENT, key)
+    assert server["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
+    assert (await client.get(SERVICE, key))["metadata"]["uid"] == service["metadata"]["uid"], "the address stays"
+    await client.delete(MODEL_DEPLOYMENT, key)
+    await gone(client, MODEL_DEPLOYMENT, key)

@@ -1,0 +1,151 @@
+"""A model's life without an operator: it runs, is scaled, changed, broken into, stopped and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import DEPLOYMENT, SERVICE, Client, Kind
+from airunway.resource import ObjectKey, Resource, dig
+from airunway.testing.audit import AuditReader
+from airunway.testing.expectations import running_at
+from airunway.testing.fixtures import Kubectl
+from airunway.testing.operator import gone, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+
+Deploy = Callable[..., Awaitable[ObjectKey]]
+Pods = Callable[[ObjectKey], Awaitable[list[Resource]]]
+
+
+def has_replicas(wanted: int, ready: int) -> Callable[[Resource], bool]:
+    def holds(deployment: Resource) -> bool:
+        counts = dig(deployment, "status", "replicas") or {}
+        return (counts.get("desired", 0), counts.get("ready", 0)) == (wanted, ready)
+
+    return holds
+
+
+async def edit(client: Client, key: ObjectKey, spec: Resource) -> int:
+    """Merge into the spec; the new generation."""
+    after = await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="tests")
+    return int(after["metadata"]["generation"])
+
+
+async def test_it_runs_and_at_rest_nothing_is_written(
+    deploy: Deploy, client: Client, pods: Pods, audit_log: Path
+) -> None:
+    key = await deploy(env=[{"name": "EMPTY", "value": ""}], scaling={"replicas": 2})
+    running = await until(client, key, running_at(1))
+    status = running["status"]
+    assert (status["provider"]["name"], status["engine"]["type"]) == ("vllm", "vllm")
+    assert status["replicas"]["ready"] == 2
+    assert (status["endpoint"]["service"], status["endpoint"]["port"]) == (key.name, 8000)
+    assert status.get("warnings", []) == []
+    assert {pod["spec"]["containers"][0]["image"] for pod in await pods(key)} == {"registry.example/team/vllm:1.0"}
+    service = await client.get(SERVICE, key)
+    assert service["spec"]["selector"].items() <= (await pods(key))[0]["metadata"]["labels"].items()
+    await asyncio.sleep(2)
+    log = AuditReader(audit_log)
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"labels": {"look": "again"}}}, manager="tests")
+    await client.merge_patch(DEPLOYMENT, key, {"metadata": {"labels": {"look": "again"}}}, manager="tests")
+    await asyncio.sleep(2)
+    ours = [r for r in log.read() if r.writes and r.namespace == key.namespace and r.agent]
+    assert ours == [], "passes that find nothing to do write nothing"
+
+
+async def test_scaled_from_one_to_three_to_none_and_back(
+    deploy: Deploy, client: Client, pods: Pods, kubectl: Kubectl
+) -> None:
+    key = await deploy()
+    await until(client, key, running_at(1))
+    uid = (await client.get(DEPLOYMENT, key))["metadata"]["uid"]
+    for count in (3, 0, 1):
+        kubectl("scale", "md", key.name, "-n", key.namespace, f"--replicas={count}")
+        generation = (await client.get(MODEL_DEPLOYMENT, key))["metadata"]["generation"]
+        scaled = await until(client, key, has_replicas(count, count), what=f"{count} replicas")
+        scaled = await until(client, key, running_at(generation), what=f"Running with {count}")
+        assert dig(scaled, "status", "endpoint", "service") == key.name
+        assert len(await pods(key)) == count
+    scale = await client.get(MODEL_DEPLOYMENT, key, subresource="scale")
+    selected = set(scale["status"]["selector"].split(","))
+    assert selected == {"airunway.ai/component=server", "airunway.ai/model-deployment=llama"}
+    assert (await client.get(DEPLOYMENT, key))["metadata"]["uid"] == uid, "never made anew"
+
+
+async def test_what_an_autoscaler_decides_holds(deploy: Deploy, client: Client) -> None:
+    """Slow: that controller learns new kinds every 30 seconds and looks every 15."""
+    key = await deploy()
+    await until(client, key, running_at(1))
+    target = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": "ModelDeployment", "name": key.name}
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+    await client.create(
+        AUTOSCALER,
+        {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 4, "metrics": [cpu]},
+        },
+    )
+    scaled = await until(client, key, has_replicas(2, 2), what="the autoscaler's two replicas")
+    generation = await edit(client, key, {"engine": {"contextLength": 4096}})
+    scaled = await until(client, key, running_at(generation))
+    assert scaled["spec"]["scaling"]["replicas"] == 2
+    assert (await client.get(DEPLOYMENT, key))["spec"]["replicas"] == 2
+
+
+async def test_image_and_arguments_change_in_place(deploy: Deploy, client: Client, pods: Pods) -> None:
+    key = await deploy()
+    await until(client, key, running_at(1))
+    uid = (await client.get(DEPLOYMENT, key))["metadata"]["uid"]
+    await edit(client, key, {"image": "registry.example/team/vllm:2.0"})
+    generation = await edit(client, key, {"engine": {"args": {"seed": "7"}}})
+    await until(client, key, running_at(generation))
+    (pod,) = await pods(key)
+    assert pod["spec"]["containers"][0]["image"] == "registry.example/team/vllm:2.0"
+    assert "--seed=7" in pod["spec"]["containers"][0]["args"]
+    assert (await client.get(DEPLOYMENT, key))["metadata"]["uid"] == uid
+
+
+async def test_drift_is_set_right(deploy: Deploy, client: Client) -> None:
+    key = await deploy()
+    await until(client, key, running_at(1))
+    await client.merge_patch(DEPLOYMENT, key, {"spec": {"replicas": 4}}, manager="somebody")
+    await client.merge_patch(SERVICE, key, {"spec": {"selector": {"app": "other"}}}, manager="somebody")
+    async with asyncio.timeout(60):
+        while (await client.get(DEPLOYMENT, key))["spec"]["replicas"] != 1:
+            await asyncio.sleep(0.05)
+    await client.delete(SERVICE, key)
+    async with asyncio.timeout(60):
+        while not (found := await client.list_all(SERVICE, namespace=key.namespace)):
+            await asyncio.sleep(0.05)
+    assert found[0]["spec"]["selector"]["airunway.ai/component"] == "server"
+    await until(client, key, running_at(1))
+
+
+async def test_suspended_it_is_gone_and_comes_back(deploy: Deploy, client: Client, pods: Pods) -> None:
+    key = await deploy()
+    await until(client, key, running_at(1))
+    await edit(client, key, {"suspend": True})
+    await gone(client, DEPLOYMENT, key)
+    suspended = await until(client, key, lambda d: dig(d, "status", "reason") == "Suspended")
+    assert suspended["status"]["phase"] == "Pending"
+    assert await pods(key) == []
+    generation = await edit(client, key, {"suspend": False})
+    await until(client, key, running_at(generation))
+
+
+async def test_deleted_it_leaves_nothing(deploy: Deploy, client: Client, pods: Pods) -> None:
+    key = await deploy()
+    await until(client, key, running_at(1))
+    await client.delete(MODEL_DEPLOYMENT, key)
+    for kind in (MODEL_DEPLOYMENT, DEPLOYMENT, SERVICE):
+        await gone(client, kind, key)
+    assert await pods(key) == []
