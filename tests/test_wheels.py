@@ -44,7 +44,13 @@ def environment(folder: Path, *requirements: str, wheels: dict[str, Path]) -> Pa
 
 
 def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path: Path) -> None:
-    assert set(wheels) == {"airunway", "airunway_testing", "airunway_kaito", "airunway_kaito_simulator", "airunway_vllm"}
+    assert set(wheels) == {
+        "airunway",
+        "airunway_testing",
+        "airunway_kaito",
+        "airunway_kaito_simulator",
+        "airunway_vllm",
+    }
     programs = environment(tmp_path, "airunway-kaito", wheels=wheels)
     assert run(programs / "airunway", "provider", "list", cwd=tmp_path).split() == ["kaito", "airunway-kaito", "0.1.0"]
     crds = run(programs / "airunway", "crds", cwd=tmp_path)

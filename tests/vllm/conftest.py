@@ -15,7 +15,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, is_deleting
 from airunway.runtime.application import ProviderSettings
-from airunway.testing.operator import install_definitions, remove_leftovers, running_core, running_provider
+from airunway_testing.operator import install_definitions, remove_leftovers, running_core, running_provider
 
 IMAGE = "registry.example/team/vllm:1.0"
 

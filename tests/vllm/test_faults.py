@@ -10,10 +10,10 @@ import pytest
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig
-from airunway.testing.controlplane.stages import OUTCOME
-from airunway.testing.expectations import running_at
-from airunway.testing.faults import BACK_OFF, ended, has_cause, is_clear, waiting, write_pod
-from airunway.testing.operator import until
+from airunway_testing.controlplane.stages import OUTCOME
+from airunway_testing.expectations import running_at
+from airunway_testing.faults import BACK_OFF, ended, has_cause, is_clear, waiting, write_pod
+from airunway_testing.operator import until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

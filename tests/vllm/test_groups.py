@@ -14,8 +14,8 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, SERVICE, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway.testing.expectations import reason_is
-from airunway.testing.operator import gone, install_definitions, remove_leftovers, running_core, running_provider, until
+from airunway_testing.expectations import reason_is
+from airunway_testing.operator import gone, install_definitions, remove_leftovers, running_core, running_provider, until
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

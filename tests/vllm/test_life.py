@@ -11,10 +11,10 @@ import pytest
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, SERVICE, Client, Kind
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.testing.audit import AuditReader
-from airunway.testing.expectations import running_at
-from airunway.testing.fixtures import Kubectl
-from airunway.testing.operator import gone, until
+from airunway_testing.audit import AuditReader
+from airunway_testing.expectations import running_at
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

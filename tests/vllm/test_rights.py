@@ -11,11 +11,11 @@ from airunway.kube import DEPLOYMENT, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey
 from airunway.runtime.access import provider_rights
-from airunway.testing.audit import AuditReader
-from airunway.testing.controlplane import Cluster
-from airunway.testing.expectations import running_at
-from airunway.testing.operator import gone, install_definitions, remove_leftovers, running_core, running_provider, until
-from airunway.testing.rights import granted
+from airunway_testing.audit import AuditReader
+from airunway_testing.controlplane import Cluster
+from airunway_testing.expectations import running_at
+from airunway_testing.operator import gone, install_definitions, remove_leftovers, running_core, running_provider, until
+from airunway_testing.rights import granted
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
