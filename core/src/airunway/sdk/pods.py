@@ -153,7 +153,7 @@ def pod_blockers(deployment: ModelDeployment, context: Context[Any]) -> Iterator
     """What `model_pod` would have to leave out although it changes what runs."""
     model = deployment.spec.model
     if model.cache.mode != "None" and context.cache is None:
-        text = "the model cache gives no volume for this deployment; use spec.model.storage.volumes"
+        text = "no model caches are at hand for this deployment; use spec.model.storage.volumes"
         yield Finding(path="spec.model.cache.mode", reason="IncompatibleConfiguration", message=text)
     for i, volume in enumerate(model.storage.volumes):
         if not volume.claim_name or not volume.mount_path:
