@@ -64,7 +64,7 @@ def test_a_plain_pod_has_one_container_and_nothing_empty(pod: Callable[..., Reso
     found = pod()
     assert set(found) == {"metadata", "spec"}
     assert found["metadata"] == {}
-    assert set(found["spec"]) == {"containers", "volumes"}
+    assert set(found["spec"]) == {"containers", "volumes", "enableServiceLinks"}
     one = container(found)
     assert (one["name"], one["image"], one["command"]) == ("model", "vllm/vllm-openai:v0.23.0", ["vllm", "serve"])
     assert one["ports"] == [{"name": "http", "containerPort": 8000}]

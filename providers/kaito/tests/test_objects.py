@@ -180,6 +180,7 @@ def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> No
     assert workspace["inference"]["template"] == {
         "metadata": {},  # the labels that say whose the pod is are the runtime's (spec ruling 26)
         "spec": {
+            "enableServiceLinks": False,
             "containers": [
                 {
                     "name": "model",
@@ -194,7 +195,7 @@ def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> No
                     "terminationMessagePolicy": "FallbackToLogsOnError",
                     "readinessProbe": {"tcpSocket": {"port": 5000}},
                 }
-            ]
+            ],
         },
     }
 
