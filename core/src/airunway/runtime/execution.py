@@ -19,7 +19,6 @@ from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Me
 from airunway.runtime.seen import Seen
 from airunway.runtime.steps import Action, Plan, Step, conflict_text, missing_of, named, plan_of
 from airunway.runtime.told import Told
-from airunway.runtime.upstreams import UpstreamWatch
 from airunway.runtime.writes import Occupied, Refused, Writer
 from airunway.status import Category
 from airunway.words import redacted
@@ -63,9 +62,8 @@ class Outcome:
 class Executor:
     """Carries plans out; holds nothing but its means."""
 
-    def __init__(self, *, writer: Writer, upstream: UpstreamWatch, events: EventRecorder, manager: str) -> None:
+    def __init__(self, *, writer: Writer, events: EventRecorder, manager: str) -> None:
         self._writer = writer
-        self._upstream = upstream
         self._events = events
         self._manager = manager
 

@@ -84,7 +84,7 @@ class ProviderReconciler:
         self._manager = names.provider_manager(host.name)
         self._finalizer = names.provider_finalizer(host.name)
         writer = Writer(client=client, host=host, upstream=upstream, manager=self._manager)
-        self._executor = Executor(writer=writer, upstream=upstream, events=events, manager=self._manager)
+        self._executor = Executor(writer=writer, events=events, manager=self._manager)
         self._previewer = Previewer(client=client, writer=writer, manager=self._manager)
         self._status = StatusWriter(
             client=client, kind=MODEL_DEPLOYMENT, objects=deployments, manager=self._manager, on_write=log_phase
