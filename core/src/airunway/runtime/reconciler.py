@@ -13,7 +13,16 @@ from datetime import datetime
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, EventRecorder, KubeError, Overlay, StatusWriter, add_finalizer, retry_after_of
+from airunway.kube import (
+    Client,
+    EventRecorder,
+    KubeError,
+    NotFound,
+    Overlay,
+    StatusWriter,
+    add_finalizer,
+    retry_after_of,
+)
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
@@ -241,7 +250,10 @@ class ProviderReconciler:
             text = "Suspended" if gone else "Suspending: the upstream resources are being removed"
             told = Told(component="Suspend", reason="Suspended", message=text, hinders=True, waits=True)
             return Outcome(said=(told,))
-        await self._hold(seen.deployment)
+        try:
+            await self._hold(seen.deployment)
+        except NotFound:
+            return Outcome(silent=True)  # deleted a moment ago: the watch says so next
         return await self._executor.bring(seen, decision, memory)
 
     async def _hold(self, deployment: Resource) -> None:
