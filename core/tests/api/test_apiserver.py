@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from airunway.api._base import ApiModel
+from airunway.api.bounds import MAX_ENTRIES, MAX_ENV, MAX_TOLERATIONS
 from airunway.api.crds import custom_resource_definitions, schema_of, to_yaml
 from airunway.api.inferenceproviderconfig import parse_provider_config
 from airunway.api.modeldeployment import parse_deployment
@@ -190,7 +191,7 @@ def test_identity_fields_may_change(kubectl: Kubectl, namespace: str) -> None:
 
 @pytest.mark.usefixtures("installed")
 def test_rules_stay_cheap_on_a_very_large_object(kubectl: Kubectl, namespace: str) -> None:
-    """The cost limit of the API server must not be what refuses a big, valid object."""
+    """The cost limit of the API server must not be what refuses a big, valid object: as many entries as may be."""
     spec = {
         "model": {
             "id": "a",
@@ -199,13 +200,16 @@ def test_rules_stay_cheap_on_a_very_large_object(kubectl: Kubectl, namespace: st
             },
         },
         "engine": {
-            "args": {f"flag-{i}": "x" * 200 for i in range(256)},
+            "args": {f"flag-{i}": "x" * 2000 for i in range(256)},
             "extraArgs": [f"--{'y' * 500}-{i}" for i in range(512)],
         },
-        "env": [{"name": f"N{i}", "value": "z" * 100} for i in range(1000)],
-        "provider": {"overrides": {f"k{i}": {"deep": ["v" * 50] * 10} for i in range(200)}},
+        "env": [{"name": f"N{i}", "value": "z" * 1000} for i in range(MAX_ENV)],
+        "tolerations": [{"key": f"k{i}", "value": "v" * 60} for i in range(MAX_TOLERATIONS)],
+        "nodeSelector": {f"n{i}": "v" * 60 for i in range(MAX_ENTRIES)},
+        "provider": {"overrides": {f"k{i}": {"deep": ["v" * 50] * 10} for i in range(MAX_ENTRIES)}},
     }
     manifest = json.dumps(yaml.safe_load(deployment(spec)))
+    assert len(manifest) > 1_000_000
     kubectl("create", "-n", namespace, "--dry-run=server", "-f", "-", stdin=manifest)
 
 

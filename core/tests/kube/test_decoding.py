@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import tracemalloc
 
 import orjson
 import pytest
@@ -83,6 +84,19 @@ def test_what_cannot_be_copied_by_recursion_is_cut() -> None:
     beside = [{"a": 1}, {"b": [2]}]
     value = {"deep": json.loads(nested(300)), "beside": beside}
     assert shallow(value) is value
-    assert depth_of(value["deep"]) == 200
+    assert depth_of(value["deep"]) == 250
     assert value["beside"] == [{"a": 1}, {"b": [2]}]
     assert depth_of(shallow(json.loads(nested(240)))) == 240
+    assert shallow("a text") == "a text"
+
+
+def test_h3b_finding_out_that_nothing_is_too_deep_takes_little_memory() -> None:
+    """A review of 1.3 MB is 430,000 objects; writing it as JSON to see whether that is possible took 64 MiB."""
+    wide = {"many": [{} for _ in range(430_000)]}
+    tracemalloc.start()
+    try:
+        assert shallow(wide) is wide
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 16 * 2**20

@@ -77,15 +77,20 @@ class Intake:
 
     async def _read(self, request: web.Request, size: int) -> bytearray:
         body = bytearray()
+        whole = False
         try:
             async with asyncio.timeout(self._limits.body_seconds):
                 async for chunk in request.content.iter_any():
                     body += chunk
+            whole = True
         except TimeoutError as error:
             text = f"{len(body)} of {size} bytes after {self._limits.body_seconds:g} seconds"
             raise TurnedAway(Cause.BODY, 408, text) from error
         except (ConnectionError, web.RequestPayloadError) as error:
             raise TurnedAway(Cause.BODY, 400, f"the body broke off after {len(body)} bytes") from error
+        finally:
+            if not whole:
+                body.clear()  # aiohttp keeps the error, the error this frame: whoever breaks off leaves no bytes here
         return body
 
 

@@ -197,7 +197,7 @@ class AdmissionServer:
         try:
             async with asyncio.timeout(TIMEOUT_SECONDS - 1):
                 try:
-                    body = shallow(await run(decoded, raw))
+                    body = await run(_value_of, raw)
                 except orjson.JSONDecodeError as error:
                     return web.Response(status=400, text=f"the review is not JSON: {error}"), "failed"
                 raw.clear()
@@ -242,6 +242,11 @@ async def _followed(request: web.Request, handler: Handler) -> web.StreamRespons
     finally:
         connection.answered(proven=proven)
     return response
+
+
+def _value_of(raw: bytearray) -> Any:
+    """The JSON value of a body. Raises orjson.JSONDecodeError."""
+    return shallow(decoded(raw))
 
 
 def _named(body: Resource) -> Resource:
