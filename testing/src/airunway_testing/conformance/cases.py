@@ -17,13 +17,13 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway.runtime.judgement import Judgement, assumed_context, judge, parsed
 
-__all__ = ["NAME", "OF_THE_CORE", "TOGGLES", "Base", "Toggle", "bases", "judged", "merged_spec", "spec_fields"]
+__all__ = ["NAME", "NOW", "OF_THE_CORE", "TOGGLES", "Base", "Toggle", "bases", "judged", "merged_spec", "spec_fields"]
 
 NAME = "model"
 """Name of every deployment that is asked about."""
 
 _NAMESPACE = "default"
-_NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +234,7 @@ def judged(host: ProviderHost, base: Base, spec: Resource, *, context: Context[A
         "status": {"engine": {"type": base.engine}},
     }
     if context is None:
-        context = assumed_context(host, engine=base.engine, now=_NOW, settings=base.settings, absent=base.absent)
+        context = assumed_context(host, engine=base.engine, now=NOW, settings=base.settings, absent=base.absent)
     return judge(host, deployment, parsed(deployment), context)
 
 
