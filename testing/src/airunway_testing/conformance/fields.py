@@ -77,14 +77,14 @@ def _outcome(host: ProviderHost, base: Base, field: str, toggle: Toggle) -> Outc
 
 def _names(finding: Finding, field: str) -> bool:
     """Whether a finding is about the field, something in it, or the group that it belongs to."""
-    path = re.sub(r"\[\d+\]", "[]", finding.path)
-    steps, wanted = _steps(path), _steps(field)
+    steps, wanted = _steps(finding.path), _steps(field)
     shorter = min(len(steps), len(wanted))
     return shorter > 1 and steps[:shorter] == wanted[:shorter]
 
 
 def _steps(path: str) -> list[str]:
-    return re.findall(r"[^.\[\]]+|\[[^\]]*\]", path)
+    """The names in a path, and the keys of maps; which item of a list it is makes no difference."""
+    return re.findall(r"[^.\[\]]+", re.sub(r"\[\d*\]", "", path))
 
 
 def _essence(found: Judgement) -> bytes:
