@@ -1,0 +1,98 @@
+"""Honoured or reported: each field of a deployment, changed, has to change something that somebody can see.
+
+A change is *honoured* (other objects), *warned* about (a warning names the field) or *refused* (a blocker). What is
+none of it is *ignored*, and a fault of the provider: the user's wish would be dropped without a word (spec ruling 18).
+In a provider's tests:
+
+    def test_every_field_is_honoured_or_named():
+        assert [found for found in outcomes(load("mine")) if found.answer is Answer.IGNORED] == []
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from airunway.api import names
+from airunway.plugins.contract import Finding
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource, canonical_json
+from airunway.runtime.desired import REPLACE_ON_CHANGE
+from airunway.runtime.judgement import Judgement
+from airunway_testing.conformance.cases import TOGGLES, Base, Toggle, bases, judged, merged_spec
+
+__all__ = ["Answer", "Outcome", "outcomes"]
+
+_NOTES = (names.SPEC_HASH, names.WRITTEN_FOR, names.TRANSFORMER, names.DEPLOYMENT_UID, REPLACE_ON_CHANGE)
+"""Annotations in which the runtime remembers what it was asked for: they differ with every change."""
+
+
+class Answer(StrEnum):
+    """What becomes of a change of a field."""
+
+    HONOURED = "honoured"
+    WARNED = "warned"
+    REFUSED = "refused"
+    IGNORED = "ignored"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a provider makes of a change of `field` in the deployment `base`; `words` are what the user is told."""
+
+    field: str
+    base: str
+    answer: Answer
+    words: tuple[Finding, ...] = ()
+
+
+def outcomes(host: ProviderHost, asked: Sequence[Base] | None = None) -> Iterator[Outcome]:
+    """Every field in every base (default: those of `bases`) in which it can be changed. Raises PluginFault."""
+    for base in bases(host) if asked is None else asked:
+        for field, toggle in TOGGLES.items():
+            if (found := _outcome(host, base, field, toggle)) is not None:
+                yield found
+
+
+def _outcome(host: ProviderHost, base: Base, field: str, toggle: Toggle) -> Outcome | None:
+    """None where the base has every value of the toggle already."""
+    spec = merged_spec(base.spec, toggle.before)
+    changed = next((to for value in toggle.values if (to := merged_spec(spec, value)) != spec), None)
+    if changed is None:
+        return None
+    before, after = judged(host, base, spec), judged(host, base, changed)
+    if after.blockers:
+        new = tuple(finding for finding in after.blockers if finding not in before.blockers)
+        return Outcome(field=field, base=base.name, answer=Answer.REFUSED, words=new or after.blockers)
+    named = tuple(finding for finding in after.warnings if _names(finding, field))
+    if named:
+        return Outcome(field=field, base=base.name, answer=Answer.WARNED, words=named)
+    if _essence(before) != _essence(after):
+        return Outcome(field=field, base=base.name, answer=Answer.HONOURED)
+    said = tuple(finding for finding in after.warnings if finding not in before.warnings)
+    return Outcome(field=field, base=base.name, answer=Answer.WARNED if said else Answer.IGNORED, words=said)
+
+
+def _names(finding: Finding, field: str) -> bool:
+    """Whether a finding is about the field, something in it, or the group that it belongs to."""
+    steps, wanted = _steps(finding.path), _steps(field)
+    shorter = min(len(steps), len(wanted))
+    return shorter > 1 and steps[:shorter] == wanted[:shorter]
+
+
+def _steps(path: str) -> list[str]:
+    """The names in a path, and the keys of maps; which item of a list it is makes no difference."""
+    return re.findall(r"[^.\[\]]+", re.sub(r"\[\d*\]", "", path))
+
+
+def _essence(found: Judgement) -> bytes:
+    """What would be written, without what the runtime only notes on it."""
+    return canonical_json([_plain(obj) for obj in found.objects])
+
+
+def _plain(obj: Resource) -> Resource:
+    metadata = obj["metadata"]
+    kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if key not in _NOTES}
+    return {**obj, "metadata": {**metadata, "annotations": kept}}
