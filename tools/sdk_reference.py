@@ -145,12 +145,17 @@ def _signature(entry: Entry) -> str:
     if isinstance(node, ast.ClassDef):
         return "\n".join(_class(node))
     if isinstance(node, ast.AnnAssign):
-        value = f" = {text}" if node.value and len(text := ast.unparse(node.value)) < _SHORT else ""
-        return f"{entry.name}: {ast.unparse(node.annotation)}{value}"
+        value = f" = {text}" if node.value and len(text := _text(node.value)) < _SHORT else ""
+        return f"{entry.name}: {_text(node.annotation)}{value}"
     if isinstance(node, ast.Assign):
-        text = ast.unparse(node.value)
+        text = _text(node.value)
         return f"{entry.name} = {text if len(text) < _SHORT else '…'}"
     return f"from airunway.sdk import {entry.name}"
+
+
+def _text(node: ast.AST) -> str:
+    """Source, with the quotes that the formatter of this repository uses: it formats the page too."""
+    return ast.unparse(node).replace("'", '"')
 
 
 def _call(name: str, node: ast.FunctionDef, *, bound: bool = False) -> str:
@@ -165,7 +170,7 @@ def _call(name: str, node: ast.FunctionDef, *, bound: bool = False) -> str:
     words += [_argument(arg, default) for arg, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)]
     if given.kwarg is not None:
         words.append(f"**{_argument(given.kwarg, None)}")
-    back = f" -> {ast.unparse(node.returns)}" if node.returns is not None and not bound else ""
+    back = f" -> {_text(node.returns)}" if node.returns is not None and not bound else ""
     line = f"{name}({', '.join(words)}){back}"
     if len(line) <= WIDTH:
         return line
@@ -173,8 +178,8 @@ def _call(name: str, node: ast.FunctionDef, *, bound: bool = False) -> str:
 
 
 def _argument(arg: ast.arg, default: ast.expr | None) -> str:
-    annotated = f"{arg.arg}: {ast.unparse(arg.annotation)}" if arg.annotation is not None else arg.arg
-    return annotated if default is None else f"{annotated} = {ast.unparse(default)}"
+    annotated = f"{arg.arg}: {_text(arg.annotation)}" if arg.annotation is not None else arg.arg
+    return annotated if default is None else f"{annotated} = {_text(default)}"
 
 
 def _class(node: ast.ClassDef) -> Iterator[str]:
@@ -182,23 +187,23 @@ def _class(node: ast.ClassDef) -> Iterator[str]:
     if made is not None:
         yield _call(node.name, made, bound=True)
         return
-    parents = f"({', '.join(map(ast.unparse, node.bases))})" if node.bases else ""
+    parents = f"({', '.join(map(_text, node.bases))})" if node.bases else ""
     yield f"class {node.name}{parents}"
     for step in node.body:
         if isinstance(step, ast.AnnAssign):
-            default = ast.unparse(step.value) if step.value is not None else ""
+            default = _text(step.value) if step.value is not None else ""
             shown = f" = {default}" if default and len(default) < _SHORT and "Field(" not in default else ""
-            yield f"    {ast.unparse(step.target)}: {ast.unparse(step.annotation)}{shown}"
+            yield f"    {_text(step.target)}: {_text(step.annotation)}{shown}"
         elif isinstance(step, ast.Assign):
-            yield f"    {ast.unparse(step)}"
+            yield f"    {_text(step)}"
         elif isinstance(step, ast.FunctionDef) and not step.name.startswith("_"):
             property_ = any(isinstance(mark, ast.Name) and mark.id == "property" for mark in step.decorator_list)
-            returns = ast.unparse(step.returns) if step.returns is not None else "None"
+            returns = _text(step.returns) if step.returns is not None else "None"
             yield f"    {step.name} -> {returns}" if property_ else f"    {_method(step)}"
 
 
 def _method(node: ast.FunctionDef) -> str:
-    returns = f" -> {ast.unparse(node.returns)}" if node.returns is not None else ""
+    returns = f" -> {_text(node.returns)}" if node.returns is not None else ""
     return f"{_call(node.name, node, bound=True)}{returns}"
 
 

@@ -52,4 +52,4 @@ def test_the_page_has_a_signature_for_every_name() -> None:
     for name in names():
         assert f"### `{name}`\n\n```python\n" in text
     assert "engine_arguments(\n    deployment: ModelDeployment,\n    *,\n    engine: str,\n" in text
-    assert "    deletion: Literal['Background', 'Foreground'] = 'Background'\n" in text
+    assert '    deletion: Literal["Background", "Foreground"] = "Background"\n' in text

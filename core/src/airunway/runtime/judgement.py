@@ -61,7 +61,8 @@ def judge(host: ProviderHost, deployment: Resource, typed: ModelDeployment, cont
     if overrides.merge:
         objects[0] = merged(objects[0], overrides.merge)
     told = {finding.path for finding in warnings}
-    ignored = tuple(finding for finding in ignored_fields(typed, reads) if finding.path not in told)
+    provided = ("spec.model.cache",) if context.cache is not None else ()
+    ignored = (finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in told)
     desired = complete(
         objects,
         deployment,

@@ -23,8 +23,8 @@ __all__ = ["CORE_FIELDS", "Reads", "ignored_fields", "tracked"]
 CORE_FIELDS = ("spec.gateway", "spec.provider", "spec.runtimeConfigName", "spec.suspend", "spec.serving")
 """Fields that the core and the runtime act on, whatever a provider does with them."""
 
-_ACTED_ON = ("spec.engine.type", "spec.model.cache")
-"""Fields that reach a provider as part of its context."""
+_ACTED_ON = ("spec.engine.type",)
+"""Fields that always reach a provider as part of its context."""
 
 
 class Reads:
@@ -40,10 +40,13 @@ def tracked(deployment: ModelDeployment) -> tuple[ModelDeployment, Reads]:
     return cast(ModelDeployment, _View(deployment, "", reads)), reads
 
 
-def ignored_fields(deployment: ModelDeployment, reads: Reads) -> Iterator[Finding]:
-    """A warning for each field of the spec that says something else than its default and was never read."""
+def ignored_fields(deployment: ModelDeployment, reads: Reads, *, provided: tuple[str, ...] = ()) -> Iterator[Finding]:
+    """A warning for each field of the spec that says something else than its default and was never read.
+
+    `provided` are further fields that reached the provider in another way: ``spec.model.cache`` as a claim to mount.
+    """
     for path in _set_fields(deployment.spec, "spec"):
-        if path in reads.paths or path.startswith(CORE_FIELDS) or path.startswith(_ACTED_ON):
+        if path in reads.paths or path.startswith(CORE_FIELDS) or path.startswith((*_ACTED_ON, *provided)):
             continue
         field = path.replace("[]", "")
         yield Finding(path=field, reason="FieldIgnored", message=f"{field} has no effect with this provider")
