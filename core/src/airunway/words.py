@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 __all__ = ["MESSAGE_LIMIT", "bounded", "escaped", "plain", "redacted", "shown", "tail"]
@@ -18,6 +19,9 @@ MESSAGE_LIMIT = 1024
 
 _WINDOW = 8
 """How many times the limit is looked at: redaction makes texts shorter."""
+
+_SHORT = 256
+"""Characters; longer texts are hardly ever told twice."""
 
 # CSI and OSC sequences, then two-character ones. An unterminated OSC hides 256 characters at most.
 _ESCAPES = re.compile(
@@ -126,6 +130,10 @@ def escaped(document: str) -> str:
 
 def bounded(text: str, limit: int = MESSAGE_LIMIT) -> str:
     """`text` as one plain line without credentials, in `limit` bytes of UTF-8; an ellipsis shows where it was cut."""
+    return _short_bounded(text, limit) if len(text) <= _SHORT else _bounded(text, limit)
+
+
+def _bounded(text: str, limit: int) -> str:
     window = limit * _WINDOW
     if long := len(text) > window:
         # What is cut in two might not be recognized any more: the last word goes.
@@ -135,6 +143,10 @@ def bounded(text: str, limit: int = MESSAGE_LIMIT) -> str:
     if len(encoded) <= limit and not long:
         return encoded.decode()
     return encoded[: limit - len("…".encode())].decode(errors="ignore") + "…"
+
+
+_short_bounded = lru_cache(maxsize=1024)(_bounded)
+"""The same few messages are told of thousands of objects, and of one in every pass."""
 
 
 def tail(text: str, limit: int) -> str:

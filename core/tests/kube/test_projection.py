@@ -9,7 +9,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.kube import share_status_parts
+from airunway.kube import remembering, share_status_parts
 from airunway.resource import Resource
 
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.text(max_size=3)
@@ -47,3 +47,43 @@ def test_an_object_without_status_or_with_an_odd_one_is_left_as_it_is() -> None:
     project = share_status_parts()
     for obj in ({}, {"status": None}, {"status": "odd"}, {"status": {"conditions": {"type": "Ready"}}}):
         assert project(fresh(obj)) == obj
+
+
+def test_a_write_and_its_echo_are_projected_once() -> None:
+    made: list[Resource] = []
+
+    def project(obj: Resource) -> Resource:
+        made.append(obj)
+        return {"of": obj}
+
+    remembered = remembering(project)
+
+    def state(uid: str, version: str) -> Resource:
+        return {"metadata": {"uid": uid, "resourceVersion": version}}
+
+    answer = remembered(state("a", "1"))
+    assert remembered(state("b", "1")) is not answer
+    assert remembered(state("a", "1")) is answer
+    assert remembered(state("a", "2")) == {"of": state("a", "2")}
+    assert len(made) == 3
+
+
+def test_what_has_no_identity_is_never_taken_for_another() -> None:
+    remembered = remembering(lambda obj: {"of": obj})
+    for metadata in ({}, {"uid": "a"}, {"resourceVersion": "1"}, None):
+        first = remembered({"metadata": metadata, "spec": 1})
+        assert remembered({"metadata": metadata, "spec": 2}) != first
+
+
+def test_few_states_are_remembered() -> None:
+    made: list[Resource] = []
+
+    def project(obj: Resource) -> Resource:
+        made.append(obj)
+        return obj
+
+    remembered = remembering(project)
+    for _ in range(2):
+        for number in range(1000):
+            remembered({"metadata": {"uid": str(number), "resourceVersion": "1"}})
+    assert len(made) == 2000

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.api import bounds
-from airunway.api.bounds import MAX_CAUSES, MAX_DEPTH, MAX_KEY, MAX_SPEC, size_of
+from airunway.api.bounds import MAX_CAUSES, MAX_DEPTH, MAX_KEY, MAX_SPEC, is_modest, size_of
 from airunway.places import MAX_PATH, Place, entries, shortened
 from airunway.resource import Resource
 from airunway.runtime.overrides import check_overrides
@@ -171,6 +171,31 @@ def test_the_size_is_that_of_the_json(value: Any) -> None:
     # A trailing comma is counted for each list and object; floats are written in two ways.
     assert len(text) <= found.length <= len(text) * 1.5 + 2
     assert (found.over, found.too_deep, found.long_key) == (False, False, "")
+
+
+@given(
+    st.recursive(
+        json_values | st.sampled_from(['"' * 600, "\\" * 600, "{" * 40, 'k:{"type":"Ready"}']),
+        lambda inner: (
+            st.lists(inner, max_size=4)
+            | st.dictionaries(st.text(max_size=3) | st.sampled_from(["k" * 600, '\\"' * 300]), inner, max_size=4)
+        ),
+    ),
+    st.integers(0, 300),
+    st.lists(st.booleans(), max_size=80),
+)
+def test_what_is_modest_has_nothing_wrong(value: Any, limit: int, levels: list[bool]) -> None:
+    for as_list in levels:
+        value = [value] if as_list else {"a": value}
+    found = size_of(value, limit=limit)
+    if is_modest(value, limit=limit):
+        assert (found.over, found.too_deep, found.long_key) == (False, False, "")
+
+
+def test_what_is_usual_is_modest() -> None:
+    condition = {"type": "Ready", "status": "True", "message": 'said: "yes"', "observedGeneration": 1}
+    assert is_modest({"conditions": [condition] * 15, "phase": "Running"}, limit=8192)
+    assert is_modest({"f:status": {"f:conditions": {'k:{"type":"Ready"}': {".": {}, "f:type": {}}}}}, limit=1024)
 
 
 @given(json_values, st.integers(0, 2000))

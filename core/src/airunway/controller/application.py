@@ -28,6 +28,7 @@ from airunway.kube import (
     WorkQueue,
     compacting,
     reflector_of,
+    remembering,
     wait_until_synced,
 )
 from airunway.process.deployment_cache import DeploymentProjection, whole
@@ -92,7 +93,7 @@ class CoreApplication:
         self._metrics = metrics or Metrics(names.CORE_MANAGER, role=Role.CORE)
         self._clock = clock or (lambda: datetime.now(UTC))
         project = compacting(names.CORE_MANAGER)
-        deployment = DeploymentProjection(names.CORE_MANAGER)
+        deployment = remembering(DeploymentProjection(names.CORE_MANAGER))
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._config_queue: WorkQueue[ObjectKey] = WorkQueue()
         self._client = client

@@ -53,7 +53,7 @@ from airunway.kube.kinds import (
 from airunway.kube.lease import LeaderElector
 from airunway.kube.overlay import Overlay
 from airunway.kube.pages import Page
-from airunway.kube.projection import LAST_APPLIED, compacting, share_status_parts, strip_managed_fields
+from airunway.kube.projection import LAST_APPLIED, compacting, remembering, share_status_parts, strip_managed_fields
 from airunway.kube.queue import Priority, QueueClosed, WorkQueue
 from airunway.kube.reflector import Handler, Index, Reflector
 from airunway.kube.session import user_agent_of
@@ -131,6 +131,7 @@ __all__ = [
     "needs_apply",
     "owned_by",
     "reflector_of",
+    "remembering",
     "remove_finalizer",
     "retry_after_of",
     "share_status_parts",

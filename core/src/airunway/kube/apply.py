@@ -127,9 +127,12 @@ def _list_key(step: str) -> tuple[tuple[str, Any], ...]:
 
 
 def _has_key(item: object, key: tuple[tuple[str, Any], ...]) -> bool:
-    return isinstance(item, dict) and all(
-        _same_scalar(item.get(name, _KEY_DEFAULTS.get(name)), value) for name, value in key
-    )
+    if not isinstance(item, dict):
+        return False
+    for name, value in key:  # noqa: SIM110 - no generator: this is asked for every pair of entries
+        if not _same_scalar(item.get(name, _KEY_DEFAULTS.get(name)), value):
+            return False
+    return True
 
 
 def _content(desired: Resource, subresource: str) -> Iterator[tuple[str, Any]]:
@@ -215,6 +218,12 @@ class _Walk:
         keys = [key for step in steps if (key := _list_key(step))]
         if keys:
             names = [name for name, _ in keys[0]]
+            elements: list[tuple[tuple[tuple[str, Any], ...], _Fields]] = [
+                (k, child)
+                for node in nodes
+                for step, child in node.items()
+                if isinstance(child, dict) and (k := _list_key(step))
+            ]
             for item in want:
                 key = tuple((name, dig(item, name, default=_KEY_DEFAULTS.get(name))) for name in names)
                 label = ",".join(f"{name}={value}" for name, value in key)
@@ -222,12 +231,7 @@ class _Walk:
                 if match is None:
                     yield (*path, f"[{label}]")
                     continue
-                below: list[_Fields] = [
-                    child
-                    for node in nodes
-                    for step, child in node.items()
-                    if isinstance(child, dict) and (k := _list_key(step)) and _has_key(item, k)
-                ]
+                below = [child for k, child in elements if _has_key(item, k)]
                 if self._is_unowned(below, covered):
                     yield (*path, f"[{label}]")
                     continue

@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from airunway.resource import Resource
+from airunway.resource import Resource, dig, uid_of
 
-__all__ = ["LAST_APPLIED", "compacting", "share_status_parts", "strip_managed_fields"]
+__all__ = ["LAST_APPLIED", "compacting", "remembering", "share_status_parts", "strip_managed_fields"]
 
 _MAX_SHARED = 1024
 """Different field sets, or conditions, that are remembered; when there are more, remembering starts over."""
@@ -20,6 +20,9 @@ _LONGEST_SHARED = 256
 
 _LONGEST_FIELDS = 4096
 """Bytes of a field set that is shared; larger ones are hardly ever equal, and somebody else's."""
+
+_MAX_REMEMBERED = 64
+"""States of objects that may come a second time; more than are written at a time."""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """The annotation in which kubectl keeps a copy of the object as it was applied."""
@@ -108,6 +111,27 @@ def compacting(keep: str) -> Callable[[Resource], Resource]:
     """Both projections, one after the other."""
     strip, share = strip_managed_fields(keep), share_status_parts()
     return lambda obj: share(strip(obj))
+
+
+def remembering(project: Callable[[Resource], Resource]) -> Callable[[Resource], Resource]:
+    """The projection, made once for each state of an object: every write of ours comes back as an event.
+
+    Of the answer to a write and of its echo, whichever is second is the first one's result, and is kept once.
+    """
+    known: dict[tuple[str, str], Resource] = {}
+
+    def remembered(obj: Resource) -> Resource:
+        state = (uid_of(obj), str(dig(obj, "metadata", "resourceVersion", default="")))
+        if not all(state):
+            return project(obj)
+        if (found := known.pop(state, None)) is not None:
+            return found  # there is no third time
+        if len(known) >= _MAX_REMEMBERED:
+            del known[next(iter(known))]
+        known[state] = found = project(obj)
+        return found
+
+    return remembered
 
 
 def _share_texts(status: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from airunway.api.bounds import EXCESS, MAX_ANNOTATIONS, MAX_LABELS, MAX_SPEC, excess, outline, size_of
+from airunway.api.bounds import EXCESS, MAX_ANNOTATIONS, MAX_LABELS, MAX_SPEC, excess, is_modest, outline, size_of
 from airunway.api.names import GROUP
 from airunway.kube import LAST_APPLIED, compacting
 from airunway.resource import Resource
@@ -118,6 +118,8 @@ def _memory(spec: object) -> int:
 
 
 def _is_over(value: object, limit: int) -> bool:
+    if is_modest(value, limit=limit):
+        return False
     size = size_of(value, limit=limit)
     return size.over or size.too_deep or bool(size.long_key)
 

@@ -25,6 +25,7 @@ from airunway.kube import (
     WorkQueue,
     compacting,
     reflector_of,
+    remembering,
     wait_until_synced,
 )
 from airunway.plugins.host import ProviderHost
@@ -79,7 +80,7 @@ class ProviderApplication:
         self._metrics = metrics or Metrics(manager)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._kubernetes = (1, 30)
-        project = Compaction(manager, host.name)
+        project = remembering(Compaction(manager, host.name))
         self._deployments = reflector_of(
             client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=project, page_size=_PAGE
         )
@@ -94,7 +95,7 @@ class ProviderApplication:
             host=host,
             namespaces=settings.namespaces,
             verify=settings.verify_unknown_schemas,
-            project=compacting(manager),
+            project=remembering(compacting(manager)),
             page_size=_PAGE,
             notify=self._on_object,
             changed=self._on_upstream,
