@@ -36,7 +36,7 @@ def deployment(*, metadata: Resource | None = None, status: Resource | None = No
 
 def kept(obj: Resource) -> Resource:
     decoded: Resource = orjson.loads(orjson.dumps(obj))
-    return DeploymentProjection(MANAGER)(decoded)
+    return DeploymentProjection([MANAGER])(decoded)
 
 
 def memory(value: Any) -> int:
@@ -127,7 +127,7 @@ def test_fields_that_are_nested_too_deeply_do_not_keep_an_object_whole() -> None
         deep = {"f:x": deep}
     obj = deployment(metadata={"managedFields": [{"manager": MANAGER, "fieldsV1": {"f:spec": deep}}]})
     obj["spec"]["affinity"] = {"x": [[]] * 430_000}
-    assert memory(DeploymentProjection(MANAGER)(obj)) <= MOST
+    assert memory(DeploymentProjection([MANAGER])(obj)) <= MOST
 
 
 def test_a_pass_sees_the_whole_spec() -> None:
@@ -140,7 +140,7 @@ def test_a_pass_sees_the_whole_spec() -> None:
 
         def add_handler(self, handler: Any) -> None: ...
 
-    overlay = Overlay(Cache(), project=DeploymentProjection(MANAGER), restore=whole)
+    overlay = Overlay(Cache(), project=DeploymentProjection([MANAGER]), restore=whole)
     assert overlay.get(ObjectKey("b", "a")) == obj
     newer: Resource = orjson.loads(orjson.dumps(obj))
     newer["metadata"]["resourceVersion"] = "8"
