@@ -69,7 +69,9 @@ def run_all(core: options.CoreOptions, given: options.ProviderOptions, common: o
 def provider_run(
     given: options.ProviderOptions,
     common: options.Common,
-    name: Annotated[list[str] | None, typer.Argument(help="The providers' names (their entry points).")] = None,
+    name: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="The providers' names (their entry points).")
+    ] = None,
     *,
     all_: Annotated[bool, typer.Option("--all", help="Run every provider that is installed.")] = False,
 ) -> None:
