@@ -3,7 +3,7 @@
 N ModelDeployments, dealt out to the providers in turn, run until all are Running; first with `airunway run`, then with
 one process for each part, on the same API server. Prints JSON.
 
-    uv run python benchmarks/allinone.py --deployments 1000
+    uv run python -m benchmarks.allinone --deployments 1000
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from converge import concurrently, rss_mib
+from benchmarks.converge import concurrently, rss_mib, say
 
 from airunway import __version__
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -131,10 +131,6 @@ async def run(count: int, plane: ControlPlane) -> dict[str, Any]:
         "restarted_in_a_process_each": alone,
         "memory_ratio": round(together["rss_mib_together"] / alone["rss_mib_together"], 2),
     }
-
-
-def say(text: str) -> None:
-    print(f"{text} …", file=sys.stderr)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from airunway.plugins.errors import PluginBroken
 from airunway.process import parts as module
 from airunway.process.parts import Application, Lead, Parts, Work
 
@@ -119,7 +120,7 @@ async def test_one_that_gets_well_is_ready_again(at_short_notice: None) -> None:
 
 async def test_one_that_cannot_be_made_is_said_and_costs_nobody_else(at_short_notice: None) -> None:
     def make() -> Application:
-        raise RuntimeError("the plugin is broken")
+        raise PluginBroken("the plugin is broken")
 
     steady = Steady()
     async with running({"core": lambda: steady, "provider": make}) as (parts, task):
@@ -129,6 +130,14 @@ async def test_one_that_cannot_be_made_is_said_and_costs_nobody_else(at_short_no
         assert "the plugin is broken" in (parts.unready() or "")
         assert not task.done()
         assert not steady.left
+
+
+def test_what_is_wrong_with_options_ends_the_start() -> None:
+    def make() -> Application:
+        raise ValueError("a file without authorities")
+
+    with pytest.raises(ValueError, match="without authorities"):
+        Parts({"core": make, "provider": Steady}, lead_of=lambda _: at_once)
 
 
 async def test_the_only_one_ends_the_process_as_it_ended() -> None:

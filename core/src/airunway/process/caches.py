@@ -17,7 +17,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import AnyReflector, Client, Handler, Kind, UnionReflector, reflector_of
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
-from airunway.resource import Resource
+from airunway.resource import ObjectKey, Resource
 
 __all__ = ["Cache", "Caches", "Projection"]
 
@@ -145,6 +145,9 @@ class Cache(UnionReflector):
         if hook is not None:
             self._source.hooks.append(hook)
         self._hook = hook
+
+    def get(self, key: ObjectKey) -> Resource | None:
+        return self._source.reflector.get(key)
 
     def add_handler(self, handler: Handler) -> None:
         self._handlers.append(handler)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from airunway.kube import Backoff
+from airunway.plugins.errors import PluginError
 from airunway.process.lean_kopf import kopf
 from airunway.process.logs import set_log_fields
 from airunway.words import plain, redacted
@@ -63,7 +64,7 @@ Makers: TypeAlias = Mapping[str, Callable[[], Application]]
 class Parts:
     """All applications of a process, made and run; `lead_of` gives each its election.
 
-    One alone ends with whatever ends it. Of several one that ends, or cannot be made, is made anew after a while, and
+    One alone ends with whatever ends it. Of several one that ends, or whose plugin cannot be used, is made anew after a while, and
     the others go on: `unready` and the log say what is wrong with it.
     """
 
@@ -75,7 +76,7 @@ class Parts:
         for component in makers:
             try:
                 self._running[component] = makers[component]()
-            except Exception as error:  # a plugin that cannot be used must not cost the others
+            except PluginError as error:  # it must not cost the others; what is wrong with options ends the start
                 if self._alone:
                     raise
                 self._ended[component] = f"it cannot be started ({error})"
