@@ -64,8 +64,8 @@ Makers: TypeAlias = Mapping[str, Callable[[], Application]]
 class Parts:
     """All applications of a process, made and run; `lead_of` gives each its election.
 
-    One alone ends with whatever ends it. Of several one that ends, or whose plugin cannot be used, is made anew after a while, and
-    the others go on: `unready` and the log say what is wrong with it.
+    One alone ends with whatever ends it. Of several one that ends, or whose plugin cannot be used, is made anew after a
+    while, and the others go on: `unready` and the log say what is wrong with it.
     """
 
     def __init__(self, makers: Makers, *, lead_of: Callable[[str], Lead]) -> None:
