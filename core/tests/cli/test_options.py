@@ -25,9 +25,36 @@ RENDER = "core/tests/cli/test_render.py"
 CORE = f"{PROCESSES}::test_the_core_does_as_its_options_say"
 PROVIDER = f"{PROCESSES}::test_a_provider_does_as_its_options_say"
 WEBHOOK = f"{PROCESSES}::test_the_webhook_does_as_its_options_say"
+SEVERAL = f"{PROCESSES}::test_everything_in_one_process_does_as_its_options_say"
 SIMULATE = f"{PROCESSES}::test_a_simulated_operator_does_as_its_options_say"
 SANDBOX = f"{PROCESSES}::test_a_sandbox_on_a_cluster_that_is_there"
 CONTROL_PLANE = "testing/tests/controlplane/test_command_line.py"
+
+COMMON_OPTIONS = (
+    "--kubeconfig",
+    "--context",
+    "--watch-namespaces",
+    "--leader-elect",
+    "--log-level",
+    "--log-format",
+    "--health-probe-bind-address",
+    "--metrics-bind-address",
+)
+CORE_OPTIONS = {
+    "--enable-provider-selector": f"{PROCESSES}::test_an_error_is_all_that_is_logged_at_that_level",
+    **dict.fromkeys(("--no-enable-provider-selector", "--policy"), CORE),
+    "--webhook-access-review-pods": WEBHOOK,
+    "--webhook-bind-address": WEBHOOK,
+    "--webhook-service": "core/tests/webhook/test_command.py::test_a_wrong_option_is_named",
+    "--webhook-url": WEBHOOK,
+    "--webhook-secret": WEBHOOK,
+    "--webhook-configuration": WEBHOOK,
+    "--webhook-manage-configuration": WEBHOOK,
+    "--webhook-access-review": WEBHOOK,
+    "--no-webhook-access-review": WEBHOOK,
+    "--webhook-client-ca": "core/tests/webhook/test_hostile_clients.py::"
+    "test_a_file_without_authorities_ends_the_start_and_is_named",
+}
 
 SEEN: dict[str, dict[str, str]] = {
     "crds": {"--write": "core/tests/validation/test_commands.py::test_crds_writes_files"},
@@ -53,33 +80,15 @@ SEEN: dict[str, dict[str, str]] = {
         "-o": f"{RENDER}::test_json_and_overrides",
     },
     "simulate": dict.fromkeys(("--kubeconfig", "--context", "--level", "--scenario"), SIMULATE),
-    "controller": {
-        "--enable-provider-selector": f"{PROCESSES}::test_an_error_is_all_that_is_logged_at_that_level",
-        "--no-enable-provider-selector": CORE,
-        "--watch-namespaces": CORE,
-        "--policy": CORE,
-        "--webhook-access-review-pods": WEBHOOK,
-        "--webhook-bind-address": WEBHOOK,
-        "--webhook-service": "core/tests/webhook/test_command.py::test_a_wrong_option_is_named",
-        "--webhook-url": WEBHOOK,
-        "--webhook-secret": WEBHOOK,
-        "--webhook-configuration": WEBHOOK,
-        "--webhook-manage-configuration": WEBHOOK,
-        "--webhook-access-review": WEBHOOK,
-        "--no-webhook-access-review": WEBHOOK,
-        "--webhook-client-ca": "core/tests/webhook/test_hostile_clients.py::"
-        "test_a_file_without_authorities_ends_the_start_and_is_named",
-        **dict.fromkeys(("--kubeconfig", "--context", "--leader-elect", "--log-level", "--log-format"), CORE),
-        "--health-probe-bind-address": CORE,
-        "--metrics-bind-address": CORE,
+    "controller": {**CORE_OPTIONS, **dict.fromkeys(COMMON_OPTIONS, CORE)},
+    "run": {
+        # The core's and the providers' are defined once, for all commands that have them (`airunway.cli.options`).
+        **CORE_OPTIONS,
+        **dict.fromkeys(("--set", "--unknown-schema", "--policy", *COMMON_OPTIONS), SEVERAL),
     },
     "provider run": {
-        "--set": PROVIDER,
-        "--unknown-schema": PROVIDER,
-        "--watch-namespaces": PROVIDER,
-        **dict.fromkeys(("--kubeconfig", "--context", "--leader-elect", "--log-level", "--log-format"), PROVIDER),
-        "--health-probe-bind-address": PROVIDER,
-        "--metrics-bind-address": PROVIDER,
+        "--all": f"{PROCESSES}::test_all_providers_run_without_the_core",
+        **dict.fromkeys(("--set", "--unknown-schema", *COMMON_OPTIONS), PROVIDER),
     },
     "sandbox": {
         "--demo": "tests/test_sandbox.py::test_the_demo_shows_what_runs_what_cannot_and_what_is_refused",

@@ -201,6 +201,57 @@ async def test_a_provider_does_as_its_options_say(
     await install_definitions(client, definitions)
 
 
+async def test_everything_in_one_process_does_as_its_options_say(
+    client: Client, two_contexts: Path, namespace: str, tmp_path: Path
+) -> None:
+    """The core's and the providers' together; what is ready, measured and logged is told apart by the part."""
+    definitions = [d for name in ("kaito", "toy") for d in load_simulator(name).custom_resource_definitions()]
+    await install_definitions(client, definitions)
+    await remove_leftovers(client)
+    key = ObjectKey(namespace, "llama")
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("rules: [{engines: [llamacpp]}]")
+    options = ["--kubeconfig", str(two_contexts), "--context", CONTEXT, "--watch-namespaces", namespace]
+    options += ["--leader-elect", "--log-level", "debug", "--log-format", "json", "--policy", str(policy)]
+    options += ["--set", "toy.greeting=good morning", "--set", 'kaito.cpuNodeSelector={"pool": "cheap"}']
+    async with running(tmp_path, namespace, "run", *options, "--unknown-schema", "Verify") as process:
+        wanted = deployment(namespace, "llama", provider={"name": "toy"}, engine={"type": "llamacpp"})
+        await client.create(MODEL_DEPLOYMENT, wanted)
+        await until(client, key, lambda d: dig(d, "status", "provider", "resourceName") is not None)
+        said = [obj.get("data") for obj in await client.list_all(CONFIG_MAP, namespace=namespace)]
+        assert {"greeting": "good morning"} in said
+        gpu = {"memory": "8Gi", "gpu": {"count": 1}}
+        await client.create(MODEL_DEPLOYMENT, deployment(namespace, "vllm", engine={"type": "vllm"}, resources=gpu))
+        seen = await until(client, ObjectKey(namespace, "vllm"), lambda d: condition_of(d, "Validated") is not None)
+        assert "engine 'vllm' is not allowed in namespace" in dig(seen, "status", "message")
+        parts = ["airunway-controller", "airunway-provider-kaito", "airunway-provider-toy"]
+        leases = await client.list_all(LEASE, namespace=namespace)
+        assert sorted(dig(lease, "metadata", "name") for lease in leases) == parts
+        assert await fetched(f"{process.probes}/readyz") == (200, "ok")
+        page = (await fetched(f"{process.metrics}/metrics"))[1]
+        for part in parts:
+            assert f'airunway_leader{{component="{part}"}} 1.0' in page
+        for controller in ("core", "configs", "provider-kaito", "provider-toy"):
+            assert f'airunway_workqueue_depth{{controller="{controller}"}}' in page
+        assert set(parts) <= {line.get("part") for line in process.lines()}
+        await client.delete(MODEL_DEPLOYMENT, key)
+        await gone(client, MODEL_DEPLOYMENT, key)
+
+
+async def test_all_providers_run_without_the_core(
+    client: Client, kubeconfig: Path, namespace: str, tmp_path: Path
+) -> None:
+    definitions = [d for name in ("kaito", "toy") for d in load_simulator(name).custom_resource_definitions()]
+    await install_definitions(client, definitions)
+    await remove_leftovers(client)
+    options = ["--kubeconfig", str(kubeconfig), "--watch-namespaces", namespace]
+    async with running(tmp_path, namespace, "provider", "run", "--all", *options) as process:
+        for name in ("kaito", "toy"):
+            assert dig(await client.get(CONFIG, ObjectKey("", name)), "status", "ready") is True
+        page = (await fetched(f"{process.metrics}/metrics"))[1]
+        assert "airunway_modeldeployment_total" not in page
+
+
 @pytest.mark.parametrize(
     ("option", "says"),
     [

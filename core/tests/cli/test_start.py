@@ -38,7 +38,7 @@ def test_the_help_lists_every_command() -> None:
         assert command in done.stdout
 
 
-@pytest.mark.parametrize("command", [["controller"], ["provider", "run", "toy"]])
+@pytest.mark.parametrize("command", [["controller"], ["provider", "run", "kaito"]])
 def test_metrics_and_probes_cannot_share_an_address(command: list[str]) -> None:
     addresses = ["--metrics-bind-address", ":9999", "--health-probe-bind-address", ":9999"]
     done = subprocess.run(
@@ -62,3 +62,33 @@ def test_an_address_that_is_none_is_named() -> None:
     )
     assert done.returncode == 1
     assert "'everywhere' is not an address" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        (["run", "kaito", "toy", "--set", "box=true"], 1, "say for which provider, PROVIDER.KEY=VALUE"),
+        (["run", "kaito", "toy", "--set", "toy.bax=true"], 1, "provider toy: unknown setting 'bax'; known: "),
+        (["run", "kaito", "toy", "--set", "toy.box=blue"], 1, "provider toy: setting 'box': "),
+        (["run", "toy", "--set", "toy.bax=true"], 1, "provider toy: unknown setting 'bax'"),
+        (["run", "toy", "--set", "bax=true"], 1, "provider toy: unknown setting 'bax'"),
+        (["run", "kaito", "nobody"], 1, "no installed distribution provides 'nobody'"),
+        (["run", "--all", "toy"], 2, "name the providers to run, or say --all"),
+        (["run"], 2, "name the providers to run, or say --all"),
+    ],
+)
+def test_what_providers_cannot_be_given_ends_the_start_with_a_sentence(
+    command: list[str], code: int, says: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "airunway", "provider", *command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == code
+    assert says in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    if code == 1:
+        assert len(done.stderr.splitlines()) == 1

@@ -12,8 +12,10 @@ from airunway.api.bounds import EXCESS, excess
 from airunway.api.modeldeployment import ParseError
 from airunway.kube import Overlay
 from airunway.process.deployment_cache import DeploymentProjection, whole
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.runtime.judgement import parsed
+from airunway.selection import is_denied
+from airunway.selection.provider import DENIED
 from airunway.validation import validate
 
 MANAGER = "airunway-controller"
@@ -36,7 +38,7 @@ def deployment(*, metadata: Resource | None = None, status: Resource | None = No
 
 def kept(obj: Resource) -> Resource:
     decoded: Resource = orjson.loads(orjson.dumps(obj))
-    return DeploymentProjection(MANAGER)(decoded)
+    return DeploymentProjection([MANAGER])(decoded)
 
 
 def memory(value: Any) -> int:
@@ -127,7 +129,7 @@ def test_fields_that_are_nested_too_deeply_do_not_keep_an_object_whole() -> None
         deep = {"f:x": deep}
     obj = deployment(metadata={"managedFields": [{"manager": MANAGER, "fieldsV1": {"f:spec": deep}}]})
     obj["spec"]["affinity"] = {"x": [[]] * 430_000}
-    assert memory(DeploymentProjection(MANAGER)(obj)) <= MOST
+    assert memory(DeploymentProjection([MANAGER])(obj)) <= MOST
 
 
 def test_a_pass_sees_the_whole_spec() -> None:
@@ -140,9 +142,30 @@ def test_a_pass_sees_the_whole_spec() -> None:
 
         def add_handler(self, handler: Any) -> None: ...
 
-    overlay = Overlay(Cache(), project=DeploymentProjection(MANAGER), restore=whole)
+    overlay = Overlay(Cache(), project=DeploymentProjection([MANAGER]), restore=whole)
     assert overlay.get(ObjectKey("b", "a")) == obj
     newer: Resource = orjson.loads(orjson.dumps(obj))
     newer["metadata"]["resourceVersion"] = "8"
     overlay.note(orjson.loads(orjson.dumps(newer)))
     assert overlay.get(ObjectKey("b", "a")) == newer
+
+
+def test_several_readers_keep_what_each_of_them_needs() -> None:
+    fields: Resource = {"f:status": {"f:phase": {}}}
+    entries = [{"manager": f"m{i}", "operation": "Apply", "fieldsV1": fields} for i in range(4)]
+    found = DeploymentProjection(["m1", "m3"])(deployment(metadata={"managedFields": entries}))
+    assert [entry["manager"] for entry in found["metadata"]["managedFields"]] == ["m1", "m3"]
+
+
+@pytest.mark.parametrize("denied", [(), ("a",), ("b",), ("a", "b"), ("b", "c")])
+def test_of_the_selection_providers_keep_whether_they_are_denied(denied: tuple[str, ...]) -> None:
+    verdicts = {name: f"x: {DENIED}" if name in denied else "r" * 500 for name in "abcd"}
+    candidates = [{"name": name, "eligible": name not in denied, "reasons": [verdicts[name]]} for name in "abcd"]
+    obj = deployment(status={"selection": {"candidates": candidates, "reason": "r" * 500}})
+    before = {name: is_denied(obj, name) for name in "abc"}
+    assert before == {name: name in denied for name in "abc"}
+    found = DeploymentProjection([MANAGER], providers=["a", "b", "c"])(copy_of(obj))
+    assert {name: is_denied(found, name) for name in "abc"} == before
+    assert "r" * 500 not in str(found)
+    assert ("selection" in found["status"]) == bool(denied)
+    assert DeploymentProjection([MANAGER])(copy_of(obj))["status"]["selection"] == obj["status"]["selection"]

@@ -109,7 +109,9 @@ async def test_m13_who_does_not_read_keeps_nobody_out_for_ever(monkeypatch: pyte
 async def test_m13_long_label_values_are_cut_and_stay_different() -> None:
     metrics = Metrics("tests", role=Role.CORE)
     ids = ["org/" + "x" * 2000 + end for end in "ab"]
-    metrics.add_source(lambda: [("airunway_modeldeployment_info", ("ns", "same", "", "", each), 1.0) for each in ids])
+    metrics.add_source(
+        "info", lambda: [("airunway_modeldeployment_info", ("ns", "same", "", "", each), 1.0) for each in ids]
+    )
     body, _ = await metrics.page()
     lines = [line for line in body.decode().splitlines() if line.startswith("airunway_modeldeployment_info")]
     values = {line.partition('model="')[2].partition('"')[0] for line in lines}

@@ -84,7 +84,7 @@ assert len(validate(obj)) == 1
 assert violations(policy, obj["spec"], engine=None, provider=None, namespace_labels={}) == []
 found = check_overrides(overrides, schema)
 assert len(found.errors) == 20 and all(len(finding.path) <= 256 for finding in found.errors)
-assert excess(DeploymentProjection("m")(obj))
+assert excess(DeploymentProjection(["m"])(obj))
 print("judged")
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)

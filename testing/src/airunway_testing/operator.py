@@ -10,14 +10,19 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
+from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, LeaderElector, NotFound, load_config, user_agent_of
 from airunway.plugins.host import ProviderHost
-from airunway.process.shell import Lead, Work
+from airunway.process.caches import Caches
+from airunway.process.deployment_cache import DeploymentProjection
+from airunway.process.metrics import Metrics, Role
+from airunway.process.parts import Application, Lead, Parts, Work
 from airunway.resource import ObjectKey, Resource, is_deleting, is_true, key_of, uid_of
 from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway_testing.simulators import Level, simulator_for
@@ -30,6 +35,7 @@ __all__ = [
     "running_core",
     "running_provider",
     "running_simulator",
+    "running_together",
     "until",
 ]
 
@@ -107,6 +113,34 @@ async def running_provider(
         application = ProviderApplication(client=client, host=host, settings=settings, clock=clock)
         async with _running(application.run(_lead(client, component, replica)), application.unready):
             yield application
+
+
+@asynccontextmanager
+async def running_together(
+    kubeconfig: Path,
+    hosts: Sequence[ProviderHost],
+    *,
+    around: Callable[[Application], Application] = lambda application: application,
+) -> AsyncIterator[Parts]:
+    """The core and these providers as `airunway run` has them in one process, from when all are ready.
+
+    Each provider is run as what `around` makes of it.
+    """
+    managers = [names.CORE_MANAGER, *(names.provider_manager(host.name) for host in hosts)]
+    async with _client(kubeconfig, "airunway", None) as client:
+        metrics = Metrics("airunway", role=Role.CORE)
+        caches = Caches(client, project=DeploymentProjection(managers), metrics=metrics)
+        makers: dict[str, Callable[[], Application]] = {
+            names.CORE_MANAGER: lambda: CoreApplication(client=client, caches=caches)
+        }
+
+        def provider(host: ProviderHost) -> Application:
+            return around(ProviderApplication(client=client, host=host, caches=caches))
+
+        makers |= {manager: partial(provider, host) for manager, host in zip(managers[1:], hosts, strict=True)}
+        parts = Parts(makers, lead_of=lambda _: _at_once)
+        async with _running(parts.run(), parts.unready):
+            yield parts
 
 
 @asynccontextmanager

@@ -16,7 +16,10 @@ from airunway.api import names
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Invalid, NotFound, ServerError, load_config
+from airunway.process.caches import Caches
+from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, Role
+from airunway.process.parts import Makers
 from airunway.process.shell import ShellSettings, serve
 from airunway.resource import ObjectKey
 from airunway.webhook import Webhook, WebhookSettings, webhook_settings
@@ -73,8 +76,10 @@ def running_webhook(
     made: list[CoreApplication] = []
     metrics = Metrics(names.CORE_MANAGER, role=Role.CORE)
 
-    def make(client: Client) -> CoreApplication:
-        core = CoreApplication(client=client, settings=core_settings)
+    def make(client: Client) -> Makers:
+        project = DeploymentProjection([names.CORE_MANAGER])
+        caches = Caches(client, project=project, metrics=metrics, namespaces=core_settings.namespaces)
+        core = CoreApplication(client=client, settings=core_settings, caches=caches)
         part = Webhook(
             client,
             core,
@@ -90,7 +95,7 @@ def running_webhook(
         if on_made is not None:
             on_made(part, metrics)
         made.append(core)
-        return core
+        return {names.CORE_MANAGER: lambda: core}
 
     async def main() -> None:
         process = asyncio.current_task()

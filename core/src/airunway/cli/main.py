@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
-from airunway.cli import processes
+from airunway.cli import options, processes
 from airunway.cli.crds import crds
 from airunway.cli.development import CommandTree
 from airunway.cli.explain import explain
@@ -48,96 +48,40 @@ def version() -> None:
 
 
 @app.command(short_help="Run the core controller.", cls=SwitchCommand)
-@processes.with_common
-def controller(
-    common: processes.Common,
-    *,
-    enable_provider_selector: Annotated[
-        bool, typer.Option(help="Select providers; off: a selector of your own writes status.provider.")
-    ] = True,
-    watch_namespaces: processes.WatchNamespaces = "",
-    policy: Annotated[
-        Path | None,
-        typer.Option(help="File that says what namespaces may use: providers, images, service accounts and more."),
-    ] = None,
-    webhook_bind_address: Annotated[
-        str, typer.Option(help="Address of the admission webhook, e.g. :9443; 0: none.")
-    ] = "0",
-    webhook_service: Annotated[
-        str, typer.Option(help="Service by which the API server reaches the webhook, as NAME.NAMESPACE.")
-    ] = "",
-    webhook_url: Annotated[
-        str, typer.Option(help="Instead of a Service: URL of the webhook, e.g. https://127.0.0.1:9443.")
-    ] = "",
-    webhook_secret: Annotated[
-        str, typer.Option(help="Secret with the webhook's certificates, in our own namespace.")
-    ] = "airunway-webhook-tls",
-    webhook_configuration: Annotated[
-        str, typer.Option(help="ValidatingWebhookConfiguration whose CA bundle is kept up to date.")
-    ] = "airunway-webhook",
-    webhook_manage_configuration: Annotated[
-        bool,
-        typer.Option("--webhook-manage-configuration", help="Write all of that configuration, not only the bundle."),
-    ] = False,
-    webhook_access_review: Annotated[
-        bool, typer.Option(help="Refuse users who may not create the provider's own resource in that namespace.")
-    ] = True,
-    webhook_access_review_pods: Annotated[
-        bool,
-        typer.Option("--webhook-access-review-pods", help="Refuse users who may not create pods in that namespace."),
-    ] = False,
-    webhook_client_ca: Annotated[
-        Path | None,
-        typer.Option(help="File with the authorities (PEM) by which the API server must be certified to the webhook."),
-    ] = None,
-) -> None:
+@options.with_options(options.core, options.common)
+def controller(core: options.CoreOptions, common: options.Common) -> None:
     """Run the core controller: admission, validation, engine and provider selection."""
-    processes.run_controller(
-        common,
-        selector=enable_provider_selector,
-        watch_namespaces=watch_namespaces,
-        policy=policy,
-        webhook=processes.WebhookOptions(
-            bind_address=webhook_bind_address,
-            service=webhook_service,
-            url=webhook_url,
-            secret=webhook_secret,
-            configuration=webhook_configuration,
-            manage_configuration=webhook_manage_configuration,
-            access_review=webhook_access_review,
-            access_review_pods=webhook_access_review_pods,
-            client_ca=webhook_client_ca,
-        ),
-    )
+    processes.run(common, core=core)
+
+
+@app.command("run", short_help="Run the core and every installed provider in one process.", cls=SwitchCommand)
+@options.with_options(options.core, options.providers, options.common)
+def run_all(core: options.CoreOptions, given: options.ProviderOptions, common: options.Common) -> None:
+    """Run the core and every installed provider in one process: for a laptop, or a small cluster.
+
+    They share one connection and one cache of deployments. Each leads, registers and fails by itself.
+    """
+    processes.run(common, core=core, providers=processes.installed(), given=given)
 
 
 @provider.command("run", cls=SwitchCommand)
-@processes.with_common
+@options.with_options(options.providers, options.common)
 def provider_run(
-    common: processes.Common,
-    name: Annotated[str, typer.Argument(help="The provider's name (its entry point).")],
-    *,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A setting of the provider, KEY=VALUE (a JSON value or text); may be repeated."),
+    given: options.ProviderOptions,
+    common: options.Common,
+    name: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="The providers' names (their entry points).")
     ] = None,
-    unknown_schema: Annotated[
-        Literal["Verify", "Fail"],
-        typer.Option(
-            help="What to do about an upstream schema that is not known. Verify: use the newest that is, if a dry-run "
-            "passes. Fail: refuse."
-        ),
-    ] = "Verify",
-    watch_namespaces: processes.WatchNamespaces = "",
+    *,
+    all_: Annotated[bool, typer.Option("--all", help="Run every provider that is installed.")] = False,
 ) -> None:
-    """Run one provider: register it, translate its deployments, bring their status back."""
-    processes.run_provider(
-        common,
-        name=name,
-        settings=settings or [],
-        unknown_schema=unknown_schema,
-        watch_namespaces=watch_namespaces,
-    )
+    """Run providers: register them, translate their deployments, bring their status back.
+
+    Several run in one process and share what they read; each leads, registers and fails by itself.
+    """
+    if all_ == bool(name):
+        raise typer.BadParameter("name the providers to run, or say --all")
+    processes.run(common, providers=processes.installed() if all_ else processes.named(name or []), given=given)
 
 
 @provider.command("list")

@@ -1,198 +1,179 @@
-"""The long-running commands: options that they share, and starting them."""
+"""The long-running commands: what they run, and starting it."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import re
 import socket
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
+
+from airunway.cli.options import Common, Context, CoreOptions, Kubeconfig, ProviderOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from airunway.kube import Client
+    from airunway.plugins.errors import PluginError
+    from airunway.plugins.host import ProviderHost
+    from airunway.process.caches import Caches
     from airunway.process.metrics import Metrics
-    from airunway.process.shell import Application
+    from airunway.process.parts import Application, Makers
 
-__all__ = [
-    "Common",
-    "Context",
-    "Kubeconfig",
-    "WatchNamespaces",
-    "WebhookOptions",
-    "parse_settings",
-    "run_controller",
-    "run_provider",
-    "with_common",
-]
+    Part: TypeAlias = Callable[[Caches, str], Application]
 
-Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig file (default: as kubectl; in a pod its account).")]
-Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
-LeaderElect = Annotated[
-    bool, typer.Option("--leader-elect", help="Only one replica works at a time (a Lease decides).")
-]
-HealthAddress = Annotated[str, typer.Option(help="Address of /livez and /readyz, e.g. :8081; 0: none.")]
-MetricsAddress = Annotated[str, typer.Option(help="Address of /metrics, e.g. :8080; 0: none. Not that of the probes.")]
-ReadyFile = Annotated[Path | None, typer.Option(hidden=True, help="Create this file once ready.")]
-WatchNamespaces = Annotated[
-    str, typer.Option(help="Namespaces to work in, separated by commas (default: all). A Role in each is enough then.")
-]
-LogLevel = Annotated[Literal["debug", "info", "warning", "error"], typer.Option(help="What is logged, and worse.")]
-LogFormat = Annotated[
-    Literal["text", "json"] | None, typer.Option(help="Format of the log (default: text on a terminal, else json).")
-]
+__all__ = ["Chosen", "Context", "Kubeconfig", "installed", "named", "parse_settings", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Common:
-    """What every long-running command is given."""
+class Chosen:
+    """A provider that is to run: its host, or why it cannot run (the others then go on without it)."""
 
-    kubeconfig: Path | None
-    context: str | None
-    leader_elect: bool
-    health_address: str
-    metrics_address: str
-    log_level: str
-    log_format: str | None
-    ready_file: Path | None = None
+    name: str
+    host: ProviderHost | None = None
+    broken: PluginError | None = None
 
 
-def _common(
+def installed() -> list[Chosen]:
+    """Every installed provider. Ends the command where there is none."""
+    from airunway.plugins.registry import discover
+
+    names = list(dict.fromkeys(found.name for found in discover()))
+    if not names:
+        raise _end("no provider plugins are installed")
+    return [_chosen(name) for name in names]
+
+
+def named(names: Sequence[str]) -> list[Chosen]:
+    """The providers with these names. Ends the command for one that cannot be run."""
+    found = [_chosen(name) for name in dict.fromkeys(names)]
+    for chosen in found:
+        if chosen.broken is not None:
+            raise _end(chosen.broken) from chosen.broken
+    return found
+
+
+def _chosen(name: str) -> Chosen:
+    from airunway.plugins.errors import PluginError
+    from airunway.plugins.registry import load
+
+    try:
+        return Chosen(name=name, host=load(name))
+    except PluginError as error:
+        return Chosen(name=name, broken=error)
+
+
+def run(
+    common: Common,
     *,
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    leader_elect: LeaderElect = False,
-    health_probe_bind_address: HealthAddress = "0",
-    metrics_bind_address: MetricsAddress = "0",
-    log_level: LogLevel = "info",
-    log_format: LogFormat = None,
-    ready_file: ReadyFile = None,
-) -> Common:
-    return Common(
-        kubeconfig=kubeconfig,
-        context=context,
-        leader_elect=leader_elect,
-        health_address=health_probe_bind_address,
-        metrics_address=metrics_bind_address,
-        log_level=log_level,
-        log_format=log_format,
-        ready_file=ready_file,
-    )
-
-
-def with_common(command: Callable[..., None]) -> Callable[..., None]:
-    """The command for Typer of a function that takes a `Common` first: its own options, then the shared ones."""
-    shared = inspect.signature(_common, eval_str=True).parameters
-    own = dict(list(inspect.signature(command, eval_str=True).parameters.items())[1:])
-
-    def run(**given: Any) -> None:
-        command(_common(**{name: given.pop(name) for name in shared}), **given)
-
-    parameters = {**own, **shared}
-    run.__name__, run.__doc__ = command.__name__, command.__doc__
-    run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
-    run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
-    return run
-
-
-@dataclass(frozen=True, kw_only=True)
-class WebhookOptions:
-    """The options ``--webhook-…``; `bind_address` ``0``: there is no webhook."""
-
-    bind_address: str = "0"
-    service: str = ""
-    url: str = ""
-    secret: str = ""
-    configuration: str = ""
-    manage_configuration: bool = False
-    access_review: bool = True
-    access_review_pods: bool = False
-    client_ca: Path | None = None
-
-
-def run_controller(
-    common: Common, *, selector: bool, watch_namespaces: str, policy: Path | None, webhook: WebhookOptions
+    core: CoreOptions | None = None,
+    providers: Sequence[Chosen] = (),
+    given: ProviderOptions | None = None,
 ) -> None:
-    """Run the core controller until it is told to stop."""
+    """Run the core (if there are options for it) and these providers until told to stop."""
     from airunway.api import names
-    from airunway.controller.application import CoreApplication, CoreSettings
-    from airunway.controller.policies import PolicyFile
+    from airunway.plugins.errors import PluginError
+    from airunway.process.caches import Caches
+    from airunway.process.deployment_cache import DeploymentProjection
     from airunway.process.metrics import Metrics, Role
     from airunway.validation.policy import PolicyError
+
+    managers = [names.provider_manager(chosen.name) for chosen in providers]
+    if core is not None:
+        managers.insert(0, names.CORE_MANAGER)
+    component = managers[0] if len(managers) == 1 else "airunway"
+    metrics = Metrics(component, role=Role.CORE if core is not None else Role.EVERY)
+    instance = _instance()
+    try:
+        namespaces = _namespaces(common.watch_namespaces)
+        parts = [_provider_part(chosen, providers, given or ProviderOptions(), namespaces) for chosen in providers]
+        if core is not None:
+            parts.insert(0, _core_part(core, namespaces))
+    except (PluginError, PolicyError, ValueError) as error:
+        raise _end(error) from error
+
+    def make(client: Client) -> Makers:
+        project = DeploymentProjection(managers, providers=[p.name for p in providers] if core is None else None)
+        caches = Caches(client, project=project, metrics=metrics, namespaces=namespaces)
+        return {manager: partial(part, caches, instance) for manager, part in zip(managers, parts, strict=True)}
+
+    _serve(common, metrics=metrics, instance=instance, make=make)
+
+
+def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
+    """How the core is made. Raises PolicyError or ValueError for options that cannot be."""
+    from airunway.controller.application import CoreApplication, CoreSettings
+    from airunway.controller.policies import PolicyFile
     from airunway.webhook import Webhook, webhook_settings
 
-    instance = _instance()
-    metrics = Metrics(names.CORE_MANAGER, role=Role.CORE)
-    given = {name: value for name, value in asdict(webhook).items() if value != ""}
-    try:
-        admission = webhook_settings(**given, namespace=_own_namespace())
-        settings = CoreSettings(
-            selector=selector,
-            namespaces=_namespaces(watch_namespaces),
-            policy=PolicyFile(policy) if policy is not None else None,
-        )
-    except (PolicyError, ValueError) as error:
-        typer.echo(f"airunway: {error}", err=True)
-        raise typer.Exit(1) from error
+    given = {name: value for name, value in asdict(options.webhook).items() if value != ""}
+    admission = webhook_settings(**given, namespace=_own_namespace())
+    settings = CoreSettings(
+        selector=options.selector,
+        namespaces=namespaces,
+        policy=PolicyFile(options.policy) if options.policy is not None else None,
+    )
 
-    def make(client: Client) -> Application:
-        core = CoreApplication(client=client, instance=instance, settings=settings, metrics=metrics)
+    def make(caches: Caches, instance: str) -> CoreApplication:
+        client, metrics = caches.client, caches.metrics
+        core = CoreApplication(client=client, instance=instance, settings=settings, caches=caches)
         if admission is not None:
             core.add(
                 Webhook(
                     client,
                     core,
                     admission,
-                    namespaces=settings.namespaces,
+                    namespaces=namespaces,
                     on_review=metrics.on_review,
                     on_turned_away=metrics.on_turned_away(),
                 )
             )
         return core
 
-    _run(common, metrics=metrics, instance=instance, make=make)
+    return make
 
 
-def run_provider(
-    common: Common, *, name: str, settings: Sequence[str], unknown_schema: str, watch_namespaces: str
-) -> None:
-    """Run one provider until it is told to stop."""
-    from airunway.api import names
-    from airunway.plugins.errors import PluginError
-    from airunway.plugins.registry import load
-    from airunway.process.metrics import Metrics
+def _provider_part(
+    chosen: Chosen, among: Sequence[Chosen], given: ProviderOptions, namespaces: tuple[str, ...]
+) -> Part:
+    """How a provider is made. Raises SettingsError for settings that do not fit it."""
     from airunway.runtime.application import ProviderApplication, ProviderSettings
 
-    if unknown_schema not in ("Verify", "Fail"):
-        raise typer.BadParameter(f"--unknown-schema must be Verify or Fail, not {unknown_schema!r}")
-    try:
-        host = load(name)
-        values = parse_settings(settings)
-        host.settings(values)  # a wrong one ends the start
-    except PluginError as error:
-        typer.echo(f"airunway: {error}", err=True)
-        raise typer.Exit(1) from error
-    try:
-        namespaces = _namespaces(watch_namespaces)
-    except ValueError as error:
-        typer.echo(f"airunway: {error}", err=True)
-        raise typer.Exit(1) from error
-    configured = ProviderSettings(
-        values=values, verify_unknown_schemas=unknown_schema == "Verify", namespaces=namespaces
+    values = parse_settings(_settings_of(chosen.name, [each.name for each in among], given.settings))
+    if chosen.host is not None:
+        chosen.host.settings(values)  # a wrong one ends the start
+    settings = ProviderSettings(
+        values=values, verify_unknown_schemas=given.unknown_schema == "Verify", namespaces=namespaces
     )
-    instance = _instance()
-    metrics = Metrics(names.provider_manager(name))
 
-    def make(client: Client) -> Application:
-        return ProviderApplication(client=client, host=host, instance=instance, settings=configured, metrics=metrics)
+    def make(caches: Caches, instance: str) -> ProviderApplication:
+        host = chosen.host
+        if host is None:
+            raise chosen.broken or RuntimeError(f"provider {chosen.name!r} cannot be run")
+        return ProviderApplication(client=caches.client, host=host, instance=instance, settings=settings, caches=caches)
 
-    _run(common, metrics=metrics, instance=instance, make=make)
+    return make
+
+
+def _settings_of(name: str, among: Sequence[str], texts: Sequence[str]) -> list[str]:
+    """The ``KEY=VALUE`` texts for one provider: of several each is given ``PROVIDER.KEY=VALUE``.
+
+    Raises ValueError for one that is for none of them.
+    """
+    found = []
+    for text in texts:
+        provider, dot, rest = text.partition(".")
+        if dot and provider in among:
+            found += [rest] if provider == name else []
+        elif len(among) == 1:
+            found.append(text)
+        else:
+            raise ValueError(f"--set {text}: say for which provider, PROVIDER.KEY=VALUE; there are {', '.join(among)}")
+    return found
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
@@ -211,7 +192,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-def _run(common: Common, *, metrics: Metrics, instance: str, make: Callable[[Client], Application]) -> None:
+def _serve(common: Common, *, metrics: Metrics, instance: str, make: Callable[[Client], Makers]) -> None:
     from airunway.kube import ConfigError, load_config
     from airunway.process.logs import configure_logging
     from airunway.process.probes import parse_address
@@ -226,8 +207,7 @@ def _run(common: Common, *, metrics: Metrics, instance: str, make: Callable[[Cli
         )
         config = load_config(kubeconfig=common.kubeconfig, context=common.context)
     except (ConfigError, ValueError) as error:
-        typer.echo(f"airunway: {error}", err=True)
-        raise typer.Exit(1) from error
+        raise _end(error) from error
     settings = ShellSettings(
         component=metrics.component,
         health_address=common.health_address,
@@ -240,8 +220,13 @@ def _run(common: Common, *, metrics: Metrics, instance: str, make: Callable[[Cli
     try:
         asyncio.run(serve(config, make, settings, metrics=metrics))
     except OSError as error:  # an address that is taken; what the API server does comes as KubeError
-        typer.echo(f"airunway: {error}", err=True)
-        raise typer.Exit(1) from error
+        raise _end(error) from error
+
+
+def _end(problem: object) -> typer.Exit:
+    """Says in one sentence why the command cannot run; to be raised."""
+    typer.echo(f"airunway: {problem}", err=True)
+    return typer.Exit(1)
 
 
 def _own_namespace() -> str:

@@ -19,24 +19,19 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
     AnyReflector,
     Client,
-    Controller,
-    EventRecorder,
     KubeError,
     Overlay,
     Priority,
-    Reflector,
-    WorkQueue,
     compacting,
-    reflector_of,
-    remembering,
     wait_until_synced,
 )
-from airunway.process.deployment_cache import DeploymentProjection, whole
+from airunway.process.caches import Caches
+from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.fleet_metrics import Transitions, deployment_points, provider_points
+from airunway.process.follower import Follower, unread
 from airunway.process.lean_kopf import kopf
 from airunway.process.metrics import Metrics, Role
-from airunway.process.passes import Reconcile, observed
-from airunway.process.shell import Lead
+from airunway.process.parts import Lead
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
 from airunway.validation.policy import NAMESPACE_NAME, Policy
@@ -44,9 +39,6 @@ from airunway.validation.policy import NAMESPACE_NAME, Policy
 __all__ = ["CoreApplication", "CoreSettings", "Part"]
 
 log = logging.getLogger(__name__)
-
-_PAGE = 100
-"""Objects in a page of a list. A page is decoded before it is trimmed: large ones make the process large for good."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,43 +78,40 @@ class CoreApplication:
         client: Client,
         instance: str = names.CORE_MANAGER,
         settings: CoreSettings | None = None,
-        metrics: Metrics | None = None,
+        caches: Caches | None = None,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        self._settings = settings or CoreSettings()
-        self._metrics = metrics or Metrics(names.CORE_MANAGER, role=Role.CORE)
+        settings = settings or CoreSettings()
+        caches = caches or Caches(
+            client,
+            project=DeploymentProjection([names.CORE_MANAGER]),
+            metrics=Metrics(names.CORE_MANAGER, role=Role.CORE),
+            namespaces=settings.namespaces,
+        )
+        self._settings = settings
+        self._metrics = caches.metrics
         self._clock = clock or (lambda: datetime.now(UTC))
-        project = compacting(names.CORE_MANAGER)
-        deployment = remembering(DeploymentProjection(names.CORE_MANAGER))
-        self._queue: WorkQueue[ObjectKey] = WorkQueue()
-        self._config_queue: WorkQueue[ObjectKey] = WorkQueue()
         self._client = client
         self._parts: list[Part] = []
-        self._leads = False
-        namespaces = self._settings.namespaces
-        self._deployments = reflector_of(
-            client, MODEL_DEPLOYMENT, namespaces=namespaces, project=deployment, page_size=_PAGE
-        )
-        self._configs = Reflector(client, INFERENCE_PROVIDER_CONFIG, project=project)
-        self._events = EventRecorder(
-            client,
-            component=f"{names.GROUP}/{names.CORE_MANAGER}",
-            instance=instance,
-            busy=lambda: self._leads and self._queue.depth > 0,
-        )
+        self._follower = Follower(caches, component=names.CORE_MANAGER, instance=instance)
+        self._deployments = self._follower.deployments
+        self._queue = self._follower.queue("core")
+        self._config_queue = self._follower.queue("configs")
+        project = compacting(names.CORE_MANAGER)
+        self._configs = caches.of(INFERENCE_PROVIDER_CONFIG, project=project)
         self._facts: dict[str, ProviderFacts] = {}
         self._heartbeats: Ages[str] = Ages(self._clock)
         self._policies: Policies | None = None
-        if self._settings.policy is not None:
+        if settings.policy is not None:
             self._policies = Policies(
-                client, self._settings.policy, namespaces=namespaces, on_change=self._on_policy_change
+                client, settings.policy, namespaces=settings.namespaces, on_change=self._on_policy_change
             )
         self._reconciler = CoreReconciler(
             client=client,
-            deployments=Overlay(self._deployments, project=deployment, restore=whole),
+            deployments=self._follower.overlay(),
             providers=lambda: self._facts,
-            events=self._events,
-            selector=self._settings.selector,
+            events=self._follower.events,
+            selector=settings.selector,
             policies=self._policies,
             clock=self._clock,
         )
@@ -134,26 +123,16 @@ class CoreApplication:
             on_silence=self._on_silence,
         )
         self._transitions = Transitions(self._metrics, providers=self._facts, clock=self._clock)
-        self._measure()
-
-    def _measure(self) -> None:
-        metrics = self._metrics
-        for reflector in (self._deployments, self._configs):
-            metrics.follow(reflector)
-        metrics.show_queue("core", self._queue)
-        metrics.show_queue("configs", self._config_queue)
-        metrics.show_events(self._events)
-        metrics.add_source(lambda: deployment_points(self._deployments.items()))
-        metrics.add_source(lambda: provider_points(self._configs.items(), silence_of=self._silence_of))
+        self._metrics.add_source("deployments", lambda: deployment_points(self._deployments.items()))
+        self._metrics.add_source(
+            "providers", lambda: provider_points(self._configs.items(), silence_of=self._silence_of)
+        )
 
     def unready(self) -> str | None:
-        """Why the process cannot work yet, or None."""
-        for reflector in self._caches():
-            if not reflector.synced.is_set() and reflector.missing:
-                return f"the API server does not serve {reflector.kind}: install the CRDs (airunway crds)"
-            if not reflector.synced.is_set():
-                return f"the {reflector.kind.plural} have not been read yet"
-        return next((problem for part in self._parts if (problem := part.unready()) is not None), None)
+        """Why the core cannot work yet, or None."""
+        return unread(self._caches()) or next(
+            (problem for part in self._parts if (problem := part.unready()) is not None), None
+        )
 
     def _caches(self) -> list[AnyReflector]:
         caches: list[AnyReflector] = [self._deployments, self._configs]
@@ -187,10 +166,13 @@ class CoreApplication:
             return {NAMESPACE_NAME: namespace}
         return await self._policies.labels_of(namespace)
 
+    @property
+    def serving(self) -> bool:
+        """Whether kopf is given handlers."""
+        return bool(self._parts)
+
     def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
         """Give kopf the handlers of the parts, and let it start once our own kinds are served: it looks only once."""
-        if not self._parts:
-            return
 
         @kopf.on.startup(registry=registry)
         async def served(**_: object) -> None:
@@ -217,32 +199,34 @@ class CoreApplication:
         self._deployments.add_handler(self._on_deployment)
         self._deployments.add_handler(self._transitions)
         self._configs.add_handler(self._on_config)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._deployments.run(), name="deployments")
-                group.create_task(self._configs.run(), name="configs")
-                group.create_task(self._events.run(), name="events")
-                if self._policies is not None:
-                    group.create_task(self._policies.run(), name="policies")
-                for part in self._parts:
-                    group.create_task(part.follow(), name=type(part).__name__)
-                await wait_until_synced(self._caches())
-                await lead(self._work)
-        finally:
-            await self._events.flush()
+        await self._follower.run(self._follow, lead, self._work)
+
+    async def _follow(self, group: asyncio.TaskGroup) -> None:
+        group.create_task(self._configs.run(), name="configs")
+        if self._policies is not None:
+            group.create_task(self._policies.run(), name="policies")
+        for part in self._parts:
+            group.create_task(part.follow(), name=type(part).__name__)
+        await wait_until_synced(self._caches())
 
     async def _work(self) -> None:
         """The leader's part. Everything is looked at once: a leader before us may have been cut off in any pass."""
         for queue, reflector in ((self._queue, self._deployments), (self._config_queue, self._configs)):
             for key in reflector.keys():  # noqa: SIM118 - not a dict
                 queue.add(key, Priority.BULK)
-        deployments = self._controller(
-            "core", self._queue, self._reconciler.reconcile, self._provider_of, workers=self._settings.workers
+        controller = self._follower.controller
+        workers = self._settings.workers
+        deployments = controller(
+            "core", self._queue, self._reconciler.reconcile, provider_of=self._provider_of, workers=workers
         )
-        configs = self._controller(
-            "configs", self._config_queue, self._config_reconciler.reconcile, lambda key: key.name, workers=1
+        configs = controller(
+            "configs",
+            self._config_queue,
+            self._config_reconciler.reconcile,
+            provider_of=lambda key: key.name,
+            workers=1,
         )
-        self._leads = self._transitions.counting = True
+        self._transitions.counting = True
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(deployments.run(), name="workers")
@@ -250,26 +234,7 @@ class CoreApplication:
                 for part in self._parts:
                     group.create_task(part.lead(), name=f"{type(part).__name__} (leader)")
         finally:
-            self._leads = self._transitions.counting = False
-
-    def _controller(
-        self,
-        name: str,
-        queue: WorkQueue[ObjectKey],
-        reconcile: Reconcile,
-        provider_of: Callable[[ObjectKey], str],
-        *,
-        workers: int,
-    ) -> Controller[ObjectKey]:
-        metrics = self._metrics
-        return Controller(
-            name,
-            queue,
-            observed(reconcile, controller=name, metrics=metrics, provider_of=provider_of),
-            workers=workers,
-            on_wait=metrics.on_wait(name),
-            on_pass=metrics.on_pass(name),
-        )
+            self._transitions.counting = False
 
     def _provider_of(self, key: ObjectKey) -> str:
         """The provider that a deployment has, if its config is registered: any text may stand in a status."""
@@ -277,8 +242,7 @@ class CoreApplication:
         return provider if provider in self._facts else ""
 
     def _on_deployment(self, key: ObjectKey, _old: Resource | None, _new: Resource | None) -> None:
-        # A standby looks at everything once it leads: nothing that it hears of before is more urgent than the rest.
-        self._queue.add(key, Priority.NORMAL if self._leads else Priority.BULK)
+        self._queue.add(key, self._follower.urgency)
 
     def _on_policy_change(self, namespace: str) -> None:
         for key in self._deployments.keys():  # noqa: SIM118 - not a dict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import orjson
@@ -28,13 +28,15 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 """The annotation in which kubectl keeps a copy of the object as it was applied."""
 
 
-def strip_managed_fields(keep: str = "") -> Callable[[Resource], Resource]:
+def strip_managed_fields(keep: str | Collection[str] = ()) -> Callable[[Resource], Resource]:
     """A projection that drops the managedFields entries of everybody but `keep`, and kubectl's copy of the object.
 
-    Together they are often half of an object. With `keep` set to our field manager, `needs_apply` still works on what
-    is left; `changed_fields` does not. Equal field sets are kept once for all objects: those that one controller makes
-    differ in their values, rarely in their fields, and a field set takes more memory than what it describes.
+    Together they are often half of an object. With `keep` set to our field manager (or to those of all who read the
+    cache), `needs_apply` still works on what is left; `changed_fields` does not. Equal field sets are kept once for all
+    objects: those that one controller makes differ in their values, rarely in their fields, and a field set takes more
+    memory than what it describes.
     """
+    managers = tuple(filter(None, (keep,) if isinstance(keep, str) else keep))
     shared: dict[bytes, Resource] = {}
 
     def share(entry: Resource) -> Resource:
@@ -65,7 +67,7 @@ def strip_managed_fields(keep: str = "") -> Callable[[Resource], Resource]:
             return obj
         entries = metadata.get("managedFields")
         if isinstance(entries, list):
-            kept = [share(e) for e in entries if keep and isinstance(e, dict) and e.get("manager") == keep]
+            kept = [share(e) for e in entries if isinstance(e, dict) and e.get("manager") in managers]
             if kept:
                 metadata["managedFields"] = kept
             else:
@@ -107,7 +109,7 @@ def share_status_parts() -> Callable[[Resource], Resource]:
     return project
 
 
-def compacting(keep: str) -> Callable[[Resource], Resource]:
+def compacting(keep: str | Collection[str]) -> Callable[[Resource], Resource]:
     """Both projections, one after the other."""
     strip, share = strip_managed_fields(keep), share_status_parts()
     return lambda obj: share(strip(obj))

@@ -133,6 +133,10 @@ class Reflector:
         for key, obj in self.items():
             self._call(handler, key, None, obj)
 
+    def remove_handler(self, handler: Handler) -> None:
+        """No longer calls `handler`."""
+        self._handlers.remove(handler)
+
     def add_index(self, values: Callable[[Resource], Iterable[Hashable]]) -> Index:
         """An index that is up to date before any handler added after it is called."""
         index = Index(values)

@@ -24,13 +24,17 @@ class UnionReflector:
     not served. Raises ValueError for no reflectors, or reflectors of different kinds.
     """
 
-    def __init__(self, reflectors: Sequence[Reflector]) -> None:
+    kind: Kind
+    namespace = ""
+
+    def __init__(self, reflectors: Sequence[AnyReflector]) -> None:
         if not reflectors or any(reflector.kind != reflectors[0].kind for reflector in reflectors):
             raise ValueError("a union needs one reflector at least, and all of the same kind")
         self.kind = reflectors[0].kind
         self.synced = asyncio.Event()
         self._parts = tuple(reflectors)
-        self._by_namespace = {part.namespace: part for part in reflectors} if self.kind.namespaced else {}
+        apart = self.kind.namespaced and all(part.namespace for part in reflectors)
+        self._by_namespace = {part.namespace: part for part in reflectors} if apart else {}
 
     @property
     def missing(self) -> bool:
@@ -78,6 +82,11 @@ class UnionReflector:
         """Calls `handler` for every change from now on, and at once for every object that is already here."""
         for part in self._parts:
             part.add_handler(handler)
+
+    def remove_handler(self, handler: Handler) -> None:
+        """No longer calls `handler`."""
+        for part in self._parts:
+            part.remove_handler(handler)
 
     def add_index(self, values: Callable[[Resource], Iterable[Hashable]]) -> Index:
         """One index over all objects, up to date before any handler added after it is called."""

@@ -50,6 +50,8 @@ class ProviderHost:
         self._hook = manager.hook
         self.name = name
         self.origin = origin
+        self.faults: dict[str, str] = {}
+        """By hook: what was wrong with its last answer, if something was."""
 
     def check(self) -> None:
         """Hold manifest and registry against the contract. Raises PluginBroken, ContractMismatch or PluginFault."""
@@ -140,6 +142,7 @@ class ProviderHost:
         return found
 
     def _call(self, hook: str, expected: type[T], call: Callable[[], object]) -> T:
+        self.faults.pop(hook, None)
         begun = monotonic()
         try:
             result = call()
@@ -160,4 +163,5 @@ class ProviderHost:
             raise self._fault(hook, f"broke the contract: {problem}")
 
     def _fault(self, hook: str, what: str) -> PluginFault:
+        self.faults[hook] = f"{hook} {what}"
         return PluginFault(f"provider {self.name!r} ({self.origin}): {hook} {what}")

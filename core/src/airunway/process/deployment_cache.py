@@ -1,13 +1,14 @@
 """What a process keeps of a ModelDeployment, however large somebody made it.
 
-Every process caches all deployments, also those that are not its own. A spec that is unusually large, though allowed,
-is kept as JSON beside an outline (`airunway.api.bounds.outline`), and is whole again for the pass that asks for it. Of
-one that is over the limits only the outline is kept, and what was wrong with it: it is judged as too large and as
-nothing else, so nobody takes what is missing for what the user wrote.
+Every process caches all deployments once, for all that run in it, also those that are not its own. A spec that is
+unusually large, though allowed, is kept as JSON beside an outline (`airunway.api.bounds.outline`), and is whole again
+for the pass that asks for it. Of one that is over the limits only the outline is kept, and what was wrong with it: it
+is judged as too large and as nothing else, so nobody takes what is missing for what the user wrote.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from itertools import islice
 from typing import Any
 
@@ -17,6 +18,7 @@ from airunway.api.bounds import EXCESS, MAX_ANNOTATIONS, MAX_LABELS, MAX_SPEC, e
 from airunway.api.names import GROUP
 from airunway.kube import LAST_APPLIED, compacting
 from airunway.resource import Resource
+from airunway.selection import is_denied
 
 __all__ = ["DeploymentProjection", "whole"]
 
@@ -51,15 +53,18 @@ _OWN_STATUS = (
 
 
 class DeploymentProjection:
-    """The projection for a cache of deployments; `manager` is our field manager.
+    """The projection for a cache of deployments: the union of what its readers need.
 
-    Status fields in `without` go: nothing in this process reads them.
+    `managers` are their field managers. ``status.selection`` is the core's account of how it chose; of `providers` all
+    that is read of it is whether the policy denies one (`is_denied`), so only an outline stays that says just that, and
+    none where nobody is denied. None: the core is among the readers, and it stays as it is.
     """
 
-    def __init__(self, manager: str, *, without: tuple[str, ...] = ()) -> None:
-        self._manager = manager
-        self._without = without
-        self._compact = compacting(manager)
+    def __init__(self, managers: Collection[str], *, providers: Collection[str] | None = None) -> None:
+        self._managers = tuple(managers)
+        self._providers = providers
+        self._compact = compacting(self._managers)
+        self._outlines: dict[tuple[str, ...], Resource] = {}
 
     def __call__(self, obj: Resource) -> Resource:
         metadata = obj.get("metadata")
@@ -79,10 +84,18 @@ class DeploymentProjection:
             self._trim_metadata(metadata)
         status = obj.get("status")
         if isinstance(status, dict):
-            for field in self._without:
-                status.pop(field, None)
+            if self._providers is not None:
+                self._outline_selection(obj, status, self._providers)
             obj["status"] = _trimmed_status(status)
         return self._compact(obj)
+
+    def _outline_selection(self, obj: Resource, status: Resource, providers: Collection[str]) -> None:
+        allowed = tuple(provider for provider in providers if not is_denied(obj, provider))
+        if len(allowed) == len(providers):
+            status.pop("selection", None)
+            return
+        outline = {"candidates": [{"name": provider} for provider in allowed]}
+        status["selection"] = self._outlines.setdefault(allowed, outline)
 
     def _trim_metadata(self, metadata: Resource) -> None:
         for field, limit in (("labels", MAX_LABELS), ("annotations", MAX_ANNOTATIONS)):
@@ -100,7 +113,9 @@ class DeploymentProjection:
             metadata["managedFields"] = [
                 entry
                 for entry in entries
-                if isinstance(entry, dict) and entry.get("manager") == self._manager and not _is_over(entry, _MAX_ENTRY)
+                if isinstance(entry, dict)
+                and entry.get("manager") in self._managers
+                and not _is_over(entry, _MAX_ENTRY)
             ]
 
 

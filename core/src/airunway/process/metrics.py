@@ -48,7 +48,7 @@ _BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 class Metrics:
-    """The metrics of one process, or of one application in it. `component` is as in leases and user agents."""
+    """The metrics of one process. `component` is as in user agents; its parts are told apart as in leases."""
 
     def __init__(self, component: str, *, role: Role = Role.EVERY, gaps: LoopGaps | None = None) -> None:
         self.component = component
@@ -66,11 +66,11 @@ class Metrics:
                 self._histograms[metric.name] = Histogram(
                     metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets
                 )
-        self._leading = False
+        self._leading: dict[str, bool] = {}
         self._reflectors: list[AnyReflector] = []
-        self._queues: dict[str, WorkQueue[ObjectKey]] = {}
-        self._recorders: list[EventRecorder] = []
-        self._sources: list[Source] = [self._own]
+        self._queues: dict[str, tuple[str, WorkQueue[ObjectKey]]] = {}
+        self._recorders: dict[str, EventRecorder] = {}
+        self._sources: dict[str, Source] = {"own": self._own}
 
     # ---------------------------------------------------------------------------------------------------- counting
 
@@ -96,9 +96,10 @@ class Metrics:
         self.count("airunway_api_requests_total", verb, resource, str(status))
         self.observe("airunway_api_request_duration_seconds", seconds, verb)
 
-    def on_leading(self, leading: bool) -> None:
-        """For `LeaderElector.on_change`."""
-        self._leading = leading
+    def on_leading(self, component: str) -> Callable[[bool], None]:
+        """For `LeaderElector.on_change` of one part of the process."""
+        self._leading.setdefault(component, False)
+        return lambda leading: self._leading.update({component: leading})
 
     def on_review(self, verdict: str, seconds: float) -> None:
         """For the webhook: ``allowed``, ``refused`` or ``failed``."""
@@ -131,20 +132,21 @@ class Metrics:
         """No longer show a reflector that was stopped."""
         self._reflectors.remove(reflector)
 
-    def show_queue(self, controller: str, queue: WorkQueue[ObjectKey]) -> None:
-        self._queues[controller] = queue
+    def show_queue(self, controller: str, queue: WorkQueue[ObjectKey], *, component: str) -> None:
+        """Show how much waits; like the other two in place of what a part of that name had before."""
+        self._queues[controller] = (component, queue)
 
-    def show_events(self, recorder: EventRecorder) -> None:
-        self._recorders.append(recorder)
+    def show_events(self, component: str, recorder: EventRecorder) -> None:
+        self._recorders[component] = recorder
 
-    def add_source(self, source: Source) -> None:
-        self._sources.append(source)
+    def add_source(self, name: str, source: Source) -> None:
+        self._sources[name] = source
 
     # ----------------------------------------------------------------------------------------------------- showing
 
     async def page(self, accept: str = "") -> tuple[bytes, str]:
         """Everything as text or OpenMetrics, whichever an HTTP ``Accept`` asks for, and the content type."""
-        points = [source() for source in self._sources]
+        points = [source() for source in self._sources.values()]
         return await asyncio.to_thread(self._render, points, accept)
 
     def _render(self, points: list[Iterable[Point]], accept: str) -> tuple[bytes, str]:
@@ -153,15 +155,14 @@ class Metrics:
         return encode(families), content_type
 
     def _own(self) -> list[Point]:
-        points: list[Point] = [
-            ("airunway_build_info", (self.component, __version__, platform.python_version()), 1.0),
-            ("airunway_leader", (self.component,), float(self._leading)),
-            ("airunway_loop_gap_seconds", (), self.gaps.longest()),
-        ]
+        points: list[Point] = [("airunway_loop_gap_seconds", (), self.gaps.longest())]
+        for component, leading in (self._leading or {self.component: False}).items():
+            points.append(("airunway_build_info", (component, __version__, platform.python_version()), 1.0))
+            points.append(("airunway_leader", (component,), float(leading)))
         # A standby collects what it will look at once it leads; nothing waits for a worker there.
         points += [
-            ("airunway_workqueue_depth", (name,), queue.depth if self._leading else 0)
-            for name, queue in self._queues.items()
+            ("airunway_workqueue_depth", (name,), queue.depth if self._leading.get(component) else 0)
+            for name, (component, queue) in self._queues.items()
         ]
         resources: dict[str, list[AnyReflector]] = {}
         for reflector in self._reflectors:
@@ -171,9 +172,9 @@ class Metrics:
             points.append(("airunway_watch_synced", (resource,), float(synced)))
             points.append(("airunway_watch_objects", (resource,), sum(map(len, group))))
         lost = {
-            "full": sum(r.dropped for r in self._recorders),
-            "limited": sum(r.limited for r in self._recorders),
-            "refused": sum(r.failed for r in self._recorders),
+            "full": sum(r.dropped for r in self._recorders.values()),
+            "limited": sum(r.limited for r in self._recorders.values()),
+            "refused": sum(r.failed for r in self._recorders.values()),
         }
         points += [("airunway_events_lost_total", (cause,), count) for cause, count in lost.items()]
         return points

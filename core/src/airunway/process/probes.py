@@ -46,9 +46,14 @@ def parse_address(address: str) -> tuple[str, int] | None:
 
 
 @asynccontextmanager
-async def probe_server(address: str, *, live: Check, ready: Check) -> AsyncIterator[int | None]:
-    """Serve both probes while the context lasts: 200 ``ok``, or 503 with what is wrong. Gives the port, if any."""
-    async with _served(address, {"/livez": _handler(live), "/readyz": _handler(ready)}) as port:
+async def probe_server(
+    address: str, *, live: Check, ready: Check, remark: Check = lambda: None
+) -> AsyncIterator[int | None]:
+    """Serve both probes while the context lasts: 200 ``ok``, or 503 with what is wrong. Gives the port, if any.
+
+    `remark` is what somebody should look at all the same: ``/readyz`` says it after the ``ok``.
+    """
+    async with _served(address, {"/livez": _handler(live), "/readyz": _handler(ready, remark)}) as port:
         yield port
 
 
@@ -111,9 +116,12 @@ async def _served(address: str, handlers: Mapping[str, Handler]) -> AsyncIterato
         await runner.cleanup()
 
 
-def _handler(check: Check) -> Handler:
+def _handler(check: Check, remark: Check = lambda: None) -> Handler:
     async def handle(_: web.Request) -> web.StreamResponse:
         problem = check()
-        return web.Response(text=problem or "ok", status=503 if problem else 200)
+        if problem is not None:
+            return web.Response(text=problem, status=503)
+        said = remark()
+        return web.Response(text="ok" if said is None else f"ok; {said}")
 
     return handle

@@ -9,20 +9,21 @@ import asyncio
 import gc
 import logging
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, cast
 
 from airunway import __version__
 from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
 from airunway.process.lean_kopf import kopf
 from airunway.process.memories import NoMemories
 from airunway.process.metrics import Metrics
+from airunway.process.parts import Application, Lead, Makers, Parts, Work
 from airunway.process.probes import metrics_server, probe_server
 
-__all__ = ["Application", "Lead", "ShellSettings", "Work", "serve"]
+__all__ = ["Application", "Lead", "Parts", "ShellSettings", "Work", "serve"]
 
 log = logging.getLogger(__name__)
 
@@ -35,31 +36,9 @@ SLOW_START = 3.0
 _LOOK_AGAIN = 0.05
 
 
-Work: TypeAlias = Callable[[], Awaitable[None]]
-Lead: TypeAlias = Callable[[Work], Awaitable[None]]
-"""Runs the work it is given for as long as this process leads: at once and for ever where there is no election."""
-
-
-class Application(Protocol):
-    """Something that runs until it is cancelled, and does what only one process may do through `lead`."""
-
-    async def run(self, lead: Lead) -> None: ...
-
-    def unready(self) -> str | None:
-        """Why the process cannot work yet, or None. A standby that follows the API server is ready."""
-        ...
-
-
-@runtime_checkable
-class HasHandlers(Protocol):
-    """An application that lets kopf do something for it: admission."""
-
-    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class ShellSettings:
-    """What every process of ours has: `component` names it in requests, leases and logs."""
+    """What every process of ours has: `component` names it in requests and logs."""
 
     component: str
     health_address: str = "0"
@@ -72,12 +51,13 @@ class ShellSettings:
 
 
 async def serve(
-    config: ClusterConfig, make: Callable[[Client], Application], settings: ShellSettings, *, metrics: Metrics
+    config: ClusterConfig, make: Callable[[Client], Makers], settings: ShellSettings, *, metrics: Metrics
 ) -> None:
-    """Run an application until SIGTERM, SIGINT or its own end; an end that nobody asked for is raised.
+    """Run the applications that `make` gives until SIGTERM, SIGINT or their own end; an end nobody asked for is raised.
 
-    The process ends with its application: a dead application behind a living probe would be the worst of both.
-    `metrics` are those that the application counts in. Raises OSError for an address that cannot be listened on.
+    The process ends with its only application: a dead one behind a living probe would be the worst of both. Where there
+    are several each ends for itself (`Parts`). `metrics` are those that they count in. Raises OSError for an address
+    that cannot be listened on.
     """
     what = f"{settings.component} {__version__}"
     log.info("%s starts as %s, with the API server at %s", what, settings.identity or "itself", config.server)
@@ -85,10 +65,10 @@ async def serve(
         await stack.enter_async_context(metrics_server(settings.metrics_address, metrics))
         agent = user_agent_of(settings.component)
         client = await stack.enter_async_context(Client(config, user_agent=agent, on_request=metrics.on_request))
-        application = make(client)
+        application = Parts(make(client), lead_of=lambda component: _leader(component, client, settings, metrics))
         gaps = asyncio.create_task(metrics.gaps.run(), name="loop gaps")
         stack.callback(gaps.cancel)
-        work = asyncio.create_task(application.run(_leader(client, settings, metrics)), name=settings.component)
+        work = asyncio.create_task(application.run(), name=settings.component)
         stop = asyncio.Event()
         work.add_done_callback(lambda _: stop.set())
         await stack.enter_async_context(
@@ -96,6 +76,7 @@ async def serve(
                 settings.health_address,
                 live=lambda: "the application has ended" if work.done() else None,
                 ready=application.unready,
+                remark=application.remark,
             )
         )
         settling = asyncio.create_task(_when_ready(application, settings.ready_file), name="settling")
@@ -109,7 +90,7 @@ async def serve(
         raise error
 
 
-async def _kopf(config: ClusterConfig, application: Application, work: asyncio.Task[None], stop: asyncio.Event) -> None:
+async def _kopf(config: ClusterConfig, application: Parts, work: asyncio.Task[None], stop: asyncio.Event) -> None:
     registry = kopf.OperatorRegistry()
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
@@ -125,8 +106,7 @@ async def _kopf(config: ClusterConfig, application: Application, work: asyncio.T
     async def cleanup(**_: Any) -> None:
         await _finish(work)
 
-    if isinstance(application, HasHandlers):
-        application.register(registry, settings)
+    application.register(registry, settings)
     memories = cast(Any, NoMemories())  # kopf's own class is not public
     await kopf.operator(registry=registry, settings=settings, memories=memories, clusterwide=True, stop_flag=stop)
 
@@ -139,24 +119,21 @@ async def _finish(work: asyncio.Task[None]) -> None:
             await asyncio.wait([work])
 
 
-def _leader(client: Client, settings: ShellSettings, metrics: Metrics) -> Lead:
+def _leader(component: str, client: Client, settings: ShellSettings, metrics: Metrics) -> Lead:
+    on_leading = metrics.on_leading(component)
     if not settings.leader_election:
 
         async def at_once(work: Work) -> None:
-            metrics.on_leading(True)
+            on_leading(True)
             await work()
 
         return at_once
     return LeaderElector(
-        client,
-        name=settings.component,
-        namespace=settings.namespace,
-        identity=settings.identity,
-        on_change=metrics.on_leading,
+        client, name=component, namespace=settings.namespace, identity=settings.identity, on_change=on_leading
     ).run
 
 
-async def _when_ready(application: Application, ready_file: Path | None) -> None:
+async def _when_ready(application: Parts, ready_file: Path | None) -> None:
     """Wait until the application can work, and log what it waits for: somebody's pod does not become ready."""
     waited, told = 0.0, ""
     while (problem := application.unready()) is not None:

@@ -14,27 +14,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airunway.api import names
-from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import (
-    Client,
-    Controller,
-    EventRecorder,
-    KubeError,
-    Overlay,
-    Priority,
-    WorkQueue,
-    compacting,
-    reflector_of,
-    remembering,
-    wait_until_synced,
-)
+from airunway.kube import Client, KubeError, Priority, wait_until_synced
 from airunway.plugins.host import ProviderHost
-from airunway.process.deployment_cache import whole
+from airunway.process.caches import Caches
+from airunway.process.deployment_cache import DeploymentProjection
+from airunway.process.follower import Follower, unread
 from airunway.process.metrics import Metrics
-from airunway.process.passes import observed
-from airunway.process.shell import Lead
+from airunway.process.parts import Lead
 from airunway.resource import ObjectKey, Resource
-from airunway.runtime.compaction import Compaction
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.reconciler import ProviderReconciler
 from airunway.runtime.registration import Registration
@@ -43,9 +30,6 @@ from airunway.runtime.upstreams import UpstreamWatch
 __all__ = ["ProviderApplication", "ProviderSettings"]
 
 log = logging.getLogger(__name__)
-
-_PAGE = 100
-"""Objects in a page of a list. A page is decoded before it is trimmed: large ones make the process large for good."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,45 +51,36 @@ class ProviderApplication:
         host: ProviderHost,
         instance: str = "",
         settings: ProviderSettings | None = None,
-        metrics: Metrics | None = None,
+        caches: Caches | None = None,
         workers: int = 16,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
         settings = settings or ProviderSettings()
         clock = clock or (lambda: datetime.now(UTC))
+        manager = names.provider_manager(host.name)
+        caches = caches or Caches(
+            client,
+            project=DeploymentProjection([manager], providers=[host.name]),
+            metrics=Metrics(manager),
+            namespaces=settings.namespaces,
+        )
         self._client = client
         self._host = host
         self._workers = workers
-        manager = names.provider_manager(host.name)
-        self._metrics = metrics or Metrics(manager)
-        self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._kubernetes = (1, 30)
-        project = remembering(Compaction(manager, host.name))
-        self._deployments = reflector_of(
-            client, MODEL_DEPLOYMENT, namespaces=settings.namespaces, project=project, page_size=_PAGE
-        )
-        self._events = EventRecorder(
-            client,
-            component=f"{names.GROUP}/{manager}",
-            instance=instance or manager,
-            busy=lambda: self._leads and self._queue.depth > 0,
-        )
+        self._follower = Follower(caches, component=manager, instance=instance)
+        self._deployments = self._follower.deployments
+        self._queue = self._follower.queue(self._controller_name)
         self._upstream = UpstreamWatch(
-            client=client,
+            caches=caches,
             host=host,
-            namespaces=settings.namespaces,
             verify=settings.verify_unknown_schemas,
-            project=remembering(compacting(manager)),
-            page_size=_PAGE,
             notify=self._on_object,
             changed=self._on_upstream,
-            follow=self._metrics.follow,
-            unfollow=self._metrics.unfollow,
         )
         self.evidence = EvidenceCollector(
-            client=client,
-            manifest=host.manifest,
-            namespaces=settings.namespaces,
+            caches=caches,
+            host=host,
             deployments=self._ours,
             is_named=self._upstream.is_named,
             notify=self._on_object,
@@ -115,10 +90,10 @@ class ProviderApplication:
             client=client,
             host=host,
             settings=host.settings(settings.values),
-            deployments=Overlay(self._deployments, project=project, restore=whole),
+            deployments=self._follower.overlay(),
             upstream=self._upstream,
             evidence=self.evidence,
-            events=self._events,
+            events=self._follower.events,
             kubernetes=lambda: self._kubernetes,
             clock=clock,
         )
@@ -126,42 +101,33 @@ class ProviderApplication:
             client=client, host=host, installed=lambda: self._upstream.installed, clock=clock
         )
         self._followed = False
-        self._leads = False
-        for reflector in (self._deployments, *self.evidence.reflectors):
-            self._metrics.follow(reflector)
-        self._metrics.show_queue(self._controller_name, self._queue)
-        self._metrics.show_events(self._events)
 
     @property
     def _controller_name(self) -> str:
         return f"provider-{self._host.name}"
 
     def unready(self) -> str | None:
-        """Why the process cannot work yet, or None."""
-        if not self._deployments.synced.is_set() and self._deployments.missing:
-            return f"the API server does not serve {MODEL_DEPLOYMENT}: install the CRDs (airunway crds)"
-        if not self._deployments.synced.is_set():
-            return "the ModelDeployments have not been read yet"
+        """Why the provider cannot work yet, or None."""
+        if (problem := unread([self._deployments])) is not None:
+            return problem
         if waiting := self._upstream.unread():
             return f"these upstream kinds have not been read yet: {', '.join(waiting)}"
         if not self.evidence.settled():
             return "pods and events have not been read yet"
-        if not self._followed or (self._leads and not self._registration.registered):
+        if not self._followed or (self._follower.leads and not self._registration.registered):
             return f"the provider is not registered yet{self._registration.trouble}"
         return None
+
+    def remark(self) -> str | None:
+        """What the plugin's hooks did wrong when they were last called, or None."""
+        return "; ".join(self._host.faults.values()) or None
 
     async def run(self, lead: Lead) -> None:
         """Follow the API server until cancelled; register and work while leading."""
         self._deployments.add_handler(self._on_deployment)
-        try:
-            async with asyncio.TaskGroup() as group:
-                await self._follow(group, lead)
-        finally:
-            await self._events.flush()
+        await self._follower.run(self._follow, lead, self._work)
 
-    async def _follow(self, group: asyncio.TaskGroup, lead: Lead) -> None:
-        group.create_task(self._deployments.run(), name="deployments")
-        group.create_task(self._events.run(), name="events")
+    async def _follow(self, group: asyncio.TaskGroup) -> None:
         await self._upstream.run(group)
         self._kubernetes = await self._version()
         group.create_task(
@@ -170,7 +136,6 @@ class ProviderApplication:
         )
         await wait_until_synced([self._deployments])
         self._followed = True
-        await lead(self._work)
 
     async def _version(self) -> tuple[int, int]:
         """The cluster's version, asked once: an upgrade of the control plane ends our watches, not our process."""
@@ -182,17 +147,12 @@ class ProviderApplication:
 
     async def _work(self) -> None:
         """The leader's part; ends with a farewell. Everything of ours is looked at once at the beginning."""
-        self._leads = True
-        name, metrics = self._controller_name, self._metrics
-        controller = Controller(
-            name,
+        controller = self._follower.controller(
+            self._controller_name,
             self._queue,
-            observed(
-                self._reconciler.reconcile, controller=name, metrics=metrics, provider_of=lambda _: self._host.name
-            ),
+            self._reconciler.reconcile,
+            provider_of=lambda _: self._host.name,
             workers=self._workers,
-            on_wait=metrics.on_wait(name),
-            on_pass=metrics.on_pass(name),
         )
         self._look_at_all()
         try:
@@ -200,17 +160,16 @@ class ProviderApplication:
                 group.create_task(self._registration.run(), name="registration")
                 group.create_task(controller.run(), name="workers")
         finally:
-            self._leads = False
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._registration.farewell(), 5.0)
 
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if any(obj is not None and self._reconciler.concerns(obj) for obj in (old, new)):
-            self._queue.add(key, Priority.NORMAL if self._leads else Priority.BULK)
+            self._queue.add(key, self._follower.urgency)
 
     def _on_object(self, key: ObjectKey) -> None:
         """Something that belongs to the deployment moved; what a first list brings is no movement."""
-        moved = self._leads and not self._upstream.unread() and self.evidence.settled()
+        moved = self._follower.leads and not self._upstream.unread() and self.evidence.settled()
         self._queue.add(key, Priority.URGENT if moved else Priority.BULK)
 
     def _ours(self, key: ObjectKey) -> Resource | None:

@@ -15,35 +15,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airunway.api import names
-from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, AnyReflector, Client, Kind, reflector_of
-from airunway.plugins.contract import ProviderManifest
-from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
+from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, AnyReflector, Kind
+from airunway.plugins.host import ProviderHost
+from airunway.process.caches import Caches
+from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
+from airunway.runtime.projections import FACTS, EventProjection, EventReader, PodProjection, project_claim, project_job
 from airunway.runtime.workloads import WORKLOADS, Workloads
-from airunway.status.evidence import (
-    EventFacts,
-    Evidence,
-    PodFacts,
-    claim_facts,
-    event_facts,
-    job_facts,
-    pod_facts,
-)
+from airunway.status.evidence import EventFacts, Evidence, PodFacts
 
 __all__ = ["EvidenceCollector", "secrets_of"]
 
 log = logging.getLogger(__name__)
-
-FACTS = "facts"
-"""Where a projected object keeps what was read out of it."""
 
 EVENTS_PER_DEPLOYMENT = 64
 """The newest events that are looked at; a deployment that fails in more ways than this is not understood better."""
 
 EVENT_AGE = timedelta(hours=1)
 """Events that were not repeated for this long are not kept, whatever the server's own limit is."""
-
-_PAGE = 100
-"""Objects in a page of a list: pods are large, and a page is decoded before it is projected."""
 
 _REASONS = {
     "Pod": frozenset(
@@ -69,51 +57,39 @@ class EvidenceCollector:
     def __init__(
         self,
         *,
-        client: Client,
-        manifest: ProviderManifest,
-        namespaces: Sequence[str] = (),
+        caches: Caches,
+        host: ProviderHost,
         deployments: Callable[[ObjectKey], Resource | None],
         is_named: Callable[[ObjectKey], Iterable[ObjectKey]],
         notify: Callable[[ObjectKey], None],
         clock: Callable[[], datetime],
     ) -> None:
-        self._manifest = manifest
+        manifest = self._manifest = host.manifest
+        self._name = host.name
         self._labels = manifest.pod_labels or (names.MODEL_DEPLOYMENT,)
-        self._reasons = {**_REASONS, **{kind: frozenset(reasons) for kind, reasons in manifest.events.items()}}
+        reasons = {**_REASONS, **{kind: frozenset(reasons) for kind, reasons in manifest.events.items()}}
         self._deployments = deployments
         self._is_named = is_named
         self._notify = notify
         self._clock = clock
-        self._workloads = Workloads(client, labels=self._labels)
+        self._workloads = Workloads(caches.client, labels=self._labels)
         ours = names.MODEL_DEPLOYMENT
-
-        def follow(
-            kind: Kind,
-            project: Callable[[Resource], Resource | None],
-            *,
-            label_selector: str = "",
-            field_selector: str = "",
-        ) -> AnyReflector:
-            return reflector_of(
-                client,
-                kind,
-                namespaces=namespaces,
-                label_selector=label_selector,
-                field_selector=field_selector,
-                project=project,
-                page_size=_PAGE,
-            )
-
-        self._pods = tuple(follow(POD, self._project_pod, label_selector=label) for label in self._labels)
-        self._claims = follow(PERSISTENT_VOLUME_CLAIM, _projection(claim_facts, ours), label_selector=ours)
-        self._jobs = follow(JOB, _projection(job_facts, ours), label_selector=ours)
-        self._events = follow(EVENT, self._project_event, field_selector="type=Warning")
+        pod = PodProjection(labels=self._labels, role_label=manifest.role_label, serving_roles=manifest.serving_roles)
+        self._pods = tuple(caches.of(POD, project=pod, label_selector=label) for label in self._labels)
+        self._claims = caches.of(PERSISTENT_VOLUME_CLAIM, project=project_claim, label_selector=ours)
+        self._jobs = caches.of(JOB, project=project_job, label_selector=ours)
+        self._wanted = caches.one(EventProjection)
+        self._reader = EventReader(reasons=reasons, about=self._about_ours)
+        self._wanted.join(self._name, self._reader)
+        self._events = caches.of(EVENT, project=self._wanted, field_selector="type=Warning")
         self._pods_by_value = tuple(pods.add_index(_by_label) for pods in self._pods)
         self._pods_by_claim = tuple(pods.add_index(_by_claim) for pods in self._pods)
         self._claims_by_value = self._claims.add_index(_by_label)
         self._jobs_by_value = self._jobs.add_index(_by_label)
-        self._events_by_object = self._events.add_index(_by_object)
-        self._events_by_deployment = self._events.add_index(lambda event: event["about"])
+        self._events_by_object = self._events.add_index(
+            lambda event: _by_object(event) if self._name in event["about"] else ()
+        )
+        self._events_by_deployment = self._events.add_index(lambda event: event["about"].get(self._name, ()))
         for pods in self._pods:
             pods.add_handler(self._on_pod)
         self._events.add_handler(self._on_event)
@@ -143,14 +119,19 @@ class EvidenceCollector:
         for reflector in self.reflectors:
             reflector.on_restart = self._on_trouble(reflector)
         first = (*self._pods, self._claims, self._jobs)
-        async with asyncio.TaskGroup() as group:
-            for reflector in first:
-                group.create_task(reflector.run(), name=f"evidence-{reflector.kind.plural}")
-            await after
-            await self._until_settled(first)
-            group.create_task(self._events.run(), name="evidence-events")
-            await self._until_settled(self.reflectors)
-            announce()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for reflector in first:
+                    group.create_task(reflector.run(), name=f"evidence-{reflector.kind.plural}")
+                await after
+                await self._until_settled(first)
+                self._reader.knows.set()
+                await self._wanted.until_all_know()
+                group.create_task(self._events.run(), name="evidence-events")
+                await self._until_settled(self.reflectors)
+                announce()
+        finally:
+            self._wanted.leave(self._name, self._reader)
 
     async def of(self, deployment: Resource, primary: Resource, made: Sequence[Resource] = ()) -> Evidence | None:
         """What is known around a deployment whose primary object exists; None where pods may not be read.
@@ -235,7 +216,7 @@ class EvidenceCollector:
             self._notify(deployment)
 
     def _on_event(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        if new is None:
+        if new is None or self._name not in new["about"]:
             return
         facts: EventFacts = new[FACTS]
         if facts.reason in _QUIET or (old is not None and old[FACTS].note == facts.note):
@@ -271,35 +252,19 @@ class EvidenceCollector:
 
     # --------------------------------------------------------------------------------------------------- projections
 
-    def _project_pod(self, pod: Resource) -> Resource:
-        labels = labels_of(pod)
-        by = next((label for label in self._labels if label in labels), self._labels[0])
-        manifest = self._manifest
-        facts = pod_facts(pod, role_label=manifest.role_label, serving_roles=manifest.serving_roles)
-        return {**_projected(pod, facts, str(labels.get(by, ""))), "by": by}
-
-    def _project_event(self, event: Resource) -> Resource | None:
-        """The event, or None if it is about nothing of ours. What is about a claim is kept: it may come before the pod
-        that names the claim, and there is little of it.
+    def _about_ours(self, event: EventFacts) -> tuple[ObjectKey, ...] | None:
+        """What an event is about, or None if that is nothing of ours. What is about a claim is kept: it may come before
+        the pod that names the claim, and there is little of it.
         """
-        kind, reason = dig(event, "regarding", "kind"), dig(event, "reason")
-        if not isinstance(kind, str) or reason not in self._reasons.get(kind, ()):
+        if event.last is not None and self._clock() - event.last > EVENT_AGE:
             return None
-        facts = event_facts(event)
-        if facts.note.startswith("Error: "):  # repeats the waiting reason of the container
-            return None
-        if facts.last is not None and self._clock() - facts.last > EVENT_AGE:
-            return None
-        about = tuple(dict.fromkeys([*self._about(facts), *self._by_name(facts)]))
-        kept = about or kind == PERSISTENT_VOLUME_CLAIM.kind
-        return {**_projected(event, facts, ""), "about": about} if kept else None
+        about = tuple(dict.fromkeys([*self._about(event), *self._by_name(event)]))
+        return about if about or event.kind == PERSISTENT_VOLUME_CLAIM.kind else None
 
     def _on_trouble(self, reflector: AnyReflector) -> Callable[[str], None]:
-        counted, kind = reflector.on_restart, reflector.kind
+        kind = reflector.kind
 
         def on_restart(cause: str) -> None:
-            if counted is not None:
-                counted(cause)
             if cause in ("Forbidden", "Unauthorized") and kind not in self._denied:
                 self._denied.add(kind)
                 log.warning("%s may not be read (%s): root causes that they show stay unknown", kind, cause)
@@ -322,17 +287,6 @@ def secrets_of(spec: Resource) -> dict[str, str]:
     if isinstance(token, str) and token:
         found[token] = "spec.secrets.huggingFaceToken"
     return found
-
-
-def _projected(obj: Resource, facts: object, value: str) -> Resource:
-    """What a cache keeps: enough to compare versions, the facts, and the value of the label that selected it."""
-    metadata = obj.get("metadata") or {}
-    kept = {field: metadata.get(field) for field in ("name", "namespace", "uid", "resourceVersion")}
-    return {"metadata": kept, FACTS: facts, "label": value}
-
-
-def _projection(facts: Callable[[Resource], object], label: str) -> Callable[[Resource], Resource]:
-    return lambda obj: _projected(obj, facts(obj), str(labels_of(obj).get(label, "")))
 
 
 def _facts(objects: Iterable[Resource]) -> list[Any]:

@@ -17,15 +17,15 @@ from airunway.api import names
 from airunway.kube import (
     CUSTOM_RESOURCE_DEFINITION,
     AnyReflector,
-    Client,
     Kind,
     Overlay,
-    Reflector,
-    reflector_of,
+    compacting,
+    remembering,
     wait_until_synced,
 )
 from airunway.plugins.contract import Upstream, UpstreamKind
 from airunway.plugins.host import ProviderHost
+from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
 from airunway.runtime.desired import Identity, identity_in
 from airunway.runtime.upstream import CrdFacts, Installed, api_version, crd_facts, detect
@@ -72,32 +72,24 @@ class UpstreamWatch:
     """The upstream of one provider, as it is now.
 
     `notify(deployment)` is called for every change of an object of a deployment, `changed()` when something about the
-    kinds changed that concerns all of them. `follow` and `unfollow` are told of each cache (for metrics).
+    kinds changed that concerns all of them.
     """
 
     def __init__(
         self,
         *,
-        client: Client,
+        caches: Caches,
         host: ProviderHost,
-        namespaces: Sequence[str],
         verify: bool,
-        project: Callable[[Resource], Resource],
-        page_size: int,
         notify: Callable[[ObjectKey], None],
         changed: Callable[[], None],
-        follow: Callable[[AnyReflector], None],
-        unfollow: Callable[[AnyReflector], None],
     ) -> None:
-        self._client = client
+        self._caches = caches
         self._host = host
-        self._namespaces = namespaces
         self._verify = verify
-        self._project = project
-        self._page_size = page_size
+        self._project = remembering(compacting(names.provider_manager(host.name)))
         self._notify = notify
         self._changed = changed
-        self._follow, self._unfollow = follow, unfollow
         self._views: dict[Kind, View] = {}
         self._preferred: dict[tuple[str, str], Kind] = {}
         self._owned: dict[ObjectKey, dict[Identity, None]] = {}
@@ -106,18 +98,16 @@ class UpstreamWatch:
         self._installed: dict[tuple[str, str], Installed] = {}
         self._look = asyncio.Event()
         self._crds = {
-            (kind.group, kind.kind): Reflector(
-                client,
+            (kind.group, kind.kind): caches.of(
                 CUSTOM_RESOURCE_DEFINITION,
-                field_selector=f"metadata.name={kind.plural}.{kind.group}",
                 project=_project_crd,
+                field_selector=f"metadata.name={kind.plural}.{kind.group}",
             )
             for kind in host.manifest.upstream
             if not kind.builtin
         }
         for reflector in self._crds.values():
             reflector.add_handler(lambda _key, _old, _new: self._look.set())
-            follow(reflector)
 
     # ------------------------------------------------------------------------------------------------ what is known
 
@@ -289,18 +279,10 @@ class UpstreamWatch:
         if watched in self._views:
             return
         whose = f"{names.MANAGED_BY}={names.MANAGED_BY_VALUE},{names.PROVIDER}={self._host.name}"
-        reflector = reflector_of(
-            self._client,
-            watched,
-            namespaces=self._namespaces,
-            label_selector=whose if kind.write else kind.select,
-            project=self._project,
-            page_size=self._page_size,
-        )
+        reflector = self._caches.of(watched, project=self._project, label_selector=whose if kind.write else kind.select)
         view = View(kind=watched, objects=Overlay(reflector, project=self._project), reflector=reflector)
         reflector.add_handler(self._on_object(kind, view) if kind.write else self._on_selected(kind))
         self._views[watched] = view
-        self._follow(reflector)
         view.task = group.create_task(reflector.run(), name=f"upstream-{watched.plural}-{watched.version}")
         group.create_task(self._announce(reflector), name=f"synced-{watched.plural}")
 
@@ -314,7 +296,6 @@ class UpstreamWatch:
         view = self._views.pop(watched)
         if view.task is not None:
             view.task.cancel()
-        self._unfollow(view.reflector)
         last = not any((k.group, k.kind) == (watched.group, watched.kind) for k in self._views)
         if not last:
             return

@@ -1,0 +1,217 @@
+"""The options of the long-running commands, in groups that several commands have."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+__all__ = [
+    "Common",
+    "Context",
+    "CoreOptions",
+    "Kubeconfig",
+    "ProviderOptions",
+    "WebhookOptions",
+    "common",
+    "core",
+    "providers",
+    "with_options",
+]
+
+Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig file (default: as kubectl; in a pod its account).")]
+Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """What every long-running command is given."""
+
+    kubeconfig: Path | None
+    context: str | None
+    watch_namespaces: str
+    leader_elect: bool
+    health_address: str
+    metrics_address: str
+    log_level: str
+    log_format: str | None
+    ready_file: Path | None = None
+
+
+def common(
+    *,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    watch_namespaces: Annotated[
+        str,
+        typer.Option(help="Namespaces to work in, separated by commas (default: all). A Role in each is enough then."),
+    ] = "",
+    leader_elect: Annotated[
+        bool, typer.Option("--leader-elect", help="Only one replica works at a time (a Lease decides).")
+    ] = False,
+    health_probe_bind_address: Annotated[
+        str, typer.Option(help="Address of /livez and /readyz, e.g. :8081; 0: none.")
+    ] = "0",
+    metrics_bind_address: Annotated[
+        str, typer.Option(help="Address of /metrics, e.g. :8080; 0: none. Not that of the probes.")
+    ] = "0",
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], typer.Option(help="What is logged, and worse.")
+    ] = "info",
+    log_format: Annotated[
+        Literal["text", "json"] | None,
+        typer.Option(help="Format of the log (default: text on a terminal, else json)."),
+    ] = None,
+    ready_file: Annotated[Path | None, typer.Option(hidden=True, help="Create this file once ready.")] = None,
+) -> Common:
+    return Common(
+        kubeconfig=kubeconfig,
+        context=context,
+        watch_namespaces=watch_namespaces,
+        leader_elect=leader_elect,
+        health_address=health_probe_bind_address,
+        metrics_address=metrics_bind_address,
+        log_level=log_level,
+        log_format=log_format,
+        ready_file=ready_file,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WebhookOptions:
+    """The options ``--webhook-…``; `bind_address` ``0``: there is no webhook."""
+
+    bind_address: str = "0"
+    service: str = ""
+    url: str = ""
+    secret: str = ""
+    configuration: str = ""
+    manage_configuration: bool = False
+    access_review: bool = True
+    access_review_pods: bool = False
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreOptions:
+    """What the core is given."""
+
+    selector: bool = True
+    policy: Path | None = None
+    webhook: WebhookOptions = field(default_factory=WebhookOptions)
+
+
+def core(
+    *,
+    enable_provider_selector: Annotated[
+        bool, typer.Option(help="Select providers; off: a selector of your own writes status.provider.")
+    ] = True,
+    policy: Annotated[
+        Path | None,
+        typer.Option(help="File that says what namespaces may use: providers, images, service accounts and more."),
+    ] = None,
+    webhook_bind_address: Annotated[
+        str, typer.Option(help="Address of the admission webhook, e.g. :9443; 0: none.")
+    ] = "0",
+    webhook_service: Annotated[
+        str, typer.Option(help="Service by which the API server reaches the webhook, as NAME.NAMESPACE.")
+    ] = "",
+    webhook_url: Annotated[
+        str, typer.Option(help="Instead of a Service: URL of the webhook, e.g. https://127.0.0.1:9443.")
+    ] = "",
+    webhook_secret: Annotated[
+        str, typer.Option(help="Secret with the webhook's certificates, in our own namespace.")
+    ] = "airunway-webhook-tls",
+    webhook_configuration: Annotated[
+        str, typer.Option(help="ValidatingWebhookConfiguration whose CA bundle is kept up to date.")
+    ] = "airunway-webhook",
+    webhook_manage_configuration: Annotated[
+        bool,
+        typer.Option("--webhook-manage-configuration", help="Write all of that configuration, not only the bundle."),
+    ] = False,
+    webhook_access_review: Annotated[
+        bool, typer.Option(help="Refuse users who may not create the provider's own resource in that namespace.")
+    ] = True,
+    webhook_access_review_pods: Annotated[
+        bool,
+        typer.Option("--webhook-access-review-pods", help="Refuse users who may not create pods in that namespace."),
+    ] = False,
+    webhook_client_ca: Annotated[
+        Path | None,
+        typer.Option(help="File with the authorities (PEM) by which the API server must be certified to the webhook."),
+    ] = None,
+) -> CoreOptions:
+    return CoreOptions(
+        selector=enable_provider_selector,
+        policy=policy,
+        webhook=WebhookOptions(
+            bind_address=webhook_bind_address,
+            service=webhook_service,
+            url=webhook_url,
+            secret=webhook_secret,
+            configuration=webhook_configuration,
+            manage_configuration=webhook_manage_configuration,
+            access_review=webhook_access_review,
+            access_review_pods=webhook_access_review_pods,
+            client_ca=webhook_client_ca,
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderOptions:
+    """What providers are given: the texts of ``--set``, and what to do about an unknown schema."""
+
+    settings: tuple[str, ...] = ()
+    unknown_schema: str = "Verify"
+
+
+def providers(
+    *,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            help="A setting of the provider, KEY=VALUE (a JSON value or text); of several PROVIDER.KEY=VALUE. "
+            "May be repeated.",
+        ),
+    ] = None,
+    unknown_schema: Annotated[
+        Literal["Verify", "Fail"],
+        typer.Option(
+            help="What to do about an upstream schema that is not known. Verify: use the newest that is, if a dry-run "
+            "passes. Fail: refuse."
+        ),
+    ] = "Verify",
+) -> ProviderOptions:
+    return ProviderOptions(settings=tuple(settings or ()), unknown_schema=unknown_schema)
+
+
+def with_options(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes the command for Typer of a function that takes what each of the `groups` gives first: its own options, then
+    those of the groups.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        shared = [inspect.signature(group, eval_str=True).parameters for group in groups]
+        own = dict(list(inspect.signature(command, eval_str=True).parameters.items())[len(groups) :])
+
+        def run(**given: Any) -> None:
+            read = [
+                group(**{name: given.pop(name) for name in names}) for group, names in zip(groups, shared, strict=True)
+            ]
+            command(*read, **given)
+
+        parameters = dict(own)
+        for names in shared:
+            parameters.update(names)
+        run.__name__, run.__doc__ = command.__name__, command.__doc__
+        run.__annotations__ = {name: parameter.annotation for name, parameter in parameters.items()}
+        run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+        return run
+
+    return decorate

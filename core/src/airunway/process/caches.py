@@ -1,0 +1,169 @@
+"""The caches of one process: whoever asks for the same objects of the same kind reads the same cache.
+
+A process may run the core and several providers (`process.parts`): then the ModelDeployments are read and kept once.
+A cache follows the API server while one of its readers does; a reader that has ended leaves nothing behind, so that the
+next one in its place begins with a whole one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from contextvars import Context
+from typing import Any, TypeAlias, TypeVar
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import AnyReflector, Client, Handler, Kind, UnionReflector, reflector_of, remembering
+from airunway.process.deployment_cache import DeploymentProjection
+from airunway.process.metrics import Metrics
+from airunway.resource import ObjectKey, Resource
+
+__all__ = ["Cache", "Caches", "Projection"]
+
+T = TypeVar("T")
+
+Projection: TypeAlias = Callable[[Resource], Resource | None]
+"""As a reflector's: two readers share a cache if their projections are equal."""
+
+_PAGE = 100
+"""Objects in a page of a list. A page is decoded before it is trimmed: large ones make the process large for good."""
+
+
+class Caches:
+    """The caches of one process, in the namespaces that it watches (none: the whole cluster).
+
+    `project` is the projection of ModelDeployments: the union of what the parts of the process need. `metrics` show the
+    caches that are followed, each once.
+    """
+
+    def __init__(
+        self, client: Client, *, project: DeploymentProjection, metrics: Metrics, namespaces: Sequence[str] = ()
+    ) -> None:
+        self.client = client
+        self.project = remembering(project)
+        self.metrics = metrics
+        self.namespaces = tuple(dict.fromkeys(namespaces))
+        self._sources: dict[Hashable, _Source] = {}
+        self._ones: dict[type, Any] = {}
+
+    def one(self, make: type[T]) -> T:
+        """The one `make()` of the process: for a projection to which each of its readers adds what it wants."""
+        if make not in self._ones:
+            self._ones[make] = make()
+        found: T = self._ones[make]
+        return found
+
+    def deployments(self) -> Cache:
+        return self.of(MODEL_DEPLOYMENT, project=self.project)
+
+    def of(
+        self,
+        kind: Kind,
+        *,
+        project: Projection,
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> Cache:
+        """A reader's view of the cache of these objects; it is to be run like a reflector."""
+        identity = (kind, project, label_selector, field_selector)
+        source = self._sources.get(identity)
+        if source is None:
+            reflector = reflector_of(
+                self.client,
+                kind,
+                namespaces=self.namespaces,
+                label_selector=label_selector,
+                field_selector=field_selector,
+                project=project,
+                page_size=_PAGE,
+            )
+            source = _Source(reflector, self.metrics, on_end=lambda: self._sources.pop(identity, None))
+            self._sources[identity] = source
+        return Cache(source)
+
+
+class _Source:
+    """What the readers of one cache share: it is followed while one of them runs."""
+
+    def __init__(self, reflector: AnyReflector, metrics: Metrics, *, on_end: Callable[[], object]) -> None:
+        self.reflector = reflector
+        self._on_end = on_end
+        self.hooks: list[Callable[[str], None]] = []
+        self._metrics = metrics
+        self._readers = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def follow(self) -> None:
+        """Until cancelled, or until reading ends with a bug, which every reader then gets."""
+        if self._task is None:
+            self._metrics.follow(self.reflector)
+            self._count, self.reflector.on_restart = self.reflector.on_restart, self._on_restart
+            self._task = asyncio.create_task(
+                self.reflector.run(), name=str(self.reflector.kind), context=Context()
+            )  # in no part's name
+        self._readers += 1
+        try:
+            await asyncio.shield(self._task)
+        finally:
+            self._readers -= 1
+            if not self._readers:
+                task, self._task = self._task, None
+                self._on_end()
+                self._metrics.unfollow(self.reflector)
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([task])
+
+    def _on_restart(self, cause: str) -> None:
+        if self._count is not None:
+            self._count(cause)
+        for hook in list(self.hooks):
+            hook(cause)
+
+
+class Cache(UnionReflector):
+    """A cache as one reader has it: read and run like a reflector of its own, of which others know nothing.
+
+    What the reader added goes when its run ends; `on_restart` is its own.
+    """
+
+    def __init__(self, source: _Source) -> None:
+        super().__init__([source.reflector])
+        self._source = source
+        self._handlers: list[Handler] = []
+        self._hook: Callable[[str], None] | None = None
+
+    @property
+    def on_restart(self) -> Callable[[str], None] | None:
+        return self._hook
+
+    @on_restart.setter
+    def on_restart(self, hook: Callable[[str], None] | None) -> None:
+        if self._hook is not None:
+            self._source.hooks.remove(self._hook)
+        if hook is not None:
+            self._source.hooks.append(hook)
+        self._hook = hook
+
+    def get(self, key: ObjectKey) -> Resource | None:
+        return self._source.reflector.get(key)
+
+    def add_handler(self, handler: Handler) -> None:
+        self._handlers.append(handler)
+        super().add_handler(handler)
+
+    def remove_handler(self, handler: Handler) -> None:
+        self._handlers.remove(handler)
+        super().remove_handler(handler)
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._source.follow(), name=str(self.kind))
+                await self._source.reflector.synced.wait()
+                self.synced.set()
+        finally:
+            self.on_restart = None
+            for handler in list(self._handlers):
+                self.remove_handler(handler)

@@ -1,0 +1,114 @@
+"""What the core and every provider do alike: follow the ModelDeployments, have workers while leading, write events.
+
+A follower is one part of a process (`process.parts`); it shares client, caches and metrics with the others there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+from airunway.api import names
+from airunway.kube import (
+    AnyReflector,
+    Controller,
+    EventRecorder,
+    Overlay,
+    Priority,
+    WorkQueue,
+)
+from airunway.process.caches import Cache, Caches
+from airunway.process.deployment_cache import whole
+from airunway.process.parts import Lead, Work
+from airunway.process.passes import Reconcile, observed
+from airunway.resource import ObjectKey
+
+__all__ = ["Follower", "unread"]
+
+
+class Follower:
+    """One part of a process, which `component` names in events, leases and metrics; `instance` names the process.
+
+    `leads` is true while the part leads: before that nothing it hears of is more urgent than the rest, since everything
+    of its own is looked at once it does.
+    """
+
+    def __init__(self, caches: Caches, *, component: str, instance: str = "") -> None:
+        self.component = component
+        self.leads = False
+        self._metrics = caches.metrics
+        self._project = caches.project
+        self.deployments: Cache = caches.deployments()
+        self._queues: list[WorkQueue[ObjectKey]] = []
+        self.events = EventRecorder(
+            caches.client,
+            component=f"{names.GROUP}/{component}",
+            instance=instance or component,
+            busy=lambda: self.leads and any(queue.depth > 0 for queue in self._queues[:1]),
+        )
+        self._metrics.show_events(component, self.events)
+
+    def overlay(self) -> Overlay:
+        """The deployments with the answers to the part's own writes on top, each with its whole spec."""
+        return Overlay(self.deployments, project=self._project, restore=whole)
+
+    def queue(self, controller: str) -> WorkQueue[ObjectKey]:
+        """A queue, shown in the metrics; while the first one has something, events wait."""
+        queue: WorkQueue[ObjectKey] = WorkQueue()
+        self._queues.append(queue)
+        self._metrics.show_queue(controller, queue, component=self.component)
+        return queue
+
+    def controller(
+        self,
+        name: str,
+        queue: WorkQueue[ObjectKey],
+        reconcile: Reconcile,
+        *,
+        provider_of: Callable[[ObjectKey], str],
+        workers: int,
+    ) -> Controller[ObjectKey]:
+        """Workers for a queue, whose passes are measured and whose log lines say what they are about."""
+        return Controller(
+            name,
+            queue,
+            observed(reconcile, controller=name, metrics=self._metrics, provider_of=provider_of),
+            workers=workers,
+            on_wait=self._metrics.on_wait(name),
+            on_pass=self._metrics.on_pass(name),
+        )
+
+    @property
+    def urgency(self) -> Priority:
+        """How urgent a change of a deployment is."""
+        return Priority.NORMAL if self.leads else Priority.BULK
+
+    async def run(self, follow: Callable[[asyncio.TaskGroup], Awaitable[None]], lead: Lead, work: Work) -> None:
+        """Follow the API server until cancelled: `follow` starts what else is followed, and returns once all of it was
+        read; then `work` is done while leading. Events that are left are written at the end.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.deployments.run(), name=f"{self.component}: deployments")
+                group.create_task(self.events.run(), name=f"{self.component}: events")
+                await follow(group)
+                await lead(lambda: self._lead(work))
+        finally:
+            await self.events.flush()
+
+    async def _lead(self, work: Work) -> None:
+        self.leads = True
+        try:
+            await work()
+        finally:
+            self.leads = False
+
+
+def unread(caches: Iterable[AnyReflector]) -> str | None:
+    """Which of these was not read completely yet, and why, as far as is known; else None."""
+    for cache in caches:
+        if not cache.synced.is_set() and cache.missing:
+            return f"the API server does not serve {cache.kind}: install the CRDs (airunway crds)"
+        if not cache.synced.is_set():
+            return f"the {cache.kind.plural} have not been read yet"
+    return None

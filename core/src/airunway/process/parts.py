@@ -1,0 +1,171 @@
+"""The parts of a process: the core, a provider, or several of them, each of which leads and fails by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from airunway.kube import Backoff
+from airunway.plugins.errors import PluginError
+from airunway.process.lean_kopf import kopf
+from airunway.process.logs import set_log_fields
+from airunway.words import plain, redacted
+
+__all__ = ["Application", "HasHandlers", "HasRemarks", "Lead", "Makers", "Parts", "Work"]
+
+log = logging.getLogger(__name__)
+
+RESTART = 1.0, 300.0
+"""Seconds until a part that has ended is started again: doubling from the first to the second."""
+
+HEALTHY = 600.0
+"""Seconds after which the end of a part has nothing to do with the one before."""
+
+Work: TypeAlias = Callable[[], Awaitable[None]]
+Lead: TypeAlias = Callable[[Work], Awaitable[None]]
+"""Runs the work it is given for as long as this process leads: at once and for ever where there is no election."""
+
+
+class Application(Protocol):
+    """Something that runs until it is cancelled, and does what only one process may do through `lead`."""
+
+    async def run(self, lead: Lead) -> None: ...
+
+    def unready(self) -> str | None:
+        """Why it cannot work yet, or None. A standby that follows the API server is ready."""
+        ...
+
+
+@runtime_checkable
+class HasRemarks(Protocol):
+    """An application that is ready and still has something to say."""
+
+    def remark(self) -> str | None: ...
+
+
+@runtime_checkable
+class HasHandlers(Protocol):
+    """An application that may let kopf do something for it: admission."""
+
+    @property
+    def serving(self) -> bool:
+        """Whether it does: then it decides whether the process is ready, and the process ends with it."""
+        ...
+
+    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None: ...
+
+
+Makers: TypeAlias = Mapping[str, Callable[[], Application]]
+"""How each part of a process is made, by the component that it is in leases."""
+
+
+class Parts:
+    """All applications of a process, made and run; `lead_of` gives each its election.
+
+    One alone ends with whatever ends it. Of several one that ends, or whose plugin cannot be used, is made anew after a
+    while, and the others go on: `unready` and the log say what is wrong with it.
+    """
+
+    def __init__(self, makers: Makers, *, lead_of: Callable[[str], Lead]) -> None:
+        self._makers = makers
+        self._lead_of = lead_of
+        self._running: dict[str, Application] = {}
+        self._ended: dict[str, str] = {}
+        for component in makers:
+            try:
+                self._running[component] = makers[component]()
+            except PluginError as error:  # it must not cost the others; what is wrong with options ends the start
+                if self._alone:
+                    raise
+                self._ended[component] = f"it cannot be started ({error})"
+
+    @property
+    def _alone(self) -> bool:
+        return len(self._makers) == 1
+
+    def _serving(self) -> Iterator[tuple[str, HasHandlers]]:
+        for component, application in self._running.items():
+            if isinstance(application, HasHandlers) and application.serving:
+                yield component, application
+
+    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
+        """Give kopf the handlers of the parts that have some."""
+        for _, application in self._serving():
+            application.register(registry, settings)
+
+    def unready(self) -> str | None:
+        """Why the process cannot work yet, naming each part that cannot; None once it can.
+
+        Where something is served (admission) only that part counts: reviews must come whatever is wrong with others.
+        """
+        deciding = [component for component, _ in self._serving()] or list(self._makers)
+        return self._joined((component, self._problem(component)) for component in deciding)
+
+    def remark(self) -> str | None:
+        """What is wrong with parts though the process is ready, or None."""
+
+        def remarks() -> Iterator[tuple[str, str | None]]:
+            for component in self._makers:
+                yield component, self._problem(component)
+                application = self._running.get(component)
+                if isinstance(application, HasRemarks):
+                    yield component, application.remark()
+
+        return self._joined(remarks())
+
+    def _problem(self, component: str) -> str | None:
+        return self._ended.get(component) or self._running[component].unready()
+
+    def _joined(self, told: Iterable[tuple[str, str | None]]) -> str | None:
+        texts = [text if self._alone else f"{component}: {text}" for component, text in told if text is not None]
+        return "; ".join(texts) or None
+
+    async def run(self) -> None:
+        """Run all parts until cancelled, or until one ends with which the process does."""
+        if self._alone:
+            (component,) = self._makers
+            await self._running[component].run(self._lead_of(component))
+            return
+        async with asyncio.TaskGroup() as group:
+            for component in self._makers:
+                group.create_task(self._keep(component), name=component)
+
+    async def _keep(self, component: str) -> None:
+        """Run a part, and another one in its place when it has ended."""
+        set_log_fields(part=component)
+        clock, backoff = asyncio.get_running_loop().time, Backoff(base=RESTART[0], cap=RESTART[1])
+        while True:
+            begun = clock()
+            vital = any(component == each for each, _ in self._serving())
+            try:
+                application = self._running.get(component)
+                if application is None:
+                    application = self._running[component] = self._makers[component]()
+                self._ended.pop(component, None)
+                await application.run(self._lead_of(component))
+                error: BaseException = RuntimeError("it has ended without a reason")
+            except asyncio.CancelledError as cancelled:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    raise
+                error = cancelled  # something that it awaited was cancelled, not we
+            except Exception as raised:  # noqa: BLE001 - told below; whatever it is, the others go on
+                error = raised
+            if vital:
+                raise error if isinstance(error, Exception) else RuntimeError(f"{component} was cancelled from inside")
+            if clock() - begun >= HEALTHY:
+                backoff.reset()
+            delay = backoff.next()
+            self._ended[component] = f"it ended and is started again ({_cause(error)})"
+            self._running.pop(component, None)
+            log.error("%s has ended; again in %.0f s", component, delay, exc_info=error)
+            await asyncio.sleep(delay)
+
+
+def _cause(error: BaseException) -> str:
+    """The first thing that went wrong in it, on one line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return redacted(plain(f"{type(error).__name__}: {error}"))[:512]
