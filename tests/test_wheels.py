@@ -74,9 +74,16 @@ def test_the_sandbox_is_an_extra(wheels: dict[str, Path], tmp_path: Path) -> Non
     programs = environment(tmp_path, "airunway[sandbox]", "airunway-kaito-simulator", wheels=wheels)
     assert "--demo" in run(programs / "airunway", "sandbox", "--help", cwd=tmp_path)
     program = "from airunway_testing.simulators import discover_simulators; print(*discover_simulators())"
-    assert run(programs / "python", "-c", program, cwd=tmp_path).split() == ["kaito"]
+    assert run(programs / "python", "-c", program, cwd=tmp_path).split() == ["kaito", "toy"]
     installed = run(UV, "pip", "list", "--python", programs / "python", cwd=tmp_path)
     assert "pytest" not in installed
+
+
+def test_b9_pytest_finds_the_fixtures_by_itself(wheels: dict[str, Path], tmp_path: Path) -> None:
+    programs = environment(tmp_path, "airunway-testing[pytest]", wheels=wheels)
+    shown = run(programs / "python", "-m", "pytest", "--fixtures", "-q", cwd=tmp_path)
+    assert "kubectl" in shown
+    assert "airunway_testing" in shown
 
 
 def test_wheels_carry_licence_types_and_data(wheels: dict[str, Path]) -> None:
@@ -85,7 +92,9 @@ def test_wheels_carry_licence_types_and_data(wheels: dict[str, Path]) -> None:
         assert any(entry.endswith("licenses/LICENSE") for entry in names), name
         assert f"{name}/py.typed" in names
     for wheel, data in (
-        ("airunway_testing", "airunway_testing/sandbox/samples/gemma-cpu.yaml"),
+        ("airunway_testing", "airunway_testing/sandbox/samples/typo.yaml"),
+        ("airunway_testing", "airunway_testing/toy/crds/toys.yaml"),
+        ("airunway_kaito", "airunway_kaito/samples/index.yaml"),
         ("airunway_testing", "airunway_testing/controlplane/go/main.go"),
         ("airunway_testing", "airunway_testing/controlplane/go/go.sum"),
         ("airunway_kaito_simulator", "airunway_kaito_simulator/crds/workspaces.yaml"),

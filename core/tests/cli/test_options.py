@@ -83,7 +83,7 @@ SEEN: dict[str, dict[str, str]] = {
     },
     "sandbox": {
         "--demo": "tests/test_sandbox.py::test_the_demo_shows_what_runs_what_cannot_and_what_is_refused",
-        **dict.fromkeys(("--level", "--upstream-crds", "--kubeconfig", "--context", "--keep"), SANDBOX),
+        **dict.fromkeys(("--level", "--providers", "--upstream-crds", "--kubeconfig", "--context", "--keep"), SANDBOX),
     },
     "controlplane up": dict.fromkeys(
         ("--level", "--name", "--audit", "--detach"), f"{CONTROL_PLANE}::test_up_detached_serves_others_until_down"

@@ -19,16 +19,15 @@ import yaml
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Kind, NotFound
-from airunway.plugins.registry import load
+from airunway.kube import CONFIG_MAP, Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig
 from airunway.webhook import webhook_settings
 from airunway.webhook.configuration import CONFIGURATION_KIND
-from airunway_kaito_simulator.kinds import WORKSPACE
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.operator import gone, install_definitions, remove_leftovers, running_core, until
 from airunway_testing.reviews import WebhookClient
 from airunway_testing.simulators import load_simulator
+from airunway_testing.toy.names import TOY
 
 pytestmark = pytest.mark.apiserver
 
@@ -172,17 +171,16 @@ def with_one_more_field(definition: Resource) -> Resource:
 async def test_a_provider_does_as_its_options_say(
     client: Client, kubeconfig: Path, two_contexts: Path, namespace: str, tmp_path: Path
 ) -> None:
-    kaito = load("kaito")
-    definitions = load_simulator("kaito").custom_resource_definitions()
+    definitions = load_simulator("toy").custom_resource_definitions()
     await install_definitions(client, [with_one_more_field(definition) for definition in definitions])
     await remove_leftovers(client)
     key = ObjectKey(namespace, "llama")
-    wanted = deployment(namespace, "llama", provider={"name": "kaito"}, image="example.org/runner:1")
+    wanted = deployment(namespace, "llama", provider={"name": "toy"}, engine={"type": "llamacpp"})
     options = ["--kubeconfig", str(two_contexts), "--context", CONTEXT, "--watch-namespaces", namespace]
     options += ["--leader-elect", "--log-level", "debug", "--log-format", "json"]
     async with running_core(kubeconfig):
         await client.create(MODEL_DEPLOYMENT, wanted)
-        command = ("provider", "run", "kaito", *options)
+        command = ("provider", "run", "toy", *options)
         async with running(tmp_path, namespace, *command, "--unknown-schema", "Fail") as provider:
             refused = await until(client, key, lambda d: dig(d, "status", "phase") == "Failed")
             compatible = condition_of(refused, "ProviderCompatible") or {}
@@ -192,14 +190,12 @@ async def test_a_provider_does_as_its_options_say(
             assert "debug" in {line["level"] for line in provider.lines()}
             assert await client.list_all(LEASE, namespace=namespace)
         # The same upstream, tried by a dry-run, is taken; and a setting reaches what is made of it.
-        setting = 'cpuNodeSelector={"pool": "cheap"}'
+        setting = "greeting=good morning"
         async with running(tmp_path, namespace, *command, "--unknown-schema", "Verify", "--set", setting):
-            made = await until(client, key, lambda d: dig(d, "status", "provider", "resourceName") is not None)
-            primary = kaito.primary_kind
-            version = dig(made, "status", "provider", "resourceAPIVersion").partition("/")[2]
-            kind = Kind(group=primary.group, version=version, kind=primary.kind, plural=primary.plural)
-            workspace = await client.get(kind, key)
-            assert dig(workspace, "resource", "labelSelector", "matchLabels") == {"pool": "cheap"}
+            await until(client, key, lambda d: dig(d, "status", "provider", "resourceName") is not None)
+            assert dig(await client.get(TOY, key), "spec", "model") == "org/model.gguf"
+            said = [obj.get("data") for obj in await client.list_all(CONFIG_MAP, namespace=namespace)]
+            assert {"greeting": "good morning"} in said
             await client.delete(MODEL_DEPLOYMENT, key)
             await gone(client, MODEL_DEPLOYMENT, key)
     await install_definitions(client, definitions)
@@ -246,24 +242,21 @@ async def test_the_webhook_does_as_its_options_say(
 
 
 async def test_a_simulated_operator_does_as_its_options_say(client: Client, two_contexts: Path, namespace: str) -> None:
-    await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
+    await install_definitions(client, load_simulator("toy").custom_resource_definitions())
     key = ObjectKey(namespace, "played")
-    workspace = {
-        "apiVersion": WORKSPACE.api_version,
-        "kind": WORKSPACE.kind,
+    toy = {
+        "apiVersion": TOY.api_version,
+        "kind": TOY.kind,
         "metadata": {"name": key.name, "namespace": namespace},
-        "resource": {"labelSelector": {"matchLabels": {"a": "b"}}},
-        "inference": {"template": {"spec": {"containers": [{"name": "main", "image": "example.org/runner:1"}]}}},
+        "spec": {"model": "org/model"},
     }
-    await client.create(WORKSPACE, workspace)
+    await client.create(TOY, toy)
     options = ["--kubeconfig", str(two_contexts), "--context", CONTEXT]
     options += ["--level", "api", "--scenario", "fails:Unschedulable"]
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "airunway", "simulate", "kaito", *options)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "airunway", "simulate", "toy", *options)
     try:
         async with asyncio.timeout(60):
-            while (condition_of(await client.get(WORKSPACE, key), "InferenceReady") or {}).get("reason") != (
-                "Unschedulable"
-            ):
+            while (condition_of(await client.get(TOY, key), "Ready") or {}).get("reason") != ("Unschedulable"):
                 assert process.returncode is None
                 await asyncio.sleep(0.1)
         process.terminate()
@@ -271,20 +264,30 @@ async def test_a_simulated_operator_does_as_its_options_say(client: Client, two_
     finally:
         if process.returncode is None:
             process.kill()
-        await client.delete(WORKSPACE, key)
+        await client.delete(TOY, key)
 
 
 def test_a_sandbox_on_a_cluster_that_is_there(two_contexts: Path, tmp_path: Path) -> None:
     """With the upstream's CRDs out of a directory; it leaves its logs where that is asked for, and nothing else."""
     crds = tmp_path / "crds"
     crds.mkdir()
-    options = ["--kubeconfig", str(two_contexts), "--context", CONTEXT, "--level", "api", "--keep"]
+    options = [
+        "--kubeconfig",
+        str(two_contexts),
+        "--context",
+        CONTEXT,
+        "--level",
+        "api",
+        "--keep",
+        "--providers",
+        "toy",
+    ]
     command = [sys.executable, "-m", "airunway", "sandbox", *options, "--upstream-crds", str(crds)]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     empty = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert empty.returncode == 1
     assert f"{crds} has no CustomResourceDefinition of" in empty.stderr
-    (crds / "kaito.yaml").write_text(yaml.safe_dump_all(load_simulator("kaito").custom_resource_definitions()))
+    (crds / "toy.yaml").write_text(yaml.safe_dump_all(load_simulator("toy").custom_resource_definitions()))
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -13,11 +13,12 @@ from typer.testing import CliRunner, Result
 from airunway.api import names
 from airunway.cli.main import app
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CONFIG_MAP, Client, Kind
+from airunway.kube import CONFIG_MAP, SERVICE, Client
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, annotations_of
 from airunway_testing.operator import install_definitions, running_core, running_provider, running_simulator, until
 from airunway_testing.simulators import load_simulator
+from airunway_testing.toy.names import TOY, TOY_BOX
 
 
 def deployment(name: str = "llama", **spec: Any) -> Resource:
@@ -25,7 +26,12 @@ def deployment(name: str = "llama", **spec: Any) -> Resource:
         "apiVersion": names.API_VERSION,
         "kind": "ModelDeployment",
         "metadata": {"name": name, "labels": {"airunway.ai/team": "red", "other": "x"}},
-        "spec": {"model": {"id": "org/model.gguf"}, "resources": {"memory": "8Gi"}, "image": "example.org/runner:1"}
+        "spec": {
+            "model": {"id": "org/model.gguf"},
+            "engine": {"type": "llamacpp"},
+            "provider": {"name": "toy"},
+            "resources": {"memory": "8Gi"},
+        }
         | spec,
     }
 
@@ -35,13 +41,13 @@ def render(path: Path, obj: Resource, *arguments: str) -> Result:
     return CliRunner().invoke(app, ["render", "-f", str(path), *arguments])
 
 
-@pytest.mark.parametrize("provider", [(), ("--provider", "kaito")])
+@pytest.mark.parametrize("provider", [(), ("--provider", "toy")])
 def test_objects_come_complete(tmp_path: Path, provider: tuple[str, ...]) -> None:
     done = render(tmp_path / "md.yaml", deployment(), *provider, "-n", "ml")
     assert done.exit_code == 0, done.output
-    (workspace,) = yaml.safe_load_all(done.stdout)
-    assert workspace["kind"] == "Workspace"
-    metadata = workspace["metadata"]
+    made = {obj["kind"]: obj for obj in yaml.safe_load_all(done.stdout)}
+    assert {"Toy", "Service", "ConfigMap"} <= set(made)
+    metadata = made["Toy"]["metadata"]
     assert (metadata["name"], metadata["namespace"]) == ("llama", "ml")
     assert metadata["labels"]["airunway.ai/team"] == "red"
     assert "other" not in metadata["labels"]
@@ -50,10 +56,11 @@ def test_objects_come_complete(tmp_path: Path, provider: tuple[str, ...]) -> Non
 
 
 def test_json_and_overrides(tmp_path: Path) -> None:
-    overrides = {"resource": {"instanceType": "Standard_NC24"}}
-    done = render(tmp_path / "md.yaml", deployment(provider={"overrides": overrides}), "-o", "json")
+    overrides = {"spec": {"note": "fragile"}}
+    done = render(tmp_path / "md.yaml", deployment(provider={"name": "toy", "overrides": overrides}), "-o", "json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["resource"]["instanceType"] == "Standard_NC24"
+    made = json.loads(done.stdout)
+    assert [obj["spec"]["note"] for obj in made["items"] if obj["kind"] == "Toy"] == ["fragile"]
 
 
 def test_it_is_written_for_the_release_that_is_asked_for(tmp_path: Path) -> None:
@@ -68,10 +75,12 @@ def test_it_is_written_for_the_release_that_is_asked_for(tmp_path: Path) -> None
 
 
 def test_a_setting_of_the_provider_reaches_what_is_made(tmp_path: Path) -> None:
-    done = render(tmp_path / "md.yaml", deployment(), "--set", 'cpuNodeSelector={"pool": "cheap"}')
+    done = render(tmp_path / "md.yaml", deployment(), "--set", "greeting=good morning")
     assert done.exit_code == 0, done.output
-    assert yaml.safe_load(done.stdout)["resource"]["labelSelector"]["matchLabels"] == {"pool": "cheap"}
-    wrong = render(tmp_path / "md.yaml", deployment(), "--set", "cpuNodeSelector")
+    assert [obj["data"] for obj in yaml.safe_load_all(done.stdout) if obj["kind"] == "ConfigMap"] == [
+        {"greeting": "good morning"}
+    ]
+    wrong = render(tmp_path / "md.yaml", deployment(), "--set", "greeting")
     assert (wrong.exit_code, "is not KEY=VALUE" in wrong.stderr) == (2, True)
 
 
@@ -80,50 +89,46 @@ def test_what_cannot_be_is_said_and_fails(tmp_path: Path) -> None:
     invalid = render(path, deployment(engine={"type": "vllm"}))
     assert (invalid.exit_code, invalid.stdout) == (1, "")
     assert "spec.resources.gpu.count: vLLM engine requires GPU" in invalid.stderr
-    refused = render(path, deployment(provider={"name": "kaito", "overrides": {"resource": {"instanceType": 5}}}))
+    refused = render(path, deployment(provider={"name": "toy", "overrides": {"spec": {"note": 5}}}))
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "spec.provider.overrides.resource.instanceType" in refused.stderr
+    assert "spec.provider.overrides.spec.note" in refused.stderr
     nobody = render(path, deployment(), "--provider", "nobody")
     assert nobody.exit_code == 1
     assert "no installed distribution provides 'nobody'" in nobody.stderr
-    unplaced = render(path, deployment(engine={"type": "sglang"}, resources={"gpu": {"count": 1}}))
+    unplaced = render(path, deployment(provider={}, engine={"type": "sglang"}, resources={"gpu": {"count": 1}}))
     assert unplaced.exit_code == 1
     assert "no provider: no compatible provider found" in unplaced.stderr
 
 
 def test_an_unknown_override_is_a_warning(tmp_path: Path) -> None:
-    done = render(tmp_path / "md.yaml", deployment(provider={"overrides": {"resorce": {}}}))
+    done = render(tmp_path / "md.yaml", deployment(provider={"name": "toy", "overrides": {"spce": {}}}))
     assert done.exit_code == 0
-    assert "did you mean 'resource'?" in done.stderr
+    assert "did you mean 'spec'?" in done.stderr
 
 
 @pytest.mark.apiserver
 async def test_it_is_what_the_provider_really_creates(
     client: Client, kubeconfig: Path, namespace: str, tmp_path: Path
 ) -> None:
-    kaito = load("kaito")
-    await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
+    toy = load("toy")
+    await install_definitions(client, load_simulator("toy").custom_resource_definitions())
     obj = deployment()
     obj["metadata"]["namespace"] = namespace
     key = ObjectKey(namespace, "llama")
     async with (
         running_core(kubeconfig),
-        running_provider(kubeconfig, kaito),
-        running_simulator(kubeconfig, kaito, level="api"),
+        running_provider(kubeconfig, toy),
+        running_simulator(kubeconfig, toy, level="api"),
     ):
         await client.create(MODEL_DEPLOYMENT, obj)
         await until(client, key, lambda d: d.get("status", {}).get("phase") == "Running")
         rendered = list(yaml.safe_load_all(render(tmp_path / "md.yaml", obj).stdout))
+        kinds = {"Toy": TOY, "ToyBox": TOY_BOX, "ConfigMap": CONFIG_MAP, "Service": SERVICE}
+        assert {wanted["kind"] for wanted in rendered} >= {"Toy", "ConfigMap", "Service"}
         for wanted in rendered:
-            if wanted["kind"] == "ConfigMap":
-                live = await client.get(CONFIG_MAP, ObjectKey(namespace, wanted["metadata"]["name"]))
-                assert live["data"] == wanted["data"]
-                continue
-            primary = kaito.primary_kind
-            group, version = wanted["apiVersion"].split("/")
-            kind = Kind(group=group, version=version, kind=primary.kind, plural=primary.plural)
-            live = await client.get(kind, key)
+            live = await client.get(kinds[wanted["kind"]], ObjectKey(namespace, wanted["metadata"]["name"]))
             same = (names.SPEC_HASH, names.TRANSFORMER)
-            assert {k: annotations_of(live)[k] for k in same} == {k: annotations_of(wanted)[k] for k in same}
-            assert live["resource"].items() >= wanted["resource"].items()
+            assert {k: annotations_of(live).get(k) for k in same} == {k: annotations_of(wanted).get(k) for k in same}
+            content = "data" if wanted["kind"] == "ConfigMap" else "spec"
+            assert live[content].keys() >= wanted[content].keys()
         await client.delete(MODEL_DEPLOYMENT, key)

@@ -38,7 +38,7 @@ def test_the_help_lists_every_command() -> None:
         assert command in done.stdout
 
 
-@pytest.mark.parametrize("command", [["controller"], ["provider", "run", "kaito"]])
+@pytest.mark.parametrize("command", [["controller"], ["provider", "run", "toy"]])
 def test_metrics_and_probes_cannot_share_an_address(command: list[str]) -> None:
     addresses = ["--metrics-bind-address", ":9999", "--health-probe-bind-address", ":9999"]
     done = subprocess.run(

@@ -28,6 +28,12 @@ def sandbox(
         Literal["cluster", "api"],
         typer.Option(help="cluster: scheduler, workloads and nodes too; api: no pods, upstreams answer at once."),
     ] = "cluster",
+    providers: Annotated[
+        str,
+        typer.Option(
+            help="Providers to run, separated by commas (default: all that have a simulator installed and samples)."
+        ),
+    ] = "",
     upstream_crds: Annotated[
         Path | None, typer.Option(help="Install the upstreams' own CRDs from this directory instead of minimal ones.")
     ] = None,
@@ -38,8 +44,15 @@ def sandbox(
     """Run all of AI Runway on this machine: a real control plane, the core, the providers, simulated upstreams."""
     from airunway_testing.cli.sandbox import run_sandbox
 
+    names = [name for part in providers.split(",") if (name := part.strip())]
     raise typer.Exit(
         run_sandbox(
-            demo=demo, level=level, upstream_crds=upstream_crds, kubeconfig=kubeconfig, context=context, keep=keep
+            demo=demo,
+            level=level,
+            providers=names,
+            upstream_crds=upstream_crds,
+            kubeconfig=kubeconfig,
+            context=context,
+            keep=keep,
         )
     )

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
@@ -19,8 +20,9 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Reflector, load_config, user_agent_of
 from airunway.resource import Resource
 from airunway_testing.controlplane import ControlPlaneError, Level
-from airunway_testing.sandbox.demo import SAMPLES, Outcome, demonstrate, follow
+from airunway_testing.sandbox.demo import Outcome, demonstrate, follow
 from airunway_testing.sandbox.errors import SandboxError
+from airunway_testing.sandbox.samples import TYPO
 from airunway_testing.sandbox.stack import Sandbox, sandbox
 from airunway_testing.sandbox.table import Row, as_text, row_of
 
@@ -33,7 +35,14 @@ _STYLES = {"Running": "green", "Failed": "red", "Degraded": "yellow", "Deploying
 
 
 def run_sandbox(
-    *, demo: bool, level: Level, upstream_crds: Path | None, kubeconfig: Path | None, context: str | None, keep: bool
+    *,
+    demo: bool,
+    level: Level,
+    providers: Sequence[str],
+    upstream_crds: Path | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    keep: bool,
 ) -> int:
     """Run the sandbox until Ctrl-C, or its demonstration to the end; returns the exit code."""
     if demo and level == "api":
@@ -44,6 +53,7 @@ def run_sandbox(
         with sandbox(
             level=level,
             say=screen.say,
+            providers=providers,
             kubeconfig=kubeconfig,
             context=context,
             upstream_crds=upstream_crds,
@@ -110,7 +120,9 @@ def _demo(box: Sandbox, screen: _Screen) -> int:
         live = screen.watch()
         if live is not None:
             stack.enter_context(live)
-        outcomes = asyncio.run(demonstrate(box.kubeconfig, patience=DEMO_PATIENCE, show=screen.show, say=screen.say))
+        outcomes = asyncio.run(
+            demonstrate(box.kubeconfig, [*box.samples, TYPO], patience=DEMO_PATIENCE, show=screen.show, say=screen.say)
+        )
     if problem := box.failed():
         raise SandboxError(problem)
     typer.echo()
@@ -128,13 +140,9 @@ def _told(outcome: Outcome) -> str:
 
 
 def _stay(box: Sandbox, screen: _Screen) -> int:
-    samples = SAMPLES[0].path.parent
     screen.say("The sandbox is up. In another terminal:")
-    for command in (
-        f"export KUBECONFIG={box.kubeconfig}",
-        f"kubectl apply -f {samples / SAMPLES[0].file}",
-        "kubectl get md -o wide --watch",
-    ):
+    apply = [f"kubectl apply -f {sample.path}" for sample in box.samples[:1]]
+    for command in (f"export KUBECONFIG={box.kubeconfig}", *apply, "kubectl get md -o wide --watch"):
         screen.say(f"    {command}")
     screen.say(f"Logs are in {box.logs}; Ctrl-C stops everything.")
     with ExitStack() as stack:

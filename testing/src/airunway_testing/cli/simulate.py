@@ -18,7 +18,7 @@ __all__ = ["simulate"]
 
 
 def simulate(
-    name: Annotated[str, typer.Argument(help="Which operator, for example kaito.")],
+    name: Annotated[str, typer.Argument(help="Which operator: the name of an installed simulator.")],
     kubeconfig: processes.Kubeconfig = None,
     context: processes.Context = None,
     level: Annotated[

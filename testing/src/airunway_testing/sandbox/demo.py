@@ -4,62 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Reflector, load_config, user_agent_of
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_testing.kubetools import kubectl_path
+from airunway_testing.sandbox.samples import Sample, secrets_of
 
-__all__ = ["SAMPLES", "Outcome", "Sample", "demonstrate", "follow"]
+__all__ = ["Outcome", "demonstrate", "follow"]
 
 NAMESPACE = "default"
-
-TOKEN_SECRET = "hf-token"
-"""The Secret that a sample names; the sandbox downloads nothing, so what is in it does not matter."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sample:
-    """A manifest, what it shows, and how to tell that it has shown it.
-
-    `phase` and `says` are what the status must come to; a sample that is to be `refused` never gets one.
-    """
-
-    file: str
-    shows: str
-    phase: str = "Running"
-    says: str = ""
-    refused: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.file.removesuffix(".yaml")
-
-    @property
-    def path(self) -> Path:
-        return Path(str(resources.files("airunway_testing.sandbox") / "samples" / self.file))
-
-    def is_shown_by(self, deployment: Resource) -> bool:
-        status = deployment.get("status") or {}
-        return status.get("phase") == self.phase and self.says in str(status.get("message"))
-
-
-SAMPLES = (
-    Sample(file="gemma-cpu.yaml", shows="a GGUF model on CPU: no GPU asked for, so llama.cpp on KAITO"),
-    Sample(file="llama-8b.yaml", shows="vLLM on one GPU: the engine is chosen from what the providers can run"),
-    Sample(
-        file="too-big.yaml",
-        shows="16 GPUs on nodes that have 8: it cannot run, and says why",
-        phase="Deploying",
-        says="Insufficient nvidia.com/gpu",
-    ),
-    Sample(file="typo.yaml", shows="a misspelt field: the API server refuses it", refused=True),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,24 +31,30 @@ class Outcome:
 
 
 async def demonstrate(
-    kubeconfig: Path, *, patience: float, show: Callable[[list[Resource]], None], say: Callable[[str], None]
+    kubeconfig: Path,
+    samples: Sequence[Sample],
+    *,
+    patience: float,
+    show: Callable[[list[Resource]], None],
+    say: Callable[[str], None],
 ) -> list[Outcome]:
     """Apply every sample with kubectl and wait until each has shown what it is there for, or `patience` seconds."""
     refusals: dict[str, Outcome] = {}
-    say(f"$ kubectl create secret generic {TOKEN_SECRET} --from-literal=HF_TOKEN=…    # what a gated model needs")
-    done = await asyncio.to_thread(
-        _kubectl, kubeconfig, "create", "secret", "generic", TOKEN_SECRET, "--from-literal=HF_TOKEN=no-real-token"
-    )
-    say(f"  {(done.stderr or done.stdout).strip()}")
-    for sample in SAMPLES:
-        say(f"$ kubectl apply -f {sample.file}    # {sample.shows}")
+    for secret in secrets_of(samples):
+        say(f"$ kubectl create secret generic {secret} --from-literal=HF_TOKEN=…    # what a gated model needs")
+        done = await asyncio.to_thread(
+            _kubectl, kubeconfig, "create", "secret", "generic", secret, "--from-literal=HF_TOKEN=no-real-token"
+        )
+        say(f"  {(done.stderr or done.stdout).strip()}")
+    for sample in samples:
+        say(f"$ kubectl apply -f {sample.path.name}    # {sample.shows}")
         done = await asyncio.to_thread(_kubectl, kubeconfig, "apply", "-f", str(sample.path))
         answer = (done.stderr or done.stdout).strip()
         say(f"  {answer}")
         if sample.refused or done.returncode:
             ok = sample.refused and done.returncode != 0
             refusals[sample.name] = Outcome(sample=sample, ok=ok, deployment=None, text=answer)
-    waiting = [sample for sample in SAMPLES if sample.name not in refusals]
+    waiting = [sample for sample in samples if sample.name not in refusals]
     async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("sandbox")) as client:
         deployments = Reflector(client, MODEL_DEPLOYMENT, namespace=NAMESPACE)
         following = asyncio.create_task(follow(deployments, show))
@@ -102,7 +66,7 @@ async def demonstrate(
             following.cancel()
             with suppress(asyncio.CancelledError):
                 await following
-        return [refusals.get(sample.name) or _outcome(sample, deployments) for sample in SAMPLES]
+        return [refusals.get(sample.name) or _outcome(sample, deployments) for sample in samples]
 
 
 async def follow(deployments: Reflector, show: Callable[[list[Resource]], None]) -> None:

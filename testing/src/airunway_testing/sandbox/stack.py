@@ -19,12 +19,13 @@ import yaml
 
 from airunway.api.crds import custom_resource_definitions
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, load_config, user_agent_of
-from airunway.plugins.registry import Distribution, discover, load
 from airunway.resource import Resource, dig, is_true, key_of
 from airunway_testing.controlplane import Cluster, Level, running
 from airunway_testing.controlplane.processes import Processes, log_tail
+from airunway_testing.sandbox.choice import Choice, choose
 from airunway_testing.sandbox.errors import SandboxError
-from airunway_testing.simulators import Simulator, simulator_for
+from airunway_testing.sandbox.samples import Sample
+from airunway_testing.simulators import Simulator
 
 __all__ = ["Sandbox", "Say", "sandbox"]
 
@@ -43,6 +44,7 @@ class Sandbox:
     logs: Path
     providers: tuple[str, ...]
     simulators: tuple[str, ...]
+    samples: tuple[Sample, ...]
     parts: Processes
 
     def failed(self) -> str | None:
@@ -57,22 +59,21 @@ def sandbox(
     *,
     level: Level,
     say: Say,
+    providers: Sequence[str] = (),
     kubeconfig: Path | None = None,
     context: str | None = None,
     upstream_crds: Path | None = None,
     keep: bool = False,
 ) -> Iterator[Sandbox]:
-    """A sandbox for as long as the context lasts. Raises SandboxError and ControlPlaneError."""
-    providers = discover()
-    if not providers:
-        raise SandboxError("no provider plugins are installed: install one, for example `pip install airunway-kaito`")
+    """A sandbox of these `providers` (`choose`), while the context lasts. Raises SandboxError, ControlPlaneError."""
+    chosen = choose(providers)
     with ExitStack() as stack:
         say("Starting a Kubernetes control plane." if kubeconfig is None else f"Using the cluster of {kubeconfig}.")
         cluster = stack.enter_context(running(level, kubeconfig=kubeconfig, context=context, report=say))
         folder = Path(tempfile.mkdtemp(prefix="airunway-sandbox-"))
         if not keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        simulators = _simulators(providers, say)
+        simulators = _simulators(chosen, say)
         say("Installing the CRDs: ours, and those of the simulated upstreams.")
         _install(cluster, [*custom_resource_definitions(), *_upstream_definitions(simulators, upstream_crds)])
         parts = Processes(folder, keep=keep)
@@ -80,8 +81,9 @@ def sandbox(
         result = Sandbox(
             kubeconfig=cluster.kubeconfig,
             logs=folder / "logs",
-            providers=tuple(provider.name for provider in providers),
+            providers=tuple(choice.provider for choice in chosen),
             simulators=tuple(simulator.name for simulator in simulators),
+            samples=tuple(sample for choice in chosen for sample in choice.samples),
             parts=parts,
         )
         _start(result, cluster, level)
@@ -90,16 +92,14 @@ def sandbox(
         yield result
 
 
-def _simulators(providers: Sequence[Distribution], say: Say) -> list[Simulator]:
-    """The simulator of each installed provider's primary kind."""
-    found = []
-    for provider in providers:
-        kind = load(provider.name).primary_kind
-        simulator = simulator_for(kind.group, kind.kind)
-        if simulator is None:
-            say(f"There is no simulated upstream for provider {provider.name} ({kind.kind}): install the real one.")
-        elif simulator not in found:
-            found.append(simulator)
+def _simulators(chosen: Sequence[Choice], say: Say) -> list[Simulator]:
+    """The simulators, each once."""
+    found: list[Simulator] = []
+    for choice in chosen:
+        if choice.simulator is None:
+            say(f"There is no simulated upstream for provider {choice.provider} ({choice.kind}): install the real one.")
+        elif choice.simulator not in found:
+            found.append(choice.simulator)
     return found
 
 

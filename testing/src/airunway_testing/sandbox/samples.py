@@ -1,0 +1,91 @@
+"""Samples: manifests that come with a provider, what each shows, and how to tell that it has shown it.
+
+They lie in the folder ``samples/`` of the provider's package, with an ``index.yaml`` that lists them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from importlib import resources
+from pathlib import Path
+
+import yaml
+
+from airunway.plugins.registry import Distribution
+from airunway.resource import Resource, dig
+from airunway_testing.sandbox.errors import SandboxError
+
+__all__ = ["TYPO", "Sample", "samples_in", "samples_of", "secrets_of"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A manifest, what it shows, and how to tell that it has shown it.
+
+    `phase` and `says` are what the status must come to; a sample that is to be `refused` never gets one.
+    """
+
+    path: Path
+    shows: str
+    phase: str = "Running"
+    says: str = ""
+    refused: bool = False
+
+    @property
+    def name(self) -> str:
+        """That of its ModelDeployment, too."""
+        return self.path.stem
+
+    def is_shown_by(self, deployment: Resource) -> bool:
+        status = deployment.get("status") or {}
+        return status.get("phase") == self.phase and self.says in str(status.get("message"))
+
+
+_FIELDS = frozenset(field.name for field in fields(Sample)) - {"path"} | {"file"}
+
+TYPO = Sample(
+    path=Path(str(resources.files("airunway_testing.sandbox"))) / "samples" / "typo.yaml",
+    shows="a misspelt field: the API server refuses it",
+    refused=True,
+)
+"""Refused whatever providers there are."""
+
+
+def samples_of(provider: Distribution) -> tuple[Sample, ...]:
+    """The samples that came with a provider, in the order of its index; none if it has no folder for them."""
+    package = provider.entry_point.module.partition(".")[0]
+    folder = Path(str(resources.files(package))) / "samples"
+    return samples_in(folder) if (folder / "index.yaml").is_file() else ()
+
+
+def samples_in(folder: Path) -> tuple[Sample, ...]:
+    """The samples of a folder. Raises SandboxError for an index that is wrong, naming file and entry."""
+    index = folder / "index.yaml"
+    entries = yaml.safe_load(index.read_text(encoding="utf-8"))
+    if not isinstance(entries, list):
+        raise SandboxError(f"{index}: a list of samples is expected")
+    return tuple(_sample(index, position, entry) for position, entry in enumerate(entries))
+
+
+def secrets_of(samples: Sequence[Sample]) -> list[str]:
+    """The Secrets that samples name for a gated model. What is in them does not matter: nothing is downloaded."""
+    return sorted({name for sample in samples for name in _secrets(sample)})
+
+
+def _secrets(sample: Sample) -> Iterator[str]:
+    for document in yaml.safe_load_all(sample.path.read_text(encoding="utf-8")):
+        if name := dig(document, "spec", "secrets", "huggingFaceToken"):
+            yield str(name)
+
+
+def _sample(index: Path, position: int, entry: object) -> Sample:
+    if not isinstance(entry, Mapping) or not {"file", "shows"} <= set(entry) or not set(entry) <= _FIELDS:
+        raise SandboxError(
+            f"{index}: entry {position} must have file and shows, and may have phase, says and refused; it is {entry!r}"
+        )
+    values = dict(entry)
+    path = index.parent / str(values.pop("file"))
+    if not path.is_file():
+        raise SandboxError(f"{index}: entry {position} names {path.name}, which is not there")
+    return Sample(path=path, **values)

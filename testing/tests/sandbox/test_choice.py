@@ -1,0 +1,87 @@
+"""Which providers a sandbox runs, and the samples that come with them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from airunway_testing.sandbox import choice
+from airunway_testing.sandbox.choice import choose
+from airunway_testing.sandbox.errors import SandboxError
+from airunway_testing.sandbox.samples import TYPO, samples_in, secrets_of
+
+
+def provider_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, *, sample: str) -> None:
+    """A second distribution with the toy's plugin as provider ``acme``, a simulator for nothing new, and a sample."""
+    package = folder / "acme_provider"
+    (package / "samples").mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "import dataclasses\nfrom airunway import sdk\nfrom airunway_testing.toy import provider as toy\n"
+        "provider = sdk.Provider(dataclasses.replace(toy.manifest, name='acme'), toy.transformers(),\n"
+        "    translate_spec=toy._translate_spec, translate_status=toy._translate_status)\n"
+    )
+    (package / "samples" / "index.yaml").write_text(f"[{{file: {sample}.yaml, shows: x}}]")
+    (package / "samples" / f"{sample}.yaml").write_text("{spec: {secrets: {huggingFaceToken: token-of-acme}}}")
+    info = folder / "acme_provider-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-provider\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[airunway.providers]\nacme = acme_provider:provider\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_a_provider_without_samples_takes_part_only_if_named() -> None:
+    assert "toy" not in [found.provider for found in choose()]
+    (toy,) = choose(["toy"])
+    assert toy.simulator is not None
+    assert toy.samples == ()
+
+
+def test_a_third_party_is_found_by_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    provider_on_path(tmp_path, monkeypatch, sample="acme-small")
+    monkeypatch.delitem(sys.modules, "acme_provider", raising=False)
+    found = {chosen.provider: chosen for chosen in choose()}
+    assert [sample.name for sample in found["acme"].samples] == ["acme-small"]
+    assert secrets_of(found["acme"].samples) == ["token-of-acme"]
+
+
+def test_two_samples_of_one_name_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = next(sample.name for found in choose() for sample in found.samples)
+    monkeypatch.delitem(sys.modules, "acme_provider", raising=False)
+    provider_on_path(tmp_path, monkeypatch, sample=taken)
+    with pytest.raises(SandboxError, match=f"two providers have a sample {taken}"):
+        choose()
+
+
+def test_an_unknown_provider_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(SandboxError, match=r"provider acme is not installed \(installed providers: .*toy"):
+        choose(["acme"])
+
+
+def test_without_any_that_can_be_played_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "discover", list)
+    with pytest.raises(SandboxError, match="has both samples and a simulator"):
+        choose()
+
+
+@pytest.mark.parametrize(
+    ("index", "says"),
+    [
+        ("{}", "a list of samples"),
+        ("[{file: a.yaml}]", "entry 0 must have file and shows"),
+        ("[{file: a.yaml, shows: x, reason: y}]", "entry 0 must have file and shows"),
+        ("[{file: gone.yaml, shows: x}]", "gone.yaml, which is not there"),
+    ],
+)
+def test_a_wrong_index_is_told(tmp_path: Path, index: str, says: str) -> None:
+    (tmp_path / "index.yaml").write_text(index)
+    (tmp_path / "a.yaml").write_text("{}")
+    with pytest.raises(SandboxError, match=says):
+        samples_in(tmp_path)
+
+
+def test_every_sample_is_called_like_its_deployment() -> None:
+    for sample in [TYPO, *(sample for found in choose() for sample in found.samples)]:
+        assert yaml.safe_load(sample.path.read_text())["metadata"]["name"] == sample.name
