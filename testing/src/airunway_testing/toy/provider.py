@@ -71,6 +71,9 @@ def _can_handle(deployment: ModelDeployment, context: Context[Settings]) -> sdk.
         if deployment.spec.scaling.replicas > MOST_REPLICAS:
             message = f"a Toy has at most {MOST_REPLICAS} replicas; spec.scaling.replicas: lower it"
             yield Finding(path="spec.scaling.replicas", reason="TooManyReplicas", message=message)
+        if deployment.spec.serving.mode != "aggregated":
+            message = "a Toy serves aggregated; spec.serving.mode: leave it out"
+            yield Finding(path="spec.serving.mode", reason="IncompatibleConfiguration", message=message)
 
     return sdk.Compatibility(blockers=tuple(blockers()))
 
