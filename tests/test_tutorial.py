@@ -116,7 +116,7 @@ def test_from_nothing_to_running(environment: dict[str, str], tmp_path: Path) ->
                 continue
             for command, shown in steps(block["text"]):
                 commands += 1
-                shell.stdin.write(f"{command} </dev/null\necho; echo done:$?\n")
+                shell.stdin.write(f"{command} </dev/null\ncode=$?; echo; echo done:$code\n")
                 shell.stdin.flush()
                 output = until_done(shell.stdout)
                 text, _, code = output.rpartition("\ndone:")
@@ -227,7 +227,7 @@ def check(skeleton: Path, environment: dict[str, str]) -> Check:
         program = skeleton.parent / ".venv" / "bin" / "airunway"
         # Two edits within a second would leave the bytecode of the first.
         env = {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
-        command = [program, "provider", "check", "acme"]
+        command = [str(program), "provider", "check", "acme"]
         return subprocess.run(command, cwd=skeleton, env=env, capture_output=True, text=True, check=False)
 
     return run

@@ -9,9 +9,11 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
+from typer.testing import CliRunner
 
 from airunway import sdk
 from airunway.api.modeldeployment import ModelDeploymentSpec
+from airunway.cli.main import app
 from airunway.plugins.registry import host_of, load
 from airunway_testing import conformance
 from airunway_testing.conformance import FIELDS, Outcome, outcome
@@ -57,19 +59,40 @@ def test_the_outcomes_are_told_apart() -> None:
     assert outcome(toy, "spec.env[].name", engine="vllm") is Outcome.NAMED
 
     def looks_at_all(deployment: sdk.ModelDeployment, context: sdk.Context) -> sdk.Compatibility:
-        repr(deployment.spec.env[0].name if deployment.spec.env else "")
+        _ = [variable.name for variable in deployment.spec.env]
         return sdk.Compatibility()
 
     careless = sdk.Provider(
         replace(MANIFEST, name="careless"),
         TRANSFORMERS,
         can_handle=looks_at_all,
-        translate_spec=lambda deployment, context: provider.translate_spec(deployment, context),
-        translate_status=lambda deployment, observed, context: provider.translate_status(deployment, observed, context),
+        translate_spec=provider.translate_spec,
+        translate_status=provider.translate_status,
     )
     host = host_of("careless", careless)
     assert outcome(host, "spec.env[].name", engine="vllm") is Outcome.LOST
     assert outcome(host, "spec.serving.mode", engine="vllm") is Outcome.LOST
+
+
+def test_what_a_field_is_part_of_may_be_refused() -> None:
+    def no_environment(deployment: sdk.ModelDeployment, context: sdk.Context) -> sdk.Compatibility:
+        found = sdk.Finding(path="spec.env", reason="IncompatibleConfiguration", message="no variables here")
+        return sdk.Compatibility(blockers=(found,) if deployment.spec.env else ())
+
+    strict = sdk.Provider(
+        replace(MANIFEST, name="strict"),
+        TRANSFORMERS,
+        can_handle=no_environment,
+        translate_spec=provider.translate_spec,
+        translate_status=provider.translate_status,
+    )
+    assert outcome(host_of("strict", strict), "spec.env[].value", engine="vllm") is Outcome.REFUSED
+
+
+def test_a_provider_that_is_not_there_is_one_sentence() -> None:
+    done = CliRunner().invoke(app, ["provider", "check", "nosuch"])
+    assert (done.exit_code, done.output.count("\n")) == (1, 1)
+    assert "no installed distribution provides 'nosuch'" in done.output
 
 
 def test_a_provider_that_refuses_everything_is_no_subject() -> None:

@@ -123,14 +123,13 @@ def judged(host: ProviderHost, spec: Resource) -> Judgement:
 def outcome(host: ProviderHost, field: str, *, engine: str, base: Resource | None = None) -> Outcome:
     """What becomes of a field of `FIELDS` in a deployment like `base` (default: `plain`).
 
-    Raises KeyError for an unknown field, ValueError if the provider refuses the deployment without it.
+    Raises KeyError for an unknown field, ValueError if the provider refuses `base` itself.
     """
     base = base or plain(host, engine)
+    if blockers := judged(host, base).blockers:
+        raise ValueError(f"{host.name} refuses the plain deployment: {blockers[0].path}: {blockers[0].message}")
     without, with_ = (judged(host, _with(base, more)) for more in FIELDS[field])
-    if without.blockers:
-        first = without.blockers[0]
-        raise ValueError(f"{host.name} refuses the plain deployment: {first.path}: {first.message}")
-    if with_.blockers:
+    if without.blockers or with_.blockers:
         return Outcome.REFUSED
     if _shown(without) != _shown(with_):
         return Outcome.HONOURED
