@@ -48,6 +48,7 @@ SEEN: dict[str, dict[str, str]] = {
         "-f": f"{RENDER}::test_objects_come_complete",
         "--provider": f"{RENDER}::test_what_cannot_be_is_said_and_fails",
         "-n": f"{RENDER}::test_objects_come_complete",
+        "--upstream-version": f"{RENDER}::test_an_older_upstream_gets_what_it_knows",
         "--set": f"{RENDER}::test_a_setting_of_the_provider_reaches_what_is_made",
         "-o": f"{RENDER}::test_json_and_overrides",
         "--upstream-version": f"{RENDER}::test_it_is_written_for_the_release_that_is_asked_for",

@@ -84,6 +84,18 @@ def test_a_setting_of_the_provider_reaches_what_is_made(tmp_path: Path) -> None:
     assert (wrong.exit_code, "is not KEY=VALUE" in wrong.stderr) == (2, True)
 
 
+def test_an_older_upstream_gets_what_it_knows(tmp_path: Path) -> None:
+    for release, version, field in (("1.5", "v1alpha1", "drive"), ("2.0", "v1beta1", "motor")):
+        done = render(tmp_path / "md.yaml", deployment(), "--upstream-version", release)
+        assert done.exit_code == 0, done.output
+        (toy,) = (obj for obj in yaml.safe_load_all(done.stdout) if obj["kind"] == "Toy")
+        assert toy["apiVersion"] == f"testing.airunway.ai/{version}"
+        assert toy["spec"][field] == "llamacpp"
+    unknown = render(tmp_path / "md.yaml", deployment(), "--upstream-version", "0.1")
+    assert (unknown.exit_code, unknown.stdout) == (1, "")
+    assert "no transformer for Toy" in unknown.stderr
+
+
 def test_what_cannot_be_is_said_and_fails(tmp_path: Path) -> None:
     path = tmp_path / "md.yaml"
     invalid = render(path, deployment(engine={"type": "vllm"}))

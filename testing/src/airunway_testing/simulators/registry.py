@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 GROUP = "airunway.simulators"
-"""The entry-point group: ``kaito = "airunway_kaito_simulator:simulator"``, a `Simulator` under its name."""
+"""The entry-point group: ``acme = "airunway_acme_simulator:simulator"``, a `Simulator` under its name."""
 
 Level: TypeAlias = Literal["api", "cluster"]
 """What the control plane can do: ``api`` has no pods, ``cluster`` has a scheduler, workload controllers and nodes."""

@@ -57,10 +57,12 @@ TRANSFORMERS = tuple(
         schema_hashes=(schema,),
         features=features,
         immutable=("spec.size",),
+        since=since,
+        until=until,
     )
-    for version, schema, features in (
-        ("v1alpha1", "6eaefffca1aa", frozenset[str]()),
-        ("v1beta1", "0670d7d5317e", frozenset({"motor"})),
+    for version, schema, features, since, until in (
+        ("v1alpha1", "6eaefffca1aa", frozenset[str](), "1.0", "1.9"),
+        ("v1beta1", "0670d7d5317e", frozenset({"motor"}), "2.0", ""),
     )
 )
 """The versions share all fields but one: ``spec.motor`` was ``spec.drive``. There is no conversion between them."""
