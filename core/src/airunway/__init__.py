@@ -9,15 +9,17 @@ Rooms, in the order in which imports may point (a room imports only from rooms n
 ``status``      reasons, phases, conditions: facts in, status out
 ``engines``     command-line flags of the inference engines
 ``plugins``     the provider contract (hookspecs), the registry, the host
+``sdk``         what a provider imports, and all of it: the contract's values and a kit
 ``selection``   engine and provider selection
 ``kube``        client, reflector, work queue, controller, lease: Kubernetes without ModelDeployments
 ``process``     the shell of a long-running process: signals, probes, metrics, logs
 ``runtime``     the one loop that every provider runs in
 ``controller``  the core's reconcilers
 ``webhook``     admission: the checks that need the cluster, and the certificates they are served with
-``testing``     a control plane, simulated upstreams, conformance
-``sandbox``     the whole thing on one machine
 ``cli``         the `airunway` command
+
+Beside this distribution: ``airunway_testing`` (a control plane, faults, the sandbox, conformance; never imported from
+here), the providers, and a simulator for each.
 """
 
 __version__ = "0.1.0"

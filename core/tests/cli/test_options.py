@@ -51,7 +51,6 @@ SEEN: dict[str, dict[str, str]] = {
         "--upstream-version": f"{RENDER}::test_an_older_upstream_gets_what_it_knows",
         "--set": f"{RENDER}::test_a_setting_of_the_provider_reaches_what_is_made",
         "-o": f"{RENDER}::test_json_and_overrides",
-        "--upstream-version": f"{RENDER}::test_it_is_written_for_the_release_that_is_asked_for",
     },
     "simulate": dict.fromkeys(("--kubeconfig", "--context", "--level", "--scenario"), SIMULATE),
     "controller": {

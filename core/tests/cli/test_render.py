@@ -63,17 +63,6 @@ def test_json_and_overrides(tmp_path: Path) -> None:
     assert [obj["spec"]["note"] for obj in made["items"] if obj["kind"] == "Toy"] == ["fragile"]
 
 
-def test_it_is_written_for_the_release_that_is_asked_for(tmp_path: Path) -> None:
-    old = render(tmp_path / "md.yaml", deployment(), "--upstream-version", "0.9.2")
-    assert old.exit_code == 0, old.output
-    assert yaml.safe_load(old.stdout)["metadata"]["annotations"][names.TRANSFORMER] == "v1beta1-0.9"
-    newest = render(tmp_path / "md.yaml", deployment())
-    assert yaml.safe_load(newest.stdout)["metadata"]["annotations"][names.TRANSFORMER] == "v1beta1-0.12"
-    unknown = render(tmp_path / "md.yaml", deployment(), "--upstream-version", "99.1")
-    assert unknown.exit_code == 1
-    assert "99.1" in unknown.output
-
-
 def test_a_setting_of_the_provider_reaches_what_is_made(tmp_path: Path) -> None:
     done = render(tmp_path / "md.yaml", deployment(), "--set", "greeting=good morning")
     assert done.exit_code == 0, done.output

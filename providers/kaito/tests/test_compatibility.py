@@ -1,18 +1,15 @@
 """What is refused or remarked on; and that no field of the spec is dropped in silence."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-from airunway.api.modeldeployment import ModelDeployment, ModelDeploymentSpec, parse_deployment
-from airunway.plugins.contract import Compatibility, Context
+from airunway.plugins.contract import Compatibility
 from airunway.plugins.errors import SettingsError
-from airunway.plugins.registry import host_of
+from airunway.plugins.registry import host_of, load
 from airunway_kaito.compatibility import compatibility as can_handle
-from airunway_kaito.objects import desired_objects as translate_spec
 from airunway_kaito.provider import provider
+from airunway_testing.conformance.fields import Answer, outcomes
 
 
 def blockers(found: Compatibility) -> dict[str, str]:
@@ -124,126 +121,42 @@ def test_wrong_provider_settings_end_the_process_at_its_start_and_nothing_is_gue
 
 # ------------------------------------------------------------------------------- no field is dropped in silence
 
-SAMPLES: dict[str, Any] = {
-    "model.id": "org/other/file.gguf",
-    "model.servedName": "other",
-    "model.source": "custom",
-    "model.storage.volumes": [{"name": "v", "claimName": "c", "mountPath": "/v"}],
-    "model.cache.mode": "Shared",
-    "engine.image": "registry.example/other:1",
-    "engine.contextLength": 1234,
-    "engine.trustRemoteCode": True,
-    "engine.enablePrefixCaching": False,
-    "engine.enforceEager": True,
-    "engine.args": {"seed": "1"},
-    "engine.extraArgs": ["--seed=1"],
-    "serving.mode": "disaggregated",
-    "scaling.replicas": 2,
-    "scaling.prefill": {"gpu": {"count": 1}},
-    "scaling.decode": {"gpu": {"count": 1}},
-    "resources.gpu.count": 3,
-    "resources.gpu.type": "amd.com/gpu",
-    "resources.memory": "3Gi",
-    "resources.cpu": "3",
-    "image": "registry.example/other:1",
-    "env": [{"name": "A", "value": "b"}],
-    "podTemplate.metadata.labels": {"a": "b"},
-    "podTemplate.metadata.annotations": {"a": "b"},
-    "secrets.huggingFaceToken": "token",
-    "nodeSelector": {"a": "b"},
-    "tolerations": [{"operator": "Exists"}],
-    "affinity": {"nodeAffinity": {}},
-    "topologySpreadConstraints": [{"maxSkew": 1}],
-    "serviceAccountName": "sa",
-    "imagePullSecrets": [{"name": "pull"}],
-    "priorityClassName": "high",
-}
-
-NOT_FOR_A_PROVIDER = {
-    "model.cache.artifactName": "part of model.cache, which is refused as a whole by its mode",
-    "model.cache.size": "part of model.cache, which is refused as a whole by its mode",
-    "model.cache.storageClassName": "part of model.cache, which is refused as a whole by its mode",
-    "provider.name": "what brought the deployment here",
-    "provider.overrides": "merged into the Workspace by the provider runtime, by the manifest's schema",
-    "engine.type": "arrives resolved, as context.engine",
-    "gateway.enabled": "routing is the core's",
-    "gateway.modelName": "routing is the core's",
-    "gateway.httpRouteRef": "routing is the core's",
-    "gateway.gatewayRef": "routing is the core's",
-    "gateway.pathTemplate": "routing is the core's",
-    "gateway.requestTimeout": "routing is the core's",
-    "gateway.annotations": "routing is the core's",
-    "runtimeConfigName": "arrives resolved, as context.runtime",
-    "suspend": "the provider runtime deletes the Workspace; there is nothing to translate",
-}
-
-
-def leaves(model: type[BaseModel], path: str = "") -> Iterator[str]:
-    """Every field of the spec that is not itself a group of fields, by its JSON path."""
-    for name, field in model.model_fields.items():
-        here = f"{path}{field.alias or name}"
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from leaves(field.annotation, f"{here}.")
-        else:
-            yield here
-
-
-def with_field(spec: dict[str, Any], path: str, value: Any) -> ModelDeployment:
-    head, _, rest = path.partition(".")
-    changed = {**spec, head: _set(spec.get(head, {}), rest, value) if rest else value}
-    return parse_deployment({"metadata": {"name": "m", "namespace": "default"}, "spec": changed})
-
-
-def _set(node: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    head, _, rest = path.partition(".")
-    return {**node, head: _set(node.get(head, {}), rest, value) if rest else value}
-
-
-BASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "preset": ("vllm", {"model": {"id": "o/m"}, "resources": {"gpu": {"count": 1}}}),
-    "template": ("vllm", {"model": {"id": "o/m"}, "resources": {"gpu": {"count": 1}}, "image": "i"}),
-    "llamacpp": ("llamacpp", {"model": {"id": "o/m/f.gguf"}, "resources": {"gpu": {"count": 1}}, "image": "i"}),
-    "custom": ("vllm", {"model": {"source": "custom"}, "resources": {"gpu": {"count": 1}}, "image": "i"}),
-    "custom llamacpp": ("llamacpp", {"model": {"source": "custom"}, "resources": {"gpu": {"count": 1}}, "image": "i"}),
-}
-
-
-def test_every_field_is_known_to_this_test() -> None:
-    known = {*SAMPLES, *NOT_FOR_A_PROVIDER}
-    found = set(leaves(ModelDeploymentSpec))
-    assert found - known == set(), "new fields: translate them, or say why they are not for a provider"
-    assert known - found == set()
-
+FOUND = tuple(outcomes(load("kaito")))
 
 REFUSED = {
-    "model.source": {"preset"},  # an own image has the model: without one there is nothing to start
-    "resources.gpu.type": {"preset"},  # the default image is for NVIDIA's
-    "model.cache.mode": set(BASES),
-    "serving.mode": set(BASES),
-    "scaling.replicas": set(BASES),
-    "affinity": set(BASES),
+    "spec.model.source": {"vllm"},  # an own image has the model: without one there is nothing to start
+    "spec.resources.gpu.type": {"vllm"},  # the default image is for NVIDIA's
+    "spec.model.storage.volumes[].size": {found.base for found in FOUND},
+    "spec.model.cache.mode": {found.base for found in FOUND},
+    "spec.serving.mode": {found.base for found in FOUND},
+    "spec.scaling.replicas": {found.base for found in FOUND},
+    "spec.affinity": {found.base for found in FOUND},
 }
-"""The fields whose sample is refused, and where; everywhere else a refusal is wrong."""
-
-CASES = [(m, p) for m in BASES for p in SAMPLES if not (p == "model.source" and m.startswith("custom"))]
+"""The fields whose change is refused, and where; everywhere else a refusal is wrong."""
 
 
-@pytest.mark.parametrize(("mode", "path"), CASES)
-def test_every_field_is_honoured_or_named(context: Any, mode: str, path: str) -> None:
-    engine, spec = BASES[mode]
-    ctx: Context = context(engine)
-    before = parse_deployment({"metadata": {"name": "m", "namespace": "default"}, "spec": spec})
-    assert can_handle(before, ctx).ok
-    after = with_field(spec, path, SAMPLES[path])
-    verdict = can_handle(after, ctx)
-    refusals = [finding.path for finding in verdict.blockers]
-    assert refusals == ([f"spec.{path}"] if mode in REFUSED.get(path, ()) else [])
-    named = {f.path for f in (*verdict.blockers, *verdict.warnings)} - {
-        f.path for f in can_handle(before, ctx).warnings
+def test_every_field_is_honoured_or_named() -> None:
+    assert [found for found in FOUND if found.answer is Answer.IGNORED] == []
+
+
+def test_refused_is_what_has_to_be() -> None:
+    refused: dict[str, set[str]] = {}
+    for found in FOUND:
+        if found.answer is Answer.REFUSED:
+            refused.setdefault(found.field, set()).add(found.base)
+            # The refusal is about the field itself, or what it is in.
+            (path,) = {finding.path.replace("[0]", "[]") for finding in found.words}
+            assert found.field.startswith(path), found
+    assert refused == REFUSED
+
+
+def test_each_way_of_running_on_kaito_is_asked() -> None:
+    """Preset, pod template and llama.cpp, with a model of the hub and with one in the image."""
+    assert {found.base for found in FOUND} >= {
+        "vllm",
+        "vllm, own image",
+        "vllm, own model",
+        "llamacpp, own image",
+        "llamacpp, own model",
+        "llamacpp on CPU",
     }
-    if any(f"spec.{path}" in finding for finding in named):
-        return
-    said_anew = {*verdict.warnings} - {*can_handle(before, ctx).warnings}
-    assert translate_spec(after, ctx) != translate_spec(before, ctx) or any(
-        f"spec.{path}" == finding.path for finding in said_anew
-    ), f"{path} changes nothing and is not named"

@@ -50,6 +50,7 @@ __all__ = [
 ]
 
 DEFAULT_GPU_TYPE = "nvidia.com/gpu"
+"""Resource name of the GPUs where a deployment names none."""
 
 Value = Annotated[str, Field(max_length=MAX_VALUE)]
 

@@ -34,4 +34,4 @@ class PluginFault(PluginError):
 
 
 class SettingsError(PluginError):
-    pass
+    """A provider's own configuration is wrong: an unknown name, a value of the wrong type. The process ends with it."""

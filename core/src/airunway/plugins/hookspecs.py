@@ -37,6 +37,7 @@ WRAPPERS = "airunway.wrappers"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
+"""Marks the hooks of a plugin that is no `Provider`; ``hookimpl(wrapper=True)`` those of a site's own wrapper."""
 
 
 @hookspec(firstresult=True)

@@ -52,7 +52,7 @@ def _set_fields(model: BaseModel, path: str) -> Iterator[str]:
     """The leaf fields that differ from their defaults."""
     for name, step in _steps(type(model)).items():
         value = getattr(model, name)
-        here = f"{path}.{step}"
+        here = f"{path}.{step}" if path else step
         if isinstance(value, BaseModel):
             yield from _set_fields(value, here)
         elif isinstance(value, list) and value and isinstance(value[0], BaseModel):

@@ -60,11 +60,19 @@ LEADER_WORKER_SET = UpstreamKind(
 """Groups of pods that run one model together; the provider works without it."""
 
 SERVICE = UpstreamKind(group="", kind="Service", plural="services", versions=("v1",), builtin=True)
+"""What `service` makes."""
+
 CONFIG_MAP = UpstreamKind(group="", kind="ConfigMap", plural="configmaps", versions=("v1",), builtin=True)
+"""For configuration that an upstream reads by name."""
+
 SERVICE_ACCOUNT = UpstreamKind(
     group="", kind="ServiceAccount", plural="serviceaccounts", versions=("v1",), builtin=True
 )
+"""With `ROLE` and `ROLE_BINDING` what `account` makes."""
+
 ROLE = UpstreamKind(group="rbac.authorization.k8s.io", kind="Role", plural="roles", versions=("v1",), builtin=True)
+"""The rights of an account, within the deployment's namespace."""
+
 ROLE_BINDING = UpstreamKind(
     group="rbac.authorization.k8s.io",
     kind="RoleBinding",
@@ -73,6 +81,7 @@ ROLE_BINDING = UpstreamKind(
     builtin=True,
     immutable=("roleRef.*",),
 )
+"""Who has the rights of a Role."""
 
 
 # ----------------------------------------------------------------------------------------------------------- writing

@@ -44,16 +44,18 @@ def check(name: Annotated[str, typer.Argument(help="The provider's name (its ent
     in others; the CRDs of its simulator, if one is installed, are compared with its manifest. Ends with 1 if anything
     is wrong.
     """
-    from airunway_testing.conformance import FIELDS, problems, provider
+    from airunway.plugins.registry import load
+    from airunway_testing.conformance.cases import TOGGLES
+    from airunway_testing.conformance.checks import problems
 
     found = list(problems(name))
     for problem in found:
         typer.echo(f"airunway provider check: {problem}", err=True)
     if found:
         raise typer.Exit(1)
-    host = provider(name)
+    host = load(name)
     engines = ", ".join(engine.name for engine in host.manifest.engines)
     typer.echo(
         f"{name} ({host.origin}) holds contract {host.contract_version}: engines {engines}; primary kind "
-        f"{host.primary_kind.key}; none of {len(FIELDS)} fields is lost without a word"
+        f"{host.primary_kind.key}; none of {len(TOGGLES)} fields is lost without a word"
     )

@@ -1,13 +1,7 @@
-"""What every provider is held against, whoever wrote it: tests of a provider call it, ``airunway provider check`` too.
+"""What a provider is held against: the same checks for every one, ours and anybody's (docs/providers/contract.md).
 
-* `provider`: an installed provider, loaded and held against the contract;
-* `problems`: what is wrong with an installed provider, in sentences;
-* `FIELDS` and `outcome`: what becomes of a field of a deployment: honoured, refused, named, or lost without a word;
-* module `roles`: the roles of a provider as the template of a chart.
+``fields``   every field of a deployment changes what is written, or is refused, or is named
+``digests``  what a released transformer writes stays as it is
+``checks``   what is wrong with an installed provider, as ``airunway provider check`` says it
+``roles``    the roles of a provider as the template of a chart
 """
-
-from airunway.plugins.registry import load as provider
-from airunway_testing.conformance.checks import problems
-from airunway_testing.conformance.fields import FIELDS, Outcome, outcome, plain
-
-__all__ = ["FIELDS", "Outcome", "outcome", "plain", "problems", "provider"]

@@ -15,7 +15,8 @@ from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json, digest
 from airunway.runtime.judgement import assumed_context
 from airunway.runtime.upstream import crd_facts
-from airunway_testing.conformance.fields import FIELDS, NOW, Outcome, judged, outcome, plain
+from airunway_testing.conformance.cases import NAME, NOW, Base, bases, judged
+from airunway_testing.conformance.fields import Answer, outcomes
 from airunway_testing.simulators import simulator_for
 
 __all__ = ["fingerprint", "problems"]
@@ -29,8 +30,7 @@ def problems(name: str) -> Iterator[str]:
     try:
         host = load(name)
         yield from _of_the_upstream(host)
-        for engine in host.manifest.engines:
-            yield from _of_an_engine(host, engine.name)
+        yield from _of_the_engines(host)
         yield from _of_other_processes(host)
     except PluginError as error:
         yield str(error)
@@ -63,28 +63,29 @@ def _of_a_definition(host: ProviderHost, kind: UpstreamKind, crd: Resource) -> I
             )
 
 
-def _of_an_engine(host: ProviderHost, engine: str) -> Iterator[str]:
-    spec = plain(host, engine)
-    found = judged(host, spec)
-    if found.blockers:
-        first = found.blockers[0]
-        yield (
-            f"{engine}: a plain deployment is refused ({first.path}: {first.message}): take the engine out of the "
-            "manifest, or let can_handle pass what its capabilities promise"
-        )
-        return
-    if canonical_json(list(found.objects)) != canonical_json(list(judged(host, spec).objects)):
-        yield f"{engine}: translate_spec gave two answers to one deployment: it is to use nothing but its arguments"
-    yield from _of_the_status(host, engine, spec, found.objects)
-    lost = [field for field in FIELDS if outcome(host, field, engine=engine) is Outcome.LOST]
-    for field in lost:
-        yield f"{engine}: {field} has no effect, and nothing says so: honour it, or let can_handle refuse or name it"
+def _of_the_engines(host: ProviderHost) -> Iterator[str]:
+    asked = bases(host)
+    for engine in host.manifest.engines:
+        if not any(base.engine == engine.name for base in asked):
+            yield (
+                f"{engine.name}: even plain deployments are refused: take the engine out of the manifest, or let "
+                "can_handle pass what its capabilities promise"
+            )
+    for base in asked:
+        found = judged(host, base, base.spec).objects
+        if canonical_json(list(found)) != canonical_json(list(judged(host, base, base.spec).objects)):
+            yield (f"{base.name}: translate_spec gave two answers to one deployment: it is to use its arguments alone")
+            return
+        yield from _of_the_status(host, base, found)
+    ignored = {(found.field, found.base) for found in outcomes(host, asked) if found.answer is Answer.IGNORED}
+    for field, base_name in sorted(ignored):
+        yield f"{base_name}: {field} has no effect, and nothing says so: honour it, or let can_handle refuse or name it"
 
 
-def _of_the_status(host: ProviderHost, engine: str, spec: Resource, objects: Sequence[Resource]) -> Iterator[str]:
+def _of_the_status(host: ProviderHost, base: Base, objects: Sequence[Resource]) -> Iterator[str]:
     """Nothing is there; all was just made; and a status that nobody expects. None may be taken for serving."""
-    deployment = parse_deployment({"metadata": {"name": "model", "namespace": "default"}, "spec": spec})
-    context = assumed_context(host, engine=engine, now=NOW)
+    deployment = parse_deployment({"metadata": {"name": NAME, "namespace": "default"}, "spec": base.spec})
+    context = assumed_context(host, engine=base.engine, now=NOW)
     strange = {**objects[0], "status": {"conditions": "none", "replicas": {"ready": "all"}}}
     for what, seen in (
         ("without any object", Observed(primary=None)),
@@ -93,7 +94,7 @@ def _of_the_status(host: ProviderHost, engine: str, spec: Resource, objects: Seq
     ):
         observation = host.translate_status(deployment, seen, context)
         if all(component.ready for component in observation.components):
-            yield f"{engine}: translate_status {what} says that all is ready: say so only where the upstream does"
+            yield f"{base.name}: translate_status {what} says that all is ready: say so only where the upstream does"
 
 
 def _of_other_processes(host: ProviderHost) -> Iterator[str]:
@@ -119,4 +120,4 @@ def _in_a_new_process(name: str, seed: str) -> str:
 def fingerprint(name: str) -> str:
     """One word for all that the installed provider makes of plain deployments."""
     host = load(name)
-    return digest([list(judged(host, plain(host, engine.name)).objects) for engine in host.manifest.engines])
+    return digest([list(judged(host, base, base.spec).objects) for base in bases(host)])

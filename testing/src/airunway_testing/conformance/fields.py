@@ -1,156 +1,100 @@
-"""The toggle test: a deployment with and without one field; the difference is what the provider does about it.
+"""Honoured or reported: each field of a deployment, changed, has to change something that somebody can see.
 
-A view notes which fields a translation reads (`airunway.sdk.fields`), but reading is not honouring. This is the proof.
+A change is *honoured* (other objects), *warned* about (a warning names the field) or *refused* (a blocker). What is
+none of it is *ignored*, and a fault of the provider: the user's wish would be dropped without a word (spec ruling 18).
+In a provider's tests:
+
+    def test_every_field_is_honoured_or_named():
+        assert [found for found in outcomes(load("mine")) if found.answer is Answer.IGNORED] == []
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from airunway.api.modeldeployment import KIND, parse_deployment
-from airunway.api.names import API_VERSION
+from airunway.api import names
+from airunway.plugins.contract import Finding
 from airunway.plugins.host import ProviderHost
-from airunway.resource import Resource, copy_of
-from airunway.runtime.judgement import Judgement, assumed_context, judge
+from airunway.resource import Resource, canonical_json
+from airunway.runtime.desired import REPLACE_ON_CHANGE
+from airunway.runtime.judgement import Judgement
+from airunway_testing.conformance.cases import TOGGLES, Base, Toggle, bases, judged, merged_spec
 
-__all__ = ["FIELDS", "NOW", "Outcome", "judged", "outcome", "plain"]
+__all__ = ["Answer", "Outcome", "outcomes"]
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-"""The time of day in every context that is made here."""
-
-_IMAGE = "registry.example/engine:1"
-_ROLE = {"replicas": 2, "gpu": {"count": 1}, "memory": "1Gi", "cpu": "1"}
-_VOLUME = {"name": "v", "claimName": "c", "mountPath": "/v"}
-_VARIABLE = {"name": "A", "value": "1"}
-
-FIELDS: Mapping[str, tuple[Resource, Resource]] = {
-    "spec.model.id": ({}, {"model": {"id": "org/other/other.gguf"}}),
-    "spec.model.servedName": ({}, {"model": {"servedName": "other"}}),
-    "spec.model.source": ({}, {"model": {"source": "custom"}}),
-    **{
-        f"spec.model.storage.volumes[].{name}": (
-            {"model": {"storage": {"volumes": [_VOLUME]}}},
-            {"model": {"storage": {"volumes": [{**_VOLUME, name: value}]}}},
-        )
-        for name, value in (
-            ("name", "w"),
-            ("claimName", "d"),
-            ("mountPath", "/w"),
-            ("purpose", "modelCache"),
-            ("readOnly", True),
-            ("size", "1Gi"),
-            ("storageClassName", "s"),
-            ("accessMode", "ReadOnlyMany"),
-        )
-    },
-    "spec.engine.image": ({}, {"engine": {"image": "registry.example/engine:2"}}),
-    "spec.engine.contextLength": ({}, {"engine": {"contextLength": 8192}}),
-    "spec.engine.trustRemoteCode": ({}, {"engine": {"trustRemoteCode": True}}),
-    "spec.engine.enablePrefixCaching": ({}, {"engine": {"enablePrefixCaching": False}}),
-    "spec.engine.enforceEager": ({}, {"engine": {"enforceEager": True}}),
-    "spec.engine.args": ({}, {"engine": {"args": {"seed": "1"}}}),
-    "spec.engine.extraArgs": ({}, {"engine": {"extraArgs": ["--seed", "1"]}}),
-    "spec.scaling.replicas": ({}, {"scaling": {"replicas": 3}}),
-    "spec.scaling.prefill": ({}, {"scaling": {"prefill": _ROLE}}),
-    "spec.scaling.decode": ({}, {"scaling": {"decode": _ROLE}}),
-    "spec.resources.gpu.count": ({}, {"resources": {"gpu": {"count": 2}}}),
-    "spec.resources.gpu.type": (
-        {"resources": {"gpu": {"count": 1}}},
-        {"resources": {"gpu": {"count": 1, "type": "amd.com/gpu"}}},
-    ),
-    "spec.resources.memory": ({}, {"resources": {"memory": "32Gi"}}),
-    "spec.resources.cpu": ({}, {"resources": {"cpu": "7"}}),
-    "spec.image": ({}, {"image": "registry.example/engine:3"}),
-    "spec.env[].name": ({"env": [_VARIABLE]}, {"env": [{**_VARIABLE, "name": "B"}]}),
-    "spec.env[].value": ({"env": [_VARIABLE]}, {"env": [{**_VARIABLE, "value": "2"}]}),
-    "spec.env[].valueFrom": (
-        {"env": [_VARIABLE]},
-        {"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]},
-    ),
-    "spec.podTemplate.metadata.labels": ({}, {"podTemplate": {"metadata": {"labels": {"a": "b"}}}}),
-    "spec.podTemplate.metadata.annotations": ({}, {"podTemplate": {"metadata": {"annotations": {"a": "b"}}}}),
-    "spec.secrets.huggingFaceToken": ({}, {"secrets": {"huggingFaceToken": "t"}}),
-    "spec.nodeSelector": ({}, {"nodeSelector": {"a": "b"}}),
-    "spec.tolerations": ({}, {"tolerations": [{"key": "a", "operator": "Exists"}]}),
-    "spec.affinity": ({}, {"affinity": {"nodeAffinity": {}}}),
-    "spec.topologySpreadConstraints": ({}, {"topologySpreadConstraints": [{"maxSkew": 1}]}),
-    "spec.serviceAccountName": ({}, {"serviceAccountName": "s"}),
-    "spec.imagePullSecrets": ({}, {"imagePullSecrets": [{"name": "p"}]}),
-    "spec.priorityClassName": ({}, {"priorityClassName": "p"}),
-    "spec.serving.mode": ({}, {"serving": {"mode": "disaggregated"}}),
-}
-"""Each field that a provider has to do something about: what the spec says besides, and what it says with the field.
-
-Not among them is what the core and the runtime act on whatever the provider does (`airunway.sdk.CORE_FIELDS`), and the
-model cache, which reaches a provider as ``context.cache``.
-"""
+_NOTES = (names.SPEC_HASH, names.WRITTEN_FOR, names.TRANSFORMER, names.DEPLOYMENT_UID, REPLACE_ON_CHANGE)
+"""Annotations in which the runtime remembers what it was asked for: they differ with every change."""
 
 
-class Outcome(StrEnum):
-    """What a provider does about a field. `LOST` is the one that must not be."""
+class Answer(StrEnum):
+    """What becomes of a change of a field."""
 
     HONOURED = "honoured"
+    WARNED = "warned"
     REFUSED = "refused"
-    NAMED = "named as without effect"
-    LOST = "lost without a word"
+    IGNORED = "ignored"
 
 
-def plain(host: ProviderHost, engine: str) -> Resource:
-    """The spec of a small deployment for one of a provider's engines: on a GPU if it runs there, else on CPU."""
-    capability = next(found for found in host.manifest.engines if found.name == engine)
-    gpus = {"gpu": {"count": 1}} if capability.gpu_support else {"cpu": "4"}
-    return {
-        "model": {"id": "org/model/model.gguf" if engine == "llamacpp" else "org/model"},
-        "engine": {"type": engine},
-        "image": _IMAGE,
-        "resources": {**gpus, "memory": "16Gi"},
-    }
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a provider makes of a change of `field` in the deployment `base`; `words` are what the user is told."""
+
+    field: str
+    base: str
+    answer: Answer
+    words: tuple[Finding, ...] = ()
 
 
-def judged(host: ProviderHost, spec: Resource) -> Judgement:
-    """What the provider makes of a deployment with this spec, as its runtime would ask. Raises PluginFault."""
-    metadata = {"name": "model", "namespace": "default", "uid": "00000000-0000-0000-0000-000000000000"}
-    deployment: Resource = {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": copy_of(spec)}
-    engine = str(spec["engine"]["type"])
-    context = assumed_context(host, engine=engine, now=NOW)
-    return judge(host, {**deployment, "status": {"engine": {"type": engine}}}, parse_deployment(deployment), context)
+def outcomes(host: ProviderHost, asked: Sequence[Base] | None = None) -> Iterator[Outcome]:
+    """Every field in every base (default: those of `bases`) in which it can be changed. Raises PluginFault."""
+    for base in bases(host) if asked is None else asked:
+        for field, toggle in TOGGLES.items():
+            if (found := _outcome(host, base, field, toggle)) is not None:
+                yield found
 
 
-def outcome(host: ProviderHost, field: str, *, engine: str, base: Resource | None = None) -> Outcome:
-    """What becomes of a field of `FIELDS` in a deployment like `base` (default: `plain`).
-
-    Raises KeyError for an unknown field, ValueError if the provider refuses `base` itself.
-    """
-    base = base or plain(host, engine)
-    if blockers := judged(host, base).blockers:
-        raise ValueError(f"{host.name} refuses the plain deployment: {blockers[0].path}: {blockers[0].message}")
-    without, with_ = (judged(host, _with(base, more)) for more in FIELDS[field])
-    if without.blockers or with_.blockers:
-        return Outcome.REFUSED
-    if _shown(without) != _shown(with_):
-        return Outcome.HONOURED
-    return Outcome.NAMED if any(_covers(warning.path, field) for warning in with_.warnings) else Outcome.LOST
-
-
-def _covers(path: str, field: str) -> bool:
-    """Whether a finding is about the field, a part of it or what it is part of; positions in lists and keys aside."""
-    path, field = (re.sub(r"\[[^]]*\]", "", text) for text in (path, field))
-    return f"{field}.".startswith(f"{path}.") or path.startswith(f"{field}.")
-
-
-def _shown(found: Judgement) -> list[Any]:
-    """The objects without what the runtime adds: its hash of the deployment changes with fields nobody looked at."""
-    return [{**obj, "metadata": {"name": obj["metadata"]["name"]}} for obj in found.objects]
+def _outcome(host: ProviderHost, base: Base, field: str, toggle: Toggle) -> Outcome | None:
+    """None where the base has every value of the toggle already."""
+    spec = merged_spec(base.spec, toggle.before)
+    changed = next((to for value in toggle.values if (to := merged_spec(spec, value)) != spec), None)
+    if changed is None:
+        return None
+    before, after = judged(host, base, spec), judged(host, base, changed)
+    if after.blockers:
+        new = tuple(finding for finding in after.blockers if finding not in before.blockers)
+        return Outcome(field=field, base=base.name, answer=Answer.REFUSED, words=new or after.blockers)
+    # A warning that goes with the change has told of the field as well.
+    told = dict.fromkeys((*after.warnings, *before.warnings))
+    named = tuple(finding for finding in told if _names(finding, field))
+    if named:
+        return Outcome(field=field, base=base.name, answer=Answer.WARNED, words=named)
+    if _essence(before) != _essence(after):
+        return Outcome(field=field, base=base.name, answer=Answer.HONOURED)
+    said = tuple(finding for finding in after.warnings if finding not in before.warnings)
+    return Outcome(field=field, base=base.name, answer=Answer.WARNED if said else Answer.IGNORED, words=said)
 
 
-def _with(spec: Resource, more: Resource) -> Resource:
-    """The spec with other fields put in; maps are merged, everything else is replaced."""
-    merged = dict(spec)
-    for key, value in more.items():
-        before = merged.get(key)
-        merged[key] = _with(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
-    return merged
+def _names(finding: Finding, field: str) -> bool:
+    """Whether a finding is about the field, something in it, or the group that it belongs to."""
+    steps, wanted = _steps(finding.path), _steps(field)
+    shorter = min(len(steps), len(wanted))
+    return shorter > 1 and steps[:shorter] == wanted[:shorter]
+
+
+def _steps(path: str) -> list[str]:
+    """The names in a path, and the keys of maps; which item of a list it is makes no difference."""
+    return re.findall(r"[^.\[\]]+", re.sub(r"\[\d*\]", "", path))
+
+
+def _essence(found: Judgement) -> bytes:
+    """What would be written, without what the runtime only notes on it."""
+    return canonical_json([_plain(obj) for obj in found.objects])
+
+
+def _plain(obj: Resource) -> Resource:
+    metadata = obj["metadata"]
+    kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if key not in _NOTES}
+    return {**obj, "metadata": {**metadata, "annotations": kept}}

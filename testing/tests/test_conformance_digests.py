@@ -1,0 +1,113 @@
+"""The record of what transformers write: what counts as a change, and what `--write` may put on record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airunway.plugins.host import ProviderHost
+from airunway.plugins.registry import discover, host_of
+from airunway.resource import Resource
+from airunway.sdk import (
+    Compatibility,
+    Component,
+    Context,
+    EngineCapability,
+    Finding,
+    ModelDeployment,
+    Observation,
+    Observed,
+    Provider,
+    ProviderManifest,
+    Transformer,
+    UpstreamKind,
+)
+from airunway_testing.conformance.digests import Record, digests, extended, fixed_set, main, problems
+
+_SERVER = UpstreamKind(group="acme.io", kind="Server", plural="servers", versions=("v1",), primary=True)
+
+
+def host(*names: str, writes: str = "a", refuses: str = "") -> ProviderHost:
+    """A provider whose transformers all write `writes` and refuse deployments that set the field `refuses`."""
+
+    def can_handle(deployment: ModelDeployment, context: Context[Any]) -> Compatibility:
+        refused = refuses and getattr(deployment.spec, refuses)
+        found = (Finding(path=f"spec.{refuses}", reason="No", message="no"),) if refused else ()
+        return Compatibility(blockers=found)
+
+    def translate_spec(deployment: ModelDeployment, context: Context[Any]) -> list[Resource]:
+        spec = {**deployment.to_resource()["spec"], "says": writes, "by": context.upstream.transformer.name}
+        return [{"apiVersion": "acme.io/v1", "kind": "Server", "metadata": {"name": "m"}, "spec": spec}]
+
+    def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Any]) -> Observation:
+        return Observation(components=(Component(name="Server", ready=None, reason="Unknown"),))
+
+    manifest = ProviderManifest(
+        name="acme", version="1", engines=(EngineCapability(name="vllm", gpu_support=True),), upstream=(_SERVER,)
+    )
+    provider = Provider(
+        manifest,
+        [Transformer(name=name, api_version="acme.io/v1") for name in names],
+        can_handle=can_handle,
+        translate_spec=translate_spec,
+        translate_status=translate_status,
+    )
+    return host_of("acme", provider)
+
+
+@pytest.fixture
+def record() -> Record:
+    deployments = fixed_set(host("one"))
+    return Record(deployments=deployments, digests=digests(host("one"), deployments))
+
+
+def test_nothing_is_said_of_what_is_on_record(record: Record, tmp_path: Path) -> None:
+    assert problems(host("one"), record) == []
+    record.write(tmp_path / "digests.json")
+    assert Record.read(tmp_path / "digests.json") == record
+    assert "vllm, spec.tolerations" in record.deployments
+
+
+def test_another_output_of_a_released_transformer_is_said(record: Record) -> None:
+    found = problems(host("one", writes="b"), record)
+    assert len(found) == len(record.digests["one"])
+    assert "transformer one writes 'vllm' otherwise than on record" in found[0]
+    assert "ships as a new transformer" in found[0]
+
+
+def test_what_is_refused_all_at_once_is_said(record: Record) -> None:
+    found = problems(host("one", refuses="tolerations"), record)
+    assert "transformer one refuses 'vllm, spec.tolerations', which it wrote before" in found
+    assert not any("refuses 'vllm'," in problem for problem in found)
+
+
+def test_a_transformer_that_is_gone_or_new_is_said(record: Record) -> None:
+    gone, new = problems(host("two"), record)
+    assert gone.startswith("transformer one is gone")
+    assert new.startswith("transformer two: not on record: 'vllm'")
+    assert new.endswith("run with --write")
+
+
+def test_writing_adds_what_is_new_and_changes_nothing_that_is_on_record(record: Record) -> None:
+    grown = extended(host("one", "two"), record)
+    assert {*grown.digests} == {"one", "two"}
+    assert grown.digests["one"] == record.digests["one"]
+    changed = host("one", "two", writes="b")
+    assert extended(changed, grown) == grown
+    assert problems(changed, extended(changed, grown)) != []
+
+
+def test_what_no_release_has_may_change(record: Record) -> None:
+    changed = host("one", writes="b")
+    assert problems(changed, extended(changed, record, unreleased=["one"])) == []
+
+
+def test_the_command_checks_an_installed_provider(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (name, *_) = (found.name for found in discover())
+    path = tmp_path / "digests.json"
+    assert main([name, str(path)]) == 1
+    assert "nothing that it writes is on record" in capsys.readouterr().out
+    assert main([name, str(path), "--write"]) == 0
+    assert main([name, str(path)]) == 0

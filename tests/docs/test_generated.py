@@ -1,0 +1,19 @@
+"""The pages that are generated from code say what the code says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("tool", ["tools.fields_page", "tools.sdk_reference"])
+def test_the_page_is_current(tool: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", tool, "--check"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

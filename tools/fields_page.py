@@ -1,0 +1,99 @@
+"""Write the page that says what each provider makes of each field of a deployment.
+
+python -m tools.fields_page [--check]
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from tools.generated import ROOT, write
+
+from airunway.plugins import hookspecs
+from airunway.plugins.host import ProviderHost
+from airunway.plugins.registry import load
+from airunway_testing.conformance.cases import OF_THE_CORE, TOGGLES, bases
+from airunway_testing.conformance.fields import Answer, Outcome, outcomes
+
+__all__ = ["PAGE", "page", "providers"]
+
+PAGE = "docs/providers/fields.md"
+
+_HEAD = """# What each provider makes of each field
+
+<!-- Generated: python -m tools.fields_page -->
+
+Found by changing each field of a deployment and looking at what comes of it, for the newest release of each upstream
+and the default settings of each provider. **honoured**: other objects are written. **warned**: it has no effect, or
+another one than one might think, and `status.warnings` says so. **refused**: nothing is created, and the status says
+why. No field is dropped without a word: a test fails for one that is (`airunway_testing.conformance.fields`).
+
+Several answers: it depends on the deployment. The words, and where they are said, are below the table.
+"""
+
+
+def providers() -> list[str]:
+    """The names under which the distributions in ``providers/`` register."""
+    found: list[str] = []
+    for path in sorted((ROOT / "providers").glob("*/pyproject.toml")):
+        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        found += project.get("entry-points", {}).get(hookspecs.PROVIDERS, {})
+    return found
+
+
+def page() -> str:
+    """The page, as Markdown."""
+    hosts = [load(name) for name in providers()]
+    found = {host.name: list(outcomes(host)) for host in hosts}
+    lines = [_HEAD, *_matrix(found), "", *_of_the_core()]
+    for host in hosts:
+        lines += ["", *_words(host, found[host.name])]
+    return "\n".join([*lines, ""])
+
+
+def _matrix(found: Mapping[str, Sequence[Outcome]]) -> Iterator[str]:
+    yield f"| field | {' | '.join(found)} |"
+    yield f"|---|{'---|' * len(found)}"
+    for field in TOGGLES:
+        cells = [_answers(outcome.answer for outcome in of if outcome.field == field) for of in found.values()]
+        yield f"| `{field}` | {' | '.join(cells)} |"
+
+
+def _answers(answers: Iterable[Answer]) -> str:
+    there = set(answers)
+    return ", ".join(answer for answer in Answer if answer in there) or "not asked"
+
+
+def _of_the_core() -> Iterator[str]:
+    yield "Not a provider's, with everything below it:"
+    yield ""
+    for field, why in OF_THE_CORE.items():
+        yield f"- `{field}`: {why}"
+
+
+def _words(host: ProviderHost, found: Sequence[Outcome]) -> Iterator[str]:
+    asked = [base.name for base in bases(host)]
+    yield f"## {host.name}"
+    yield ""
+    yield f"Asked with: {'; '.join(asked)}."
+    yield ""
+    yield "| field | answer | where | words |"
+    yield "|---|---|---|---|"
+    for field in TOGGLES:
+        said: dict[tuple[Answer, str], list[str]] = {}
+        for outcome in found:
+            if outcome.field == field and outcome.words:
+                said.setdefault((outcome.answer, outcome.words[0].message), []).append(outcome.base)
+        for (answer, message), where in said.items():
+            everywhere = "everywhere" if where == asked else "; ".join(where)
+            yield f"| `{field}` | {answer} | {everywhere} | {_cell(message)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    sys.exit(write({PAGE: page()}))
