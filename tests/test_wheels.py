@@ -66,7 +66,16 @@ def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path
     assert str(tmp_path) in loaded
 
 
-@pytest.mark.parametrize("command", [["sandbox", "--demo"], ["controlplane", "up"], ["simulate", "--help"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["sandbox", "--demo"],
+        ["controlplane", "up"],
+        ["simulate", "--help"],
+        ["provider", "new", "acme", "--directory", "there"],
+        ["provider", "check", "kaito"],
+    ],
+)
 def test_commands_of_the_sandbox_say_what_to_install(
     wheels: dict[str, Path], tmp_path: Path, command: list[str]
 ) -> None:
@@ -100,6 +109,7 @@ def test_wheels_carry_licence_types_and_data(wheels: dict[str, Path]) -> None:
     for wheel, data in (
         ("airunway_testing", "airunway_testing/sandbox/samples/typo.yaml"),
         ("airunway_testing", "airunway_testing/toy/crds/toys.yaml"),
+        ("airunway_testing", "airunway_testing/scaffold/template/.gitignore.template"),
         ("airunway_kaito", "airunway_kaito/samples/index.yaml"),
         ("airunway_testing", "airunway_testing/controlplane/go/main.go"),
         ("airunway_testing", "airunway_testing/controlplane/go/go.sum"),

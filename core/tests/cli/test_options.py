@@ -90,6 +90,9 @@ SEEN: dict[str, dict[str, str]] = {
         "--all": f"{PROCESSES}::test_all_providers_run_without_the_core",
         **dict.fromkeys(("--set", "--unknown-schema", *COMMON_OPTIONS), PROVIDER),
     },
+    "provider new": {
+        "--directory": "testing/tests/scaffold/test_skeleton.py::test_it_goes_where_it_is_told_to_and_nowhere_else"
+    },
     "sandbox": {
         "--demo": "tests/test_sandbox.py::test_the_demo_shows_what_runs_what_cannot_and_what_is_refused",
         **dict.fromkeys(("--level", "--providers", "--upstream-crds", "--kubeconfig", "--context", "--keep"), SANDBOX),

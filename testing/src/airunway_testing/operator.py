@@ -28,9 +28,11 @@ from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway_testing.simulators import Level, simulator_for
 
 __all__ = [
+    "MODEL_DEPLOYMENT",
     "Limits",
     "gone",
     "install_definitions",
+    "playing",
     "remove_leftovers",
     "running_core",
     "running_provider",
@@ -164,6 +166,26 @@ async def running_simulator(
         finally:
             stop.set()
             await work
+
+
+@asynccontextmanager
+async def playing(
+    kubeconfig: Path, client: Client, host: ProviderHost, *, level: Level = "api", scenario: str = ""
+) -> AsyncIterator[None]:
+    """All that a deployment needs to live: the CRDs, the core, one provider and its simulated upstream.
+
+    Raises LookupError if no simulator of the provider's primary kind is installed.
+    """
+    kind = host.primary_kind
+    simulator = simulator_for(kind.group, kind.kind)
+    await install_definitions(client, simulator.custom_resource_definitions() if simulator is not None else ())
+    await remove_leftovers(client)
+    async with (
+        running_core(kubeconfig),
+        running_provider(kubeconfig, host),
+        running_simulator(kubeconfig, host, level=level, scenario=scenario),
+    ):
+        yield
 
 
 async def until(client: Client, key: ObjectKey, holds: Callable[[Resource], bool], *, what: str = "") -> Resource:

@@ -10,7 +10,7 @@ import typer
 
 from airunway.cli import options, processes
 from airunway.cli.crds import crds
-from airunway.cli.development import CommandTree
+from airunway.cli.development import CommandTree, ProviderTree
 from airunway.cli.explain import explain
 from airunway.cli.flags import SwitchCommand
 from airunway.cli.render import render
@@ -28,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # its tables cut the names of options off at 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-provider = typer.Typer(help="Run and inspect provider plugins.", no_args_is_help=True)
+provider = typer.Typer(cls=ProviderTree, help="Run, inspect and write provider plugins.", no_args_is_help=True)
 app.add_typer(provider, name="provider")
 for command, summary in (
     (crds, "Print the CustomResourceDefinitions as YAML."),

@@ -66,7 +66,9 @@ def _outcome(host: ProviderHost, base: Base, field: str, toggle: Toggle) -> Outc
     if after.blockers:
         new = tuple(finding for finding in after.blockers if finding not in before.blockers)
         return Outcome(field=field, base=base.name, answer=Answer.REFUSED, words=new or after.blockers)
-    named = tuple(finding for finding in after.warnings if _names(finding, field))
+    # A warning that goes with the change has told of the field as well.
+    told = dict.fromkeys((*after.warnings, *before.warnings))
+    named = tuple(finding for finding in told if _names(finding, field))
     if named:
         return Outcome(field=field, base=base.name, answer=Answer.WARNED, words=named)
     if _essence(before) != _essence(after):

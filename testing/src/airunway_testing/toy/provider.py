@@ -73,6 +73,12 @@ def _can_handle(deployment: ModelDeployment, context: Context[Settings]) -> sdk.
         if deployment.spec.scaling.replicas > MOST_REPLICAS:
             message = f"a Toy has at most {MOST_REPLICAS} replicas; spec.scaling.replicas: lower it"
             yield Finding(path="spec.scaling.replicas", reason="TooManyReplicas", message=message)
+        if deployment.spec.serving.mode != "aggregated":
+            message = "a Toy serves aggregated; spec.serving.mode: leave it out"
+            yield Finding(path="spec.serving.mode", reason="IncompatibleConfiguration", message=message)
+        if deployment.spec.model.cache.mode != "None":
+            message = "a Toy has no use for a model cache; spec.model.cache.mode: leave it out"
+            yield Finding(path="spec.model.cache.mode", reason="IncompatibleConfiguration", message=message)
 
     return sdk.Compatibility(blockers=tuple(blockers()))
 

@@ -1,0 +1,123 @@
+"""What is wrong with an installed provider, in sentences that say what to change."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from airunway.api.modeldeployment import parse_deployment
+from airunway.plugins.contract import Observed, UpstreamKind
+from airunway.plugins.errors import PluginError
+from airunway.plugins.host import ProviderHost
+from airunway.plugins.registry import load
+from airunway.resource import Resource, canonical_json, digest
+from airunway.runtime.judgement import assumed_context
+from airunway.runtime.upstream import crd_facts
+from airunway_testing.conformance.cases import NAME, NOW, Base, bases, judged
+from airunway_testing.conformance.fields import Answer, outcomes
+from airunway_testing.simulators import simulator_for
+
+__all__ = ["fingerprint", "problems"]
+
+
+def problems(name: str) -> Iterator[str]:
+    """What is wrong with the installed provider of that name; nothing if all is well.
+
+    Whatever it does wrong when it is loaded or called is one of the sentences, and the last.
+    """
+    try:
+        host = load(name)
+        yield from _of_the_upstream(host)
+        yield from _of_the_engines(host)
+        yield from _of_other_processes(host)
+    except PluginError as error:
+        yield str(error)
+
+
+def _of_the_upstream(host: ProviderHost) -> Iterator[str]:
+    """The CRDs that come with the simulator of the primary kind, next to the manifest and the registry."""
+    primary = host.primary_kind
+    simulator = simulator_for(primary.group, primary.kind)
+    kinds = {(kind.group, kind.kind): kind for kind in host.manifest.upstream}
+    for crd in simulator.custom_resource_definitions() if simulator is not None else ():
+        kind = kinds.get((crd["spec"]["group"], crd["spec"]["names"]["kind"]))
+        if kind is not None:
+            yield from _of_a_definition(host, kind, crd)
+
+
+def _of_a_definition(host: ProviderHost, kind: UpstreamKind, crd: Resource) -> Iterator[str]:
+    facts = crd_facts(crd)
+    if not facts.namespaced:
+        yield (
+            f"{kind.key} has no namespace (scope: Cluster in its CRD): everything of a deployment lives in the "
+            "deployment's namespace"
+        )
+    for version, found in facts.served:
+        writing = [t for t in host.transformers_of(kind) if t.api_version == f"{kind.group}/{version}"]
+        if writing and not any(found.startswith(known) for t in writing for known in t.schema_hashes):
+            yield (
+                f"{kind.key}: the schema of {version} has the hash {found[:12]}, which no transformer names: add it to "
+                f"the schema_hashes of {writing[-1].name!r} if that fits the schema"
+            )
+
+
+def _of_the_engines(host: ProviderHost) -> Iterator[str]:
+    asked = bases(host)
+    for engine in host.manifest.engines:
+        if not any(base.engine == engine.name for base in asked):
+            yield (
+                f"{engine.name}: even plain deployments are refused: take the engine out of the manifest, or let "
+                "can_handle pass what its capabilities promise"
+            )
+    for base in asked:
+        found = judged(host, base, base.spec).objects
+        if canonical_json(list(found)) != canonical_json(list(judged(host, base, base.spec).objects)):
+            yield (f"{base.name}: translate_spec gave two answers to one deployment: it is to use its arguments alone")
+            return
+        yield from _of_the_status(host, base, found)
+    ignored = {(found.field, found.base) for found in outcomes(host, asked) if found.answer is Answer.IGNORED}
+    for field, base_name in sorted(ignored):
+        yield f"{base_name}: {field} has no effect, and nothing says so: honour it, or let can_handle refuse or name it"
+
+
+def _of_the_status(host: ProviderHost, base: Base, objects: Sequence[Resource]) -> Iterator[str]:
+    """Nothing is there; all was just made; and a status that nobody expects. None may be taken for serving."""
+    deployment = parse_deployment({"metadata": {"name": NAME, "namespace": "default"}, "spec": base.spec})
+    context = assumed_context(host, engine=base.engine, now=NOW)
+    strange = {**objects[0], "status": {"conditions": "none", "replicas": {"ready": "all"}}}
+    for what, seen in (
+        ("without any object", Observed(primary=None)),
+        ("of objects that were just made", Observed(primary=objects[0], objects=tuple(objects))),
+        ("of a primary object with a strange status", Observed(primary=strange, objects=(strange, *objects[1:]))),
+    ):
+        observation = host.translate_status(deployment, seen, context)
+        if all(component.ready for component in observation.components):
+            yield f"{base.name}: translate_status {what} says that all is ready: say so only where the upstream does"
+
+
+def _of_other_processes(host: ProviderHost) -> Iterator[str]:
+    """The same objects in two more processes: the order of a set changes from one to the next."""
+    answers = {_in_a_new_process(host.name, seed) for seed in ("1", "2")}
+    if len(answers) > 1:
+        yield "translate_spec gives other objects in another process: sort what it goes through (a set has no order)"
+
+
+def _in_a_new_process(name: str, seed: str) -> str:
+    program = f"from {__name__} import fingerprint; print(fingerprint({name!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return done.stdout
+
+
+def fingerprint(name: str) -> str:
+    """One word for all that the installed provider makes of plain deployments."""
+    host = load(name)
+    return digest([list(judged(host, base, base.spec).objects) for base in bases(host)])

@@ -1,0 +1,261 @@
+"""docs/providers/tutorial.md does what it says: each command, each output, each mistake with its sentence."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+UV = Path(sys.executable).with_name("uv")
+PAGE = (ROOT / "docs" / "providers" / "tutorial.md").read_text(encoding="utf-8")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+BLOCK = re.compile(
+    r'(?:<!-- below "(?P<line>.*)" in (?P<file>\S+) -->\n)?```(?P<kind>console|python)\n(?P<text>.*?)```', re.DOTALL
+)
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What a newcomer has: `uv`, and our distributions where it finds them; nothing of this environment."""
+    wheels = tmp_path_factory.mktemp("wheels")
+    for package in ("airunway", "airunway-testing"):
+        done = subprocess.run(
+            [UV, "build", "--quiet", "--package", package, "--wheel", "--out-dir", wheels],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("VIRTUAL_ENV", "PYTHON", "PYTEST"))}
+    path = os.pathsep.join(part for part in kept["PATH"].split(os.pathsep) if part != str(UV.parent))
+    # Of this environment only `uv` and the Python below it: nothing stands in for what the page forgets to install.
+    programs = tmp_path_factory.mktemp("bin")
+    (programs / "uv").symlink_to(UV)
+    (programs / "python3").symlink_to(Path(sys.executable).resolve())
+    return {
+        **kept,
+        "PATH": f"{programs}{os.pathsep}{path}",
+        "UV_FIND_LINKS": str(wheels),
+        "COLUMNS": "200",
+    }
+
+
+def blocks(page: str) -> Iterator[re.Match[str]]:
+    yield from BLOCK.finditer(page)
+
+
+def steps(block: str) -> Iterator[tuple[str, list[str]]]:
+    """The commands of a console block, each with the lines that are shown below it."""
+    shown: list[str] = []
+    command = ""
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            if command:
+                yield command, shown
+            command, shown = line.removeprefix("$ "), []
+        else:
+            shown.append(line)
+    yield command, shown
+
+
+def is_shown(lines: list[str], output: str) -> bool:
+    """Whether the output is as it is shown: `…` stands for anything, on a line of its own for any lines."""
+    parts = [r"(?:.*\n)*?" if line == "…" else r"\s*".join(map(_pattern, line.split())) + r"[^\n]*\n" for line in lines]
+    return re.fullmatch("".join(parts), output) is not None
+
+
+def _pattern(word: str) -> str:
+    return r"[^\n]*?" if word == "…" else re.escape(word)
+
+
+@pytest.mark.parametrize(
+    ("lines", "output", "holds"),
+    [
+        ([], "", True),
+        ([], "something\n", False),
+        (["…"], "a\nb\n", True),
+        (["a … c"], "a  b  c\n", True),
+        (["a … c"], "a  b\n", False),
+        (["…", "b", "…"], "a\n\nb\nc\n", True),
+        (["…", "b", "…"], "a\nc\n", False),
+    ],
+)
+def test_what_is_shown_is_compared(lines: list[str], output: str, holds: bool) -> None:
+    assert is_shown(lines, output) is holds
+
+
+@pytest.mark.cluster
+def test_from_nothing_to_running(environment: dict[str, str], tmp_path: Path) -> None:
+    """All commands in one shell, in their order; what a page shows below a command is what it says."""
+    shell = subprocess.Popen(
+        ["bash", "--noprofile", "--norc"],
+        cwd=tmp_path,
+        env={**environment, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert shell.stdin is not None
+    assert shell.stdout is not None
+    begun, commands = time.monotonic(), 0
+    with shell:
+        for block in blocks(PAGE):
+            if block["kind"] == "python":
+                put_below(tmp_path / "airunway-acme" / block["file"], block["line"], block["text"])
+                continue
+            for command, shown in steps(block["text"]):
+                commands += 1
+                shell.stdin.write(f"{command} </dev/null\ncode=$?; echo; echo done:$code\n")
+                shell.stdin.flush()
+                output = until_done(shell.stdout)
+                text, _, code = output.rpartition("\ndone:")
+                assert code.strip() == "0", f"$ {command}\n{text}"
+                assert is_shown(shown, text), f"$ {command}\n{text}\nthe page shows:\n{chr(10).join(shown)}"
+                if "sandbox --demo" in command:
+                    sys.stdout.write(f"from nothing to Running: {time.monotonic() - begun:.0f} s\n")
+        shell.stdin.close()
+    assert commands >= 10
+
+
+def until_done(stream: Iterator[str]) -> str:
+    lines: list[str] = []
+    for line in stream:
+        lines.append(line)
+        if line.startswith("done:"):
+            break
+    return "".join(lines)
+
+
+def put_below(file: Path, line: str, text: str) -> None:
+    before = file.read_text(encoding="utf-8")
+    assert f"{line}\n" in before
+    file.write_text(before.replace(f"{line}\n", f"{line}\n{text}", 1), encoding="utf-8")
+
+
+# ------------------------------------------------------------------------------------------------------------ mistakes
+
+PROVIDER = "src/airunway_acme/provider.py"
+CRD = "simulator/src/airunway_acme_simulator/crds/acme.yaml"
+KIND = '        UpstreamKind(group={}, kind="{}", plural="{}s", versions=("v1",){}),\n        workloads.SERVICE,\n'
+
+MISTAKES: dict[str, tuple[str, str, str]] = {
+    "two kinds are primary": (
+        PROVIDER,
+        "        workloads.SERVICE,\n",
+        KIND.format("GROUP", "Other", "other", ", primary=True"),
+    ),
+    "no kind at all": (PROVIDER, r"re:upstream=\(\n.*?\n    \),", "upstream=(),"),
+    "a kind of Kubernetes that has no namespace": (
+        PROVIDER,
+        "        workloads.SERVICE,\n",
+        KIND.format('""', "Namespace", "namespace", ", builtin=True"),
+    ),
+    "a CRD that has none": (CRD, "scope: Namespaced", "scope: Cluster"),
+    "the CRD was changed": (CRD, "replicas: {type: integer", "pods: {type: integer"),
+    "a hook is misspelt": (PROVIDER, "translate_status=translate_status", "translate_state=translate_status"),
+    "a hook takes other arguments": (
+        PROVIDER,
+        "def translate_spec(deployment: ModelDeployment, context: Context[Settings])",
+        "def translate_spec(deployment: ModelDeployment)",
+    ),
+    "the entry point has another name": (PROVIDER, 'name="acme"', 'name="acne"'),
+    "an old contract": (PROVIDER, 'name="acme",', 'name="acme", contract_versions=("v0",),'),
+    "a setting without a default": (PROVIDER, r"re:image: str = setting\(.*?\)\n", "image: str\n"),
+    "a component's `ready` is a text": (PROVIDER, "ready=ready, reason=reason", "ready=reason, reason=reason"),
+    "a component called `Pods`": (PROVIDER, 'name="ProviderResource"', 'name="Pods"'),
+    "an object of a kind that the manifest does not name": (PROVIDER, "        workloads.SERVICE,\n", ""),
+    "the translation changes what it is given": (
+        PROVIDER,
+        "    pod = model_pod(",
+        "    deployment.spec.scaling.replicas = 1\n    pod = model_pod(",
+    ),
+    "a clock, or chance": (
+        PROVIDER,
+        "    server: Resource = {",
+        '    pod["metadata"]["annotations"] = {"now": str(__import__("time").time_ns())}\n    server: Resource = {',
+    ),
+    "the order of a set": (
+        PROVIDER,
+        "    server: Resource = {",
+        '    pod["metadata"]["annotations"] = {"engines": " ".join({"a", "b", "c", "d"})}\n    server: Resource = {',
+    ),
+    "a field is read and dropped": (
+        PROVIDER,
+        "    server: Resource = {",
+        '    pod["spec"].pop("tolerations", None)\n    server: Resource = {',
+    ),
+    "ready before the operator says so": (
+        PROVIDER,
+        'conditions.truth(server, "Ready") is True',
+        'conditions.truth(server, "Ready") is not False',
+    ),
+}
+"""Row of the table → file, text (or `re:` and a pattern), and what stands there instead."""
+
+ROWS = dict(re.findall(r"^\| (.+?) \| `([^|]+)` \|$", PAGE, re.MULTILINE))
+
+Check = Callable[[], subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def skeleton(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The skeleton, installed."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    script = """
+        uv venv --quiet && uv pip install --quiet 'airunway[sandbox]' && .venv/bin/airunway provider new acme &&
+        uv pip install --quiet --editable airunway-acme --editable airunway-acme/simulator
+    """
+    done = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / "airunway-acme"
+
+
+@pytest.fixture
+def check(skeleton: Path, environment: dict[str, str]) -> Check:
+    def run() -> subprocess.CompletedProcess[str]:
+        program = skeleton.parent / ".venv" / "bin" / "airunway"
+        # Two edits within a second would leave the bytecode of the first.
+        env = {**environment, "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [str(program), "provider", "check", "acme"]
+        return subprocess.run(command, cwd=skeleton, env=env, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_the_table_has_every_mistake() -> None:
+    assert set(ROWS) == set(MISTAKES)
+    assert len(MISTAKES) >= 10
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_refused_with_the_sentence_that_helps(skeleton: Path, check: Check, mistake: str) -> None:
+    file, old, new = MISTAKES[mistake]
+    path = skeleton / file
+    right = path.read_text(encoding="utf-8")
+    pattern = old.removeprefix("re:") if old.startswith("re:") else re.escape(old)
+    wrong, count = re.subn(pattern, lambda _: new, right, flags=re.DOTALL)
+    assert count == 1, f"{old!r} stands {count} times in {file}"
+    path.write_text(wrong, encoding="utf-8")
+    try:
+        found = check()
+    finally:
+        path.write_text(right, encoding="utf-8")
+    assert found.returncode == 1
+    assert "Traceback" not in found.stderr
+    assert ROWS[mistake] in found.stderr
+
+
+def test_without_a_mistake_nothing_is_wrong(check: Check) -> None:
+    found = check()
+    assert (found.returncode, found.stderr) == (0, "")
