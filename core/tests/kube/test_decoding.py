@@ -92,7 +92,7 @@ def test_what_cannot_be_copied_by_recursion_is_cut() -> None:
 
 def test_h3b_finding_out_that_nothing_is_too_deep_takes_little_memory() -> None:
     """A review of 1.3 MB is 430,000 objects; writing it as JSON to see whether that is possible took 64 MiB."""
-    wide = {"many": [{} for _ in range(430_000)]}
+    wide: dict[str, list[object]] = {"many": [{} for _ in range(430_000)]}
     tracemalloc.start()
     try:
         assert shallow(wide) is wide
