@@ -12,7 +12,7 @@ import yaml
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CONFIG_MAP, Client, Kind, NotFound
+from airunway.kube import CONFIG_MAP, Client, Kind, NotFound, Reflector
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_true, uid_of
 from airunway_testing.audit import AuditReader
@@ -61,6 +61,32 @@ async def test_apply_to_running(
     story = kubectl("describe", "md/gemma", "-n", namespace).stdout
     for word in ("ProviderSelected", "EngineSelected", "Created Workspace 'gemma'", "matched capabilities"):
         assert word in story
+
+
+async def test_the_first_status_of_a_provider_has_all_that_is_known_of_a_new_object(
+    operator: None, client: Client, manifest: Make, create: Create, namespace: str
+) -> None:
+    """Two statuses on the way to Running: once it is made, and once it is ready. Nothing is added in between."""
+    told: list[Resource] = []
+    deployments = Reflector(client, MODEL_DEPLOYMENT, namespace=namespace)
+
+    def on_change(_key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        status = (new or {}).get("status") or {}
+        if "observedGeneration" in status and status != (old or {}).get("status"):
+            told.append(status)
+
+    deployments.add_handler(on_change)
+    following = asyncio.create_task(deployments.run())
+    await deployments.synced.wait()
+    key = await create(manifest())
+    await until(client, key, phase_is("Running"))
+    async with asyncio.timeout(60):
+        while not told or told[-1]["phase"] != "Running":
+            await asyncio.sleep(0.05)
+    following.cancel()
+    assert [status["phase"] for status in told] == ["Deploying", "Running"]
+    assert told[0]["provider"]["schemaHash"] == told[-1]["provider"]["schemaHash"]
+    assert told[0]["selector"] == told[-1]["selector"]
 
 
 async def test_s2_whoever_applies_under_the_provider_s_name_keeps_what_they_applied(

@@ -29,7 +29,7 @@ from airunway.sdk.fields import tracked
 from airunway.selection import is_denied
 from airunway.status import Category
 
-__all__ = ["Decision", "Do", "decide", "observe"]
+__all__ = ["Decision", "Do", "decide", "observe", "report_on"]
 
 log = logging.getLogger(__name__)
 
@@ -147,10 +147,11 @@ def observe(
 
 
 def _base(seen: Seen, host: ProviderHost) -> Report:
+    return Report() if seen.primary is None else report_on(seen, host, seen.primary)
+
+
+def report_on(seen: Seen, host: ProviderHost, primary: Resource) -> Report:
     """What is told of the primary object that exists, whatever is done about it."""
-    primary = seen.primary
-    if primary is None:
-        return Report()
     name, kind = key_of(primary).name, str(primary.get("kind"))
     installed = seen.installed.get(identity_in(primary)[:2])
     served = installed.served if installed is not None else ()

@@ -29,7 +29,7 @@ from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
 from airunway.runtime.announcements import announcements
 from airunway.runtime.backoff import Attempts, Standing, Subject
-from airunway.runtime.decision import Decision, Do, decide, observe
+from airunway.runtime.decision import Decision, Do, decide, observe, report_on
 from airunway.runtime.diagnosis import applied_at, diagnose
 from airunway.runtime.evidence import EvidenceCollector, secrets_of
 from airunway.runtime.execution import Executor, Outcome, told_of
@@ -147,6 +147,9 @@ class ProviderReconciler:
         memory.failing = None
         if outcome.silent:
             return outcome.again
+        if seen.primary is None and outcome.primary is not None:
+            # It was made just now: that no pod is there yet belongs into the first status, not into one more.
+            seen = await self._look_behind(seen, outcome.primary)
         wake = await self._report(seen, decision, outcome, memory)
         return min((seconds for seconds in (outcome.again, wake) if seconds is not None), default=None)
 
@@ -175,10 +178,12 @@ class ProviderReconciler:
             kubernetes=self._kubernetes(),
             now=self._clock(),
         )
-        primary = seen.primary
-        if primary is None:
-            return seen
-        selected = self._upstream.selected(key.namespace, key_of(primary).name)
+        return seen if seen.primary is None else await self._look_behind(seen, seen.primary)
+
+    async def _look_behind(self, seen: Seen, primary: Resource) -> Seen:
+        """With what stands behind the primary object: pods, their events, what else the plugin selects."""
+        deployment = seen.deployment
+        selected = self._upstream.selected(seen.key.namespace, key_of(primary).name)
         evidence = await self._evidence.of(deployment, primary, selected)
         if evidence is not None:
             evidence = replace(evidence, secrets=secrets_of(deployment["spec"]))
@@ -335,6 +340,8 @@ class ProviderReconciler:
         primary = outcome.primary
         if primary is None:
             return replace(report, created=False, primary=None, resource=None, applied=None)
+        if seen.primary is None:  # made just now: all that is told of it goes into the first status
+            report = replace(report_on(seen, self._host, primary), said=report.said, warnings=report.warnings)
         report = replace(
             report,
             created=True,
