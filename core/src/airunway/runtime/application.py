@@ -101,6 +101,7 @@ class ProviderApplication:
             client=client, host=host, installed=lambda: self._upstream.installed, clock=clock
         )
         self._followed = False
+        self._verdict = self._upstream.installed
 
     @property
     def _controller_name(self) -> str:
@@ -178,8 +179,10 @@ class ProviderApplication:
         return deployment if deployment is not None and self._reconciler.concerns(deployment) else None
 
     def _on_upstream(self) -> None:
-        """Kinds came, went or were read completely: it is told at once, and everything of ours is looked at again."""
-        self._registration.changed()
+        """Kinds came, went or were read: everything of ours is looked at again, and a new verdict is told at once."""
+        if self._upstream.installed != self._verdict:
+            self._verdict = self._upstream.installed
+            self._registration.changed()
         self._look_at_all()
 
     def _look_at_all(self) -> None:
