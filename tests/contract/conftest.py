@@ -32,7 +32,7 @@ async def stage(control_plane: Cluster, client: Client, namespace: str, audit_lo
         assert await stage.at_rest(TOY, TOY_BOX, PART, SERVICE, CONFIG_MAP) == [], "at rest nothing is written"
         for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
             await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(20):
             while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
                 await asyncio.sleep(0.05)
 

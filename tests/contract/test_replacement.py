@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from airunway.api import names
-from airunway.kube import CONFIG_MAP, EVENT, SERVICE, Client, Kind
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, is_deleting, uid_of
+from airunway.kube import CONFIG_MAP, SERVICE, Client, Kind
+from airunway.resource import Resource, annotations_of, dig, is_deleting, uid_of
 from airunway.sdk import Context, ModelDeployment, Observation, Observed, Translation, UpstreamKind, workloads
 from airunway_testing.expectations import phase_is, reason_is, running_at, says
 from airunway_testing.operator import gone, until
@@ -21,8 +20,6 @@ from airunway_testing.toy.names import TOY, TOY_BOX
 from airunway_testing.toy.variants import shape_of, toy_host
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
-
-Check = Callable[[Resource], bool]
 
 
 def shaped(deployment: ModelDeployment, context: Context[Any]) -> Translation:
@@ -56,13 +53,8 @@ def watched(deployment: ModelDeployment, observed: Observed, context: Context[An
     if primary.get("kind") == "ToyBox":
         ready = {"type": "Ready", "status": "True", "reason": "Ready"}
         status = {"conditions": [ready], "readyReplicas": 1, "observedGeneration": dig(primary, "metadata", "generation")}
-        observed = replace(observed, primary={**primary, "status": status})
+        observed = replace(observed, primary={**primary, "status": status}, objects=({"kind": "ToyPart"},))
     return provider.translate_status(deployment, observed, context)
-
-
-async def recreation(client: Client, key: ObjectKey) -> str:
-    notes = [e["note"] for e in await client.list_all(EVENT, namespace=key.namespace) if e["reason"] == "ResourceRecreated"]
-    return "\n".join(notes)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +77,7 @@ async def test_g6a_a_primary_of_another_kind_or_name_is_made_once_the_old_one_is
     await stage.exists(TOY, key, is_deleting, what="its deletion")
     said = await until(client, key, says("Waiting until the old Toy 'llama' is gone"))
     assert (said["status"]["reason"], said["status"]["observedGeneration"]) == ("Recreating", 2)
-    assert cause in await recreation(client, key)
+    assert cause in (await stage.event(key, "ResourceRecreated"))["note"]
     assert await stage.at_rest(SERVICE, CONFIG_MAP) == []
     assert await stage.absent(kind, new), "never two workloads"
     await client.merge_patch(TOY, key, {"metadata": {"annotations": {ANNOTATION: "instant"}}}, manager="tests")
@@ -117,7 +109,7 @@ async def test_g6c_a_dependent_with_an_immutable_change_is_replaced_by_itself(st
     after = await stage.exists(CONFIG_MAP, config, lambda found: uid_of(found) != uid_of(before))
     assert after["data"] == {"greeting": "data:other"}
     assert uid_of(await client.get(TOY, key)) == uid_of(toy)
-    assert "data.* cannot be changed in place" in await recreation(client, key)
+    assert "data.* cannot be changed in place" in (await stage.event(key, "ResourceRecreated"))["note"]
     assert [write for write in stage.writes(user) if write.startswith("delete")] == ["delete configmaps llama-toy"]
 
 
@@ -128,7 +120,7 @@ async def test_g6d_another_topology_needs_a_new_primary_and_nothing_else(stage: 
     toy = await client.get(TOY, key)
     await until(client, key, running_at(await stage.edit(key, shape="two-roles")))
     assert uid_of(await client.get(TOY, key)) != uid_of(toy)
-    assert "components cannot be changed in place" in await recreation(client, key)
+    assert "components cannot be changed in place" in (await stage.event(key, "ResourceRecreated"))["note"]
     assert [write for write in stage.writes(user) if write.startswith("delete")] == ["delete toys llama"]
 
 
@@ -143,7 +135,7 @@ async def test_another_serving_mode_is_another_object(stage: Stage, client: Clie
     generation = await stage.edit(key, serving={"mode": "disaggregated"}, scaling=scaling, resources=None)
     await until(client, key, running_at(generation))
     assert uid_of(await client.get(TOY, key)) != uid_of(toy)
-    assert "spec.serving.mode" in await recreation(client, key)
+    assert "spec.serving.mode" in (await stage.event(key, "ResourceRecreated"))["note"]
     history = stage.writes(user)
     assert history.count("delete toys llama") == 1
     assert history.index("delete toys llama") > history.index("patch toys llama")
@@ -192,7 +184,7 @@ async def test_g24_what_is_dead_is_made_anew_by_the_next_generation_and_not_befo
     await stage.edit(key, shape="anything")  # of no meaning to the Toy itself
     await until(client, key, running_at(2))
     assert uid_of(await client.get(TOY, key)) != uid_of(toy)
-    assert "BeyondRepair" in await recreation(client, key)
+    assert "BeyondRepair" in (await stage.event(key, "ResourceRecreated"))["note"]
     assert stage.writes(user).count("delete toys llama") == 1
 
 

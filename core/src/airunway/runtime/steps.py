@@ -170,12 +170,18 @@ def conflict_text(wanted: Resource, found: Resource) -> str:
 def missing_of(message: str, refused: Resource, absent: Iterable[Resource]) -> Resource | None:
     """The object of the plan that does not exist yet and that a refusal names, if it names one.
 
-    Only the exact name counts, and never the refused object's own: a Service is often called like its primary.
+    Only the exact name counts, and never the refused object's own: a Service is often called like its primary. Of
+    objects that share the name, one counts that the API server itself calls missing (the Role of a binding).
     """
-    own = key_of(refused).name
+    own = identity_in(refused)
     for obj in absent:
-        name = key_of(obj).name
-        if name != own and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", message):
+        other = identity_in(obj)
+        name = re.escape(other.name)
+        pattern = rf"(?<![\w.-]){name}(?![\w-]|\.\w)"
+        if other.name == own.name:
+            group = rf"\.{re.escape(other.group)}" if other.group else ""
+            pattern = rf'(?<![\w.-]){other.kind.lower()}(s|es)?{group} "{name}" not found'
+        if other != own and re.search(pattern, message):
             return obj
     return None
 
