@@ -29,12 +29,12 @@ async def stage(control_plane: Cluster, client: Client, namespace: str, audit_lo
     await remove_leftovers(client)
 
     async def clean() -> None:
-        assert await stage.at_rest(TOY, TOY_BOX, PART, SERVICE, CONFIG_MAP) == [], "at rest nothing is written"
+        assert await found.at_rest(TOY, TOY_BOX, PART, SERVICE, CONFIG_MAP) == [], "at rest nothing is written"
         for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
             await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
         async with asyncio.timeout(20):
             while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
                 await asyncio.sleep(0.05)
 
-    async with staged(control_plane, client, namespace=namespace, audit_log=audit_log, clean=clean) as stage:
-        yield stage
+    async with staged(control_plane, client, namespace=namespace, audit_log=audit_log, clean=clean) as found:
+        yield found

@@ -13,9 +13,8 @@ from airunway.sdk import Context, ModelDeployment, Translation
 from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
 from airunway_testing.operator import gone, until
 from airunway_testing.stage import Stage
-from airunway_testing.toy import provider
 from airunway_testing.toy.names import TOY
-from airunway_testing.toy.variants import shape_of, toy_host
+from airunway_testing.toy.variants import shape_of, toy_host, usual
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -65,9 +64,7 @@ def _empty(kind: Any, metadata: Resource) -> Resource:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
 
-async def test_g5_two_providers_of_one_upstream_leave_each_other_s_objects_alone(
-    stage: Stage, client: Client
-) -> None:
+async def test_g5_two_providers_of_one_upstream_leave_each_other_s_objects_alone(stage: Stage, client: Client) -> None:
     await stage.provider(toy_host())
     await stage.provider(toy_host(name="toy-two"), simulated=False)
     one = await stage.deploy("one")
@@ -104,14 +101,16 @@ async def test_g6b_an_operator_s_child_with_our_labels_and_annotations_is_not_ta
 
 def more(deployment: ModelDeployment, context: Context[Any]) -> Translation:
     """One ConfigMap more where that is asked for."""
-    usual = provider.translate_spec(deployment, context)
+    toys = usual(deployment, context)
     if shape_of(deployment) != "more":
-        return usual
+        return toys
     another = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "more"}, "data": {"ours": "yes"}}
-    return Translation(objects=(*usual.objects, another))
+    return Translation(objects=(*toys.objects, another))
 
 
-async def test_g16_b7_a_foreign_dependent_holds_back_a_change_and_what_runs_goes_on_serving(stage: Stage, client: Client) -> None:
+async def test_g16_b7_a_foreign_dependent_holds_back_a_change_and_what_runs_goes_on_serving(
+    stage: Stage, client: Client
+) -> None:
     user = await stage.provider(toy_host(translate_spec=more))
     key = await stage.deploy()
     await until(client, key, running_at(1))

@@ -15,7 +15,7 @@ from airunway_testing.operator import until
 from airunway_testing.stage import Stage
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import TOY
-from airunway_testing.toy.variants import shape_of, toy_host
+from airunway_testing.toy.variants import shape_of, toy_host, usual
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -27,18 +27,18 @@ def can_handle(deployment: ModelDeployment, context: Context[Any]) -> Compatibil
 
 
 def translate_spec(deployment: ModelDeployment, context: Context[Any]) -> Translation:
-    usual = provider.translate_spec(deployment, context)
+    toys = usual(deployment, context)
     match shape_of(deployment):
         case "hangs":
             time.sleep(1.1)  # a hook has one second
         case "renders":
-            config = usual.objects[2]
+            config = toys.objects[2]
             many = ({**config, "metadata": {"name": f"{deployment.metadata.name}-{n}"}} for n in range(10_000))
-            return Translation(objects=(*usual.objects, *many))
+            return Translation(objects=(*toys.objects, *many))
         case "mutates":
-            deployment.spec.env.clear()  # type: ignore[attr-defined]
-            deployment.spec.node_selector["stolen"] = "yes"  # type: ignore[index]
-    return usual
+            deployment.spec.env.clear()
+            deployment.spec.node_selector["stolen"] = "yes"
+    return toys
 
 
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Any]) -> Observation:
@@ -98,7 +98,7 @@ def with_deployment(deployment: ModelDeployment, context: Context[Any]) -> Trans
     }
     pod = {"spec": {"containers": [container], "volumes": [{"name": "v", "emptyDir": {}}], "hostNetwork": False}}
     helper = workloads.deployment(deployment, pod, name=f"{deployment.metadata.name}-helper", replicas=0)
-    return Translation(objects=(*provider.translate_spec(deployment, context).objects, helper))
+    return Translation(objects=(*usual(deployment, context).objects, helper))
 
 
 async def test_g15_b8_empty_values_that_the_api_drops_are_written_once(stage: Stage, client: Client) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from airunway.api import names
 from airunway.kube import CONFIG_MAP, SERVICE, Client, Kind
-from airunway.resource import Resource, annotations_of, dig, is_deleting, uid_of
+from airunway.resource import annotations_of, dig, is_deleting, uid_of
 from airunway.sdk import Context, ModelDeployment, Observation, Observed, Translation, UpstreamKind, workloads
 from airunway_testing.expectations import phase_is, reason_is, running_at, says
 from airunway_testing.operator import gone, until
@@ -17,15 +17,15 @@ from airunway_testing.simulators.scenarios import ANNOTATION
 from airunway_testing.stage import Stage
 from airunway_testing.toy import provider
 from airunway_testing.toy.names import TOY, TOY_BOX
-from airunway_testing.toy.variants import shape_of, toy_host
+from airunway_testing.toy.variants import shape_of, toy_host, usual
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
 
 def shaped(deployment: ModelDeployment, context: Context[Any]) -> Translation:
     """A Toy; as asked for a ToyBox in its place, or a Toy of another name, or one of another topology."""
-    usual = provider.translate_spec(deployment, context)
-    toy, *others = usual.objects
+    toys = usual(deployment, context)
+    toy, *others = toys.objects
     name = deployment.metadata.name
     match shape_of(deployment):
         case "box":
@@ -34,7 +34,7 @@ def shaped(deployment: ModelDeployment, context: Context[Any]) -> Translation:
         case "renamed":
             return Translation(objects=({**toy, "metadata": {"name": f"{name}-decode"}}, *others))
         case "two-roles":
-            return Translation(objects=usual.objects, replace_on={"components": ["decode", "prefill"]})
+            return Translation(objects=toys.objects, replace_on={"components": ["decode", "prefill"]})
         case "wrong" | "wrong-config" as what:
             size = {**toy["spec"], "size": 7}
             if what == "wrong":
@@ -52,7 +52,11 @@ def watched(deployment: ModelDeployment, observed: Observed, context: Context[An
     primary = observed.primary or {}
     if primary.get("kind") == "ToyBox":
         ready = {"type": "Ready", "status": "True", "reason": "Ready"}
-        status = {"conditions": [ready], "readyReplicas": 1, "observedGeneration": dig(primary, "metadata", "generation")}
+        status = {
+            "conditions": [ready],
+            "readyReplicas": 1,
+            "observedGeneration": dig(primary, "metadata", "generation"),
+        }
         observed = replace(observed, primary={**primary, "status": status}, objects=({"kind": "ToyPart"},))
     return provider.translate_status(deployment, observed, context)
 
@@ -208,7 +212,7 @@ async def test_g18_what_is_no_longer_wanted_goes_once_the_primary_serves_the_new
 
 def hashed(deployment: ModelDeployment, context: Context[Any]) -> Translation:
     """With a ConfigMap whose name follows its content, as upstreams demand that read it once."""
-    usual = provider.translate_spec(deployment, context)
+    toys = usual(deployment, context)
     name = f"{deployment.metadata.name}-{shape_of(deployment)}"
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {}}
-    return Translation(objects=(*usual.objects, config))
+    return Translation(objects=(*toys.objects, config))

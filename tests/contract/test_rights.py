@@ -9,16 +9,15 @@ import pytest
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, Client, Kind
-from airunway.plugins.settings import SettingsError
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.runtime.access import provider_rights
-from airunway.sdk import Context, ModelDeployment, Translation, workloads
+from airunway.sdk import Context, ModelDeployment, SettingsError, Translation, workloads
 from airunway.selection.facts import provider_facts
 from airunway_testing.expectations import plan_says, running_at
 from airunway_testing.operator import until
 from airunway_testing.stage import Stage
 from airunway_testing.toy import provider
-from airunway_testing.toy.variants import shape_of, toy_host
+from airunway_testing.toy.variants import shape_of, toy_host, usual
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -29,10 +28,14 @@ ACCOUNT = (workloads.SERVICE_ACCOUNT, workloads.ROLE, workloads.ROLE_BINDING)
 
 
 def with_account(deployment: ModelDeployment, context: Context[Any]) -> Translation:
-    usual = provider.translate_spec(deployment, context)
+    toys = usual(deployment, context)
     if shape_of(deployment) == "plain":
-        return usual
-    return Translation(objects=(*usual.objects, *workloads.account(f"{deployment.metadata.name}-picker", [READ_PODS])))
+        return toys
+    return Translation(objects=(*toys.objects, *workloads.account(f"{deployment.metadata.name}-picker", [READ_PODS])))
+
+
+def plan_of(found: Resource) -> str:
+    return str((condition_of(found, "DryRun") or {}).get("message"))
 
 
 @pytest.mark.parametrize("existing", [False, True], ids=["at-once", "beside-what-runs"])
@@ -50,7 +53,7 @@ async def test_g8_b8_a_role_and_its_binding_come_in_one_plan_from_an_account_tha
         await client.merge_patch(MODEL_DEPLOYMENT, key, annotated, manager="user")
         await stage.edit(key, shape="")
         planned = await until(client, key, plan_says("RoleBinding 'llama-picker'"))
-        assert "refused" not in str(planned["status"]), planned["status"]
+        assert "refused" not in plan_of(planned)
         off = {"metadata": {"annotations": {"airunway.ai/dry-run": None}}}
         await client.merge_patch(MODEL_DEPLOYMENT, key, off, manager="user")
         await until(client, key, running_at(2))

@@ -1,4 +1,4 @@
-"""The toy provider with parts of it replaced: what tests of the contract load instead of writing plugins of their own."""
+"""The toy provider with parts of it replaced: what tests of the contract load instead of writing plugins."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import host_of
-from airunway.sdk import ModelDeployment, Provider
+from airunway.sdk import Context, ModelDeployment, Provider, Translation
 from airunway_testing.toy.provider import TRANSFORMERS, provider
 
-__all__ = ["shape_of", "toy_host"]
+__all__ = ["shape_of", "toy_host", "usual"]
 
 SHAPE = "SHAPE"
 """The environment variable by which a test asks its variant for something else; the toy itself has no use for it."""
@@ -18,12 +18,8 @@ SHAPE = "SHAPE"
 
 def toy_host(**changes: Any) -> ProviderHost:
     """A host of a variant, checked as at load. Keyword arguments: hooks, `transformers`, fields of the manifest."""
-    hooks = {
-        "can_handle": lambda deployment, context: provider.can_handle(deployment, context),
-        "translate_spec": lambda deployment, context: provider.translate_spec(deployment, context),
-        "translate_status": lambda deployment, observed, context: provider.translate_status(
-            deployment, observed, context
-        ),
+    hooks: dict[str, Any] = {
+        name: getattr(provider, name) for name in ("can_handle", "translate_spec", "translate_status")
     }
     hooks |= {name: changes.pop(name) for name in tuple(hooks) if name in changes}
     transformers = changes.pop("transformers", TRANSFORMERS)
@@ -36,3 +32,10 @@ def toy_host(**changes: Any) -> ProviderHost:
 def shape_of(deployment: ModelDeployment) -> str:
     """What the deployment asks its variant for; empty for the usual."""
     return next((variable.value or "" for variable in deployment.spec.env if variable.name == SHAPE), "")
+
+
+def usual(deployment: ModelDeployment, context: Context[Any]) -> Translation:
+    """What the toy itself makes of a deployment: Toy, Service, ConfigMap, and a ToyBox where there are such."""
+    found = provider.translate_spec(deployment, context)
+    assert isinstance(found, Translation), "the toy answers with a Translation"
+    return found
