@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airunway.kube import POD, Client
-from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
 from airunway.sdk import Component, Context, ModelDeployment, Observation, Observed
 from airunway_testing.expectations import condition_is, phase_is, reason_is, running_at
 from airunway_testing.faults import running, waiting
@@ -79,12 +79,12 @@ async def test_g14_pods_beyond_the_demand_contradict_nothing(stage: Stage, clien
     key = await stage.deploy()
     await pod(client, key, "llama-0", ready=True, state=running())
     await until(client, key, running_at(1))
-    assert await stage.at_rest() == []
     before = await until(client, key, phase_is("Running"))
     await pod(client, key, "llama-1", ready=False, state=waiting("ContainerCreating", ""))
-    assert await stage.at_rest(TOY) == [], "the status does not even change"
+    await stage.at_rest(TOY)
     after = await until(client, key, phase_is("Running"))
-    assert after["status"] == before["status"]
+    assert condition_of(after, "Ready") == condition_of(before, "Ready"), "not for a moment was it anything else"
+    assert after["status"]["replicas"] == before["status"]["replicas"]
     await gone_with_its_pods(client, key)
 
 
