@@ -10,7 +10,7 @@ import pytest
 from airunway.kube import DEPLOYMENT, Client
 from airunway.resource import dig, uid_of
 from airunway.sdk import Compatibility, Context, ModelDeployment, Observation, Observed, Translation, workloads
-from airunway_testing.expectations import phase_is, running_at
+from airunway_testing.expectations import running_at
 from airunway_testing.operator import until
 from airunway_testing.stage import Stage
 from airunway_testing.toy import provider
@@ -69,7 +69,7 @@ async def test_a_plugin_that_fails_costs_its_own_deployment_and_others_go_on(
     good = await stage.deploy("good")
     await until(client, good, running_at(1))
     await until(client, bad, running_at(await stage.edit(bad, shape="")))
-    await until(client, ran, phase_is("Running"))
+    await until(client, ran, running_at(await stage.edit(ran, shape="")))
     assert [write for write in stage.writes(user) if write.startswith("delete")] == []
 
 
