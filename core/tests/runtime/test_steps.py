@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from airunway.resource import Resource, copy_of, key_of
 from airunway.runtime.desired import Replaceable, complete, identity_in
 from airunway.runtime.steps import Action, Plan, conflict_text, missing_of, plan_of, trial_of
+from airunway.sdk import workloads
 
 MANAGER = "airunway-provider-toy"
 OWNER: Resource = {
@@ -231,6 +232,25 @@ def test_g7_only_the_exact_name_of_an_object_that_is_yet_to_be_made_excuses_a_re
 def test_g7_an_object_never_excuses_its_own_refusal_nor_one_of_the_same_name() -> None:
     primary, service = wanted(thing(), {**config("llama"), "kind": "Service"})
     assert missing_of('Thing "llama" is invalid: spec.size', primary, [primary, service]) is None
+
+
+def test_g8_a_role_that_comes_with_its_binding_excuses_it_although_they_share_a_name() -> None:
+    user, role, bound = workloads.account("llama", [])
+    assert missing_of('roles.rbac.authorization.k8s.io "llama" not found', bound, [user, role, bound]) == role
+    assert missing_of('services "llama" not found', bound, [service("llama"), bound]) == service("llama")
+    assert missing_of('roles.rbac.authorization.k8s.io "llama" not found', bound, [user, bound]) is None
+
+
+def test_g8_what_is_to_be_made_and_is_not_found_misses_something_else_of_its_plan() -> None:
+    _, role, bound = workloads.account("llama", [])
+    itself = 'rolebindings.rbac.authorization.k8s.io "llama" not found'
+    assert missing_of(itself, bound, [role, bound]) == role
+    assert missing_of(itself, bound, [bound]) is None
+    assert missing_of('namespaces "llama" not found', bound, [role, bound]) is None
+
+
+def service(name: str) -> Resource:
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}}
 
 
 @given(st.from_regex(r"[a-z]([a-z0-9-]{0,60}[a-z0-9])?", fullmatch=True))

@@ -170,14 +170,27 @@ def conflict_text(wanted: Resource, found: Resource) -> str:
 def missing_of(message: str, refused: Resource, absent: Iterable[Resource]) -> Resource | None:
     """The object of the plan that does not exist yet and that a refusal names, if it names one.
 
-    Only the exact name counts, and never the refused object's own: a Service is often called like its primary.
+    Only the exact name counts, and never the refused object's own: a Service is often called like its primary. But that
+    what is to be made is itself "not found" means something that it refers to: so the API server answers for a binding
+    whose Role is still to come.
     """
-    own = key_of(refused).name
-    for obj in absent:
-        name = key_of(obj).name
-        if name != own and re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w-]|\.\w)", message):
+    own = identity_in(refused)
+    others = [obj for obj in absent if identity_in(obj) != own]
+    if others and _says_missing(message, own):
+        return others[0]
+    for obj in others:
+        other = identity_in(obj)
+        named = rf"(?<![\w.-]){re.escape(other.name)}(?![\w-]|\.\w)"
+        if _says_missing(message, other) or (other.name != own.name and re.search(named, message)):
             return obj
     return None
+
+
+def _says_missing(message: str, what: Identity) -> bool:
+    """Whether the API server says that it does not find exactly this object."""
+    group = rf"\.{re.escape(what.group)}" if what.group else ""
+    said = rf'(?<![\w.-]){what.kind.lower()}(s|es)?{group} "{re.escape(what.name)}" not found'
+    return re.search(said, message) is not None
 
 
 def trial_of(obj: Resource) -> Resource:

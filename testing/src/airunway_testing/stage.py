@@ -1,0 +1,209 @@
+"""The operator as it is deployed: the core and each provider under an account of its own, with exactly its rights.
+
+What an administrator may do hides what a provider may not (reference: a Role and its binding in one plan), so tests of
+the provider contract act here. The simulated upstream and the test itself are the administrator's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from airunway.api import names
+from airunway.controller.access import core_rights
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import EVENT, Client, Kind, NotFound
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.runtime.access import provider_rights
+from airunway.runtime.application import ProviderSettings
+from airunway_testing.audit import AuditReader, Request
+from airunway_testing.controlplane import Cluster
+from airunway_testing.operator import PATIENCE, running_core, running_provider, running_simulator
+from airunway_testing.rights import granted
+
+__all__ = ["Stage", "staged"]
+
+_REST = 0.45
+"""Seconds without a write of ours after which things are taken to be at rest."""
+
+
+class Stage:
+    """Core and providers in one namespace, and what tests do with them."""
+
+    def __init__(self, *, cluster: Cluster, client: Client, namespace: str, audit_log: Path) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._namespace = namespace
+        self._audit_log = audit_log
+        self._audit = AuditReader(audit_log)
+        self._seen: list[Request] = []
+        self._stack = AsyncExitStack()
+        self.core = self.user("airunway-controller")
+
+    def user(self, account: str) -> str:
+        return f"system:serviceaccount:{self._namespace}:{account}"
+
+    def key(self, name: str = "llama") -> ObjectKey:
+        return ObjectKey(self._namespace, name)
+
+    async def start(self) -> None:
+        """Let the core begin."""
+        await self._stack.enter_async_context(
+            granted(self._client, core_rights(), user=self.core, namespace=self._namespace)
+        )
+        await self._stack.enter_async_context(running_core(self._cluster.kubeconfig_for(self.core)))
+
+    async def close(self) -> None:
+        await self._stack.aclose()
+
+    async def provider(
+        self, host: ProviderHost, *, values: Mapping[str, Any] | None = None, simulated: bool = True
+    ) -> str:
+        """Let a provider begin, and the upstream that is simulated for it; returns who the provider is."""
+        user = self.user(names.provider_manager(host.name))
+        rights = provider_rights(host.manifest)
+        await self._stack.enter_async_context(granted(self._client, rights, user=user, namespace=self._namespace))
+        if simulated:
+            await self._stack.enter_async_context(running_simulator(self._cluster.kubeconfig, host, level="api"))
+        settings = ProviderSettings(values=values or {})
+        await self._stack.enter_async_context(
+            running_provider(self._cluster.kubeconfig_for(user), host, settings=settings)
+        )
+        return user
+
+    # ----------------------------------------------------------------------------------------------- what users do
+
+    async def deploy(self, name: str = "llama", *, shape: str = "", **spec: Any) -> ObjectKey:
+        """Create a deployment for the toy; keyword arguments are fields of its spec."""
+        base: Resource = {
+            "model": {"id": "org/model"},
+            "engine": {"type": "vllm"},
+            "provider": {"name": "toy"},
+            "resources": {"gpu": {"count": 1}},
+            "env": [{"name": "SHAPE", "value": shape}],
+        }
+        body = {
+            "apiVersion": MODEL_DEPLOYMENT.api_version,
+            "kind": MODEL_DEPLOYMENT.kind,
+            "metadata": {"name": name, "namespace": self._namespace},
+            "spec": {**base, **spec},
+        }
+        await self._client.create(MODEL_DEPLOYMENT, body, manager="user")
+        return self.key(name)
+
+    async def edit(self, key: ObjectKey, *, shape: str | None = None, **spec: Any) -> int:
+        """Merge fields into the spec; returns the new generation."""
+        if shape is not None:
+            spec["env"] = [{"name": "SHAPE", "value": shape}]
+        after = await self._client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="user")
+        return int(after["metadata"]["generation"])
+
+    # ------------------------------------------------------------------------------------------- what is looked at
+
+    async def exists(
+        self, kind: Kind, key: ObjectKey, holds: Callable[[Resource], bool] = lambda _: True, *, what: str = "an object"
+    ) -> Resource:
+        """The object once it is there and `holds` is true of it. Raises TimeoutError, with the object."""
+        live: Resource = {}
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    try:
+                        live = await self._client.get(kind, key)
+                    except NotFound:
+                        live = {}
+                    if live and holds(live):
+                        return live
+                    await asyncio.sleep(0.02)
+        except TimeoutError as error:
+            raise TimeoutError(f"waited for {what} in vain; {kind.kind} {key} is {live or 'not there'}") from error
+
+    async def absent(self, kind: Kind, key: ObjectKey) -> bool:
+        try:
+            await self._client.get(kind, key)
+        except NotFound:
+            return True
+        return False
+
+    async def event(self, key: ObjectKey, reason: str) -> Resource:
+        """The first event with that reason about a deployment. Raises TimeoutError."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                for event in await self._client.list_all(EVENT, namespace=key.namespace):
+                    if event["reason"] == reason and dig(event, "regarding", "name") == key.name:
+                        return event
+                await asyncio.sleep(0.05)
+
+    def requests(self) -> list[Request]:
+        """What was asked in the namespace since the stage was made, or about nothing that has one."""
+        self._seen += self._audit.read()
+        return [request for request in self._seen if request.namespace in ("", self._namespace)]
+
+    def writes(self, user: str) -> list[str]:
+        """What an account has written in the namespace, in order: ``patch toys llama`` (events left out)."""
+        return [
+            f"{request.verb} {request.resource} {request.name}"
+            for request in self.requests()
+            if request.user == user and request.writes and request.namespace and request.resource != "events"
+        ]
+
+    def refused(self) -> list[str]:
+        """What the accounts were refused for want of rights."""
+        prefix = f"system:serviceaccount:{self._namespace}:"
+        return [
+            f"{request.user}: {request.verb} {request.resource} {request.namespace}/{request.name}"
+            for request in self.requests()
+            if request.user.startswith(prefix) and request.code == 403
+        ]
+
+    async def at_rest(self, *kinds: Kind) -> list[str]:
+        """What is written although nothing has to be: objects of `kinds` are touched, nobody of ours may answer.
+
+        Waits first until nothing was written for a while. What the API server refused was not written.
+        """
+        log = AuditReader(self._audit_log)
+        async with asyncio.timeout(PATIENCE):
+            calm = 0.0
+            while calm < _REST:
+                await asyncio.sleep(_REST / 3)
+                calm = 0.0 if self._ours(log) else calm + _REST / 3
+        for kind in kinds:
+            for obj in await self._client.list_all(kind, namespace=self._namespace):
+                touch = {"metadata": {"annotations": {"tests/touched": str(dig(obj, "metadata", "resourceVersion"))}}}
+                try:
+                    await self._client.merge_patch(kind, key_of(obj), touch, manager="tests")
+                except NotFound:
+                    continue
+        await asyncio.sleep(_REST)
+        return self._ours(log)
+
+    def _ours(self, log: AuditReader) -> list[str]:
+        prefix = f"system:serviceaccount:{self._namespace}:"
+        return [
+            f"{request.user.removeprefix(prefix)}: {request.verb} {request.resource} {request.name}"
+            for request in log.read()
+            if request.user.startswith(prefix)
+            and request.writes
+            and request.code < 300
+            and request.namespace == self._namespace
+            and request.resource != "events"
+        ]
+
+
+@asynccontextmanager
+async def staged(
+    cluster: Cluster, client: Client, *, namespace: str, audit_log: Path, clean: Callable[[], Awaitable[None]]
+) -> AsyncIterator[Stage]:
+    """The stage with the core on it. `clean` is called at the end, while everybody still acts."""
+    stage = Stage(cluster=cluster, client=client, namespace=namespace, audit_log=audit_log)
+    try:
+        await stage.start()
+        yield stage
+        await clean()
+        assert stage.refused() == [], "the rights are enough"
+    finally:
+        await stage.close()
