@@ -1,7 +1,8 @@
 """Following what lies behind the upstream's objects: pods, warning events, claims and jobs of our deployments.
 
 Pods are selected by label on the server, projected when they are decoded, and wake their deployment only when a fact
-about them changes. Of events one watch brings the cluster's warnings; what is about none of our objects is dropped
+about them changes. Of events one watch brings the cluster's warnings, and one each a reason that the
+plugin named, as upstreams tell much in events of type Normal; what is about none of our objects is dropped
 when it is decoded. Nothing here writes, and nothing here is needed to run a deployment: where access is missing the
 evidence is, and the upstream's own words count alone.
 """
@@ -10,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from airunway.api import names
-from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, AnyReflector, Client, Kind, reflector_of
+from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, AnyReflector, Client, Index, Kind, reflector_of
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
 from airunway.runtime.workloads import WORKLOADS, Workloads
@@ -107,23 +108,28 @@ class EvidenceCollector:
         self._pods = tuple(follow(POD, self._project_pod, label_selector=label) for label in self._labels)
         self._claims = follow(PERSISTENT_VOLUME_CLAIM, _projection(claim_facts, ours), label_selector=ours)
         self._jobs = follow(JOB, _projection(job_facts, ours), label_selector=ours)
-        self._events = follow(EVENT, self._project_event, field_selector="type=Warning")
+        told = sorted({reason for reasons in manifest.events.values() for reason in reasons})
+        self._events = tuple(
+            follow(EVENT, self._project_event, field_selector=selector)
+            for selector in ("type=Warning", *(f"type=Normal,reason={reason}" for reason in told))
+        )
         self._pods_by_value = tuple(pods.add_index(_by_label) for pods in self._pods)
         self._pods_by_claim = tuple(pods.add_index(_by_claim) for pods in self._pods)
         self._claims_by_value = self._claims.add_index(_by_label)
         self._jobs_by_value = self._jobs.add_index(_by_label)
-        self._events_by_object = self._events.add_index(_by_object)
-        self._events_by_deployment = self._events.add_index(lambda event: event["about"])
+        self._events_by_object = tuple(events.add_index(_by_object) for events in self._events)
+        self._events_by_deployment = tuple(events.add_index(lambda event: event["about"]) for events in self._events)
         for pods in self._pods:
             pods.add_handler(self._on_pod)
-        self._events.add_handler(self._on_event)
+        for events in self._events:
+            events.add_handler(self._on_event)
         for reflector in (self._claims, self._jobs):
             reflector.add_handler(self._on_labelled)
         self._denied: set[Kind] = set()
 
     @property
     def reflectors(self) -> tuple[AnyReflector, ...]:
-        return (*self._pods, self._claims, self._jobs, self._events)
+        return (*self._pods, self._claims, self._jobs, *self._events)
 
     def settled(self) -> bool:
         """Whether everything was read that may be read: before that, absence means nothing."""
@@ -148,7 +154,8 @@ class EvidenceCollector:
                 group.create_task(reflector.run(), name=f"evidence-{reflector.kind.plural}")
             await after
             await self._until_settled(first)
-            group.create_task(self._events.run(), name="evidence-events")
+            for events in self._events:
+                group.create_task(events.run(), name="evidence-events")
             await self._until_settled(self.reflectors)
             announce()
 
@@ -165,7 +172,7 @@ class EvidenceCollector:
         pods = tuple(self._pods_of(key, own))
         labelled = (key.namespace, key.name)
         events = list(self._explaining(pods))
-        refusals = [event for event in _facts(self._events_by_deployment.get(key)) if event.kind in WORKLOADS]
+        refusals = [event for event in _of_all(self._events_by_deployment, key) if event.kind in WORKLOADS]
         events += [e for e in refusals if await self._workloads.makes_pods_of(e, objects=own, deployment=key)]
         events.sort(key=lambda event: (str(event.last), event.kind, event.name, event.reason, event.note))
         return Evidence(
@@ -181,7 +188,7 @@ class EvidenceCollector:
         for obj in objects:
             kind, key = str(obj.get("kind")), key_of(obj)
             wanted = self._manifest.events.get(kind, ())
-            for event in _facts(self._events_by_object.get((kind, key.namespace, key.name))) if wanted else ():
+            for event in self._events_about(kind, key) if wanted else ():
                 if event.reason in wanted and event.uid in ("", uid_of(obj)):
                     found[event] = None
         return tuple(sorted(found, key=lambda event: (str(event.last), event.reason, event.note)))
@@ -203,12 +210,15 @@ class EvidenceCollector:
     def _explaining(self, pods: Iterable[PodFacts]) -> Iterator[EventFacts]:
         claims = set()
         for pod in pods:
-            for event in _facts(self._events_by_object.get(("Pod", pod.namespace, pod.name))):
+            for event in self._events_about("Pod", ObjectKey(pod.namespace, pod.name)):
                 if event.uid in ("", pod.uid):
                     yield event
             claims |= {(pod.namespace, claim) for claim in pod.claims}
         for namespace, name in claims:
-            yield from _facts(self._events_by_object.get(("PersistentVolumeClaim", namespace, name)))
+            yield from self._events_about("PersistentVolumeClaim", ObjectKey(namespace, name))
+
+    def _events_about(self, kind: str, key: ObjectKey) -> Iterator[EventFacts]:
+        return _of_all(self._events_by_object, (kind, key.namespace, key.name))
 
     # -------------------------------------------------------------------------------------------------- what changes
 
@@ -337,6 +347,12 @@ def _projection(facts: Callable[[Resource], object], label: str) -> Callable[[Re
 
 def _facts(objects: Iterable[Resource]) -> list[Any]:
     return [obj[FACTS] for obj in objects]
+
+
+def _of_all(indexes: Iterable[Index], value: Hashable) -> Iterator[EventFacts]:
+    """The facts that several caches have under one value."""
+    for index in indexes:
+        yield from _facts(index.get(value))
 
 
 def _label_value(obj: Resource) -> str:

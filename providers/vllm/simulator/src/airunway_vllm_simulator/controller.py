@@ -71,7 +71,10 @@ class SimulatedController:
         if lws is None:
             return None
         service, revisions, stateful_sets, pods = await asyncio.gather(
-            self._find(SERVICE, key), *(self._named(kind, key) for kind in (CONTROLLER_REVISION, STATEFUL_SET, POD))
+            self._find(SERVICE, key),
+            self._named(CONTROLLER_REVISION, key),
+            self._named(STATEFUL_SET, key),
+            self._named(POD, key),
         )
         own = [r for r in revisions if r["metadata"]["ownerReferences"][0].get("uid") == uid_of(lws)]
         return passes.Facts(
