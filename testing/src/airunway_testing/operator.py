@@ -125,9 +125,7 @@ async def running_simulator(
         for simulator in simulators:
             agent = user_agent_of(f"simulated-{simulator.name}")
             client = await stack.enter_async_context(Client(config, user_agent=agent))
-            working.append(
-                asyncio.create_task(simulator.run(client, level=level, scenario=scenario, stop=stop))
-            )
+            working.append(asyncio.create_task(simulator.run(client, level=level, scenario=scenario, stop=stop)))
         try:
             yield
         finally:

@@ -63,7 +63,9 @@ async def play(client: Client, crd: None, caplog: pytest.LogCaptureFixture) -> A
 def lws(namespace: str) -> Callable[..., Resource]:
     """Makes LeaderWorkerSets for the test's namespace; keyword arguments are fields of the spec."""
 
-    def make(name: str = "big", *, size: int = 2, annotations: dict[str, str] | None = None, **spec: object) -> Resource:
+    def make(
+        name: str = "big", *, size: int = 2, annotations: dict[str, str] | None = None, **spec: object
+    ) -> Resource:
         template = {"spec": {"containers": [{"name": "server", "image": "registry.example/vllm:1"}]}}
         group = {"size": size, "leaderTemplate": template, "workerTemplate": template}
         return {

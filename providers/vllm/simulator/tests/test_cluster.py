@@ -103,4 +103,6 @@ async def test_a_pod_that_is_started_again_takes_its_whole_group_with_it(
     await eventually(made_anew)
     await eventually(is_ready(sets, 2))
     assert uid_of((await sets.pods())["big-0"]) == uid_of(before["big-0"]), "the other group is left alone"
-    assert await sets.told("RecreateGroup") == ["Worker pod big-1-1 failed, deleted leader pod big-1 to recreate group 1"]
+    assert await sets.told("RecreateGroup") == [
+        "Worker pod big-1-1 failed, deleted leader pod big-1 to recreate group 1"
+    ]

@@ -1,7 +1,7 @@
 """The simulated controller, fed with what the real one saw, must write what the real one wrote.
 
-The recordings lie in ``../shared/upstream-traces/llmd-lws``; where they are absent the tests skip, in CI they fail. Each
-is replayed in virtual time: pods, the status of StatefulSets, deletions and edits of the set come as recorded, all that
+The recordings lie in ``../shared/upstream-traces/llmd-lws``; where they are absent the tests skip, in CI they fail.
+Each is replayed in virtual time: pods, the status of StatefulSets, deletions and edits of the set come as recorded, all that
 the controller writes comes only from the simulator. Compared are every status of the set that stood for `SETTLED`
 seconds, replicas and partition of the leaders' StatefulSet, the groups made anew, and the objects made.
 
@@ -10,8 +10,8 @@ What is not compared, because a recording does not hold it or because it is an a
 * Times of conditions, digits of hashes, statuses that stood for an instant between two writes.
 * ``e-delete-orphan``, ``g-owner-deleted``, ``h-controller-down``: nothing that the controller does.
 * ``g-children-touched-by-hand``: the recording does not tell the script's edits of a StatefulSet from the controller's.
-* The conditions of ``c-replicas-and-template``: its edit falls into the instant in which the set becomes available, so that
-  the recorded order of rows decides whether it ever was.
+* The conditions of ``c-replicas-and-template``: its edit falls into the instant in which the set becomes available, so
+  that the order of rows decides whether it ever was.
 * ``a-exclusive-topology``, ``a-subdomain-unique``: not played (README).
 """
 

@@ -13,7 +13,7 @@ __all__ = ["MANIFEST", "RECREATED", "TRANSFORMERS", "VERSION"]
 
 VERSION = "0.1.0"
 RECREATED = "RecreateGroup"
-"""The event (of type Normal) by which LeaderWorkerSet says that it makes a group anew, and for the sake of which pod."""
+"""The event (of type Normal) by which LeaderWorkerSet says that it makes a group anew, and because of which pod."""
 
 _SECONDS = {"type": "integer", "minimum": 0, "maximum": 86400}
 _POD = keys(

@@ -97,7 +97,8 @@ def _simulators(chosen: Sequence[Choice], say: Say) -> list[Simulator]:
     found: list[Simulator] = []
     for choice in chosen:
         if choice.missing:
-            say(f"There is no simulated upstream for provider {choice.provider} ({choice.missing}): install the real one.")
+            whose = f"provider {choice.provider} ({choice.missing})"
+            say(f"There is no simulated upstream for {whose}: install the real one.")
         found += [simulator for simulator in choice.simulators if simulator not in found]
     return found
 

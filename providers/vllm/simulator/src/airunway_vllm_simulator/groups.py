@@ -106,9 +106,7 @@ def failures(lws: Resource, pods: Sequence[Resource], stateful_sets: Iterable[Re
         if not (_restarted(pod) or (is_deleting(pod) and not is_leader)):
             continue
         if policy == "RecreateGroupAfterStart" and any(
-            dig(member, "status", "phase") == "Pending"
-            for member in pods
-            if _leader_of(member) == key_of(leader).name
+            dig(member, "status", "phase") == "Pending" for member in pods if _leader_of(member) == key_of(leader).name
         ):
             continue
         done.add(key_of(leader).name)

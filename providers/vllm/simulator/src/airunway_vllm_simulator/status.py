@@ -49,12 +49,12 @@ def status_after(lws: Resource, stateful_set: Resource, groups: Sequence[Group],
 def summary(lws: Resource, status: Resource, groups: Sequence[Group]) -> tuple[str, str] | None:
     """Reason and message of the event that goes with a status, None if no condition became True with it."""
     before = {c["type"]: c["status"] for c in dig(lws, "status", "conditions", default=[])}
-    turned = [
-        c["type"] for c in status["conditions"] if c["status"] == "True" and before.get(c["type"]) != "True"
-    ]
+    turned = [c["type"] for c in status["conditions"] if c["status"] == "True" and before.get(c["type"]) != "True"]
     if not turned:
         return None
-    shown = UPDATING if any(c["type"] == UPDATING and c["status"] == "True" for c in status["conditions"]) else turned[0]
+    shown = (
+        UPDATING if any(c["type"] == UPDATING and c["status"] == "True" for c in status["conditions"]) else turned[0]
+    )
     reason, message = _WORDS[shown]
     ready, wanted = sum(group.ready for group in groups), dig(lws, "spec", "replicas", default=1)
     return reason, f"{message}, with {ready} groups ready of total {wanted} groups"
