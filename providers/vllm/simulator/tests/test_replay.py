@@ -1,8 +1,8 @@
 """The simulated controller, fed with what the real one saw, must write what the real one wrote.
 
 The recordings lie in ``../shared/upstream-traces/llmd-lws``; where they are absent the tests skip, in CI they fail.
-Each is replayed in virtual time: pods, the status of StatefulSets, deletions and edits of the set come as recorded, all that
-the controller writes comes only from the simulator. Compared are every status of the set that stood for `SETTLED`
+Each is replayed in virtual time: pods, the status of StatefulSets, deletions and edits of the set come as recorded, all
+that the controller writes comes only from the simulator. Compared are every status of the set that stood for `SETTLED`
 seconds, replicas and partition of the leaders' StatefulSet, the groups made anew, and the objects made.
 
 What is not compared, because a recording does not hold it or because it is an accident of timing:
