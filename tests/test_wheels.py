@@ -19,6 +19,7 @@ UV = Path(sys.executable).with_name("uv")
 
 pytestmark = pytest.mark.slow
 
+OURS = {"modeldeployments.airunway.ai", "inferenceproviderconfigs.airunway.ai"}
 PLAIN = """
 apiVersion: airunway.ai/v1alpha1
 kind: ModelDeployment
@@ -145,7 +146,7 @@ def test_a_model_runs_from_wheels_without_a_foreign_crd(
     wheels: dict[str, Path], tmp_path: Path, kubeconfig: Path, kubectl: Kubectl, namespace: str
 ) -> None:
     """Core and airunway-vllm as the two processes that a user starts: a Deployment, and nobody's operator."""
-    foreign = [name for name in definitions(kubectl) if not name.endswith(".airunway.ai")]
+    foreign = sorted(set(definitions(kubectl)) - OURS)
     if foreign:  # of other tests on the same API server
         kubectl("delete", "crd", *foreign)
     programs = environment(tmp_path, "airunway-vllm", wheels=wheels)
@@ -154,7 +155,7 @@ def test_a_model_runs_from_wheels_without_a_foreign_crd(
     )
     kubectl("wait", "--for=condition=Established", "crd/modeldeployments.airunway.ai", "--timeout=60s")
     kubectl("wait", "--for=condition=Established", "crd/inferenceproviderconfigs.airunway.ai", "--timeout=60s")
-    assert set(definitions(kubectl)) == {"modeldeployments.airunway.ai", "inferenceproviderconfigs.airunway.ai"}
+    assert set(definitions(kubectl)) == OURS
     commands = [["controller"], ["provider", "run", "vllm"]]
     with contextlib.ExitStack() as stack:
         for command in commands:
