@@ -14,7 +14,12 @@ settings.register_profile("explore", deadline=None)
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
-RECORDINGS = ("upstream-traces/kaito-v0.12.0", "upstream-crds/kaito")
+RECORDINGS = (
+    "upstream-traces/kaito-v0.12.0",
+    "upstream-traces/llmd-lws",
+    "upstream-crds/kaito",
+    "upstream-crds/lws",
+)
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import KUBERNETES_VERSION, ControlPlane
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions
-from airunway_testing.simulators import simulator_for
+from airunway_testing.simulators import simulators_for
 
 PROVIDER = "kaito"
 WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
@@ -343,7 +343,7 @@ async def latencies(client: Client, count: int, samples: int) -> list[float]:
 
 async def run(arguments: argparse.Namespace, plane: ControlPlane, objects: str) -> dict[str, Any]:
     host = load(PROVIDER)
-    simulator = simulator_for(host.primary_kind.group, host.primary_kind.kind)
+    simulator = next(iter(simulators_for([(host.primary_kind.group, host.primary_kind.kind)])), None)
     assert simulator is not None
     assert plane.audit_log is not None
     count = arguments.deployments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(180)]
 
+README = Path(__file__).parent.parent / "README.md"
 COMMAND = [sys.executable, "-m", "airunway", "sandbox"]
 
 
@@ -42,18 +44,22 @@ def test_the_demo_shows_what_runs_what_cannot_and_what_is_refused(environment: d
         [*COMMAND, "--demo"], env=environment, capture_output=True, text=True, timeout=170, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    table = {
-        line.split()[0]: line
-        for line in done.stdout.splitlines()
-        if line.startswith(("gemma-cpu ", "llama-8b ", "too-big "))
-    }
-    assert "Running    1/1" in table["gemma-cpu"]
-    assert "Running    1/1" in table["llama-8b"]
-    assert "Insufficient nvidia.com/gpu" in table["too-big"]
+    printed, promised = table(done.stdout), table(README.read_text(encoding="utf-8"))
+    assert len(printed) == 6
+    assert all(shown.startswith(line) for shown, line in zip(printed, promised, strict=True)), "README.md, See it work"
+    assert "Insufficient nvidia.com/gpu" in done.stdout
     assert 'unknown field "spec.resources.gpu.cuont"' in done.stdout
     assert "NOT AS EXPECTED" not in done.stdout
     assert processes_in(tmp_path) == []
     assert list(tmp_path.glob("airunway-*")) == []
+
+
+def table(text: str) -> list[str]:
+    """The lines of the demonstration's table, up to where the README leaves out the rest of a message."""
+    lines = iter(text.splitlines())
+    header = next(line for line in lines if line.startswith("NAME "))
+    rows = itertools.takewhile(lambda line: line.strip(" `"), lines)
+    return [line.rstrip(" …") for line in (header, *rows)]
 
 
 @pytest.fixture

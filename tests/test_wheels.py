@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -11,10 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from airunway_testing.fixtures import Kubectl
+
 ROOT = Path(__file__).parent.parent
 UV = Path(sys.executable).with_name("uv")
 
 pytestmark = pytest.mark.slow
+
+OURS = {"modeldeployments.airunway.ai", "inferenceproviderconfigs.airunway.ai"}
+PLAIN = """
+apiVersion: airunway.ai/v1alpha1
+kind: ModelDeployment
+metadata: {name: plain}
+spec:
+  model: {id: meta-llama/Llama-3.1-8B-Instruct}
+  resources: {gpu: {count: 1}}
+"""
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -50,6 +63,7 @@ def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path
         "airunway_kaito",
         "airunway_kaito_simulator",
         "airunway_vllm",
+        "airunway_vllm_simulator",
     }
     programs = environment(tmp_path, "airunway-kaito", wheels=wheels)
     assert run(programs / "airunway", "provider", "list", cwd=tmp_path).split() == ["kaito", "airunway-kaito", "0.1.0"]
@@ -114,6 +128,8 @@ def test_wheels_carry_licence_types_and_data(wheels: dict[str, Path]) -> None:
         ("airunway_testing", "airunway_testing/controlplane/go/main.go"),
         ("airunway_testing", "airunway_testing/controlplane/go/go.sum"),
         ("airunway_kaito_simulator", "airunway_kaito_simulator/crds/workspaces.yaml"),
+        ("airunway_vllm", "airunway_vllm/samples/index.yaml"),
+        ("airunway_vllm_simulator", "airunway_vllm_simulator/crds/leaderworkersets.yaml"),
     ):
         assert data in zipfile.ZipFile(wheels[wheel]).namelist()
     core = zipfile.ZipFile(wheels["airunway"]).namelist()
@@ -127,3 +143,38 @@ def test_the_core_is_production_code_only(wheels: dict[str, Path]) -> None:
             source = core.read(entry).decode() if entry.endswith(".py") else ""
             assert not re.search(r"^\s*(import|from) (pytest|hypothesis|testcontainers)\b", source, re.M), entry
             assert "airunway_testing" not in source or entry == "airunway/cli/development.py", entry
+
+
+def definitions(kubectl: Kubectl) -> list[str]:
+    """The names of the CRDs that the cluster has."""
+    return [name.partition("/")[2] for name in kubectl("get", "crd", "-o", "name").stdout.split()]
+
+
+@pytest.mark.cluster
+@pytest.mark.timeout(240)
+def test_a_model_runs_from_wheels_without_a_foreign_crd(
+    wheels: dict[str, Path], tmp_path: Path, kubeconfig: Path, kubectl: Kubectl, namespace: str
+) -> None:
+    """Core and airunway-vllm as the two processes that a user starts: a Deployment, and nobody's operator."""
+    foreign = sorted(set(definitions(kubectl)) - OURS)
+    if foreign:  # of other tests on the same API server
+        kubectl("delete", "crd", *foreign)
+    programs = environment(tmp_path, "airunway-vllm", wheels=wheels)
+    kubectl(
+        "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=run(programs / "airunway", "crds", cwd=tmp_path)
+    )
+    kubectl("wait", "--for=condition=Established", "crd/modeldeployments.airunway.ai", "--timeout=60s")
+    kubectl("wait", "--for=condition=Established", "crd/inferenceproviderconfigs.airunway.ai", "--timeout=60s")
+    assert set(definitions(kubectl)) == OURS
+    commands = [["controller"], ["provider", "run", "vllm"]]
+    with contextlib.ExitStack() as stack:
+        for command in commands:
+            log = stack.enter_context((tmp_path / f"{command[0]}.log").open("w"))
+            started = [str(programs / "airunway"), *command, "--kubeconfig", str(kubeconfig)]
+            process = stack.enter_context(subprocess.Popen(started, cwd=tmp_path, stdout=log, stderr=log))
+            stack.callback(process.terminate)
+        kubectl("apply", "-n", namespace, "-f", "-", stdin=PLAIN)
+        kubectl("wait", "-n", namespace, "--for=jsonpath={.status.phase}=Running", "md/plain", "--timeout=120s")
+        owners = kubectl("get", "deployment", "plain", "-n", namespace, "-o", "jsonpath={.metadata.ownerReferences}")
+        assert "ModelDeployment" in owners.stdout
+        kubectl("delete", "md", "plain", "-n", namespace, "--timeout=60s")

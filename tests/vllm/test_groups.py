@@ -1,4 +1,4 @@
-"""Several nodes for one replica, on a real API server with LeaderWorkerSet's own CRD; its controller is not there."""
+"""Several nodes for one replica, on a real API server with LeaderWorkerSet's own CRD; its controller is played."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from airunway.kube import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, SERVICE, Clien
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.expectations import reason_is
-from airunway_testing.operator import gone, install_definitions, remove_leftovers, running_core, running_provider, until
+from airunway_testing.operator import (
+    gone,
+    install_definitions,
+    remove_leftovers,
+    running_core,
+    running_provider,
+    running_simulator,
+    until,
+)
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -59,7 +67,12 @@ async def exists(client: Client, kind: Kind, key: ObjectKey) -> Resource:
 
 
 async def test_a_group_is_written_once_leaderworkerset_is_there_and_gives_way_to_one_node(
-    definition: Resource, operator_without_simulator: None, client: Client, namespace: str
+    definition: Resource,
+    operator_without_simulator: None,
+    kubeconfig: Path,
+    vllm: ProviderHost,
+    client: Client,
+    namespace: str,
 ) -> None:
     key, group = ObjectKey(namespace, "large"), ObjectKey(namespace, "large-lws")
     spec: dict[str, Any] = {"model": {"id": "o/m"}, "resources": {"gpu": {"count": 16}, "memory": "64Gi"}}
@@ -84,10 +97,8 @@ async def test_a_group_is_written_once_leaderworkerset_is_there_and_gives_way_to
     waiting = await until(client, key, lambda d: dig(d, "status", "phase") == "Deploying")
     assert dig(waiting, "status", "provider", "resourceKind") in (None, "LeaderWorkerSet")
 
-    # What its controller would write: the group serves.
-    ready = {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1}
-    await client.merge_patch(LEADER_WORKER_SET, group, {"status": ready}, subresource="status")
-    running = await until(client, key, lambda d: dig(d, "status", "phase") == "Running")
+    async with running_simulator(kubeconfig, vllm, level="api"):
+        running = await until(client, key, lambda d: dig(d, "status", "phase") == "Running")
     assert running["status"]["endpoint"]["service"] == key.name
     settled = await client.get(LEADER_WORKER_SET, group)
     await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"labels": {"look": "again"}}}, manager="tests")

@@ -19,6 +19,7 @@ from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json
 from airunway.runtime.provider_config import config_object
 from airunway.selection import choose_provider, provider_facts, request_of
+from airunway.status.evidence import EventFacts
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 
@@ -233,3 +234,24 @@ def test_any_json_gives_an_observation(
 ) -> None:
     primary = {"kind": kind, "metadata": spec, "spec": spec, "status": status}
     assert host.translate_status(deployment(), Observed(primary=primary, objects=(primary,)), context()).components
+
+
+def test_a_group_that_is_made_anew_is_told_while_it_is_not_ready(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    """LeaderWorkerSet's status has no reason for a failure; its event has (recorded)."""
+    status: Resource = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1}
+    group: Resource = {
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "llama-8b-lws", "generation": 1},
+        "spec": {"replicas": 1},
+        "status": status,
+    }
+    note = "Worker pod llama-8b-lws-0-1 failed, deleted leader pod llama-8b-lws-0 to recreate group 0"
+    event = EventFacts(kind="LeaderWorkerSet", namespace="ml", name="llama-8b-lws", reason="RecreateGroup", note=note)
+    observed = Observed(primary=group, objects=(group,), events=(event,))
+    (component,) = host.translate_status(deployment(), observed, context()).components
+    assert component.message == f"0 of 1 replicas are ready; LeaderWorkerSet made a group anew: {note}"
+    status["readyReplicas"] = 1
+    (component,) = host.translate_status(deployment(), observed, context()).components
+    assert (component.ready, component.message.count("anew")) == (True, 0)

@@ -25,7 +25,7 @@ from airunway.process.metrics import Metrics, Role
 from airunway.process.parts import Application, Lead, Parts, Work
 from airunway.resource import ObjectKey, Resource, is_deleting, is_true, key_of, uid_of
 from airunway.runtime.application import ProviderApplication, ProviderSettings
-from airunway_testing.simulators import Level, simulator_for
+from airunway_testing.simulators import Level, simulators_for
 
 __all__ = [
     "MODEL_DEPLOYMENT",
@@ -150,22 +150,23 @@ async def running_simulator(
     kubeconfig: Path, host: ProviderHost, *, level: Level, scenario: str = ""
 ) -> AsyncIterator[None]:
     """The simulated upstream of a provider. Raises LookupError if there is none."""
-    kind = host.primary_kind
-    simulator = simulator_for(kind.group, kind.kind)
-    if simulator is None:
-        raise LookupError(f"no simulator acts on {kind.kind} ({kind.group})")
+    kinds = [(kind.group, kind.kind) for kind in host.manifest.upstream]
+    simulators = simulators_for(kinds)
+    if not simulators:
+        raise LookupError(f"no simulator acts on {', '.join(kind for _, kind in kinds)}")
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
         config = load_config(kubeconfig=kubeconfig)
-        client = await stack.enter_async_context(
-            Client(config, user_agent=user_agent_of(f"simulated-{simulator.name}"))
-        )
-        work = asyncio.create_task(simulator.run(client, level=level, scenario=scenario, stop=stop))
+        working = []
+        for simulator in simulators:
+            agent = user_agent_of(f"simulated-{simulator.name}")
+            client = await stack.enter_async_context(Client(config, user_agent=agent))
+            working.append(asyncio.create_task(simulator.run(client, level=level, scenario=scenario, stop=stop)))
         try:
             yield
         finally:
             stop.set()
-            await work
+            await asyncio.gather(*working)
 
 
 @asynccontextmanager

@@ -35,7 +35,8 @@ def provider_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, *, sample: s
 def test_a_provider_without_samples_takes_part_only_if_named() -> None:
     assert "toy" not in [found.provider for found in choose()]
     (toy,) = choose(["toy"])
-    assert toy.simulator is not None
+    assert [played.name for played in toy.simulators] == ["toy"]
+    assert toy.missing == ""
     assert toy.samples == ()
 
 
@@ -85,3 +86,9 @@ def test_a_wrong_index_is_told(tmp_path: Path, index: str, says: str) -> None:
 def test_every_sample_is_called_like_its_deployment() -> None:
     for sample in [TYPO, *(sample for found in choose() for sample in found.samples)]:
         assert yaml.safe_load(sample.path.read_text())["metadata"]["name"] == sample.name
+
+
+def test_a_provider_of_kubernetes_own_kinds_takes_part_beside_the_others() -> None:
+    chosen = {found.provider: found for found in choose()}
+    assert list(chosen) == ["kaito", "vllm"]
+    assert chosen["vllm"].missing == ""

@@ -171,7 +171,8 @@ class ProviderManifest:
     known by our own label ``airunway.ai/model-deployment``, which the provider puts into its pod templates.
     `role_label` is the label that tells pods of one deployment apart, and `serving_roles` its values on those that
     serve: only these make a deployment ready or count as replicas (a pod without the label serves).
-    `events` are Warning events that the plugin wants to see, as reasons by the kind that they are about.
+    `events` are those that the plugin wants to see, Warning or Normal, as reasons by the kind that they are about;
+    each reason costs one watch.
     `settings` is a frozen dataclass of the provider's own configuration; every field has a default.
     `rbac_rules` are rights beyond those that follow from the kinds (a Role can only grant what its maker has).
     """

@@ -6,8 +6,10 @@ gather (`seen`) → **decide** → act (`execution`) → report (`report`).
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from airunway.api import names
@@ -17,7 +19,7 @@ from airunway.plugins.contract import Context, Finding, Observation, Observed, U
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, is_deleting, key_of
-from airunway.runtime.desired import identity_in, written_for
+from airunway.runtime.desired import Identity, identity_in, written_for
 from airunway.runtime.diagnosis import applied_at
 from airunway.runtime.judgement import Judgement, judge, parsed, selector_of
 from airunway.runtime.report import Report
@@ -64,6 +66,8 @@ class Decision:
     upstream: Upstream | None = None
     objects: tuple[Resource, ...] = ()
     plan: Plan | None = None
+    planned: Callable[[Mapping[Identity, Resource]], Plan] | None = None
+    """The plan for other knowledge of what there is."""
     prunes: bool = False
     """Whether what is no longer wanted may go: the primary serves what the newest spec asks for."""
 
@@ -88,7 +92,8 @@ def decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
         return _decide(seen, host, settings=settings)
     except (PluginFault, ParseError) as error:
         log.exception("%s: the provider's plugin is at fault", key_of(deployment))
-        return Decision(do=Do.WATCH, report=_base(seen, host).with_(_plugin_fault(error)))
+        # What runs goes on, and is read as far as the plugin can still read it.
+        return _watching(seen, host, _base(seen, host).with_(_plugin_fault(error)), settings=settings)
 
 
 def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
@@ -110,21 +115,21 @@ def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
     if judged.blockers and not typed.spec.suspend:
         return replace(known, report=base.with_(_blocked(judged)))
     base = base.with_(_blocked(judged, hinders=False) if judged.blockers else _compatible(host, context, installed))
-    plan = None
+    planned, plan = None, None
     if judged.objects:
-        dead = _dead(seen, host, typed, context)
-        plan = plan_of(
+        planned = partial(
+            plan_of,
             judged.objects,
-            seen.find(judged.objects),
             deployment=seen.deployment,
             provider=host.name,
             manager=names.provider_manager(host.name),
-            dead=dead,
+            dead=_dead(seen, host, typed, context),
             comparable=lambda obj: obj.get("apiVersion") == _wanted_version(judged.objects, obj),
         )
+        plan = planned(seen.find(judged.objects))
     prunes = plan is not None and bool(plan.of(Action.DELETE)) and _is_current(seen, host, typed, context)
     do = Do.PREVIEW if seen.dry_run else Do.SUSPEND if typed.spec.suspend else Do.BRING
-    return replace(known, do=do, report=base, objects=judged.objects, plan=plan, prunes=prunes)
+    return replace(known, do=do, report=base, objects=judged.objects, plan=plan, planned=planned, prunes=prunes)
 
 
 def observe(

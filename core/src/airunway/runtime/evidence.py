@@ -1,7 +1,8 @@
 """Following what lies behind the upstream's objects: pods, warning events, claims and jobs of our deployments.
 
 Pods are selected by label on the server, projected when they are decoded, and wake their deployment only when a fact
-about them changes. Of events one watch brings the cluster's warnings; what is about none of our objects is dropped
+about them changes. Of events one watch brings the cluster's warnings, and one each a reason that the
+plugin named, as upstreams tell much in events of type Normal; what is about none of our objects is dropped
 when it is decoded. Nothing here writes, and nothing here is needed to run a deployment: where access is missing the
 evidence is, and the upstream's own words count alone.
 """
@@ -10,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from airunway.api import names
-from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, AnyReflector, Kind
+from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, AnyReflector, Index, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
@@ -81,25 +82,33 @@ class EvidenceCollector:
         self._wanted = caches.one(EventProjection)
         self._reader = EventReader(reasons=reasons, about=self._about_ours)
         self._wanted.join(self._name, self._reader)
-        self._events = caches.of(EVENT, project=self._wanted, field_selector="type=Warning")
+        told = sorted({reason for wanted in manifest.events.values() for reason in wanted})
+        self._events = tuple(
+            caches.of(EVENT, project=self._wanted, field_selector=selector)
+            for selector in ("type=Warning", *(f"type=Normal,reason={reason}" for reason in told))
+        )
         self._pods_by_value = tuple(pods.add_index(_by_label) for pods in self._pods)
         self._pods_by_claim = tuple(pods.add_index(_by_claim) for pods in self._pods)
         self._claims_by_value = self._claims.add_index(_by_label)
         self._jobs_by_value = self._jobs.add_index(_by_label)
-        self._events_by_object = self._events.add_index(
-            lambda event: _by_object(event) if self._name in event["about"] else ()
+        self._events_by_object = tuple(
+            events.add_index(lambda event: _by_object(event) if self._name in event["about"] else ())
+            for events in self._events
         )
-        self._events_by_deployment = self._events.add_index(lambda event: event["about"].get(self._name, ()))
+        self._events_by_deployment = tuple(
+            events.add_index(lambda event: event["about"].get(self._name, ())) for events in self._events
+        )
         for pods in self._pods:
             pods.add_handler(self._on_pod)
-        self._events.add_handler(self._on_event)
+        for events in self._events:
+            events.add_handler(self._on_event)
         for reflector in (self._claims, self._jobs):
             reflector.add_handler(self._on_labelled)
         self._denied: set[Kind] = set()
 
     @property
     def reflectors(self) -> tuple[AnyReflector, ...]:
-        return (*self._pods, self._claims, self._jobs, self._events)
+        return (*self._pods, self._claims, self._jobs, *self._events)
 
     def settled(self) -> bool:
         """Whether everything was read that may be read: before that, absence means nothing."""
@@ -127,7 +136,8 @@ class EvidenceCollector:
                 await self._until_settled(first)
                 self._reader.knows.set()
                 await self._wanted.until_all_know()
-                group.create_task(self._events.run(), name="evidence-events")
+                for events in self._events:
+                    group.create_task(events.run(), name="evidence-events")
                 await self._until_settled(self.reflectors)
                 announce()
         finally:
@@ -146,7 +156,7 @@ class EvidenceCollector:
         pods = tuple(self._pods_of(key, own))
         labelled = (key.namespace, key.name)
         events = list(self._explaining(pods))
-        refusals = [event for event in _facts(self._events_by_deployment.get(key)) if event.kind in WORKLOADS]
+        refusals = [event for event in _of_all(self._events_by_deployment, key) if event.kind in WORKLOADS]
         events += [e for e in refusals if await self._workloads.makes_pods_of(e, objects=own, deployment=key)]
         events.sort(key=lambda event: (str(event.last), event.kind, event.name, event.reason, event.note))
         return Evidence(
@@ -162,7 +172,7 @@ class EvidenceCollector:
         for obj in objects:
             kind, key = str(obj.get("kind")), key_of(obj)
             wanted = self._manifest.events.get(kind, ())
-            for event in _facts(self._events_by_object.get((kind, key.namespace, key.name))) if wanted else ():
+            for event in self._events_about(kind, key) if wanted else ():
                 if event.reason in wanted and event.uid in ("", uid_of(obj)):
                     found[event] = None
         return tuple(sorted(found, key=lambda event: (str(event.last), event.reason, event.note)))
@@ -184,12 +194,15 @@ class EvidenceCollector:
     def _explaining(self, pods: Iterable[PodFacts]) -> Iterator[EventFacts]:
         claims = set()
         for pod in pods:
-            for event in _facts(self._events_by_object.get(("Pod", pod.namespace, pod.name))):
+            for event in self._events_about("Pod", ObjectKey(pod.namespace, pod.name)):
                 if event.uid in ("", pod.uid):
                     yield event
             claims |= {(pod.namespace, claim) for claim in pod.claims}
         for namespace, name in claims:
-            yield from _facts(self._events_by_object.get(("PersistentVolumeClaim", namespace, name)))
+            yield from self._events_about("PersistentVolumeClaim", ObjectKey(namespace, name))
+
+    def _events_about(self, kind: str, key: ObjectKey) -> Iterator[EventFacts]:
+        return _of_all(self._events_by_object, (kind, key.namespace, key.name))
 
     # -------------------------------------------------------------------------------------------------- what changes
 
@@ -291,6 +304,12 @@ def secrets_of(spec: Resource) -> dict[str, str]:
 
 def _facts(objects: Iterable[Resource]) -> list[Any]:
     return [obj[FACTS] for obj in objects]
+
+
+def _of_all(indexes: Iterable[Index], value: Hashable) -> Iterator[EventFacts]:
+    """The facts that several caches have under one value."""
+    for index in indexes:
+        yield from _facts(index.get(value))
 
 
 def _label_value(obj: Resource) -> str:

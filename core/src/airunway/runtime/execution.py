@@ -17,7 +17,7 @@ from airunway.runtime.decision import Decision
 from airunway.runtime.desired import Identity, identity_in, is_ours
 from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Memory
 from airunway.runtime.seen import Seen
-from airunway.runtime.steps import Action, Plan, Step, conflict_text, missing_of, named, plan_of
+from airunway.runtime.steps import Action, Plan, Step, conflict_text, missing_of, named
 from airunway.runtime.told import Told
 from airunway.runtime.writes import Occupied, Refused, Writer
 from airunway.status import Category
@@ -73,14 +73,8 @@ class Executor:
         try:
             return await self._carry_out(seen, decision, decision.plan, memory, sure=False)
         except Occupied:
-            found = await self._look_up(seen, decision.objects)
-            plan = plan_of(
-                decision.objects,
-                found,
-                deployment=seen.deployment,
-                provider=seen.provider,
-                manager=self._manager,
-            )
+            assert decision.planned is not None, "what has a plan can be planned again"
+            plan = decision.planned(await self._look_up(seen, decision.objects))
             return await self._carry_out(seen, decision, plan, memory, sure=True)
 
     async def _look_up(self, seen: Seen, wanted: tuple[Resource, ...]) -> dict[Identity, Resource]:

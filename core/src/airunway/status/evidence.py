@@ -124,7 +124,10 @@ class PodFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventFacts:
-    """A Warning event. `kind`, `namespace`, `name` and `uid` are those of the object that it is about."""
+    """An event: a warning, or one that a plugin asked for.
+
+    `kind`, `namespace`, `name` and `uid` are those of the object that it is about.
+    """
 
     kind: str
     namespace: str

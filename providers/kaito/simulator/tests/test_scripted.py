@@ -16,7 +16,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.admission import refusals_on_update
 from airunway_kaito_simulator.kinds import WORKSPACE
-from airunway_testing.simulators import ScenarioError, load_simulator, simulator_for
+from airunway_testing.simulators import ScenarioError, load_simulator, simulators_for
 from airunway_testing.simulators.scenarios import ANNOTATION as SCENARIO
 from airunway_testing.simulators.writes import merged
 
@@ -275,5 +275,5 @@ async def test_scenarios_are_refused_where_pods_decide(client: Client) -> None:
 
 
 def test_a_simulator_is_found_by_the_kind_it_acts_on() -> None:
-    assert simulator_for("kaito.sh", "Workspace") is load_simulator("kaito")
-    assert simulator_for("kaito.sh", "InferenceSet") is None
+    assert simulators_for([("kaito.sh", "Workspace"), ("", "ConfigMap")]) == [load_simulator("kaito")]
+    assert simulators_for([("kaito.sh", "InferenceSet")]) == []

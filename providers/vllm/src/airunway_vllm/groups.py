@@ -14,6 +14,7 @@ from airunway.sdk import (
     Launch,
     Member,
     ModelDeployment,
+    Observed,
     Resource,
     launch,
     model_pod,
@@ -21,9 +22,10 @@ from airunway.sdk import (
     too_long,
 )
 from airunway.sdk.workloads import LEADER_WORKER_SET, leader_worker_set
+from airunway_vllm.manifest import RECREATED
 from airunway_vllm.settings import Settings
 
-__all__ = ["PORT", "group_blockers", "group_launch", "group_of", "nodes_of"]
+__all__ = ["PORT", "group_blockers", "group_launch", "group_of", "nodes_of", "recreated"]
 
 PORT = 8000
 """Where containers listen, and our Service too."""
@@ -88,3 +90,14 @@ def group_of(deployment: ModelDeployment, context: Context[Settings]) -> Resourc
         replicas=deployment.spec.scaling.replicas,
         surge=context.settings.max_surge,
     )
+
+
+def recreated(observed: Observed) -> str:
+    """Which group was made anew last, and for the sake of which pod, in LeaderWorkerSet's words; empty if none was.
+
+    Its status does not say: a crashing pod is gone with its group before its container is started a second time.
+    """
+    said = [event.note for event in observed.events if event.reason == RECREATED]
+    if not said:
+        return ""
+    return f"LeaderWorkerSet made {'a group' if len(said) == 1 else 'groups'} anew: {said[-1]}"

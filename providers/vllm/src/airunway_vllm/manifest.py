@@ -9,9 +9,11 @@ from airunway.sdk.overrides import BOOLEAN, REPLICAS, TEXT, TEXTS, choice, items
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
 from airunway_vllm.settings import Settings
 
-__all__ = ["MANIFEST", "TRANSFORMERS", "VERSION"]
+__all__ = ["MANIFEST", "RECREATED", "TRANSFORMERS", "VERSION"]
 
 VERSION = "0.1.0"
+RECREATED = "RecreateGroup"
+"""The event (of type Normal) by which LeaderWorkerSet says that it makes a group anew, and because of which pod."""
 
 _SECONDS = {"type": "integer", "minimum": 0, "maximum": 86400}
 _POD = keys(
@@ -78,6 +80,7 @@ MANIFEST = ProviderManifest(
     upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE),
     role_label=labels.COMPONENT,
     serving_roles=(SERVER,),
+    events={LEADER_WORKER_SET.kind: (RECREATED,)},
     settings=Settings,
     override_schema=_OVERRIDES,
     installation=Installation(

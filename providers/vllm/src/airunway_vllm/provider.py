@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from airunway.sdk import (
     Compatibility,
@@ -19,7 +20,7 @@ from airunway.sdk import (
     pod_findings,
     workloads,
 )
-from airunway_vllm.groups import PORT, group_blockers, group_launch, group_of, nodes_of
+from airunway_vllm.groups import PORT, group_blockers, group_launch, group_of, nodes_of, recreated
 from airunway_vllm.manifest import MANIFEST, TRANSFORMERS
 from airunway_vllm.settings import Settings
 
@@ -94,8 +95,11 @@ def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> l
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
     """One component. The address is that of the Service, which stays whatever becomes of the pods."""
     found = workloads.read(observed.primary)
+    component = found.component(COMPONENT)
+    if not found.ready and (said := recreated(observed)):
+        component = replace(component, message=f"{component.message}; {said}")
     return Observation(
-        components=(found.component(COMPONENT),),
+        components=(component,),
         replicas=found.replicas,
         endpoint=workloads.endpoint(deployment, observed, PORT),
         current=found.current,

@@ -8,23 +8,25 @@ from dataclasses import dataclass
 from airunway.plugins.registry import Distribution, discover, load
 from airunway_testing.sandbox.errors import SandboxError
 from airunway_testing.sandbox.samples import Sample, samples_of
-from airunway_testing.simulators import Simulator, simulator_for
+from airunway_testing.simulators import Simulator, simulators_for
 
 __all__ = ["Choice", "choose"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """A provider; `simulator` is None where the upstream itself has to be there."""
+    """A provider with the simulators of what it writes; `missing` is its primary kind where the upstream itself
+    has to be there, else empty: Kubernetes' own kinds need no simulator.
+    """
 
     provider: str
-    kind: str
-    simulator: Simulator | None
+    missing: str
+    simulators: tuple[Simulator, ...]
     samples: tuple[Sample, ...]
 
 
 def choose(names: Sequence[str] = ()) -> list[Choice]:
-    """The providers of these `names`; without any, all that have a simulator installed and samples.
+    """The providers of these `names`; without any, all that have samples and whose upstream can be played.
 
     Raises SandboxError if there is none, or not one of that name, or if two have a sample of one name.
     """
@@ -35,7 +37,7 @@ def choose(names: Sequence[str] = ()) -> list[Choice]:
     if names:
         chosen = [_choice(installed[name]) for name in dict.fromkeys(names)]
     else:
-        chosen = [found for found in map(_choice, installed.values()) if found.simulator and found.samples]
+        chosen = [found for found in map(_choice, installed.values()) if found.samples and not found.missing]
     if not chosen:
         raise SandboxError(
             f"no installed provider has both samples and a simulator (installed providers: {known}): "
@@ -46,11 +48,15 @@ def choose(names: Sequence[str] = ()) -> list[Choice]:
 
 
 def _choice(provider: Distribution) -> Choice:
-    kind = load(provider.name).primary_kind
+    upstream = load(provider.name).manifest.upstream
+    simulators = simulators_for((kind.group, kind.kind) for kind in upstream)
+    played = {kind for simulator in simulators for kind in simulator.kinds}
+    primary = next(kind for kind in upstream if kind.primary)
+    there = primary.builtin or (primary.group, primary.kind) in played
     return Choice(
         provider=provider.name,
-        kind=kind.kind,
-        simulator=simulator_for(kind.group, kind.kind),
+        missing="" if there else primary.kind,
+        simulators=tuple(simulators),
         samples=samples_of(provider),
     )
 

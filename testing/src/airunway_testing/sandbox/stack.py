@@ -96,10 +96,10 @@ def _simulators(chosen: Sequence[Choice], say: Say) -> list[Simulator]:
     """The simulators, each once."""
     found: list[Simulator] = []
     for choice in chosen:
-        if choice.simulator is None:
-            say(f"There is no simulated upstream for provider {choice.provider} ({choice.kind}): install the real one.")
-        elif choice.simulator not in found:
-            found.append(choice.simulator)
+        if choice.missing:
+            whose = f"provider {choice.provider} ({choice.missing})"
+            say(f"There is no simulated upstream for {whose}: install the real one.")
+        found += [simulator for simulator in choice.simulators if simulator not in found]
     return found
 
 

@@ -1,8 +1,8 @@
 """Upstream operators, simulated: they answer AI Runway's objects as the real ones do, on any control plane.
 
 A simulator is a distribution of its own with an entry point in the group ``airunway.simulators`` that names a
-`Simulator`. `discover_simulators` gives those that are installed, `simulator_for` the one that plays a provider's
-upstream. What simulators share (docs/providers/simulators.md):
+`Simulator`. `discover_simulators` gives those that are installed, `simulators_for` those that play a
+provider's upstream. What simulators share (docs/providers/simulators.md):
 
 * `scenarios`: the words by which a test says what an object shall come to, and the annotation that holds one;
 * `scripted`: the answer without pods, one status write per object;
@@ -18,7 +18,7 @@ from airunway_testing.simulators.registry import (
     UnknownSimulatorError,
     discover_simulators,
     load_simulator,
-    simulator_for,
+    simulators_for,
 )
 
 __all__ = [
@@ -28,5 +28,5 @@ __all__ = [
     "UnknownSimulatorError",
     "discover_simulators",
     "load_simulator",
-    "simulator_for",
+    "simulators_for",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
@@ -23,7 +23,7 @@ __all__ = [
     "UnknownSimulatorError",
     "discover_simulators",
     "load_simulator",
-    "simulator_for",
+    "simulators_for",
 ]
 
 GROUP = "airunway.simulators"
@@ -87,9 +87,10 @@ def load_simulator(name: str) -> Simulator:
     raise UnknownSimulatorError(f"{name!r} is not simulated; choose from: {known}")
 
 
-def simulator_for(group: str, kind: str) -> Simulator | None:
-    """The simulator that acts on objects of that kind, or None if none is installed."""
-    return next((s for s in discover_simulators().values() if (group, kind) in s.kinds), None)
+def simulators_for(kinds: Iterable[tuple[str, str]]) -> list[Simulator]:
+    """The installed simulators that act on objects of these (group, kind) pairs, each once."""
+    wanted = set(kinds)
+    return [simulator for simulator in discover_simulators().values() if not wanted.isdisjoint(simulator.kinds)]
 
 
 async def _until(stop: asyncio.Event, work: Awaitable[None]) -> None:

@@ -1,0 +1,169 @@
+"""The simulated LeaderWorkerSet controller in a cluster that has pods: real StatefulSets run them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from datetime import UTC, datetime
+
+from airunway.kube import (
+    EVENT,
+    POD,
+    SERVICE,
+    STATEFUL_SET,
+    AlreadyExists,
+    Client,
+    Conflict,
+    Forbidden,
+    Kind,
+    NotFound,
+    Reflector,
+    strip_managed_fields,
+)
+from airunway.resource import ObjectKey, Resource, dig, format_time, key_of, labels_of, uid_of
+from airunway_testing.simulators.passes import Outcome, Passes
+from airunway_testing.simulators.writes import status_patch
+from airunway_vllm_simulator import names, passes
+from airunway_vllm_simulator.kinds import CONTROLLER_REVISION, LEADER_WORKER_SET
+
+__all__ = ["SimulatedController"]
+
+log = logging.getLogger(__name__)
+
+_KINDS = {"Service": SERVICE, "StatefulSet": STATEFUL_SET, "ControllerRevision": CONTROLLER_REVISION}
+
+
+class SimulatedController:
+    """The controller without its webhooks; `run` works until it is cancelled.
+
+    `client` needs to write LeaderWorkerSets, StatefulSets, Services, ControllerRevisions, pods and events.
+    """
+
+    def __init__(self, client: Client, *, workers: int = 16) -> None:
+        self._client = client
+        slim = strip_managed_fields()
+        watched = [Reflector(client, kind, label_selector=names.NAME, project=slim) for kind in (POD, STATEFUL_SET)]
+        self._passes = Passes(
+            client,
+            LEADER_WORKER_SET,
+            self._reconcile,
+            name="simulated-leaderworkerset",
+            owned=(SERVICE,),
+            reads=watched,
+            workers=workers,
+        )
+        for reflector in watched:
+            reflector.add_handler(self._on_labelled)
+
+    async def run(self) -> None:
+        await self._passes.run()
+
+    def _on_labelled(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        self._passes.add(ObjectKey(key.namespace, labels_of(new or old or {}).get(names.NAME, "")))
+
+    async def _reconcile(self, key: ObjectKey) -> Outcome:
+        return await passes.reconcile(_Cluster(self, key))
+
+    async def facts(self, key: ObjectKey) -> passes.Facts | None:
+        """What there is to know about one set, read now; None if it is gone."""
+        lws = await self._find(LEADER_WORKER_SET, key)
+        if lws is None:
+            return None
+        service, revisions, stateful_sets, pods = await asyncio.gather(
+            self._find(SERVICE, key),
+            self._named(CONTROLLER_REVISION, key),
+            self._named(STATEFUL_SET, key),
+            self._named(POD, key),
+        )
+        own = [r for r in revisions if r["metadata"]["ownerReferences"][0].get("uid") == uid_of(lws)]
+        return passes.Facts(
+            lws=lws,
+            now=format_time(datetime.now(UTC)),
+            service=service,
+            revisions=own,
+            stateful_sets=stateful_sets,
+            pods=pods,
+        )
+
+    async def write(self, key: ObjectKey, lws: Resource, write: passes.Write) -> bool:
+        """Make the write as it follows from `lws`; False if something it needs is gone, or is there already."""
+        try:
+            await self._write(key, lws, write)
+            if write.event is not None:
+                await self._client.create(EVENT, _event(lws, *write.event), manager=names.MANAGER)
+        except (NotFound, Conflict, AlreadyExists) as error:
+            log.info("%s: %s", key, error)  # the change that came between starts another pass
+            return False
+        except Forbidden as error:
+            if not any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes):
+                raise
+            log.info("%s: %s", key, error)
+            return False
+        return True
+
+    async def _write(self, key: ObjectKey, lws: Resource, write: passes.Write) -> None:
+        client, manager = self._client, names.MANAGER
+        match write:
+            case passes.Create(obj=obj):
+                await client.create(_KINDS[obj["kind"]], obj, manager=manager)
+            case passes.ApplyLeaders(obj=obj):
+                await client.apply(STATEFUL_SET, obj, manager=manager, force=True)
+            case passes.LabelPod(name=name, labels=labels):
+                pod = ObjectKey(key.namespace, name)
+                await client.merge_patch(POD, pod, {"metadata": {"labels": labels}}, manager=manager)
+            case passes.DeleteLeader(name=name):
+                await client.delete(POD, ObjectKey(key.namespace, name), propagation="Foreground")
+            case passes.WriteStatus(status=status):
+                patch = {
+                    "metadata": {"uid": uid_of(lws)},
+                    "status": status_patch(lws.get("status") or {}, status),
+                }
+                await client.merge_patch(LEADER_WORKER_SET, key, patch, subresource="status", manager=manager)
+
+    async def _named(self, kind: Kind, key: ObjectKey) -> list[Resource]:
+        found = await self._client.list_all(kind, namespace=key.namespace, label_selector=f"{names.NAME}={key.name}")
+        return list(found)
+
+    async def _find(self, kind: Kind, key: ObjectKey) -> Resource | None:
+        try:
+            return await self._client.get(kind, key)
+        except NotFound:
+            return None
+
+
+class _Cluster:
+    """The `World` of one pass."""
+
+    def __init__(self, controller: SimulatedController, key: ObjectKey) -> None:
+        self._controller = controller
+        self._key = key
+        self._lws: Resource = {}
+
+    async def facts(self) -> passes.Facts | None:
+        facts = await self._controller.facts(self._key)
+        if facts is not None:
+            self._lws = facts.lws
+        return facts
+
+    async def write(self, write: passes.Write) -> bool:
+        return await self._controller.write(self._key, self._lws, write)
+
+
+def _event(lws: Resource, reason: str, note: str) -> Resource:
+    """An event of type Normal: the real controller has no other."""
+    key = key_of(lws)
+    regarding = {"apiVersion": LEADER_WORKER_SET.api_version, "kind": LEADER_WORKER_SET.kind}
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {"namespace": key.namespace, "name": f"{key.name}.{uuid.uuid4().hex[:16]}"},
+        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": names.MANAGER,
+        "reportingInstance": f"simulated-{names.MANAGER}",
+        "action": "Reconcile",
+        "reason": reason,
+        "regarding": {**regarding, "namespace": key.namespace, "name": key.name, "uid": dig(lws, "metadata", "uid")},
+        "note": note,
+        "type": "Normal",
+    }

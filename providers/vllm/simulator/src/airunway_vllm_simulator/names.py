@@ -1,0 +1,36 @@
+"""The names that the LeaderWorkerSet controller puts on objects."""
+
+from __future__ import annotations
+
+__all__ = [
+    "API_VERSION",
+    "FINALIZER",
+    "GROUP",
+    "GROUP_INDEX",
+    "GROUP_KEY",
+    "LEADER_NAME",
+    "MANAGER",
+    "NAME",
+    "REPLICAS",
+    "REVISION",
+    "SIZE",
+    "WORKER_INDEX",
+]
+
+GROUP = "leaderworkerset.x-k8s.io"
+API_VERSION = f"{GROUP}/v1"
+MANAGER = "leaderworkerset"
+"""Field manager of the simulator's writes; different from every manager of AI Runway."""
+FINALIZER = f"simulator.{GROUP}/lingers"
+"""Held only by objects that are told to linger: the real controller has none."""
+
+_PREFIX = "leaderworkerset.sigs.k8s.io"
+NAME = f"{_PREFIX}/name"
+REVISION = f"{_PREFIX}/template-revision-hash"
+GROUP_INDEX = f"{_PREFIX}/group-index"
+GROUP_KEY = f"{_PREFIX}/group-key"
+WORKER_INDEX = f"{_PREFIX}/worker-index"
+"""Label of a pod: its place in the group; the leader's is ``0``."""
+SIZE = f"{_PREFIX}/size"
+LEADER_NAME = f"{_PREFIX}/leader-name"
+REPLICAS = f"{_PREFIX}/replicas"
