@@ -30,7 +30,7 @@ from airunway.resource import Resource, dig
 from airunway_testing.controlplane import KUBERNETES_VERSION, ControlPlane
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions
-from airunway_testing.simulators import simulator_for
+from airunway_testing.simulators import discover_simulators
 
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", False)
 SETTLE = 15.0
@@ -87,8 +87,14 @@ async def measured(
 
 async def run(count: int, plane: ControlPlane) -> dict[str, Any]:
     hosts = [load(found.name) for found in discover()]
-    simulators = {host.name: simulator_for(host.primary_kind.group, host.primary_kind.kind) for host in hosts}
-    played = {name: simulator for name, simulator in simulators.items() if simulator is not None}
+    # What a simulator plays runs; plain Deployments would need more than an API server.
+    primaries = {(host.primary_kind.group, host.primary_kind.kind): host.name for host in hosts}
+    played = {
+        primaries[kind]: simulator
+        for simulator in discover_simulators().values()
+        for kind in simulator.kinds
+        if kind in primaries
+    }
     folder = Path(tempfile.mkdtemp(prefix="airunway-benchmark-"))
     processes = Processes(folder, keep=False)
     async with Client(load_config(kubeconfig=plane.kubeconfig), user_agent="benchmark") as client:

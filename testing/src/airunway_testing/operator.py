@@ -175,11 +175,10 @@ async def playing(
 ) -> AsyncIterator[None]:
     """All that a deployment needs to live: the CRDs, the core, one provider and its simulated upstream.
 
-    Raises LookupError if no simulator of the provider's primary kind is installed.
+    Raises LookupError if no simulator of any of the provider's kinds is installed.
     """
-    kind = host.primary_kind
-    simulator = simulator_for(kind.group, kind.kind)
-    await install_definitions(client, simulator.custom_resource_definitions() if simulator is not None else ())
+    simulators = simulators_for((kind.group, kind.kind) for kind in host.manifest.upstream)
+    await install_definitions(client, [crd for each in simulators for crd in each.custom_resource_definitions()])
     await remove_leftovers(client)
     async with (
         running_core(kubeconfig),

@@ -17,7 +17,7 @@ from airunway.runtime.judgement import assumed_context
 from airunway.runtime.upstream import crd_facts
 from airunway_testing.conformance.cases import NAME, NOW, Base, bases, judged
 from airunway_testing.conformance.fields import Answer, outcomes
-from airunway_testing.simulators import simulator_for
+from airunway_testing.simulators import simulators_for
 
 __all__ = ["fingerprint", "problems"]
 
@@ -37,11 +37,9 @@ def problems(name: str) -> Iterator[str]:
 
 
 def _of_the_upstream(host: ProviderHost) -> Iterator[str]:
-    """The CRDs that come with the simulator of the primary kind, next to the manifest and the registry."""
-    primary = host.primary_kind
-    simulator = simulator_for(primary.group, primary.kind)
+    """The CRDs that come with the simulators of its kinds, next to the manifest and the registry."""
     kinds = {(kind.group, kind.kind): kind for kind in host.manifest.upstream}
-    for crd in simulator.custom_resource_definitions() if simulator is not None else ():
+    for crd in (crd for simulator in simulators_for(kinds) for crd in simulator.custom_resource_definitions()):
         kind = kinds.get((crd["spec"]["group"], crd["spec"]["names"]["kind"]))
         if kind is not None:
             yield from _of_a_definition(host, kind, crd)
