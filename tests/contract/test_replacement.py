@@ -10,7 +10,16 @@ import pytest
 from airunway.api import names
 from airunway.kube import CONFIG_MAP, SERVICE, Client, Kind
 from airunway.resource import annotations_of, dig, is_deleting, uid_of
-from airunway.sdk import Context, ModelDeployment, Observation, Observed, Translation, UpstreamKind, workloads
+from airunway.sdk import (
+    Compatibility,
+    Context,
+    ModelDeployment,
+    Observation,
+    Observed,
+    Translation,
+    UpstreamKind,
+    workloads,
+)
 from airunway_testing.expectations import phase_is, reason_is, running_at, says
 from airunway_testing.operator import gone, until
 from airunway_testing.simulators.scenarios import ANNOTATION
@@ -130,7 +139,11 @@ async def test_g6d_another_topology_needs_a_new_primary_and_nothing_else(stage: 
 
 async def test_another_serving_mode_is_another_object(stage: Stage, client: Client) -> None:
     engine = replace(provider.manifest.engines[0], serving_modes=("aggregated", "disaggregated"))
-    user = await stage.provider(toy_host(engines=(engine,)))
+
+    def can_handle(_: ModelDeployment, __: Context) -> Compatibility:
+        return Compatibility()  # a Toy that serves in both modes
+
+    user = await stage.provider(toy_host(engines=(engine,), can_handle=can_handle))
     key = await stage.deploy()
     await until(client, key, running_at(1))
     toy = await client.get(TOY, key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from time import monotonic
+
 from airunway.kube import Answer, ApiError, Client, Conflict, NotFound
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
@@ -15,6 +17,10 @@ __all__ = ["NEVER", "Occupied", "Refused", "Writer"]
 
 NEVER = "1"
 """A resourceVersion that no object has: an etcd counts from one, and that is its state with nothing in it."""
+
+
+DELETION_PATIENCE = 10.0
+"""Seconds for which the watch may be behind with a deletion."""
 
 
 class Refused(Exception):
@@ -43,6 +49,7 @@ class Writer:
         self._host = host
         self._upstream = upstream
         self._manager = manager
+        self._deleted: dict[str, float] = {}
 
     def view(self, obj: Resource) -> View:
         """Raises Refused for a kind, or a version of it, that the cluster does not serve."""
@@ -101,12 +108,19 @@ class Writer:
                     raise Refused(wanted, refused.message, refused.answer) from refused
 
     async def delete(self, obj: Resource) -> None:
-        """Delete exactly this object, as its kind demands; one that is gone already is no error."""
-        kind = self.kind(obj)
+        """Delete exactly this object, as its kind demands; one that is gone already is no error.
+
+        What the server has accepted is not asked for again until the watch can have shown it.
+        """
+        kind, uid, now = self.kind(obj), uid_of(obj), monotonic()
+        if now - self._deleted.get(uid, -DELETION_PATIENCE) < DELETION_PATIENCE:
+            return
         try:
-            await self._client.delete(self.view(obj).kind, key_of(obj), uid=uid_of(obj), propagation=kind.deletion)
+            await self._client.delete(self.view(obj).kind, key_of(obj), uid=uid, propagation=kind.deletion)
         except NotFound:
             return
+        self._deleted = {one: when for one, when in self._deleted.items() if now - when < DELETION_PATIENCE}
+        self._deleted[uid] = now
 
     async def find(self, wanted: Resource) -> Resource | None:
         """The object of that name as the API server has it, whosever it is."""
