@@ -72,7 +72,13 @@ async def test_45_a_provider_killed_while_it_writes_is_taken_up_where_it_was(
         running_core(kubeconfig),
         running_simulator(kubeconfig, kaito, level="api"),
     ):
-        fault = Fault("hang" if action == "hang" else "lose-answer", verb="apply", resource="workspaces", count=None)
+        fault = Fault(
+            "hang" if action == "hang" else "lose-answer",
+            verb="apply",
+            resource="workspaces",
+            where=lambda request: request.namespace == namespace,
+            count=None,
+        )
         proxy.inject(fault)
         async with provider_process(proxy.kubeconfig, tmp_path) as process:
             await client.create(MODEL_DEPLOYMENT, manifest())

@@ -18,7 +18,7 @@ Rooms, in the order in which imports may point (a room imports only from rooms n
 ``webhook``     admission: the checks that need the cluster, and the certificates they are served with
 ``cli``         the `airunway` command
 
-Beside this distribution: ``airunway_testing`` (a control plane, faults, the sandbox, conformance; never imported from
+Beside this distribution: ``airunway-testing`` (a control plane, faults, the sandbox, conformance; never imported from
 here), the providers, and a simulator for each.
 """
 
