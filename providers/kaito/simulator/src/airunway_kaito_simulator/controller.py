@@ -16,6 +16,7 @@ from airunway.kube import (
     SERVICE,
     STATEFUL_SET,
     AlreadyExists,
+    Answer,
     Client,
     Conflict,
     Forbidden,
@@ -109,7 +110,7 @@ class SimulatedKaito:
             self._passes.add(key)
             return False
         except Forbidden as error:
-            if not any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes):
+            if error.answer is not Answer.NAMESPACE_LEAVING:
                 raise
             log.info("%s: %s", key, error)  # the namespace controller deletes the Workspace itself soon
             return False

@@ -13,6 +13,7 @@ from airunway.kube import (
     SERVICE,
     STATEFUL_SET,
     AlreadyExists,
+    Answer,
     Client,
     Conflict,
     Forbidden,
@@ -96,7 +97,7 @@ class SimulatedController:
             log.info("%s: %s", key, error)  # the change that came between starts another pass
             return False
         except Forbidden as error:
-            if not any(cause.get("reason") == "NamespaceTerminating" for cause in error.causes):
+            if error.answer is not Answer.NAMESPACE_LEAVING:
                 raise
             log.info("%s: %s", key, error)
             return False
