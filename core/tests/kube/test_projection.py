@@ -68,6 +68,14 @@ def test_a_write_and_its_echo_are_projected_once() -> None:
     assert len(made) == 3
 
 
+def test_one_state_of_an_object_in_two_versions_is_two_objects() -> None:
+    remembered = remembering(lambda obj: obj)
+    metadata = {"uid": "a", "resourceVersion": "1"}
+    old = remembered({"apiVersion": "example.com/v1alpha1", "metadata": metadata, "spec": {"drive": "vllm"}})
+    new = remembered({"apiVersion": "example.com/v1beta1", "metadata": metadata, "spec": {"motor": "vllm"}})
+    assert (old["spec"], new["spec"]) == ({"drive": "vllm"}, {"motor": "vllm"})
+
+
 def test_what_has_no_identity_is_never_taken_for_another() -> None:
     remembered = remembering(lambda obj: {"of": obj})
     for metadata in ({}, {"uid": "a"}, {"resourceVersion": "1"}, None):

@@ -118,14 +118,16 @@ def compacting(keep: str | Collection[str]) -> Callable[[Resource], Resource]:
 def remembering(project: Callable[[Resource], Resource]) -> Callable[[Resource], Resource]:
     """The projection, made once for each state of an object: every write of ours comes back as an event.
 
-    Of the answer to a write and of its echo, whichever is second is the first one's result, and is kept once.
+    Of the answer to a write and of its echo, whichever is second is the first one's result, and is kept once. An object
+    that is read in two versions of its kind has one uid and one state, and two forms.
     """
-    known: dict[tuple[str, str], Resource] = {}
+    known: dict[tuple[str, str, str], Resource] = {}
 
     def remembered(obj: Resource) -> Resource:
-        state = (uid_of(obj), str(dig(obj, "metadata", "resourceVersion", default="")))
-        if not all(state):
+        uid, version = uid_of(obj), str(dig(obj, "metadata", "resourceVersion", default=""))
+        if not uid or not version:
             return project(obj)
+        state = (str(obj.get("apiVersion", "")), uid, version)
         if (found := known.pop(state, None)) is not None:
             return found  # there is no third time
         if len(known) >= _MAX_REMEMBERED:
