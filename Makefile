@@ -4,6 +4,8 @@ SHELL := /bin/bash
 export UV_PYTHON_DOWNLOADS ?= never
 
 PYTHON ?= python3
+# Processes that run tests; each starts control planes of its own. More than two on two cores only makes them wait.
+WORKERS ?= 2
 BOOTSTRAP := .airunway/bootstrap
 UV := $(shell command -v uv 2>/dev/null || echo $(BOOTSTRAP)/bin/uv)
 RUN := $(UV) run --frozen --no-sync
@@ -38,7 +40,7 @@ sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.
 
 .PHONY: test
 test: sync  ## Run all tests.
-	@$(RUN) pytest
+	@$(RUN) pytest -n $(WORKERS) --dist loadfile
 
 .PHONY: lint
 lint: sync  ## Formatting, linting, types, direction of imports.
