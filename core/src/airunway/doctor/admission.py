@@ -159,13 +159,14 @@ def _left(seen: Snapshot) -> Iterator[Found]:
     needs=("components", "rights"),
 )
 def _refused(seen: Snapshot) -> Iterator[Found]:
-    missing = defaultdict(list)
+    missing: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for right, allowed in (seen.rights or {}).items():
         if right.wanted and not allowed:
-            missing[right.user].append(str(right))
-    for user, rights in missing.items():
-        more = f" and {len(rights) - _SHOWN} more" if len(rights) > _SHOWN else ""
-        yield Found(object=_account(user), what=f"It may not {', '.join(rights[:_SHOWN])}{more}.")
+            missing[right.user][right.target].append(right.verb)
+    for user, targets in missing.items():
+        said = [f"{', '.join(verbs)} {target}" for target, verbs in targets.items()]
+        more = f"; and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
+        yield Found(object=_account(user), what=f"It may not {'; '.join(said[:_SHOWN])}{more}.")
 
 
 @check(
@@ -179,7 +180,7 @@ def _refused(seen: Snapshot) -> Iterator[Found]:
 def _too_much(seen: Snapshot) -> Iterator[Found]:
     for right, allowed in (seen.rights or {}).items():
         if not right.wanted and allowed:
-            yield Found(object=_account(right.user), what=f"It may {right} in all namespaces.")
+            yield Found(object=_account(right.user), what=f"It may {right.verb} {right.target} in all namespaces.")
 
 
 @check(

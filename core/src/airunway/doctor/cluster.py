@@ -58,7 +58,7 @@ def _missing(seen: Snapshot) -> Iterator[Found]:
     "ARW0103",
     Severity.ERROR,
     "A CRD of AI Runway is not served",
-    why="The definition is there, but the API server does not serve it: most often another CRD has one of its names.",
+    why="The definition is there, but the API server does not serve it: another of the group has one of its names.",
     do="Where a short name is taken by another CRD, take it out of that one (or remove that CRD): ours is served at "
     "once.",
     needs=("definitions",),

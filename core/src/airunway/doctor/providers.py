@@ -52,7 +52,7 @@ def _none(seen: Snapshot) -> Iterator[Found]:
     "ARW0502",
     Severity.ERROR,
     "A provider is silent",
-    why=f"After {int(STALE_AFTER.total_seconds())} s without a heartbeat a provider gets no new deployments, and nobody "
+    why=f"After {int(STALE_AFTER.total_seconds())} s without a heartbeat it gets no new deployments, and nobody "
     "looks after what it runs.",
     do="Look at its pods and their log. If it was removed for good, delete its InferenceProviderConfig.",
     needs=("providers",),
@@ -255,9 +255,12 @@ def _unverified(seen: Snapshot) -> Iterator[Found]:
     needs=("providers", "controllers"),
 )
 def _idle(seen: Snapshot) -> Iterator[Found]:
+    ours = {component.key for component in seen.components or ()}
     for config in seen.providers or ():
         home = dig(config, "spec", "installation", "defaultNamespace", default="")
         for deployment in (seen.controllers or {}).get(home, ()):
+            if key_of(deployment) in ours:
+                continue
             wanted = dig(deployment, "spec", "replicas", default=1)
             if wanted and not dig(deployment, "status", "availableReplicas", default=0):
                 yield Found(

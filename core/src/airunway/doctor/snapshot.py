@@ -43,13 +43,15 @@ class Right:
     name: str = ""
     wanted: bool = True
 
-    def __str__(self) -> str:
+    @property
+    def target(self) -> str:
+        """What the verb is about, in words."""
         what = f"{self.resource}.{self.group}" if self.group else self.resource
         if self.subresource:
             what = f"{what}/{self.subresource}"
         named = f" {self.name}" if self.name else ""
         where = f" in {self.namespace}" if self.namespace else ""
-        return f"{self.verb} {what}{named}{where}"
+        return f"{what}{named}{where}"
 
 
 @dataclass(frozen=True, kw_only=True)

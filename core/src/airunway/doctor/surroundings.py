@@ -88,7 +88,7 @@ def _no_gpu(seen: Snapshot) -> Iterator[Found]:
     Severity.WARNING,
     "A node has GPUs and does not offer them",
     why="Labels say that there is a GPU; without a device plugin the scheduler knows of none.",
-    do="Look at the device plugin's pod on that node (GPU operator: nvidia-device-plugin-daemonset), and at its driver.",
+    do="Look at the device plugin's pod on that node (GPU operator: nvidia-device-plugin-daemonset) and its driver.",
     needs=("nodes",),
 )
 def _not_offered(seen: Snapshot) -> Iterator[Found]:
