@@ -59,7 +59,7 @@ def _none(seen: Snapshot) -> Iterator[Found]:
 )
 def _silent(seen: Snapshot) -> Iterator[Found]:
     for config, facts in _all(seen):
-        if _left(config) or not is_silent(facts, seen):
+        if not is_silent(facts, seen):
             continue
         if facts.heartbeat is None:
             what = "It has never sent a heartbeat."
