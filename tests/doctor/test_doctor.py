@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from base64 import b64encode
 from datetime import UTC, datetime
 from pathlib import Path
@@ -115,3 +117,42 @@ async def test_it_is_fast_and_asks_little(installation: Any, doctor: Any, audit_
     assert len(asked) - len(reviews) <= 3 * 60
     assert len(reviews) <= 3 * 100
     assert report.seconds <= 2.0
+
+
+async def test_its_options_do_as_they_say(installation: Any, doctor: Any, kubeconfig: Path) -> None:
+    await installation.do({"delete": {"kind": "StorageClass", "name": "doctor-standard"}})
+    current = yaml.safe_load(kubeconfig.read_text())["current-context"]
+    assert doctor("--context", current).code == 0
+    assert doctor("--failure-threshold", "warning").code == 3
+    ignoring = doctor("--failure-threshold", "warning", "--ignore", "ARW0705")
+    assert (ignoring.code, ignoring.codes) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--ignore", "ARW9999"], 2, "there is no check ARW9999"),
+        (["--context", "nowhere"], 1, "has no context 'nowhere'"),
+        (["--failure-threshold", "never"], 2, "--failure-threshold"),
+    ],
+)
+def test_what_it_cannot_do_is_one_sentence(kubeconfig: Path, options: list[str], code: int, says: str) -> None:
+    done = asked("doctor", *options, "--kubeconfig", str(kubeconfig))
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+    assert says in " ".join(done.stderr.split())
+
+
+def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, kubeconfig: Path) -> None:
+    document = yaml.safe_load(kubeconfig.read_text())
+    document["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    path = tmp_path / "nowhere.yaml"
+    path.write_text(yaml.safe_dump(document))
+    done = asked("doctor", "--kubeconfig", str(path))
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def asked(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "airunway", *command], capture_output=True, text=True, timeout=60, check=False
+    )

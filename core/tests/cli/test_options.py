@@ -25,6 +25,7 @@ RENDER = "core/tests/cli/test_render.py"
 CORE = f"{PROCESSES}::test_the_core_does_as_its_options_say"
 PROVIDER = f"{PROCESSES}::test_a_provider_does_as_its_options_say"
 WEBHOOK = f"{PROCESSES}::test_the_webhook_does_as_its_options_say"
+DOCTOR = "tests/doctor/test_doctor.py::test_its_options_do_as_they_say"
 SEVERAL = f"{PROCESSES}::test_everything_in_one_process_does_as_its_options_say"
 SIMULATE = f"{PROCESSES}::test_a_simulated_operator_does_as_its_options_say"
 SANDBOX = f"{PROCESSES}::test_a_sandbox_on_a_cluster_that_is_there"
@@ -79,6 +80,7 @@ SEEN: dict[str, dict[str, str]] = {
         "--set": f"{RENDER}::test_a_setting_of_the_provider_reaches_what_is_made",
         "-o": f"{RENDER}::test_json_and_overrides",
     },
+    "doctor": {**dict.fromkeys(("-n", "-o", "--failure-threshold", "--ignore", "--kubeconfig", "--context"), DOCTOR)},
     "simulate": dict.fromkeys(("--kubeconfig", "--context", "--level", "--scenario"), SIMULATE),
     "controller": {**CORE_OPTIONS, **dict.fromkeys(COMMON_OPTIONS, CORE)},
     "run": {
