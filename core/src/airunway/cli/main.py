@@ -14,6 +14,7 @@ from airunway.cli.development import CommandTree, ProviderTree
 from airunway.cli.doctor import doctor
 from airunway.cli.explain import explain
 from airunway.cli.flags import SwitchCommand
+from airunway.cli.preflight import preflight
 from airunway.cli.render import render
 from airunway.cli.validate import validate
 
@@ -37,6 +38,7 @@ for command, summary in (
     (explain, "Say why a deployment gets its engine and provider, or none."),
     (render, "Print what a provider would create, without a cluster."),
     (doctor, "Say what is wrong with an installation, and what to do."),
+    (preflight, "Say what an upstream's new CRDs would do to what runs."),
 ):
     app.command(short_help=summary)(command)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any, TypeAlias
 
-from airunway.resource import Resource, dig
+from airunway.resource import Resource, copy_of, dig
 
-__all__ = ["dropped", "fields_of", "schema_in", "served_versions", "storage_version"]
+__all__ = ["dropped", "fields_of", "pruned", "schema_in", "served_versions", "storage_version"]
+
+_Path: TypeAlias = tuple[str | int, ...]
 
 _ROOT = frozenset({"apiVersion", "kind", "metadata"})
 """Fields that the API server keeps of every object, whatever its schema says."""
@@ -45,14 +48,25 @@ def fields_of(schema: Resource, path: str = "") -> Iterator[str]:
 
 def dropped(obj: Resource, schema: Resource) -> list[str]:
     """The paths in an object that the API server would not keep under this schema, outermost only; sorted."""
-    return sorted(set(_dropped(obj, schema, "", root=True)))
+    return sorted({_text(steps) for steps in _dropped(obj, schema, (), root=True)})
 
 
-def _dropped(value: object, schema: Resource, path: str, *, root: bool = False) -> Iterator[str]:
+def pruned(obj: Resource, schema: Resource) -> Resource:
+    """The object as the API server would give it under this schema."""
+    left = copy_of(obj)
+    for *steps, last in list(_dropped(obj, schema, (), root=True)):
+        node: Any = left
+        for step in steps:
+            node = node[step]
+        del node[last]
+    return left
+
+
+def _dropped(value: object, schema: Resource, path: _Path, *, root: bool = False) -> Iterator[_Path]:
     if isinstance(value, list):
         items = schema.get("items")
         for position, item in enumerate(value if isinstance(items, dict) else ()):
-            yield from _dropped(item, items or {}, f"{path}[{position}]")
+            yield from _dropped(item, items or {}, (*path, position))
         return
     if not isinstance(value, dict):
         return
@@ -60,12 +74,15 @@ def _dropped(value: object, schema: Resource, path: str, *, root: bool = False) 
     properties = schema.get("properties") or {}
     additional = schema.get("additionalProperties")
     for name, below in value.items():
-        here = f"{path}.{name}" if path else name
         if root and name in _ROOT:
             continue
         if name in properties:
-            yield from _dropped(below, properties[name], here)
+            yield from _dropped(below, properties[name], (*path, name))
         elif isinstance(additional, dict):
-            yield from _dropped(below, additional, here)
+            yield from _dropped(below, additional, (*path, name))
         elif not schema.get("x-kubernetes-preserve-unknown-fields") and additional is not True:
-            yield here
+            yield (*path, name)
+
+
+def _text(steps: _Path) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).lstrip(".")
