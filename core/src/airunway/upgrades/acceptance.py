@@ -13,7 +13,7 @@ from jsonschema import Draft4Validator
 from jsonschema.exceptions import ValidationError
 
 from airunway.resource import Resource
-from airunway.upgrades.schemas import dropped
+from airunway.upgrades.schemas import defaulted, dropped
 
 __all__ = ["has_rules", "refusals"]
 
@@ -26,7 +26,7 @@ _SINGLE = ("items", "additionalProperties", "not")
 def refusals(obj: Resource, schema: Resource) -> list[str]:
     """Why the API server would refuse an apply of `obj`, one sentence for each reason; none if it would take it."""
     unknown = [f"{path}: the schema has no such field" for path in dropped(obj, schema)]
-    content = {name: value for name, value in obj.items() if name != "metadata"}
+    content = {name: value for name, value in defaulted(obj, schema).items() if name != "metadata"}
     wrong = [_told(error) for error in Draft4Validator(_plain(schema)).iter_errors(content)]
     return [*unknown, *sorted(wrong)]
 

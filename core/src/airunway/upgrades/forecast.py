@@ -21,7 +21,7 @@ from airunway.runtime.seen import Seen
 from airunway.runtime.steps import Action, named
 from airunway.runtime.upstream import CrdFacts, Installed, api_version, crd_facts, detect
 from airunway.upgrades.acceptance import refusals
-from airunway.upgrades.schemas import dropped, pruned, schema_in
+from airunway.upgrades.schemas import defaulted, dropped, gained, pruned, schema_in
 
 __all__ = ["Cluster", "Effect", "Forecast", "forecast"]
 
@@ -36,7 +36,7 @@ class Effect(StrEnum):
     CREATE = "create"
     """It does not run yet, and can be made."""
     UPDATE = "update"
-    """It is written anew in place."""
+    """It is written anew in place, or gets other values by default."""
     RECREATE = "recreate"
     """It is deleted and made again."""
     BREAK = "break"
@@ -89,27 +89,38 @@ def forecast(
 ) -> Forecast:
     """The forecast for a deployment of the provider.
 
-    `objects` are what the provider made for it, as they are now; `before` is None for one that is only planned. Raises PluginFault where the plugin cannot be asked.
+    `objects` are what the provider made for it, as they are now; `before` is None for one that is only planned.
+    Raises PluginFault where the plugin cannot be asked.
     """
-    key = key_of(deployment)
 
     def look(cluster: Cluster, of: Resource) -> tuple[Effect, str]:
         seen = _seen(host, of, objects, cluster, now=now, verify=verify)
-        lost = _lost(objects, before, cluster) if before is not None else []
-        effect, why = _effect(decide(seen, host, settings=settings), cluster)
-        return (Effect.BREAK, "; ".join(lost)) if lost and effect is Effect.LEAVE else (effect, why)
+        return _effect(decide(seen, host, settings=settings), cluster)
 
     already, trouble = look(before, deployment) if before is not None else (Effect.LEAVE, "")
-    effect, why = look(after, deployment)
-    later, why_later = look(after, _adopting(deployment))
-    broken = already is Effect.BREAK and why == trouble
+    trouble = trouble if already is Effect.BREAK else ""
+
+    def news(effect: Effect, why: str) -> tuple[Effect, str]:
+        """What is wrong with it as it is now is no news."""
+        return (Effect.LEAVE, "") if effect is Effect.BREAK and why == trouble else (effect, why)
+
+    effect, why = news(*look(after, deployment))
+    lost = _lost(objects, before, after) if before is not None else []
+    if lost and effect is Effect.LEAVE:
+        effect, why = Effect.BREAK, "; ".join(lost)
+    more = _gained(objects, after) if before is not None else []
+    if more and effect is Effect.LEAVE:
+        effect, why = Effect.UPDATE, "; ".join(more)
+    later, why_later = news(*look(after, _adopting(deployment)))
+    if effect is Effect.CREATE:  # then it is there, and as the newest way has it
+        later, why_later = Effect.UPDATE, ""
     return Forecast(
-        deployment=key,
-        at_once=Effect.LEAVE if broken else effect,
-        why="" if broken else why,
+        deployment=key_of(deployment),
+        at_once=effect,
+        why=why,
         on_change=later,
         why_on_change=why_later,
-        already=trouble if already is Effect.BREAK else "",
+        already=trouble,
     )
 
 
@@ -168,7 +179,8 @@ def _read(
             return None
         version = installed.upstream.api_version
     read: Resource = {**obj, "apiVersion": version}
-    return pruned(read, cluster.schema_of(read) or {})
+    schema = cluster.schema_of(read) or {}
+    return defaulted(pruned(read, schema), schema)
 
 
 def _adopting(deployment: Resource) -> Resource:
@@ -188,6 +200,16 @@ def _lost(objects: Sequence[Resource], before: Cluster, after: Cluster) -> list[
             lost = [path for path in dropped(obj, schema) if path not in known and not path.startswith("status.")]
             found += [f"{named(obj)} loses {path}" for path in lost]
     return found
+
+
+def _gained(objects: Sequence[Resource], after: Cluster) -> list[str]:
+    """What objects would be given by default: their operator acts on it as if somebody had written it."""
+    return [
+        f"{named(obj)} gets {what} by default"
+        for obj in objects
+        for what in gained(obj, after.schema_of(obj) or {})
+        if not what.startswith("status")
+    ]
 
 
 def _effect(decision: Decision, cluster: Cluster) -> tuple[Effect, str]:

@@ -1,13 +1,14 @@
-"""Structural schemas as the API server uses them: which fields they have, and what they drop of an object. Pure."""
+"""Structural schemas as the API server uses them: which fields they have, what they drop of an object and add. Pure."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from airunway.resource import Resource, copy_of, dig
 
-__all__ = ["dropped", "fields_of", "pruned", "schema_in", "served_versions", "storage_version"]
+__all__ = ["defaulted", "dropped", "fields_of", "gained", "pruned", "schema_in", "served_versions", "storage_version"]
 
 _Path: TypeAlias = tuple[str | int, ...]
 
@@ -60,6 +61,53 @@ def pruned(obj: Resource, schema: Resource) -> Resource:
             node = node[step]
         del node[last]
     return left
+
+
+def defaulted(obj: Resource, schema: Resource) -> Resource:
+    """The object with what the schema gives it by default, as the API server does for every read and write."""
+    filled = copy_of(obj)
+    _default(filled, schema, root=True)
+    return filled
+
+
+def gained(obj: Resource, schema: Resource) -> list[str]:
+    """What the schema gives an object by default that it has not, as ``spec.size=1``; sorted."""
+    return sorted(_gained(obj, defaulted(obj, schema), ""))
+
+
+def _default(value: object, schema: Resource, *, root: bool = False) -> None:
+    if isinstance(value, list):
+        items = schema.get("items")
+        for item in value if isinstance(items, dict) else ():
+            _default(item, items or {})
+        return
+    if not isinstance(value, dict):
+        return
+    properties = schema.get("properties") or {}
+    for name, below in properties.items():
+        if root and name in _ROOT:
+            continue
+        if "default" in below and (name not in value or (value[name] is None and not below.get("nullable"))):
+            value[name] = copy_of({"default": below["default"]})["default"]
+        if name in value:
+            _default(value[name], below)
+    additional = schema.get("additionalProperties")
+    for name, child in value.items() if isinstance(additional, dict) else ():
+        if name not in properties:
+            _default(child, additional or {})
+
+
+def _gained(before: object, after: object, path: str) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name, value in after.items():
+            here = f"{path}.{name}" if path else name
+            if name in before:
+                yield from _gained(before[name], value, here)
+            else:
+                yield f"{here}={json.dumps(value)}"
+    elif isinstance(before, list) and isinstance(after, list):
+        for position, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _gained(old, new, f"{path}[{position}]")
 
 
 def _dropped(value: object, schema: Resource, path: _Path, *, root: bool = False) -> Iterator[_Path]:
