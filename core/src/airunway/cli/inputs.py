@@ -24,6 +24,7 @@ __all__ = [
     "Choice",
     "Unchosen",
     "choose",
+    "definitions_in",
     "deployments_in",
     "fail",
     "installed_configs",
@@ -83,6 +84,14 @@ def deployments_in(path: Path, *, namespace: str) -> list[Resource]:
     if not found:
         raise ManifestError(f"{path}: there is no ModelDeployment in it")
     return [_in_namespace(obj, namespace) for obj in found]
+
+
+def definitions_in(path: Path) -> list[Resource]:
+    """The CustomResourceDefinitions of a file (``-``: standard input). Raises ManifestError and OSError."""
+    found = [obj for obj in _objects_in(path) if obj.get("kind") == "CustomResourceDefinition"]
+    if not found:
+        raise ManifestError(f"{path}: there is no CustomResourceDefinition in it")
+    return found
 
 
 def provider_configs_in(path: Path) -> list[Resource]:
