@@ -42,7 +42,6 @@ from airunway.resource import ObjectKey, Resource, copy_of, format_time, is_true
 from airunway.runtime.access import provider_rights
 from airunway.runtime.provider_config import config_object
 from airunway.webhook.configuration import CONFIGURATION_KIND
-from airunway.webhook.guard import status_guard
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.operator import gone, install_definitions, remove_leftovers
 from airunway_testing.rights import account_of
@@ -261,12 +260,6 @@ async def installation(client: Client, namespace: str) -> AsyncIterator[Installa
     finally:
         await made.close()
         await install_definitions(client, toys)
-
-
-@pytest.fixture
-def guard(namespace: str) -> list[Resource]:
-    """The guard of the status, which knows the core's account alone."""
-    return status_guard([f"system:serviceaccount:{namespace}:{names.CORE_MANAGER}"], namespaces=[namespace])
 
 
 def _definitions(name: str, *, older: str) -> list[Resource]:

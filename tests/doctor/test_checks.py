@@ -17,9 +17,11 @@ from airunway.doctor import CHECKS, Snapshot, Unseen, examine
 from airunway.doctor.components import Component, components_in
 from airunway.doctor.findings import AREAS
 from airunway.doctor.report import document, lines
+from airunway.doctor.webhooks import shuts_out
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, new_authority
 from airunway.webhook.configuration import configuration_object
+from airunway.webhook.guard import status_guard
 from airunway.webhook.settings import CONFIGURATION, webhook_settings
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
@@ -216,6 +218,24 @@ def test_the_release_is_that_of_the_image_or_of_the_label(image: str, labels: di
     found = deployment("controller", image=image)
     found["metadata"]["labels"] = labels
     assert components_in([found])[0].version == version
+
+
+@pytest.mark.parametrize(
+    ("condition", "shut_out"),
+    [
+        ("!(request.userInfo.username in ['system:serviceaccount:airunway-system:default'])", False),
+        ("!(request.userInfo.username in ['system:serviceaccount:elsewhere:default'])", True),
+        ("!request.userInfo.username.startsWith('system:serviceaccount:airunway-system:')", False),
+        ("this is no expression", False),
+    ],
+)
+def test_a_guard_of_the_status_is_asked_for_each_account(condition: str, shut_out: bool) -> None:
+    (policy, _) = status_guard(["nobody"])
+    assert shuts_out(policy, CORE.user)
+    policy["spec"]["matchConditions"] = [{"name": "account", "expression": condition}]
+    assert shuts_out(policy, CORE.user) is shut_out
+    snapshot = replace(EMPTY, components=(CORE,), guards=(policy,), bindings=frozenset({"airunway-guard-status"}))
+    assert [finding.code for finding in examine(snapshot).findings] == ["ARW0404"] * shut_out
 
 
 # ------------------------------------------------------------------------------------------------------ what is said

@@ -9,11 +9,11 @@ from datetime import timedelta
 from airunway.doctor.components import Component
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import Snapshot
-from airunway.doctor.webhooks import configuration_of, services_of, settings_of
-from airunway.resource import dig, key_of
+from airunway.doctor.webhooks import configuration_of, services_of, settings_of, shuts_out
+from airunway.resource import key_of
 from airunway.webhook.certificates import ROTATE_AHEAD, authority_ends
 from airunway.webhook.configuration import bundles_in, webhooks_of
-from airunway.webhook.guard import GUARD
+from airunway.webhook.settings import CONFIGURATION
 from airunway.words import bounded
 
 __all__: list[str] = []
@@ -146,7 +146,9 @@ def _failing(seen: Snapshot) -> Iterator[Found]:
 def _left(seen: Snapshot) -> Iterator[Found]:
     served = {name for _, name in _serving(seen)}
     for name, live in (seen.configurations or {}).items():
-        if name not in served and seen.cores and webhooks_of(live):
+        services = services_of([live])
+        ours = any(key.namespace == seen.namespace for key in services) or (name == CONFIGURATION and not services)
+        if name not in served and seen.cores and ours and webhooks_of(live):
             yield Found(object=_named(name), what="It calls a webhook that no core in this namespace serves.")
 
 
@@ -206,13 +208,13 @@ def _unbound(seen: Snapshot) -> Iterator[Found]:
     needs=("guards", "bindings", "components"),
 )
 def _stranger(seen: Snapshot) -> Iterator[Found]:
-    name = f"{GUARD}-status"
     for policy in seen.guards or ():
-        if key_of(policy).name == name and name in (seen.bindings or frozenset()):
-            conditions = str(dig(policy, "spec", "matchConditions", default=[]))
-            for component in seen.components or ():
-                if component.user not in conditions:
-                    yield Found(object=f"ValidatingAdmissionPolicy/{name}", what=f"It does not name {component.user}.")
+        name = key_of(policy).name
+        if name not in (seen.bindings or frozenset()):
+            continue
+        for component in seen.components or ():
+            if shuts_out(policy, component.user):
+                yield Found(object=f"ValidatingAdmissionPolicy/{name}", what=f"It shuts {component.user} out.")
 
 
 def _account(user: str) -> str:

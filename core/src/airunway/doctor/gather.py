@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
-from airunway.doctor.components import components_in
+from airunway.doctor.components import Component, components_in
 from airunway.doctor.rights import expected_rights
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Snapshot, Unseen
-from airunway.doctor.webhooks import configuration_names, services_of
+from airunway.doctor.webhooks import configuration_names, is_guard, services_of
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -36,8 +36,7 @@ from airunway.kube import (
 )
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway.webhook.configuration import CONFIGURATION_KIND
-from airunway.webhook.guard import GUARD
+from airunway.webhook.configuration import CONFIGURATION_KIND, webhooks_of
 from airunway.words import bounded
 
 __all__ = ["gather"]
@@ -119,10 +118,7 @@ class _Reader:
             keys = {ObjectKey(component.key.namespace, component.account) for component in components}
             wanted["namespaces"] = ("namespaces", self._present(NAMESPACE, [ObjectKey("", name) for name in watched]))
             wanted["accounts"] = ("service accounts", self._there(SERVICE_ACCOUNT, keys))
-            wanted["configurations"] = (
-                "ValidatingWebhookConfigurations",
-                self._named(CONFIGURATION_KIND, configuration_names(components)),
-            )
+            wanted["configurations"] = ("ValidatingWebhookConfigurations", self._configurations(components))
             wanted["rights"] = (
                 "rights of the accounts",
                 self._rights(expected_rights(components, self._hosts, registered=first.registered)),
@@ -168,7 +164,12 @@ class _Reader:
         return {key_of(lease).name: lease for lease in found}
 
     async def _guards(self) -> tuple[Resource, ...]:
-        return tuple(policy for policy in await self._all(_POLICY) if key_of(policy).name.startswith(f"{GUARD}-"))
+        return tuple(policy for policy in await self._all(_POLICY) if is_guard(policy))
+
+    async def _configurations(self, components: Sequence[Component]) -> dict[str, Resource]:
+        named = configuration_names(components)
+        found = {key_of(live).name: live for live in await self._all(CONFIGURATION_KIND)}
+        return {name: live for name, live in found.items() if name in named or webhooks_of(live)}
 
     async def _bindings(self) -> frozenset[str]:
         return frozenset(str(dig(binding, "spec", "policyName")) for binding in await self._all(_BINDING))
