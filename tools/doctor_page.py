@@ -71,7 +71,7 @@ def _lines() -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("<", "&lt;").replace("|", "\\|")
+    return text.replace("<", "&lt;")
 
 
 if __name__ == "__main__":

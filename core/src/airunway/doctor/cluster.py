@@ -16,7 +16,7 @@ from airunway.upgrades.schemas import fields_of, schema_in, storage_version
 __all__ = ["OLDEST"]
 
 OLDEST = (1, 30)
-"""The oldest Kubernetes that is supported: the first with ValidatingAdmissionPolicy and selectable fields."""
+"""The oldest Kubernetes that is supported: the first with ValidatingAdmissionPolicy switched on."""
 
 _CLOCKS = timedelta(seconds=30)
 _SHOWN = 5
@@ -31,7 +31,7 @@ def _named(name: str) -> str:
     "ARW0101",
     Severity.ERROR,
     "The cluster is too old",
-    why="Selectable fields, ValidatingAdmissionPolicy and the CEL of the CRDs need a newer API server.",
+    why="ValidatingAdmissionPolicy and the CEL of the CRDs need a newer API server.",
     do=f"Upgrade the cluster to Kubernetes {OLDEST[0]}.{OLDEST[1]} or newer.",
 )
 def _too_old(seen: Snapshot) -> Iterator[Found]:

@@ -13,7 +13,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, NotFound
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, key_of
+from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.runtime.upstream import Installed, detect
 from airunway.runtime.upstreams import deployment_of, kind_in, written_in
 from airunway.upgrades.acceptance import has_rules
@@ -88,9 +88,8 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
         definitions={(kind.group, kind.kind): crd for kind, crd in zip(kinds, found, strict=True) if crd is not None},
         kubernetes=version,
     )
-    field = f"status.provider.name={host.name}"
     deployments, *objects = await asyncio.gather(
-        client.list_all(MODEL_DEPLOYMENT, namespace=namespace, field_selector=field),
+        client.list_all(MODEL_DEPLOYMENT, namespace=namespace),
         *(_objects(client, host, kind, cluster, namespace) for kind in host.manifest.upstream if kind.write),
     )
     by_deployment: defaultdict[ObjectKey, list[Resource]] = defaultdict(list)
@@ -99,9 +98,13 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
             by_deployment[of].append(obj)
     return Running(
         cluster=cluster,
-        deployments=tuple(sorted(deployments, key=key_of)),
+        deployments=tuple(sorted((each for each in deployments if _is_of(host, each)), key=key_of)),
         objects={key: tuple(listed) for key, listed in by_deployment.items()},
     )
+
+
+def _is_of(host: ProviderHost, deployment: Resource) -> bool:
+    return bool(dig(deployment, "status", "provider", "name") == host.name)
 
 
 async def _definition(client: Client, name: str) -> Resource | None:
