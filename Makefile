@@ -60,6 +60,7 @@ generate: sync  ## Write the generated files (CRDs, dashboard, alerts, reference
 	@$(RUN) python -m tools.observability.generate
 	@$(RUN) python -m tools.rights
 	@$(RUN) python -m tools.fields_page
+	@$(RUN) python -m tools.doctor_page
 	@$(RUN) python -m tools.sdk_reference
 	@$(RUN) python -m airunway.status.docs > docs/reference/conditions.md
 	@$(RUN) python -m airunway.cli.reference > docs/reference/cli.md

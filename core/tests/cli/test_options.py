@@ -25,6 +25,9 @@ RENDER = "core/tests/cli/test_render.py"
 CORE = f"{PROCESSES}::test_the_core_does_as_its_options_say"
 PROVIDER = f"{PROCESSES}::test_a_provider_does_as_its_options_say"
 WEBHOOK = f"{PROCESSES}::test_the_webhook_does_as_its_options_say"
+GUARD = "tests/upgrades/test_guard.py::test_a_crd_that_drops_a_field_in_use_is_refused_and_nothing_is_written"
+PREFLIGHT = "tests/upgrades/test_preflight.py"
+DOCTOR = "tests/doctor/test_doctor.py::test_its_options_do_as_they_say"
 SEVERAL = f"{PROCESSES}::test_everything_in_one_process_does_as_its_options_say"
 SIMULATE = f"{PROCESSES}::test_a_simulated_operator_does_as_its_options_say"
 SANDBOX = f"{PROCESSES}::test_a_sandbox_on_a_cluster_that_is_there"
@@ -57,7 +60,10 @@ CORE_OPTIONS = {
 }
 
 SEEN: dict[str, dict[str, str]] = {
-    "crds": {"--write": "core/tests/validation/test_commands.py::test_crds_writes_files"},
+    "crds": {
+        "--write": "core/tests/validation/test_commands.py::test_crds_writes_files",
+        **dict.fromkeys(("--check", "--apply", "-f", "--kubeconfig", "--context"), GUARD),
+    },
     "explain": {
         "-f": f"{EXPLAIN}::test_a_table_of_every_candidate",
         "-n": f"{EXPLAIN}::test_the_policy_of_the_controller_counts",
@@ -78,6 +84,15 @@ SEEN: dict[str, dict[str, str]] = {
         "--upstream-version": f"{RENDER}::test_an_older_upstream_gets_what_it_knows",
         "--set": f"{RENDER}::test_a_setting_of_the_provider_reaches_what_is_made",
         "-o": f"{RENDER}::test_json_and_overrides",
+    },
+    "doctor": {**dict.fromkeys(("-n", "-o", "--failure-threshold", "--ignore", "--kubeconfig", "--context"), DOCTOR)},
+    "preflight": {
+        **dict.fromkeys(
+            ("--upstream", "-f", "-n", "--set", "-o"), f"{PREFLIGHT}::test_deployments_of_a_file_need_no_cluster"
+        ),
+        **dict.fromkeys(
+            ("--recordings", "--kubeconfig", "--context"), f"{PREFLIGHT}::test_the_cluster_of_a_context_is_asked"
+        ),
     },
     "simulate": dict.fromkeys(("--kubeconfig", "--context", "--level", "--scenario"), SIMULATE),
     "controller": {**CORE_OPTIONS, **dict.fromkeys(COMMON_OPTIONS, CORE)},

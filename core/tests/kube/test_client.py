@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,16 @@ async def test_the_life_of_an_object(client: Client, namespace: str) -> None:
         await client.get(CONFIG_MAP, key)
     with pytest.raises(NotFound):
         await client.delete(CONFIG_MAP, key)
+
+
+@pytest.mark.apiserver
+async def test_the_servers_clock_is_that_of_its_newest_answer(kubeconfig: Path) -> None:
+    async with Client(load_config(kubeconfig=kubeconfig)) as client:
+        assert client.server_time is None
+        await client.version()
+        told = client.server_time
+        assert told is not None
+        assert abs(told - datetime.now(UTC)) < timedelta(seconds=10)
 
 
 @pytest.mark.apiserver

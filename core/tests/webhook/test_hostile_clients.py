@@ -26,7 +26,8 @@ from airunway.controller.application import CoreSettings
 from airunway.kube import Client, NotFound
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource
-from airunway.webhook import Webhook, WebhookSettings
+from airunway.webhook import WebhookSettings
+from airunway.webhook.application import Webhook
 from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object
 from airunway.webhook.settings import PATH, webhook_settings
 from airunway_testing.reviews import WebhookClient, review_of

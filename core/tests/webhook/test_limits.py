@@ -21,7 +21,8 @@ from airunway.kube import Client
 from airunway.process.metric_catalogue import TURNED_AWAY_CAUSES
 from airunway.process.metrics import Metrics
 from airunway.resource import Resource, condition_of, key_of
-from airunway.webhook import Webhook, WebhookSettings
+from airunway.webhook import WebhookSettings
+from airunway.webhook.application import Webhook
 from airunway.webhook.limits import Cause, Limits
 from airunway.webhook.server import AdmissionServer
 from airunway.webhook.settings import PATH

@@ -22,7 +22,8 @@ from airunway.process.metrics import Metrics, Role
 from airunway.process.parts import Makers
 from airunway.process.shell import ShellSettings, serve
 from airunway.resource import ObjectKey
-from airunway.webhook import Webhook, WebhookSettings, webhook_settings
+from airunway.webhook import WebhookSettings, webhook_settings
+from airunway.webhook.application import Webhook
 from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway.webhook.limits import Limits
 from airunway_testing.controlplane.ports import reserved_ports

@@ -1,13 +1,23 @@
-"""``airunway crds``: the CRDs, for ``airunway crds | kubectl apply --server-side -f -``."""
+"""``airunway crds``: the CRDs, printed or put into a cluster, and the guard before they are."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from airunway.cli import inputs
+from airunway.cli.options import Context, Kubeconfig
+from airunway.words import plain
+
+if TYPE_CHECKING:
+    from airunway.resource import Resource
+
 __all__ = ["crds"]
+
+HARMS = 3
+"""Exit code: the CRDs would take something from objects."""
 
 
 def crds(
@@ -18,13 +28,75 @@ def crds(
             metavar="DIRECTORY", help="Write one file per CRD into this directory instead of printing.", file_okay=False
         ),
     ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Say instead what they would take from the objects of the cluster."),
+    ] = False,
+    apply: Annotated[
+        bool,
+        typer.Option("--apply", help="Put them into the cluster instead, unless they would take something."),
+    ] = False,
+    file: Annotated[
+        Path | None,
+        typer.Option("--filename", "-f", help="CRDs of a file instead of this release's; - for standard input."),
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
-    """Print the CustomResourceDefinitions as YAML: airunway crds | kubectl apply --server-side -f -"""
+    """Print the CustomResourceDefinitions as YAML: airunway crds | kubectl apply --server-side -f -
+
+    An API server takes a CRD that has lost a field, and drops the field from every object. --check and --apply refuse
+    one that would: they name the fields, and the objects that have them, and end with 3.
+    """
     from airunway.api import crds as definitions
 
-    if write is None:
-        typer.echo(definitions.to_yaml(definitions.custom_resource_definitions()), nl=False)
-        return
-    write.mkdir(parents=True, exist_ok=True)
-    for path in definitions.write(write):
-        typer.echo(path)
+    if sum((write is not None, check, apply)) > 1:
+        raise typer.BadParameter("--write, --check and --apply exclude each other")
+    if write is not None and file is not None:
+        raise typer.BadParameter("--write writes this release's CRDs: it takes no --filename")
+    with inputs.reporting():
+        wanted = inputs.definitions_in(file) if file is not None else definitions.custom_resource_definitions()
+    if check or apply:
+        _guarded(wanted, kubeconfig=kubeconfig, context=context, apply=apply)
+    elif write is None:
+        typer.echo(definitions.to_yaml(wanted), nl=False)
+    else:
+        write.mkdir(parents=True, exist_ok=True)
+        for path in definitions.write(write):
+            typer.echo(path)
+
+
+def _guarded(wanted: list[Resource], *, kubeconfig: Path | None, context: str | None, apply: bool) -> None:
+    import asyncio
+
+    from airunway.kube import Client, Conflict, KubeError, load_config, user_agent_of
+    from airunway.resource import key_of
+    from airunway.upgrades.guard import Harm
+    from airunway.upgrades.ours import apply_definitions, harms_in
+
+    async def work() -> list[Harm]:
+        config = load_config(kubeconfig=kubeconfig, context=context)
+        async with Client(config, user_agent=user_agent_of("cli")) as client:
+            found = await harms_in(client, wanted)
+            if apply and not found:
+                await apply_definitions(client, wanted)
+            return found
+
+    try:
+        found = asyncio.run(work())
+    except Conflict as error:
+        inputs.fail(
+            f"another tool owns these CRDs: {error}. Upgrade them with that tool (helm upgrade, kubectl apply "
+            "--server-side)"
+        )
+    except TimeoutError:
+        inputs.fail("the API server took the CRDs and does not serve them: `airunway doctor` says why")
+    except KubeError as error:
+        inputs.fail(str(error))
+    for harm in found:
+        typer.echo(plain(str(harm)))
+    if found:
+        raise typer.Exit(HARMS)
+    done = "is in place" if apply else "takes nothing from any object"
+    for crd in wanted:
+        typer.echo(f"{key_of(crd).name} {done}")

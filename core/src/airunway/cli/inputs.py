@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from airunway.validation.policy import Policy
 
 __all__ = [
+    "Choice",
+    "Unchosen",
+    "choose",
+    "definitions_in",
     "deployments_in",
     "fail",
     "installed_configs",
@@ -81,6 +86,14 @@ def deployments_in(path: Path, *, namespace: str) -> list[Resource]:
     return [_in_namespace(obj, namespace) for obj in found]
 
 
+def definitions_in(path: Path) -> list[Resource]:
+    """The CustomResourceDefinitions of a file (``-``: standard input). Raises ManifestError and OSError."""
+    found = [obj for obj in _objects_in(path) if obj.get("kind") == "CustomResourceDefinition"]
+    if not found:
+        raise ManifestError(f"{path}: there is no CustomResourceDefinition in it")
+    return found
+
+
 def provider_configs_in(path: Path) -> list[Resource]:
     """The InferenceProviderConfigs of a file or of the YAML and JSON files of a directory.
 
@@ -105,6 +118,44 @@ def installed_configs(names: list[str] | None = None) -> list[Resource]:
     hosts = [load(name) for name in names]
     configs = [config_object(host.manifest, contract_version=host.contract_version) for host in hosts]
     return [{**config, "status": {"ready": True}} for config in configs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What selection comes to for a deployment out of a file; `deployment` names the provider that was asked for."""
+
+    deployment: Resource
+    provider: str
+    engine: str
+
+
+class Unchosen(Exception):
+    """No provider takes the deployment; `reasons` has a sentence for each thing that is wrong."""
+
+    def __init__(self, reasons: list[str]) -> None:
+        super().__init__("; ".join(reasons))
+        self.reasons = reasons
+
+
+def choose(deployment: Resource, *, provider: str, now: datetime) -> Choice:
+    """Provider and engine as the core selects them among the installed plugins, which all count as ready.
+
+    `provider`, or else the one of the spec, is taken as asked for. Raises Unchosen and PluginError.
+    """
+    from airunway.selection import provider_facts
+    from airunway.selection.explanation import explain
+
+    named = provider or dig(deployment, "spec", "provider", "name") or ""
+    configs = installed_configs([named] if named else None)
+    spec = deployment.get("spec")
+    if named and isinstance(spec, dict):
+        deployment = {**deployment, "spec": {**spec, "provider": {**(dig(spec, "provider") or {}), "name": named}}}
+    explanation = explain(deployment, [provider_facts(config) for config in configs], now=now)
+    if explanation.violations:
+        raise Unchosen([str(violation) for violation in explanation.violations])
+    if explanation.provider is None or explanation.engine is None or explanation.engine.engine is None:
+        raise Unchosen([f"no provider: {explanation.message}"])
+    return Choice(deployment=deployment, provider=explanation.provider, engine=explanation.engine.engine)
 
 
 def policy_in(path: Path) -> Policy:

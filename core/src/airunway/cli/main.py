@@ -11,8 +11,10 @@ import typer
 from airunway.cli import options, processes
 from airunway.cli.crds import crds
 from airunway.cli.development import CommandTree, ProviderTree
+from airunway.cli.doctor import doctor
 from airunway.cli.explain import explain
 from airunway.cli.flags import SwitchCommand
+from airunway.cli.preflight import preflight
 from airunway.cli.render import render
 from airunway.cli.validate import validate
 
@@ -35,6 +37,8 @@ for command, summary in (
     (validate, "Check manifests as the API server would, without one."),
     (explain, "Say why a deployment gets its engine and provider, or none."),
     (render, "Print what a provider would create, without a cluster."),
+    (doctor, "Say what is wrong with an installation, and what to do."),
+    (preflight, "Say what an upstream's new CRDs would do to what runs."),
 ):
     app.command(short_help=summary)(command)
 

@@ -108,7 +108,8 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
     """How the core is made. Raises PolicyError or ValueError for options that cannot be."""
     from airunway.controller.application import CoreApplication, CoreSettings
     from airunway.controller.policies import PolicyFile
-    from airunway.webhook import Webhook, webhook_settings
+    from airunway.webhook import webhook_settings
+    from airunway.webhook.application import Webhook
 
     given = {name: value for name, value in asdict(options.webhook).items() if value != ""}
     admission = webhook_settings(**given, namespace=_own_namespace())

@@ -58,31 +58,19 @@ def _rendered(
 
     from airunway.api.modeldeployment import parse_deployment
     from airunway.plugins.registry import load
-    from airunway.resource import dig, key_of
+    from airunway.resource import key_of
     from airunway.runtime.judgement import assumed_context, judge
-    from airunway.selection import provider_facts
-    from airunway.selection.explanation import explain
 
-    key = key_of(deployment)
-    named = provider or dig(deployment, "spec", "provider", "name") or ""
-    now = datetime.now(UTC)
-    configs = inputs.installed_configs([named] if named else None)
-    spec = deployment.get("spec")
-    if named and isinstance(spec, dict):
-        deployment = {**deployment, "spec": {**spec, "provider": {**(dig(spec, "provider") or {}), "name": named}}}
-    explanation = explain(deployment, [provider_facts(config) for config in configs], now=now)
-    if explanation.violations:
-        for violation in explanation.violations:
-            _say(f"{key}: {violation}")
+    key, now = key_of(deployment), datetime.now(UTC)
+    try:
+        choice = inputs.choose(deployment, provider=provider, now=now)
+    except inputs.Unchosen as error:
+        for reason in error.reasons:
+            _say(f"{key}: {reason}")
         return None
-    if explanation.provider is None or explanation.engine is None or explanation.engine.engine is None:
-        _say(f"{key}: no provider: {explanation.message}")
-        return None
-    host = load(explanation.provider)
+    deployment, host = choice.deployment, load(choice.provider)
     typed = parse_deployment(deployment)
-    context = assumed_context(
-        host, engine=explanation.engine.engine, now=now, settings=settings, upstream_version=upstream_version
-    )
+    context = assumed_context(host, engine=choice.engine, now=now, settings=settings, upstream_version=upstream_version)
     judged = judge(host, {**deployment, "status": {"engine": {"type": context.engine}}}, typed, context)
     for finding in judged.warnings:
         _say(f"{key}: warning: {finding.path}: {finding.message}")

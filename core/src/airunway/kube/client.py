@@ -7,6 +7,8 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 
 from airunway.kube.config import ClusterConfig
 from airunway.kube.errors import MalformedAnswer, NotFound
@@ -81,6 +83,16 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
+
+    @property
+    def server_time(self) -> datetime | None:
+        """The clock of the server (or of what stands before it) at its newest answer, in whole seconds; None before
+        the first one, or where it does not tell.
+        """
+        try:
+            return parsedate_to_datetime(self._session.date)
+        except ValueError:
+            return None
 
     # ------------------------------------------------------------------------------------------------ reading
 

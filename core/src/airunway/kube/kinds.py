@@ -13,6 +13,7 @@ __all__ = [
     "CONFIG_MAP",
     "CUSTOM_RESOURCE_DEFINITION",
     "DEPLOYMENT",
+    "ENDPOINT_SLICE",
     "EVENT",
     "JOB",
     "LEASE",
@@ -24,6 +25,7 @@ __all__ = [
     "SERVICE",
     "SERVICE_ACCOUNT",
     "STATEFUL_SET",
+    "STORAGE_CLASS",
     "SUBJECT_ACCESS_REVIEW",
     "Kind",
     "kind_of_crd",
@@ -102,6 +104,8 @@ DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
 STATEFUL_SET = Kind("apps", "v1", "StatefulSet", "statefulsets")
 REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets")
 JOB = Kind("batch", "v1", "Job", "jobs")
+STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 EVENT = Kind("events.k8s.io", "v1", "Event", "events")
 CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)

@@ -68,6 +68,8 @@ class Session:
         self._http: aiohttp.ClientSession | None = None
         self._tls: tuple[ClientCertificate | None, ssl.SSLContext] | None = None
         self._proxy = config.proxy_url or proxy_of(config.server) or None
+        self.date = ""
+        """The ``Date`` of the newest answer: the server's clock."""
 
     async def open(self) -> None:
         self._http = aiohttp.ClientSession(
@@ -180,6 +182,7 @@ class Session:
                     server_hostname=self.config.tls_server_name or None,
                 )
                 status = response.status
+                self.date = response.headers.get("Date", "")
                 if "Warning" in response.headers:
                     self._report_warnings(response.headers)
                 if status < 300:

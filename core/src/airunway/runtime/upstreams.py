@@ -30,7 +30,7 @@ from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of
 from airunway.runtime.desired import Identity, identity_in
 from airunway.runtime.upstream import CrdFacts, Installed, api_version, crd_facts, detect
 
-__all__ = ["UpstreamWatch", "View", "deployment_of"]
+__all__ = ["UpstreamWatch", "View", "deployment_of", "kind_in", "written_in"]
 
 log = logging.getLogger(__name__)
 
@@ -149,7 +149,7 @@ class UpstreamWatch:
         identity = identity_in(obj)
         version = str(obj.get("apiVersion")).rpartition("/")[2]
         kind = self._host.kinds.get((identity.group, identity.kind))
-        return self._views.get(_kind_in(kind, version)) if kind is not None else None
+        return self._views.get(kind_in(kind, version)) if kind is not None else None
 
     def known(self, deployment: ObjectKey, wanted: Sequence[Resource] = ()) -> dict[Identity, Resource]:
         """Everything of the written kinds that carries our label for the deployment, and what has a `wanted` name.
@@ -167,18 +167,18 @@ class UpstreamWatch:
         if preferred is None:
             return None
         obj = self._views[preferred].objects.get(key)
-        written = _written_in(obj, names.provider_manager(self._host.name)) if obj is not None else ""
+        written = written_in(obj, names.provider_manager(self._host.name)) if obj is not None else ""
         if not written or written == preferred.api_version:
             return obj
         kind = self._host.kinds[identity.group, identity.kind]
-        beside = self._views.get(_kind_in(kind, written.rpartition("/")[2]))
+        beside = self._views.get(kind_in(kind, written.rpartition("/")[2]))
         return (beside.objects.get(key) if beside is not None and beside.synced() else None) or obj
 
     def awaits(self, deployment: ObjectKey) -> bool:
         """Whether something of the deployment is kept in a version whose cache is not complete yet."""
         manager = names.provider_manager(self._host.name)
         for identity, obj in self.known(deployment).items():
-            written = _written_in(obj, manager)
+            written = written_in(obj, manager)
             served = self._installed.get((identity.group, identity.kind), _UNREAD).served
             if written not in ("", obj.get("apiVersion")) and any(s.api_version == written for s in served):
                 return True
@@ -226,13 +226,13 @@ class UpstreamWatch:
             transformers = self._host.transformers_of(kind)
             self._installed[kind.group, kind.kind] = detect(kind, transformers, facts, verify=self._verify)
             wanted = self._versions(kind, facts)
-            preferred = _kind_in(kind, wanted[0]) if wanted else None
+            preferred = kind_in(kind, wanted[0]) if wanted else None
             for watched in [k for k in self._views if (k.group, k.kind) == (kind.group, kind.kind)]:
                 if watched.version not in wanted or watched.plural != kind.plural:
                     self._stop(watched)
             self._prefer(kind, preferred)
             for version in wanted:
-                self._start(group, kind, _kind_in(kind, version))
+                self._start(group, kind, kind_in(kind, version))
         if self._installed != before:
             log.info("upstream of %s: %s", self._host.name, self.installed.message)
             self._changed()
@@ -262,7 +262,7 @@ class UpstreamWatch:
         wanted = api_version(kind, version)
         if view is None or not kind.write or len(kind.versions) == 1:
             return False
-        return any(_written_in(obj, manager) == wanted for obj in view.reflector.values())
+        return any(written_in(obj, manager) == wanted for obj in view.reflector.values())
 
     def _prefer(self, kind: UpstreamKind, preferred: Kind | None) -> None:
         if preferred is None:
@@ -325,8 +325,8 @@ class UpstreamWatch:
             if after is not None and new is not None:
                 self._owned.setdefault(after, {})[identity] = None
                 self._named.setdefault(key, {})[after] = None
-                written = _written_in(new, manager)
-                if written and _kind_in(kind, written.rpartition("/")[2]) not in self._views:
+                written = written_in(new, manager)
+                if written and kind_in(kind, written.rpartition("/")[2]) not in self._views:
                     self._look.set()
                 self._notify(after)
             elif view.kind != self._preferred.get((kind.group, kind.kind)) and not len(view.reflector):
@@ -367,12 +367,12 @@ class UpstreamWatch:
                 del index[key]
 
 
-def _kind_in(kind: UpstreamKind, version: str) -> Kind:
+def kind_in(kind: UpstreamKind, version: str) -> Kind:
     """The kind as the client addresses it, in one version."""
     return Kind(group=kind.group, version=version, kind=kind.kind, plural=kind.plural, namespaced=True)
 
 
-def _written_in(obj: Resource, manager: str) -> str:
+def written_in(obj: Resource, manager: str) -> str:
     """The ``apiVersion`` of our last apply; empty where there was none."""
     for entry in dig(obj, "metadata", "managedFields") or ():
         ours = isinstance(entry, dict) and entry.get("manager") == manager and entry.get("operation") == "Apply"

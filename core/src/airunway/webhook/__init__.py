@@ -4,8 +4,7 @@ What the object alone can tell is in the CRD. There is no mutating webhook: the 
 the CRD's own, and everything else stays as the user wrote it.
 """
 
-from airunway.webhook.admission import Admission, Answer, Refusal, User, View
-from airunway.webhook.application import Webhook
+# The server itself (`application`) is imported by who serves it: it brings kopf along.
 from airunway.webhook.settings import WebhookSettings, webhook_settings
 
-__all__ = ["Admission", "Answer", "Refusal", "User", "View", "Webhook", "WebhookSettings", "webhook_settings"]
+__all__ = ["WebhookSettings", "webhook_settings"]

@@ -28,6 +28,7 @@ __all__ = [
     "Material",
     "Verdict",
     "authorities_in",
+    "authority_ends",
     "decide",
     "issue_serving",
     "new_authority",
@@ -176,6 +177,11 @@ def authorities_in(bundle: bytes) -> list[bytes]:
         return list(dict.fromkeys(_pem(certificate) for certificate in x509.load_pem_x509_certificates(bundle)))
     except _UNREADABLE:
         return []
+
+
+def authority_ends(bundle: bytes) -> datetime | None:
+    """When the last certificate of a bundle ends: from then on nothing is trusted. None for a bundle without any."""
+    return max((_load(pem).not_valid_after_utc for pem in authorities_in(bundle)), default=None)
 
 
 def _authority_fault(material: Material, now: datetime) -> str | None:

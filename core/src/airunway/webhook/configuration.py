@@ -23,6 +23,7 @@ __all__ = [
     "bundles_in",
     "configuration_object",
     "injection",
+    "webhooks_of",
 ]
 
 CONFIGURATION_KIND = Kind(
@@ -84,7 +85,7 @@ def configuration_object(settings: WebhookSettings, *, bundle: bytes, namespaces
 
 def injection(live: Resource, *, bundle: bytes) -> Resource | None:
     """What to apply so that our webhooks in `live` trust `bundle`; None if it has none of ours."""
-    ours = [str(webhook["name"]) for webhook in _webhooks(live) if str(webhook.get("name")).endswith(names.GROUP)]
+    ours = [str(webhook["name"]) for webhook in webhooks_of(live)]
     if not ours:
         return None
     encoded = b64encode(bundle).decode()
@@ -99,16 +100,20 @@ def injection(live: Resource, *, bundle: bytes) -> Resource | None:
 def bundles_in(live: Resource) -> list[bytes]:
     """The CA bundle of each of our webhooks; an empty one for a webhook that has none."""
     found = []
-    for webhook in _webhooks(live):
-        if str(webhook.get("name")).endswith(names.GROUP):
-            text = dig(webhook, "clientConfig", "caBundle", default="")
-            try:
-                found.append(b64decode(text, validate=True) if isinstance(text, str) else b"")
-            except (Base64Error, ValueError):
-                found.append(b"")
+    for webhook in webhooks_of(live):
+        text = dig(webhook, "clientConfig", "caBundle", default="")
+        try:
+            found.append(b64decode(text, validate=True) if isinstance(text, str) else b"")
+        except (Base64Error, ValueError):
+            found.append(b"")
     return found
 
 
-def _webhooks(live: Resource) -> list[Resource]:
+def webhooks_of(live: Resource) -> list[Resource]:
+    """Those of our webhooks that a configuration has."""
     webhooks = live.get("webhooks")
-    return [webhook for webhook in webhooks if isinstance(webhook, dict)] if isinstance(webhooks, list) else []
+    return [
+        webhook
+        for webhook in (webhooks if isinstance(webhooks, list) else ())
+        if isinstance(webhook, dict) and str(webhook.get("name")).endswith(names.GROUP)
+    ]

@@ -1,0 +1,114 @@
+"""``airunway doctor``: what is wrong with an installation, and what to do about it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from airunway.cli import inputs
+from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.printing import as_document, terminal_width
+from airunway.words import plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from airunway.doctor import Examination, Snapshot
+    from airunway.plugins.host import ProviderHost
+
+__all__ = ["doctor"]
+
+FOUND = 3
+"""Exit code: there are findings at or above the threshold."""
+
+
+def doctor(
+    *,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="Namespace that AI Runway runs in.")
+    ] = "airunway-system",
+    output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "text",
+    failure_threshold: Annotated[
+        Literal["error", "warning"], typer.Option(help="From which findings on the exit code is 3.")
+    ] = "error",
+    ignore: Annotated[
+        list[str] | None, typer.Option(metavar="CODE", help="Leave out a check, such as ARW0705; may be repeated.")
+    ] = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Look at an installation and say what is wrong with it: what, why, and what to do.
+
+    CRDs, processes and their Leases, webhook, rights, providers, upstreams, nodes, storage, gateway. Nothing is
+    changed and no Secret is read; what you may not look at is named and left out. Every code has an entry in
+    docs/reference/doctor.md.
+
+    Ends with 0 if nothing is wrong, with 3 if there are findings, with 1 if the cluster cannot be looked at.
+    """
+    from airunway.doctor import CHECKS, examine
+    from airunway.doctor.report import document
+
+    if unknown := sorted(set(ignore or ()) - set(CHECKS)):
+        raise typer.BadParameter(f"--ignore: there is no check {', '.join(unknown)}")
+    found = examine(_snapshot(namespace, kubeconfig, context), ignored=frozenset(ignore or ()))
+    if output == "text":
+        _print(found)
+    else:
+        typer.echo(as_document([document(found)], output), nl=False)
+    if any(failure_threshold == "warning" or finding.severity.value == "error" for finding in found.findings):
+        raise typer.Exit(FOUND)
+
+
+def _snapshot(namespace: str, kubeconfig: Path | None, context: str | None) -> Snapshot:
+    import asyncio
+    from dataclasses import replace
+
+    from airunway.doctor import Unseen, gather
+    from airunway.kube import Client, KubeError, load_config, user_agent_of
+
+    hosts, broken = _hosts()
+
+    async def look() -> Snapshot:
+        config = load_config(kubeconfig=kubeconfig, context=context)
+        async with Client(config, user_agent=user_agent_of("cli"), timeout=15.0) as client:
+            return await gather(client, namespace=namespace, hosts=hosts)
+
+    try:
+        snapshot = asyncio.run(look())
+    except KubeError as error:
+        inputs.fail(str(error))
+    unseen = tuple(Unseen(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
+    return replace(snapshot, unseen=(*snapshot.unseen, *unseen))
+
+
+def _hosts() -> tuple[list[ProviderHost], dict[str, str]]:
+    """The provider plugins that are installed here, and what is wrong with those that cannot be loaded."""
+    from airunway.plugins.errors import PluginError
+    from airunway.plugins.registry import discover, load
+
+    hosts, broken = [], {}
+    for name in dict.fromkeys(distribution.name for distribution in discover()):
+        try:
+            hosts.append(load(name))
+        except PluginError as error:
+            broken[name] = str(error)
+    return hosts, broken
+
+
+def _print(found: Examination) -> None:
+    from airunway.doctor.report import lines
+
+    width = terminal_width()
+    ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
+    report = lines(found, width=width, ascii_only=ascii_only)
+    if width is None:
+        typer.echo("\n".join(plain(line.text) for line in report))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    for line in report:
+        console.print(Text(plain(line.text), style=line.style))

@@ -1,0 +1,281 @@
+"""``airunway preflight``: what an upstream's new CRDs would do to the deployments that a provider runs."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from airunway.cli import inputs
+from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.printing import as_document, terminal_width
+from airunway.cli.processes import parse_settings
+from airunway.cli.validate import ManifestError, read_manifests
+from airunway.columns import as_columns
+from airunway.resource import Resource, key_of
+from airunway.words import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from airunway.plugins.host import ProviderHost
+    from airunway.upgrades.forecast import Forecast
+    from airunway.upgrades.preflight import Preflight, Running
+
+__all__ = ["preflight"]
+
+HARMS = 3
+"""Exit code: something would break, or be made anew at once."""
+
+_FILES = (".yaml", ".yml", ".json")
+
+
+def preflight(
+    *,
+    upstream: Annotated[
+        str,
+        typer.Option(
+            metavar="PROVIDER=DIR|VERSION",
+            help="The provider, and its upstream's new CRDs: a file or folder, or a release in the folder of "
+            "--recordings.",
+        ),
+    ],
+    recordings: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="AIRUNWAY_UPSTREAM_CRDS",
+            help="Folder with CRDs of many releases, as PROVIDER/vX.Y.Z/*.yaml; a release that is not there has those "
+            "of the newest one before it.",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--filename", "-f", help="Deployments of a file instead of the cluster's; - for standard input."),
+    ] = None,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only this namespace (default: all).")] = "",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A setting of the provider as it runs, KEY=VALUE; may be repeated."),
+    ] = None,
+    output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> None:
+    """Say what an upstream's new CRDs would do to each deployment: leave it, break it, or have it made anew.
+
+    airunway preflight --upstream kaito=./kaito-0.13/crds
+
+    NOW is what happens at once; ON CHANGE what the next change of the spec (or airunway.ai/adopt) then does. It is the
+    provider's own decision, made with the plugin that is installed here; the cluster is only read.
+
+    Ends with 0 if nothing that runs is broken or made anew at once, with 3 if something is, with 1 if it cannot be
+    said.
+    """
+    from airunway.plugins.errors import PluginError
+    from airunway.plugins.registry import load
+    from airunway.upgrades import preflight as reading
+
+    name, separator, where = upstream.partition("=")
+    if not separator or not name or not where:
+        raise typer.BadParameter(f"--upstream {upstream}: write PROVIDER=DIR, or PROVIDER=VERSION")
+    values = parse_settings(settings or [])
+    with inputs.reporting():
+        host = load(name)
+        read = _definitions(host, _sources(name, where, recordings))
+        definitions = {crd: definition for crd, (definition, _) in read.items()}
+        origins = {crd: origin for crd, (_, origin) in read.items()}
+        if file is not None:
+            running = _from_file(host, file, namespace, definitions)
+        else:
+            running = _from_cluster(host, namespace, kubeconfig, context)
+        try:
+            found = reading.preflight(host, definitions, running, settings=host.settings(values))
+        except PluginError as error:
+            inputs.fail(str(error))
+    if output == "table":
+        typer.echo("\n".join(map(plain, _told(found, origins))))
+    else:
+        typer.echo(as_document([_document(found, origins)], output), nl=False)
+    if not found.is_safe:
+        raise typer.Exit(HARMS)
+
+
+def _sources(provider: str, where: str, recordings: Path | None) -> list[Path]:
+    """The files and folders that may have the CRDs: what stands in one counts, and not in those after it.
+
+    Raises ManifestError.
+    """
+    given = Path(where)
+    if given.exists():
+        return [given]
+    wanted = _numbers(where)
+    if not wanted:
+        raise ManifestError(f"{where}: there is no such file or folder, and it is no release either")
+    if recordings is None:
+        raise ManifestError(
+            f"the CRDs of {provider} {where} are not here: name the folder that has them, or the one of many releases "
+            "with --recordings"
+        )
+    found = [path for path in (recordings / provider).glob("v*") if path.is_dir() and _numbers(path.name)]
+    older = [path for path in found if _numbers(path.name)[: len(wanted)] <= wanted]
+    if not older:
+        raise ManifestError(f"{recordings / provider} has no release {where} and none before it")
+    return sorted(older, key=lambda path: _numbers(path.name), reverse=True)
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    match = re.fullmatch(r"v?(\d+(?:\.\d+)*)", release)
+    return tuple(int(part) for part in match[1].split(".")) if match else ()
+
+
+def _definitions(host: ProviderHost, sources: list[Path]) -> dict[str, tuple[Resource, Path]]:
+    """The CRDs of the provider's kinds by name, each with where it is from. Raises ManifestError."""
+    from airunway.upgrades.preflight import definition_names
+
+    wanted = set(definition_names(host))
+    found: dict[str, tuple[Resource, Path]] = {}
+    for source in sources:
+        if missing := wanted - set(found):
+            found |= {name: (crd, source) for name, crd in _read_definitions(source, missing).items()}
+    if not found:
+        kinds = ", ".join(sorted(wanted)) or "none"
+        raise ManifestError(f"{sources[0]}: there is no CRD of provider {host.name} in it (its kinds: {kinds})")
+    return found
+
+
+def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
+    """Those of the wanted CRDs that a file or folder has. Raises ManifestError for two of one name."""
+    files = sorted(each for each in path.rglob("*") if each.suffix in _FILES) if path.is_dir() else [path]
+    found: dict[str, Resource] = {}
+    for each in files:
+        text = each.read_text(encoding="utf-8")
+        if not any(name in text for name in wanted):
+            continue  # CRDs of others may be megabytes
+        for crd in read_manifests(StringIO(text)):
+            name = key_of(crd).name
+            if crd.get("kind") != "CustomResourceDefinition" or name not in wanted:
+                continue
+            if name in found:
+                raise ManifestError(f"{path} has more than one CustomResourceDefinition {name}; name one file")
+            found[name] = crd
+    return found
+
+
+def _from_cluster(host: ProviderHost, namespace: str, kubeconfig: Path | None, context: str | None) -> Running:
+    import asyncio
+
+    from airunway.kube import Client, KubeError, load_config, user_agent_of
+    from airunway.upgrades.preflight import read_running
+
+    async def read() -> Running:
+        config = load_config(kubeconfig=kubeconfig, context=context)
+        async with Client(config, user_agent=user_agent_of("cli")) as client:
+            return await read_running(client, host, namespace=namespace)
+
+    try:
+        return asyncio.run(read())
+    except KubeError as error:
+        inputs.fail(str(error))
+
+
+def _from_file(host: ProviderHost, path: Path, namespace: str, definitions: Mapping[str, Resource]) -> Running:
+    """The deployments of a file as the core would give them to the provider, on a cluster that has the CRDs already."""
+    from datetime import UTC, datetime
+
+    from airunway.upgrades.forecast import Cluster
+    from airunway.upgrades.preflight import Running, definition_names
+
+    kinds = definition_names(host)
+    cluster = Cluster(
+        definitions={(kinds[name].group, kinds[name].kind): crd for name, crd in definitions.items()},
+        kubernetes=(1, 30),
+    )
+    given = []
+    for deployment in inputs.deployments_in(path, namespace=namespace):
+        try:
+            choice = inputs.choose(deployment, provider="", now=datetime.now(UTC))
+        except inputs.Unchosen as error:
+            inputs.fail(f"{key_of(deployment)}: {error}")
+        if choice.provider == host.name:
+            given.append(_as_given(choice))
+        else:
+            typer.echo(plain(f"airunway preflight: {key_of(deployment)} goes to {choice.provider}"), err=True)
+    return Running(cluster=cluster, deployments=tuple(given), objects={}, planned=True)
+
+
+def _as_given(choice: inputs.Choice) -> Resource:
+    """A deployment as the provider sees it once the core has judged it."""
+    metadata = {"uid": "", "generation": 1, **choice.deployment["metadata"]}
+    valid = {"type": "Validated", "status": "True", "observedGeneration": metadata["generation"]}
+    status = {"provider": {"name": choice.provider}, "engine": {"type": choice.engine}, "conditions": [valid]}
+    return {**choice.deployment, "metadata": metadata, "status": status}
+
+
+# ---------------------------------------------------------------------------------------------------- what is printed
+
+
+def _told(found: Preflight, origins: Mapping[str, Path]) -> Iterator[str]:
+    for change in found.changes:
+        yield f"{change.crd} of {origins[change.crd]}: {change.verdict.message}"
+        for refusal in change.refused:
+            yield f"  {change.crd}: the API server refuses it: {refusal}"
+        for note in change.notes:
+            yield f"  {change.crd}: {note}"
+    yield ""
+    if found.refused:
+        yield "The upgrade would be refused: nothing that runs is touched."
+        return
+    if found.forecasts:
+        rows = [
+            (str(each.deployment), each.at_once.value, each.on_change.value, _reason(each)) for each in found.forecasts
+        ]
+        yield from as_columns(("deployment", "now", "on change", "why"), rows, width=terminal_width()).split("\n")
+        yield ""
+    counts = ", ".join(f"{count} {effect.value}" for effect, count in sorted(found.counts.items()))
+    yield f"{len(found.forecasts)} deployments: {counts}" if counts else "No deployments."
+
+
+def _reason(found: Forecast) -> str:
+    parts = [found.why] if found.why else []
+    if found.already:
+        parts.append(f"as it is now: {found.already}")
+    if found.why_on_change and found.why_on_change != found.why:
+        parts.append(
+            f"on change: {found.why_on_change}" if found.at_once is not found.on_change else found.why_on_change
+        )
+    return "; ".join(parts) or "-"
+
+
+def _document(found: Preflight, origins: Mapping[str, Path]) -> Resource:
+    """The same as JSON: fields are only ever added."""
+    return {
+        "kind": "PreflightReport",
+        "provider": found.provider,
+        "safe": found.is_safe,
+        "changes": [
+            {
+                "crd": change.crd,
+                "from": str(origins[change.crd]),
+                "reason": change.verdict.reason,
+                "message": change.verdict.message,
+                "refused": list(change.refused),
+                "notes": list(change.notes),
+            }
+            for change in found.changes
+        ],
+        "deployments": [
+            {
+                "namespace": each.deployment.namespace,
+                "name": each.deployment.name,
+                "now": each.at_once.value,
+                "why": each.why,
+                "onChange": each.on_change.value,
+                "whyOnChange": each.why_on_change,
+                "already": each.already,
+            }
+            for each in found.forecasts
+        ],
+    }

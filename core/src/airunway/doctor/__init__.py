@@ -1,0 +1,12 @@
+"""`airunway doctor`: what is wrong with an installation, said by one look at the cluster.
+
+A snapshot is read once (`gather`); checks are small pure functions over it (`findings.CHECKS`). No provider is named
+here: what is theirs comes from their InferenceProviderConfigs and from the plugins that are installed.
+"""
+
+from airunway.doctor.examination import Examination, examine
+from airunway.doctor.findings import CHECKS, Check, Finding, Severity
+from airunway.doctor.gather import gather
+from airunway.doctor.snapshot import Snapshot, Unseen
+
+__all__ = ["CHECKS", "Check", "Examination", "Finding", "Severity", "Snapshot", "Unseen", "examine", "gather"]

@@ -1,0 +1,171 @@
+"""Checks 01: the API server and AI Runway's CRDs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from airunway import __version__
+from airunway.api import names
+from airunway.api.crds import custom_resource_definitions
+from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.snapshot import Snapshot
+from airunway.resource import Resource, condition_of, dig, is_deleting, is_true, key_of
+from airunway.upgrades.schemas import fields_of, schema_in, storage_version
+
+__all__ = ["OLDEST"]
+
+OLDEST = (1, 30)
+"""The oldest Kubernetes that is supported: the first with ValidatingAdmissionPolicy switched on."""
+
+_CLOCKS = timedelta(seconds=30)
+_SHOWN = 5
+_INSTALL = "airunway crds | kubectl apply --server-side -f -"
+
+
+def _named(name: str) -> str:
+    return f"CustomResourceDefinition/{name}"
+
+
+@check(
+    "ARW0101",
+    Severity.ERROR,
+    "The cluster is too old",
+    why="ValidatingAdmissionPolicy and the CEL of the CRDs need a newer API server.",
+    do=f"Upgrade the cluster to Kubernetes {OLDEST[0]}.{OLDEST[1]} or newer.",
+)
+def _too_old(seen: Snapshot) -> Iterator[Found]:
+    if seen.kubernetes < OLDEST:
+        major, minor = seen.kubernetes
+        yield Found(object=f"Cluster/{seen.server}", what=f"It runs Kubernetes {major}.{minor}.")
+
+
+@check(
+    "ARW0102",
+    Severity.ERROR,
+    "A CRD of AI Runway is missing",
+    why="The API server does not know the kind: nobody can create such objects, and controllers wait for it.",
+    do=f"Install the chart airunway-crds, or: {_INSTALL}",
+    needs=("definitions",),
+)
+def _missing(seen: Snapshot) -> Iterator[Found]:
+    for crd in custom_resource_definitions():
+        if (name := key_of(crd).name) not in (seen.definitions or {}):
+            yield Found(object=_named(name), what="It is not installed.")
+
+
+@check(
+    "ARW0103",
+    Severity.ERROR,
+    "A CRD of AI Runway is not served",
+    why="The definition is there, but the API server does not serve it: another of the group has one of its names.",
+    do="Where a short name is taken by another CRD, take it out of that one (or remove that CRD): ours is served at "
+    "once.",
+    needs=("definitions",),
+)
+def _not_served(seen: Snapshot) -> Iterator[Found]:
+    for name, crd in (seen.definitions or {}).items():
+        if is_deleting(crd):
+            continue
+        names_ = condition_of(crd, "NamesAccepted") or {}
+        if names_.get("status") == "False":
+            yield Found(object=_named(name), what=f"Its names are not accepted: {names_.get('message')}")
+        elif not is_true(crd, "Established"):
+            yield Found(object=_named(name), what="It is not established.")
+
+
+@check(
+    "ARW0104",
+    Severity.ERROR,
+    "A CRD of AI Runway is being deleted",
+    why="With it go all its objects, and with these what runs. New ones are refused.",
+    do="Let it go and install the CRDs again; objects that are still there hold it until their finalizers are gone. "
+    "Set helm.sh/resource-policy: keep on CRDs.",
+    needs=("definitions",),
+)
+def _leaving(seen: Snapshot) -> Iterator[Found]:
+    for name, crd in (seen.definitions or {}).items():
+        if is_deleting(crd):
+            since = dig(crd, "metadata", "deletionTimestamp")
+            yield Found(object=_named(name), what=f"Its deletion was asked for at {since}.")
+
+
+@check(
+    "ARW0105",
+    Severity.ERROR,
+    "A CRD of AI Runway is older than this release",
+    why="The API server drops fields that the CRD does not have, or refuses them: what controllers of this release "
+    "write is lost.",
+    do=f"Upgrade the CRDs before everything else: the chart airunway-crds, or: {_INSTALL}",
+    needs=("definitions",),
+)
+def _older(seen: Snapshot) -> Iterator[Found]:
+    for name, live, ours in _compared(seen):
+        if ours is not None and live is None:
+            yield Found(object=_named(name), what=f"It has no version {names.VERSION}.")
+        elif missing := sorted(set(fields_of(ours or {})) - set(fields_of(live or {}))):
+            yield Found(object=_named(name), what=f"It lacks {_some(missing)}.")
+
+
+@check(
+    "ARW0106",
+    Severity.WARNING,
+    "A CRD of AI Runway is newer than this command",
+    why="What this command says may not be what the newer release means.",
+    do="Upgrade this command to the release that the cluster runs.",
+    needs=("definitions",),
+)
+def _newer(seen: Snapshot) -> Iterator[Found]:
+    for name, live, ours in _compared(seen):
+        if live is None or ours is None:
+            continue
+        theirs, known = set(fields_of(live)), set(fields_of(ours))
+        if known <= theirs and (more := sorted(theirs - known)):
+            yield Found(object=_named(name), what=f"It has {_some(more)}, which airunway {__version__} does not know.")
+
+
+@check(
+    "ARW0107",
+    Severity.WARNING,
+    "Objects may be stored in an old version",
+    why="A CRD must keep every version in status.storedVersions: the next release that drops it is refused.",
+    do="Have every object written once in the storage version (kubectl get KIND -A -o yaml | kubectl replace -f -). "
+    "Then take the old version out of status.storedVersions: kubectl patch crd NAME --subresource=status.",
+    needs=("definitions",),
+)
+def _stored(seen: Snapshot) -> Iterator[Found]:
+    for name, crd in (seen.definitions or {}).items():
+        current = storage_version(crd)
+        stored = [str(version) for version in dig(crd, "status", "storedVersions", default=[])]
+        if others := [version for version in stored if version != current]:
+            yield Found(
+                object=_named(name), what=f"Its objects are stored as {current}, and older ones as {', '.join(others)}."
+            )
+
+
+@check(
+    "ARW0108",
+    Severity.WARNING,
+    "Clocks differ",
+    why="Ages are told by the API server's clock; tokens and certificates may be refused by one side or the other.",
+    do="Set the clock of this machine (or of the API server) by NTP.",
+)
+def _clocks(seen: Snapshot) -> Iterator[Found]:
+    if abs(seen.ahead) > _CLOCKS:
+        word = "ahead of" if seen.ahead > timedelta() else "behind"
+        seconds = abs(seen.ahead).total_seconds()
+        yield Found(object=f"Cluster/{seen.server}", what=f"Its clock is {seconds:.0f} s {word} this machine's.")
+
+
+def _compared(seen: Snapshot) -> Iterator[tuple[str, Resource | None, Resource | None]]:
+    """Each CRD that is there, with its live schema and this release's."""
+    for crd in custom_resource_definitions():
+        name = key_of(crd).name
+        if (live := (seen.definitions or {}).get(name)) is not None:
+            yield name, schema_in(live, names.VERSION), schema_in(crd, names.VERSION)
+
+
+def _some(fields: list[str]) -> str:
+    outermost = [f for f in fields if not any(f.startswith((f"{o}.", f"{o}[")) for o in fields if o != f)]
+    more = len(outermost) - _SHOWN
+    return ", ".join(outermost[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

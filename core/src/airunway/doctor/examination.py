@@ -1,0 +1,69 @@
+"""From a snapshot to findings: every check, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airunway.doctor import admission, cluster, processes, providers, surroundings
+from airunway.doctor.findings import CHECKS, Check, Finding, Severity
+from airunway.doctor.rights import unknown_providers
+from airunway.doctor.snapshot import Snapshot, Unseen
+from airunway.words import bounded
+
+__all__ = ["Examination", "examine"]
+
+_ROOMS = (cluster, processes, admission, providers, surroundings)
+"""The modules whose checks there are: importing them has entered these into the table."""
+
+_ORDER = {Severity.ERROR: 0, Severity.WARNING: 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examination:
+    """What came of it: `findings`, the worst first; `done` are the checks that could be made, `skipped` the others."""
+
+    snapshot: Snapshot
+    findings: tuple[Finding, ...]
+    done: tuple[Check, ...]
+    skipped: tuple[Check, ...]
+    unseen: tuple[Unseen, ...]
+
+    def of(self, severity: Severity) -> list[Finding]:
+        return [finding for finding in self.findings if finding.severity is severity]
+
+
+def examine(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> Examination:
+    """Make every check for which everything was seen, but those whose codes are `ignored`."""
+    done, skipped, findings = [], [], []
+    for code, check in sorted(CHECKS.items()):
+        if code in ignored:
+            continue
+        if any(getattr(snapshot, part) is None for part in check.needs):
+            skipped.append(check)
+            continue
+        done.append(check)
+        findings += [
+            Finding(check=check, object=found.object, what=bounded(found.what), do=bounded(found.do) or check.do)
+            for found in check.find(snapshot)
+        ]
+    findings.sort(key=lambda finding: (_ORDER[finding.severity], finding.code, finding.object))
+    return Examination(
+        snapshot=snapshot,
+        findings=tuple(findings),
+        done=tuple(done),
+        skipped=tuple(skipped),
+        unseen=(*snapshot.unseen, *_without_plugin(snapshot)),
+    )
+
+
+def _without_plugin(snapshot: Snapshot) -> list[Unseen]:
+    """Providers that run, and whose rights are not known here."""
+    missing = unknown_providers(snapshot.components or (), list(snapshot.plugins), registered=snapshot.registered)
+    return [
+        Unseen(
+            part="rights",
+            what=f"rights of provider {name}",
+            why="its plugin is not installed beside this command",
+        )
+        for name in missing
+    ]

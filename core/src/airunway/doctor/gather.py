@@ -1,0 +1,303 @@
+"""Reading the snapshot: nothing is written, no Secret is read, and what the user may not see is noted and left out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from airunway.api import names
+from airunway.api.crds import custom_resource_definitions
+from airunway.doctor.components import Component, components_in
+from airunway.doctor.rights import expected_rights
+from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Snapshot, Unseen
+from airunway.doctor.webhooks import configuration_names, is_guard, services_of
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import (
+    CUSTOM_RESOURCE_DEFINITION,
+    DEPLOYMENT,
+    ENDPOINT_SLICE,
+    LEASE,
+    NAMESPACE,
+    NODE,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STORAGE_CLASS,
+    Answer,
+    ApiError,
+    Client,
+    Forbidden,
+    Kind,
+    KubeError,
+    NotFound,
+)
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.webhook.configuration import CONFIGURATION_KIND, webhooks_of
+from airunway.words import bounded
+
+__all__ = ["gather"]
+
+_GATEWAY_CLASS = Kind(GATEWAY_GROUP, "v1", "GatewayClass", "gatewayclasses", namespaced=False)
+_POLICY = Kind(
+    CONFIGURATION_KIND.group, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False
+)
+_BINDING = Kind(
+    CONFIGURATION_KIND.group,
+    "v1",
+    "ValidatingAdmissionPolicyBinding",
+    "validatingadmissionpolicybindings",
+    namespaced=False,
+)
+_AT_ONCE = 32
+"""Requests that are on their way at the same time: priority and fairness gives a user no more."""
+
+T = TypeVar("T")
+
+
+async def gather(
+    client: Client, *, namespace: str, hosts: Sequence[ProviderHost], limit: int = 500, clock: Any = None
+) -> Snapshot:
+    """Look at everything; `namespace` is where AI Runway runs, `hosts` the provider plugins that are installed here.
+
+    Of nodes and deployments at most `limit` are read. Raises KubeError if the API server does not even tell its
+    version: then there is nothing to be said.
+    """
+    kubernetes = await client.version()
+    here = (clock or datetime.now)(UTC)
+    there = client.server_time or here
+    reader = _Reader(client, namespace=namespace, hosts=hosts, limit=limit)
+    ahead = there - here
+    snapshot = Snapshot(
+        server=client.config.server,
+        kubernetes=kubernetes,
+        now=there,
+        ahead=ahead if abs(ahead) > timedelta(seconds=1) else timedelta(),  # the server tells whole seconds
+        namespace=namespace,
+        limit=limit,
+        plugins={host.name: host.manifest.version for host in hosts},
+    )
+    snapshot = replace(snapshot, **await reader.first())
+    snapshot = replace(snapshot, **await reader.second(snapshot))
+    return replace(snapshot, unseen=tuple(sorted(reader.unseen, key=lambda unseen: unseen.part)))
+
+
+class _Reader:
+    def __init__(self, client: Client, *, namespace: str, hosts: Sequence[ProviderHost], limit: int) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._hosts = hosts
+        self._limit = limit
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self.unseen: list[Unseen] = []
+
+    async def first(self) -> dict[str, Any]:
+        """The parts that can be read without knowing any other."""
+        return await self._parts(
+            definitions=("AI Runway's CRDs", self._definitions()),
+            components=(f"Deployments in {self._namespace}", self._components()),
+            leases=(f"Leases in {self._namespace}", self._leases()),
+            guards=("ValidatingAdmissionPolicies", self._guards()),
+            bindings=("ValidatingAdmissionPolicyBindings", self._bindings()),
+            providers=("InferenceProviderConfigs", self._providers()),
+            nodes=("nodes", self._some(NODE)),
+            storage_classes=("StorageClasses", self._all(STORAGE_CLASS)),
+            gateway_classes=("GatewayClasses", self._all(_GATEWAY_CLASS)),
+            deployments=("ModelDeployments", self._some(MODEL_DEPLOYMENT)),
+        )
+
+    async def second(self, first: Snapshot) -> dict[str, Any]:
+        """Those that others lead to."""
+        wanted: dict[str, tuple[str, Awaitable[Any]]] = {}
+        components, providers = first.components, first.providers
+        if components is not None:
+            watched = {name for component in components for name in component.watched} | {self._namespace}
+            keys = {ObjectKey(component.key.namespace, component.account) for component in components}
+            wanted["namespaces"] = ("namespaces", self._present(NAMESPACE, [ObjectKey("", name) for name in watched]))
+            wanted["accounts"] = ("service accounts", self._there(SERVICE_ACCOUNT, keys))
+            wanted["configurations"] = ("ValidatingWebhookConfigurations", self._configurations(components))
+            wanted["rights"] = (
+                "rights of the accounts",
+                self._rights(expected_rights(components, self._hosts, registered=first.registered)),
+            )
+            where = next((component.watched[0] for component in first.cores if component.watched), "default")
+            if first.definitions:
+                wanted["call"] = ("the webhooks that ModelDeployments pass", self._call(where))
+        if providers is not None:
+            groups = {str(kind.get("group")) for config in providers for kind in _required(config) if kind.get("group")}
+            wanted["served"] = ("the API server's kinds", self._served({*groups, GATEWAY_GROUP, *POOL_GROUPS}))
+            homes = {_home(config) for config in providers} - {""}
+            wanted["controllers"] = ("Deployments of upstreams", self._controllers(homes))
+        found = await self._parts(**wanted)
+        if found.get("configurations") is not None:
+            services = services_of(found["configurations"].values())
+            found |= await self._parts(endpoints=("endpoints of the webhook", self._endpoints(services)))
+        return found
+
+    async def _parts(self, **wanted: tuple[str, Awaitable[Any]]) -> dict[str, Any]:
+        answers = await asyncio.gather(*(self._see(part, *each) for part, each in wanted.items()))
+        return dict(zip(wanted, answers, strict=True))
+
+    async def _see(self, part: str, what: str, answer: Awaitable[T]) -> T | None:
+        try:
+            return await answer
+        except KubeError as error:
+            why = f"you may not: {error}" if isinstance(error, Forbidden) else str(error)
+            self.unseen.append(Unseen(part=part, what=what, why=bounded(why, 300)))
+            return None
+
+    # ------------------------------------------------------------------------------------------------- single parts
+
+    async def _definitions(self) -> dict[str, Resource]:
+        return await self._named(
+            CUSTOM_RESOURCE_DEFINITION, [key_of(crd).name for crd in custom_resource_definitions()]
+        )
+
+    async def _components(self) -> tuple[Any, ...]:
+        return tuple(components_in(await self._client.list_all(DEPLOYMENT, namespace=self._namespace)))
+
+    async def _leases(self) -> dict[str, Resource]:
+        found = await self._client.list_all(LEASE, namespace=self._namespace)
+        return {key_of(lease).name: lease for lease in found}
+
+    async def _guards(self) -> tuple[Resource, ...]:
+        return tuple(policy for policy in await self._all(_POLICY) if is_guard(policy))
+
+    async def _configurations(self, components: Sequence[Component]) -> dict[str, Resource]:
+        named = configuration_names(components)
+        found = {key_of(live).name: live for live in await self._all(CONFIGURATION_KIND)}
+        return {name: live for name, live in found.items() if name in named or webhooks_of(live)}
+
+    async def _bindings(self) -> frozenset[str]:
+        return frozenset(str(dig(binding, "spec", "policyName")) for binding in await self._all(_BINDING))
+
+    async def _providers(self) -> tuple[Resource, ...]:
+        return await self._all(INFERENCE_PROVIDER_CONFIG)
+
+    async def _all(self, kind: Kind) -> tuple[Resource, ...]:
+        try:
+            return tuple(await self._client.list_all(kind))
+        except NotFound:  # the kind itself is not there
+            return ()
+
+    async def _some(self, kind: Kind) -> tuple[Resource, ...]:
+        try:
+            async with aclosing(self._client.pages(kind, limit=self._limit)) as pages:
+                async for page in pages:
+                    return tuple(page.items)
+        except NotFound:
+            pass
+        return ()
+
+    async def _get(self, kind: Kind, key: ObjectKey) -> Resource | None:
+        async with self._slots:
+            try:
+                return await self._client.get(kind, key)
+            except NotFound:
+                return None
+
+    async def _named(self, kind: Kind, wanted: Iterable[str]) -> dict[str, Resource]:
+        """Those that are there, of kinds without a namespace."""
+        listed = sorted(set(wanted))
+        found = await asyncio.gather(*(self._get(kind, ObjectKey("", name)) for name in listed))
+        return {name: obj for name, obj in zip(listed, found, strict=True) if obj is not None}
+
+    async def _there(self, kind: Kind, keys: Iterable[ObjectKey]) -> dict[ObjectKey, bool]:
+        listed = sorted(set(keys))
+        found = await asyncio.gather(*(self._get(kind, key) for key in listed))
+        return {key: obj is not None for key, obj in zip(listed, found, strict=True)}
+
+    async def _present(self, kind: Kind, keys: Iterable[ObjectKey]) -> dict[str, bool]:
+        return {key.name: there for key, there in (await self._there(kind, keys)).items()}
+
+    async def _endpoints(self, services: Iterable[ObjectKey]) -> dict[ObjectKey, int | None]:
+        async def ready(key: ObjectKey) -> int | None:
+            if await self._get(SERVICE, key) is None:
+                return None
+            selector = f"kubernetes.io/service-name={key.name}"
+            slices = await self._client.list_all(ENDPOINT_SLICE, namespace=key.namespace, label_selector=selector)
+            return sum(
+                1
+                for slice_ in slices
+                for endpoint in slice_.get("endpoints") or ()
+                if dig(endpoint, "conditions", "ready", default=True)
+            )
+
+        listed = sorted(set(services))
+        return dict(zip(listed, await asyncio.gather(*map(ready, listed)), strict=True))
+
+    async def _rights(self, wanted: Iterable[Right]) -> dict[Right, bool]:
+        async def allowed(right: Right) -> bool:
+            namespace, _, _ = right.user.removeprefix("system:serviceaccount:").partition(":")
+            async with self._slots:
+                answer = await self._client.subject_access_review(
+                    user=right.user,
+                    groups=["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"],
+                    verb=right.verb,
+                    kind=Kind(right.group, "*", "", right.resource),
+                    subresource=right.subresource,
+                    namespace=right.namespace,
+                    name=right.name,
+                )
+            return answer.allowed
+
+        listed = list(dict.fromkeys(wanted))
+        return dict(zip(listed, await asyncio.gather(*map(allowed, listed)), strict=True))
+
+    async def _call(self, namespace: str) -> Call:
+        """Rehearse a creation. Whatever answers, be it a refusal, could be called."""
+        probe: Resource = {
+            "apiVersion": names.API_VERSION,
+            "kind": MODEL_DEPLOYMENT.kind,
+            "metadata": {"generateName": "airunway-doctor-", "namespace": namespace},
+            "spec": {"model": {"id": "airunway/doctor"}},
+        }
+        try:
+            await self._client.create(MODEL_DEPLOYMENT, probe, dry_run=True)
+        except ApiError as error:
+            if error.answer is Answer.WEBHOOK_DOWN:
+                return Call(failed=error.message)
+            if error.answer is Answer.MISSING_RIGHT or error.status >= 500:
+                raise
+        return Call()
+
+    async def _served(self, groups: Iterable[str]) -> dict[str, dict[str, dict[str, str]]]:
+        async def path(where: str) -> Resource:
+            async with self._slots:
+                try:
+                    return await self._client.get_path(where)
+                except NotFound:
+                    return {}
+
+        async def kinds(group: str) -> dict[str, dict[str, str]]:
+            found = await path(f"/apis/{group}")
+            versions = [str(version.get("version")) for version in found.get("versions") or ()]
+            listings = await asyncio.gather(*(path(f"/apis/{group}/{version}") for version in versions))
+            return {
+                version: {
+                    str(entry.get("kind")): str(entry.get("name"))
+                    for entry in listing.get("resources") or ()
+                    if "/" not in str(entry.get("name"))
+                }
+                for version, listing in zip(versions, listings, strict=True)
+            }
+
+        listed = sorted(set(groups))
+        return dict(zip(listed, await asyncio.gather(*map(kinds, listed)), strict=True))
+
+    async def _controllers(self, namespaces: Iterable[str]) -> dict[str, tuple[Resource, ...]]:
+        listed = sorted(set(namespaces))
+        found = await asyncio.gather(*(self._client.list_all(DEPLOYMENT, namespace=name) for name in listed))
+        return {name: tuple(deployments) for name, deployments in zip(listed, found, strict=True)}
+
+
+def _required(config: Resource) -> list[Resource]:
+    return [kind for kind in dig(config, "spec", "upstream", default=[]) if kind.get("requiresCRD") is True]
+
+
+def _home(config: Resource) -> str:
+    """The namespace where the provider's upstream is installed, as the provider has it."""
+    return str(dig(config, "spec", "installation", "defaultNamespace", default=""))

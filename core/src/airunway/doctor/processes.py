@@ -1,0 +1,220 @@
+"""Checks 02: what of AI Runway runs, and who leads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from airunway import __version__
+from airunway.api import names
+from airunway.doctor.components import Component
+from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.snapshot import Snapshot
+from airunway.resource import ObjectKey, dig, parse_time
+
+__all__ = ["led_by", "told_age"]
+
+_LEASE_SECONDS = 15
+"""How long a lease holds that does not say."""
+
+
+def told_age(age: timedelta) -> str:
+    """A duration in words, rounded down."""
+    seconds = max(0, int(age.total_seconds()))
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return f"{seconds} s"
+
+
+@check(
+    "ARW0201",
+    Severity.ERROR,
+    "The core does not run",
+    why="Without the core nothing is validated and no provider is selected: deployments stay Pending.",
+    do="Install the chart airunway; if it runs in another namespace, name that with --namespace.",
+    needs=("components",),
+)
+def _no_core(seen: Snapshot) -> Iterator[Found]:
+    if not seen.cores:
+        what = "No Deployment in it runs `airunway controller`."
+        if seen.namespaces is not None and not seen.namespaces.get(seen.namespace, True):
+            what = "There is no such namespace."
+        yield Found(object=f"Namespace/{seen.namespace}", what=what)
+
+
+@check(
+    "ARW0202",
+    Severity.ERROR,
+    "A process has no available pod",
+    why="Whatever it is there for does not happen.",
+    do="Look at its pods: kubectl describe deployment NAME, kubectl get pods, kubectl logs.",
+    needs=("components",),
+)
+def _down(seen: Snapshot) -> Iterator[Found]:
+    for component in seen.components or ():
+        if component.available == 0:
+            wanted = component.wanted
+            what = "It is scaled to zero." if wanted == 0 else f"0 of {wanted} pods are available."
+            yield Found(object=component.name, what=f"{what} {component.trouble}".rstrip())
+
+
+@check(
+    "ARW0203",
+    Severity.WARNING,
+    "A process has fewer pods than it should",
+    why="It works, without the replica that would take over.",
+    do="Look at the pod that is missing: kubectl get pods, kubectl describe pod.",
+    needs=("components",),
+)
+def _thin(seen: Snapshot) -> Iterator[Found]:
+    for component in seen.components or ():
+        if 0 < component.available < component.wanted:
+            yield Found(
+                object=component.name,
+                what=f"{component.available} of {component.wanted} pods are available. {component.trouble}".rstrip(),
+            )
+
+
+@check(
+    "ARW0204",
+    Severity.ERROR,
+    "Several replicas work at the same time",
+    why="Without leader election every replica writes: they fight, and events and upstream calls double.",
+    do="Start it with --leader-elect, or with one replica.",
+    needs=("components",),
+)
+def _unled(seen: Snapshot) -> Iterator[Found]:
+    for component in seen.components or ():
+        if component.wanted > 1 and not component.on("leader-elect"):
+            yield Found(object=component.name, what=f"It has {component.wanted} replicas and no --leader-elect.")
+
+
+@check(
+    "ARW0205",
+    Severity.ERROR,
+    "Nobody leads",
+    why="Only the holder of the Lease works; its pods wait for it.",
+    do="Look at the log of its pods: they say why they cannot take or renew the Lease (rights, API server, clock).",
+    needs=("components", "leases"),
+)
+def _leaderless(seen: Snapshot) -> Iterator[Found]:
+    for component in seen.components or ():
+        if not component.on("leader-elect") or component.available == 0:
+            continue
+        for name in component.leases(seen.registered):
+            if problem := _lapsed(seen, name):
+                yield Found(object=f"Lease/{seen.namespace}/{name}", what=problem)
+
+
+def led_by(seen: Snapshot, lease: str) -> str:
+    """Who holds a Lease now; empty for nobody."""
+    found = (seen.leases or {}).get(lease)
+    if found is None or _lapsed(seen, lease):
+        return ""
+    return str(dig(found, "spec", "holderIdentity", default=""))
+
+
+def _lapsed(seen: Snapshot, name: str) -> str:
+    lease = (seen.leases or {}).get(name)
+    if lease is None:
+        return "There is no such Lease."
+    holder = dig(lease, "spec", "holderIdentity", default="")
+    if not holder:
+        return "Nobody holds it."
+    renewed = parse_time(dig(lease, "spec", "renewTime"))
+    seconds = dig(lease, "spec", "leaseDurationSeconds", default=_LEASE_SECONDS)
+    if renewed is None:
+        return f"{holder} holds it and has never renewed it."
+    # A holder's clock may be behind the API server's by as much as a lease lasts.
+    age = seen.now - renewed
+    return f"{holder} renewed it {told_age(age)} ago." if age > timedelta(seconds=2 * seconds) else ""
+
+
+@check(
+    "ARW0206",
+    Severity.WARNING,
+    "Releases differ",
+    why="Core, providers and this command are released and tested together; a mixture is for the time of an upgrade.",
+    do="Upgrade what is behind: first the CRDs, then core and providers in any order, and this command.",
+    needs=("components",),
+)
+def _skewed(seen: Snapshot) -> Iterator[Found]:
+    for component in seen.components or ():
+        if component.version and _minor(component.version) != _minor(__version__):
+            yield Found(object=component.name, what=f"It runs {component.version}; this command is {__version__}.")
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+@check(
+    "ARW0207",
+    Severity.ERROR,
+    "A provider watches other namespaces than the core",
+    why="A deployment outside of the core's namespaces is never validated; one outside of the provider's is never run.",
+    do="Give core and providers the same --watch-namespaces (in charts: watchNamespaces).",
+    needs=("components",),
+)
+def _elsewhere(seen: Snapshot) -> Iterator[Found]:
+    for core in seen.cores:
+        for component in seen.components or ():
+            if not component.core and set(component.watched) != set(core.watched):
+                yield Found(
+                    object=component.name,
+                    what=f"It watches {_scope(component)}, the core watches {_scope(core)}.",
+                )
+
+
+def _scope(component: Component) -> str:
+    return ", ".join(component.watched) or "all namespaces"
+
+
+@check(
+    "ARW0208",
+    Severity.ERROR,
+    "A watched namespace does not exist",
+    why="Nothing there can be served, and the rights that should be granted there cannot be.",
+    do="Create the namespace and its Role, or take it out of --watch-namespaces.",
+    needs=("components", "namespaces"),
+)
+def _nowhere(seen: Snapshot) -> Iterator[Found]:
+    for component in seen.components or ():
+        for name in component.watched:
+            if not (seen.namespaces or {}).get(name, True):
+                yield Found(object=component.name, what=f"It is told to watch {name}, which does not exist.")
+
+
+@check(
+    "ARW0209",
+    Severity.ERROR,
+    "A service account does not exist",
+    why="No pod can be made for an account that is not there.",
+    do="Create it (the charts do), or correct serviceAccountName.",
+    needs=("components", "accounts"),
+)
+def _no_account(seen: Snapshot) -> Iterator[Found]:
+    for component in seen.components or ():
+        key = ObjectKey(component.key.namespace, component.account)
+        if not (seen.accounts or {}).get(key, True):
+            yield Found(object=component.name, what=f"Its account {component.account} does not exist.")
+
+
+@check(
+    "ARW0210",
+    Severity.WARNING,
+    "A Lease is left over",
+    why="A process that is not a Deployment here holds, or held, the Lease: two installations may be at work.",
+    do="If nothing is meant to run elsewhere, find who holds it (spec.holderIdentity) and stop it.",
+    needs=("components", "leases", "providers"),
+)
+def _stranger(seen: Snapshot) -> Iterator[Found]:
+    ours = {name for component in seen.components or () for name in component.leases(seen.registered)}
+    known = {names.CORE_MANAGER, *(names.provider_manager(provider) for provider in seen.registered)}
+    for name in sorted((known - ours) & set(seen.leases or {})):
+        if holder := led_by(seen, name):
+            yield Found(
+                object=f"Lease/{seen.namespace}/{name}", what=f"{holder} renews it, and no Deployment here runs it."
+            )

@@ -1,0 +1,295 @@
+"""Checks 05 and 06: providers, as they say of themselves, and the upstreams that they write for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from airunway.ages import SKEW
+from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.processes import told_age
+from airunway.doctor.snapshot import Snapshot
+from airunway.plugins.contract import CONTRACT_VERSIONS
+from airunway.resource import Resource, condition_of, dig, key_of, parse_time
+from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
+
+__all__ = ["is_silent", "required_kinds"]
+
+
+def _name(config: Resource) -> str:
+    return f"InferenceProviderConfig/{key_of(config).name}"
+
+
+def _all(seen: Snapshot) -> Iterator[tuple[Resource, ProviderFacts]]:
+    for config in seen.providers or ():
+        yield config, provider_facts(config)
+
+
+def is_silent(facts: ProviderFacts, seen: Snapshot) -> bool:
+    """Whether nothing was heard of a provider for so long that it takes no deployments."""
+    return facts.heartbeat is None or seen.now - facts.heartbeat > STALE_AFTER
+
+
+def _told_reason(config: Resource, type_: str) -> tuple[str, str]:
+    condition = condition_of(config, type_) or {}
+    return str(condition.get("reason", "")), str(condition.get("message", ""))
+
+
+@check(
+    "ARW0501",
+    Severity.ERROR,
+    "No provider is registered",
+    why="There is nobody to run a model: deployments stay Pending.",
+    do="Install a provider (helm install airunway-provider-…); it registers itself.",
+    needs=("providers",),
+)
+def _none(seen: Snapshot) -> Iterator[Found]:
+    if not seen.providers:
+        yield Found(object="InferenceProviderConfig", what="There is none.")
+
+
+@check(
+    "ARW0502",
+    Severity.ERROR,
+    "A provider is silent",
+    why=f"After {int(STALE_AFTER.total_seconds())} s without a heartbeat it gets no new deployments, and nobody "
+    "looks after what it runs.",
+    do="Look at its pods and their log. If it was removed for good, delete its InferenceProviderConfig.",
+    needs=("providers",),
+)
+def _silent(seen: Snapshot) -> Iterator[Found]:
+    for config, facts in _all(seen):
+        if not is_silent(facts, seen):
+            continue
+        if facts.heartbeat is None:
+            what = "It has never sent a heartbeat."
+        else:
+            what = f"Its last heartbeat came {told_age(seen.now - facts.heartbeat)} ago."
+        yield Found(object=_name(config), what=what + _whereabouts(seen, facts.name))
+
+
+def _left(config: Resource) -> bool:
+    """Whether it has said goodbye."""
+    return (condition_of(config, "Healthy") or {}).get("status") == "False"
+
+
+def _whereabouts(seen: Snapshot, provider: str) -> str:
+    if seen.components is None:
+        return ""
+    running = [component for component in seen.components if component.runs(provider)]
+    if not running:
+        return f" No Deployment in {seen.namespace} runs it."
+    return f" {running[0].name} should run it ({running[0].available} of {running[0].wanted} pods available)."
+
+
+@check(
+    "ARW0503",
+    Severity.ERROR,
+    "A provider does not register",
+    why="The core does not know of it: nobody is given to it.",
+    do="Read its log: it says why it cannot register (rights, a CRD that is missing, a plugin that is broken).",
+    needs=("providers", "components"),
+)
+def _unregistered(seen: Snapshot) -> Iterator[Found]:
+    for component in seen.components or ():
+        for provider in component.providers:
+            if component.available and provider not in seen.registered:
+                yield Found(object=component.name, what=f"It runs {provider}, which is not registered.")
+
+
+@check(
+    "ARW0504",
+    Severity.ERROR,
+    "A provider is not ready",
+    why="It takes no new deployments.",
+    do="Do what its message asks for.",
+    needs=("providers",),
+)
+def _unready(seen: Snapshot) -> Iterator[Found]:
+    for config, facts in _all(seen):
+        reason, message = _told_reason(config, "Ready")
+        upstream = reason in ("UpstreamNotInstalled", "UnsupportedSchema")  # said by ARW0601 to ARW0603
+        if not facts.ready and not upstream and not is_silent(facts, seen):
+            yield Found(object=_name(config), what=f"It says {reason or 'nothing'}: {message}".rstrip(": "))
+
+
+@check(
+    "ARW0505",
+    Severity.ERROR,
+    "A provider speaks another contract",
+    why="A core refuses a provider whose contract it does not speak.",
+    do="Install releases of core and provider that share a version of the contract.",
+    needs=("providers",),
+)
+def _contract(seen: Snapshot) -> Iterator[Found]:
+    for config, _ in _all(seen):
+        spoken = dig(config, "spec", "contractVersions", default=[])
+        if spoken and not set(spoken) & set(CONTRACT_VERSIONS):
+            ours = ", ".join(CONTRACT_VERSIONS)
+            yield Found(object=_name(config), what=f"It speaks {', '.join(spoken)}; this release speaks {ours}.")
+
+
+@check(
+    "ARW0506",
+    Severity.WARNING,
+    "A selection rule does not work",
+    why="A rule that does not compile earns its provider nothing: another one is selected.",
+    do="Correct the rule in the provider, or in the settings that it comes from.",
+    needs=("providers",),
+)
+def _rules(seen: Snapshot) -> Iterator[Found]:
+    for config, _ in _all(seen):
+        condition = condition_of(config, "SelectionRulesValid") or {}
+        if condition.get("status") == "False":
+            yield Found(object=_name(config), what=str(condition.get("message")))
+
+
+@check(
+    "ARW0507",
+    Severity.WARNING,
+    "A provider's clock is ahead",
+    why="Its heartbeats lie in the future: it counts as alive for too long after its end.",
+    do="Set the clock of its node by NTP.",
+    needs=("providers",),
+)
+def _ahead(seen: Snapshot) -> Iterator[Found]:
+    for config, facts in _all(seen):
+        if facts.heartbeat is not None and facts.heartbeat - seen.now > SKEW:
+            yield Found(
+                object=_name(config), what=f"Its last heartbeat is {told_age(facts.heartbeat - seen.now)} ahead."
+            )
+
+
+@check(
+    "ARW0508",
+    Severity.WARNING,
+    "A provider is of another release than its plugin here",
+    why="`airunway render`, `explain` and `preflight` answer with the plugin that is here, not as the cluster would.",
+    do="Install the same release of the provider beside this command.",
+    needs=("providers",),
+)
+def _other_release(seen: Snapshot) -> Iterator[Found]:
+    for config, facts in _all(seen):
+        there = str(dig(config, "status", "version", default="")).rpartition(":")[2]
+        here = seen.plugins.get(facts.name, "")
+        if there and here and there != here:
+            yield Found(object=_name(config), what=f"It is {there} in the cluster and {here} here.")
+
+
+# --------------------------------------------------------------------------------------------------------- upstreams
+
+
+def required_kinds(config: Resource) -> Iterator[tuple[str, str, list[str]]]:
+    """Group, kind and versions of what the provider cannot work without."""
+    for kind in dig(config, "spec", "upstream", default=[]):
+        if kind.get("requiresCRD") is True:
+            yield (
+                str(kind.get("group")),
+                str(kind.get("kind")),
+                [str(version) for version in kind.get("versions") or ()],
+            )
+
+
+@check(
+    "ARW0601",
+    Severity.ERROR,
+    "An upstream is not installed",
+    why="The provider has nobody to give a deployment to: it is not ready.",
+    do="Install it: `kubectl get ipc NAME -o yaml` has its charts and steps under spec.installation.",
+    needs=("providers", "served"),
+)
+def _not_installed(seen: Snapshot) -> Iterator[Found]:
+    for config in seen.providers or ():
+        for group, kind, _ in required_kinds(config):
+            if not any(kind in kinds for kinds in (seen.served or {}).get(group, {}).values()):
+                yield Found(object=_name(config), what=f"{kind}.{group} is not served.", do=_installation(config))
+
+
+def _installation(config: Resource) -> str:
+    steps = [
+        str(step["command"]) for step in dig(config, "spec", "installation", "steps", default=[]) if step.get("command")
+    ]
+    return f"Install it: {' && '.join(steps)}" if steps else ""
+
+
+@check(
+    "ARW0602",
+    Severity.ERROR,
+    "An upstream is served in other versions only",
+    why="The provider writes versions that this upstream does not serve, or no longer.",
+    do="Upgrade the provider, or install a release of the upstream that serves one of its versions.",
+    needs=("providers", "served"),
+)
+def _other_versions(seen: Snapshot) -> Iterator[Found]:
+    for config in seen.providers or ():
+        for group, kind, versions in required_kinds(config):
+            there = [version for version, kinds in (seen.served or {}).get(group, {}).items() if kind in kinds]
+            if there and not set(there) & set(versions):
+                yield Found(
+                    object=_name(config),
+                    what=f"{kind}.{group} is served as {', '.join(there)}; the provider writes {', '.join(versions)}.",
+                )
+
+
+@check(
+    "ARW0603",
+    Severity.WARNING,
+    "The upstream's schema is not known to the provider",
+    why="It is newer than the provider, or was changed: what is written is rehearsed first, and may be refused.",
+    do="Upgrade the provider. `airunway preflight` says what an upstream's release would do to what runs.",
+    needs=("providers",),
+)
+def _unverified(seen: Snapshot) -> Iterator[Found]:
+    for config, _ in _all(seen):
+        reason, message = _told_reason(config, "SchemaSupported")
+        if reason == "UnverifiedSchema" or (reason == "UnsupportedSchema" and "schema" in message):
+            yield Found(object=_name(config), what=f"{message}.")
+
+
+@check(
+    "ARW0604",
+    Severity.WARNING,
+    "The upstream's own controllers do not run",
+    why="The CRDs are there, and nobody acts on what is written: deployments stay Deploying.",
+    do="Look at the Deployment: kubectl describe deployment, kubectl get pods.",
+    needs=("providers", "controllers"),
+)
+def _idle(seen: Snapshot) -> Iterator[Found]:
+    ours = {component.key for component in seen.components or ()}
+    for config in seen.providers or ():
+        home = dig(config, "spec", "installation", "defaultNamespace", default="")
+        for deployment in (seen.controllers or {}).get(home, ()):
+            if key_of(deployment) in ours:
+                continue
+            wanted = dig(deployment, "spec", "replicas", default=1)
+            if wanted and not dig(deployment, "status", "availableReplicas", default=0):
+                yield Found(
+                    object=f"Deployment/{key_of(deployment).namespace}/{key_of(deployment).name}",
+                    what=f"0 of {wanted} pods are available; {key_of(config).name} has its upstream in that namespace.",
+                )
+
+
+@check(
+    "ARW0605",
+    Severity.WARNING,
+    "A provider has not noticed that its upstream changed",
+    why="What it says of the upstream is not what the API server serves: its watch of the CRD does not work.",
+    do="Look at its log, and at its right to list and watch the CRD by name; a restart reads it anew.",
+    needs=("providers", "served"),
+)
+def _unaware(seen: Snapshot) -> Iterator[Found]:
+    for config, facts in _all(seen):
+        kinds = list(required_kinds(config))
+        if not kinds or is_silent(facts, seen) or _left(config):
+            continue
+        there = all(
+            any(kind in (seen.served or {}).get(group, {}).get(version, {}) for version in versions)
+            for group, kind, versions in kinds
+        )
+        if there and not facts.installed and seen.now - _since(config, seen) > timedelta(seconds=30):
+            yield Found(object=_name(config), what="It says that its upstream is not installed, and it is.")
+
+
+def _since(config: Resource, seen: Snapshot) -> datetime:
+    condition = condition_of(config, "UpstreamInstalled") or {}
+    return parse_time(condition.get("lastTransitionTime")) or seen.now

@@ -1,0 +1,136 @@
+"""An examination as text for people, and as a document for programs. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from airunway import __version__
+from airunway.doctor.examination import Examination
+from airunway.doctor.findings import AREAS, Finding, Severity
+from airunway.resource import Resource, format_time
+
+__all__ = ["Line", "document", "lines"]
+
+_INDENT = "  "
+_FIELD = 6
+"""Width of ``why`` and ``do``, so that their texts stand below each other."""
+
+_WIDTH = 120
+"""Where no terminal says how wide it is, nothing is folded; wider terminals are not used up."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A line of the report; `style` is how rich calls it, empty for plain."""
+
+    text: str = ""
+    style: str = ""
+
+
+_MARKS = {"ok": "✔", Severity.ERROR: "✖", Severity.WARNING: "⚠", "unseen": "◌"}
+_WORDS = {"ok": "ok", Severity.ERROR: "!!", Severity.WARNING: "! ", "unseen": "? "}
+_STYLES = {"ok": "green", Severity.ERROR: "red", Severity.WARNING: "yellow", "unseen": "dim"}
+
+
+def lines(found: Examination, *, width: int | None, ascii_only: bool = False) -> Iterator[Line]:
+    """The report: the areas at a glance, each finding, what could not be looked at, and the count.
+
+    With a `width` texts are folded to it. With `ascii_only` the marks are letters.
+    """
+    marks = _WORDS if ascii_only else _MARKS
+    width = min(width, _WIDTH) if width else None
+    seen = found.snapshot
+    kubernetes = ".".join(map(str, seen.kubernetes))
+    yield Line(text=f"airunway {__version__}, namespace {seen.namespace}, {seen.server} (Kubernetes {kubernetes})")
+    yield Line()
+    for area, state, text in _areas(found):
+        yield Line(text=f"{marks[state]} {area:<{max(map(len, AREAS.values()))}}  {text}", style=_STYLES[state])
+    for finding in found.findings:
+        yield Line()
+        yield from _finding(finding, marks[finding.severity], width)
+    if found.unseen:
+        yield Line()
+        yield Line(text="Not looked at:")
+        for unseen in found.unseen:
+            yield from _folded(f"{marks['unseen']} {unseen.what}: {unseen.why}", width, style="dim")
+    yield Line()
+    yield Line(text=_count(found))
+
+
+def _areas(found: Examination) -> Iterator[tuple[str, str | Severity, str]]:
+    for area in AREAS.values():
+        findings = [finding for finding in found.findings if finding.check.area == area]
+        done = sum(check.area == area for check in found.done)
+        skipped = sum(check.area == area for check in found.skipped)
+        told = f"{done} checks" if not skipped else f"{done} of {done + skipped} checks"
+        if findings:
+            worst = findings[0].severity  # they come with the worst first
+            yield area, worst, f"{told}: {', '.join(dict.fromkeys(finding.code for finding in findings))}"
+        elif done or skipped:
+            yield area, "ok" if done else "unseen", told
+
+
+def _finding(finding: Finding, mark: str, width: int | None) -> Iterator[Line]:
+    yield Line(
+        text=f"{mark} {finding.code} {finding.severity.value}: {finding.check.title}", style=_STYLES[finding.severity]
+    )
+    yield from _folded(f"{finding.object}: {finding.what}", width, style="bold")
+    for word, text in (("why", finding.check.why), ("do", finding.do), ("see", finding.check.docs)):
+        yield from _folded(f"{word:<{_FIELD}}{text}", width, hang=_FIELD)
+
+
+def _folded(text: str, width: int | None, *, hang: int = 0, style: str = "") -> Iterator[Line]:
+    if width is None:
+        yield Line(text=f"{_INDENT}{text}", style=style)
+        return
+    below = _INDENT + " " * hang
+    for line in textwrap.wrap(
+        text, width, initial_indent=_INDENT, subsequent_indent=below, break_on_hyphens=False, break_long_words=False
+    ):
+        yield Line(text=line, style=style)
+
+
+def _count(found: Examination) -> str:
+    errors, warnings = len(found.of(Severity.ERROR)), len(found.of(Severity.WARNING))
+    done, all_ = len(found.done), len(found.done) + len(found.skipped)
+    checks = f"{all_} checks" if done == all_ else f"{done} of {all_} checks"
+    if not errors and not warnings:
+        return f"Nothing is wrong ({checks})."
+    return f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')} ({checks})."
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def document(found: Examination) -> Resource:
+    """The same as JSON: fields are only ever added."""
+    seen = found.snapshot
+    return {
+        "kind": "DoctorReport",
+        "version": __version__,
+        "server": seen.server,
+        "kubernetes": ".".join(map(str, seen.kubernetes)),
+        "namespace": seen.namespace,
+        "time": format_time(seen.now),
+        "errors": len(found.of(Severity.ERROR)),
+        "warnings": len(found.of(Severity.WARNING)),
+        "findings": [
+            {
+                "code": finding.code,
+                "severity": finding.severity.value,
+                "title": finding.check.title,
+                "object": finding.object,
+                "what": finding.what,
+                "why": finding.check.why,
+                "do": finding.do,
+                "docs": finding.check.docs,
+            }
+            for finding in found.findings
+        ],
+        "checks": [check.code for check in found.done],
+        "skipped": [check.code for check in found.skipped],
+        "notLookedAt": [{"what": unseen.what, "why": unseen.why} for unseen in found.unseen],
+    }

@@ -1,0 +1,81 @@
+"""What the account of each process is meant to be allowed: the lists that charts are made of, as questions. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from airunway.controller.access import core_rights
+from airunway.doctor.components import Component
+from airunway.doctor.snapshot import Right
+from airunway.doctor.webhooks import settings_of
+from airunway.plugins.host import ProviderHost
+from airunway.process.rights import Rights, leader_election_rights
+from airunway.resource import Resource, dig
+from airunway.runtime.access import provider_rights
+from airunway.webhook.rights import webhook_rights
+
+__all__ = ["expected_rights", "unknown_providers"]
+
+
+def expected_rights(
+    components: Sequence[Component], hosts: Sequence[ProviderHost], *, registered: Sequence[str]
+) -> list[Right]:
+    """Every right that the accounts need for what their processes do, and what none of them must have.
+
+    Of a provider whose plugin is not installed here nothing is known (`unknown_providers`).
+    """
+    by_name = {host.name: host for host in hosts}
+    found: list[Right] = []
+    for component in components:
+        rights = _of_the_core(component) if component.core else Rights()
+        for provider in registered if component.every else component.providers:
+            if provider in by_name:
+                rights += provider_rights(by_name[provider].manifest)
+        found += _questions(component, rights)
+        # Secrets are nobody's business: the webhook's own is granted by name, in its namespace.
+        found.append(Right(user=component.user, verb="list", group="", resource="secrets", wanted=False))
+    return list(dict.fromkeys(found))
+
+
+def unknown_providers(
+    components: Sequence[Component], plugins: Sequence[str], *, registered: Sequence[str]
+) -> list[str]:
+    """Providers that run and whose plugin is not installed here."""
+    running = {name for each in components for name in (registered if each.every else each.providers)}
+    return sorted(running - set(plugins))
+
+
+def _of_the_core(component: Component) -> Rights:
+    rights = core_rights(policy="policy" in component.options, namespaces=component.watched)
+    if component.on("leader-elect"):
+        rights += leader_election_rights("airunway-controller")
+    settings = settings_of(component)
+    return rights + webhook_rights(settings) if settings is not None else rights
+
+
+def _questions(component: Component, rights: Rights) -> Iterator[Right]:
+    for rule in rights.cluster:
+        yield from _of_rule(component, rule, namespace="")
+    for rule in rights.watched:
+        for namespace in component.watched or ("",):
+            yield from _of_rule(component, rule, namespace=namespace)
+    for rule in rights.own:
+        if component.on("leader-elect") or rule["resources"] != ["leases"]:
+            yield from _of_rule(component, rule, namespace=component.key.namespace)
+
+
+def _of_rule(component: Component, rule: Resource, *, namespace: str) -> Iterator[Right]:
+    for group in rule["apiGroups"]:
+        for full in rule["resources"]:
+            resource, _, subresource = full.partition("/")
+            for verb in rule["verbs"]:
+                for name in dig(rule, "resourceNames", default=[""]):
+                    yield Right(
+                        user=component.user,
+                        verb=verb,
+                        group=group,
+                        resource=resource,
+                        subresource=subresource,
+                        namespace=namespace,
+                        name=name,
+                    )

@@ -1,0 +1,243 @@
+"""Checks 07 and 08: what the cluster offers to models, and deployments that nobody can help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from airunway.api import names
+from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.providers import is_silent
+from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Snapshot
+from airunway.quantity import parse_quantity
+from airunway.resource import Resource, annotations_of, dig, is_deleting, is_true, key_of, labels_of, parse_time
+from airunway.selection import provider_facts
+
+__all__: list[str] = []
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Vendor:
+    """How nodes show the GPUs of one vendor: the extended resource, labels of nodes that have one (put there by node
+    feature discovery, whether or not a device plugin runs), and labels that name the product.
+    """
+
+    resource: str
+    partition: str
+    present: tuple[str, ...]
+    product: tuple[str, ...]
+
+
+_CLOUD_PRODUCTS = ("cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
+
+_VENDORS = (
+    _Vendor(
+        resource="nvidia.com/gpu",
+        partition="nvidia.com/mig-",
+        present=("nvidia.com/gpu.present", "feature.node.kubernetes.io/pci-10de.present"),
+        product=("nvidia.com/gpu.product", *_CLOUD_PRODUCTS),
+    ),
+    _Vendor(
+        resource="amd.com/gpu",
+        partition="amd.com/gpu_",
+        present=("feature.node.kubernetes.io/amd-gpu", "feature.node.kubernetes.io/pci-1002.present"),
+        product=("amd.com/gpu.product-name", "amd.com/gpu.device-id", *_CLOUD_PRODUCTS),
+    ),
+)
+_DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+
+
+def _gpus(node: Resource, vendor: _Vendor) -> bool:
+    """Whether the node offers GPUs of that vendor, whole or in parts."""
+    offered = dig(node, "status", "allocatable", default={})
+    return any(
+        (name == vendor.resource or name.startswith(vendor.partition)) and _some(amount)
+        for name, amount in offered.items()
+    )
+
+
+def _some(amount: object) -> bool:
+    try:
+        return parse_quantity(str(amount)) > 0
+    except ValueError:
+        return False
+
+
+def _node(node: Resource) -> str:
+    return f"Node/{key_of(node).name}"
+
+
+@check(
+    "ARW0701",
+    Severity.WARNING,
+    "No node offers a GPU",
+    why="No provider that is ready runs models without a GPU: pods stay Pending, unless nodes are made on demand.",
+    do="Add GPU nodes and their device plugin (NVIDIA's or AMD's GPU operator), or a provider that runs on CPUs.",
+    needs=("nodes", "providers"),
+)
+def _no_gpu(seen: Snapshot) -> Iterator[Found]:
+    if not seen.nodes or any(_gpus(node, vendor) for node in seen.nodes for vendor in _VENDORS):
+        return
+    engines = [engine for config in seen.providers or () for engine in provider_facts(config).engines]
+    if engines and not any(engine.cpu for engine in engines):
+        yield Found(object="Node", what=f"None of {len(seen.nodes)} nodes has one to allocate.")
+
+
+@check(
+    "ARW0702",
+    Severity.WARNING,
+    "A node has GPUs and does not offer them",
+    why="Labels say that there is a GPU; without a device plugin the scheduler knows of none.",
+    do="Look at the device plugin's pod on that node (GPU operator: nvidia-device-plugin-daemonset) and its driver.",
+    needs=("nodes",),
+)
+def _not_offered(seen: Snapshot) -> Iterator[Found]:
+    for node in seen.nodes or ():
+        for vendor in _VENDORS:
+            if any(labels_of(node).get(label) == "true" for label in vendor.present) and not _gpus(node, vendor):
+                yield Found(object=_node(node), what=f"It allocates no {vendor.resource}.")
+
+
+@check(
+    "ARW0703",
+    Severity.WARNING,
+    "A GPU node has no label with its GPU's product",
+    why="Deployments that select nodes by product (spec.nodeSelector, or upstreams by instance type) pass it over.",
+    do="Run GPU feature discovery (part of NVIDIA's GPU operator; AMD: node labeller), or label the node by hand.",
+    needs=("nodes",),
+)
+def _unlabelled(seen: Snapshot) -> Iterator[Found]:
+    for node in seen.nodes or ():
+        for vendor in _VENDORS:
+            if _gpus(node, vendor) and not set(vendor.product) & set(labels_of(node)):
+                yield Found(object=_node(node), what=f"It has none of {', '.join(vendor.product)}.")
+
+
+@check(
+    "ARW0704",
+    Severity.ERROR,
+    "No GPU node takes pods",
+    why="Every node with a GPU is cordoned or not ready: pods of models stay Pending.",
+    do="kubectl uncordon NODE, or look at why the nodes are not ready: kubectl describe node NODE.",
+    needs=("nodes",),
+)
+def _closed(seen: Snapshot) -> Iterator[Found]:
+    with_gpus = [node for node in seen.nodes or () if any(_gpus(node, vendor) for vendor in _VENDORS)]
+    open_ = [node for node in with_gpus if is_true(node, "Ready") and not dig(node, "spec", "unschedulable")]
+    if with_gpus and not open_:
+        listed = ", ".join(key_of(node).name for node in with_gpus[:5])
+        yield Found(object="Node", what=f"None of the {len(with_gpus)} nodes with GPUs does ({listed}).")
+
+
+def _defaults(seen: Snapshot) -> list[str]:
+    return [
+        key_of(found).name
+        for found in seen.storage_classes or ()
+        if any(annotations_of(found).get(name) == "true" for name in _DEFAULT_CLASS)
+    ]
+
+
+@check(
+    "ARW0705",
+    Severity.WARNING,
+    "There is no default StorageClass",
+    why="A claim that names no class stays Pending, and with it the pods of upstreams that keep weights on volumes.",
+    do="Annotate one: kubectl annotate storageclass NAME storageclass.kubernetes.io/is-default-class=true",
+    needs=("storage_classes",),
+)
+def _no_default(seen: Snapshot) -> Iterator[Found]:
+    if not _defaults(seen):
+        yield Found(object="StorageClass", what=f"None of {len(seen.storage_classes or ())} is the default.")
+
+
+@check(
+    "ARW0706",
+    Severity.WARNING,
+    "There are several default StorageClasses",
+    why="Which one a claim gets depends on which is newest.",
+    do="Leave the annotation storageclass.kubernetes.io/is-default-class=true on one of them.",
+    needs=("storage_classes",),
+)
+def _defaults_many(seen: Snapshot) -> Iterator[Found]:
+    if len(found := _defaults(seen)) > 1:
+        yield Found(object="StorageClass", what=f"{', '.join(sorted(found))} are.")
+
+
+@check(
+    "ARW0707",
+    Severity.WARNING,
+    "The Gateway API has no controller",
+    why="Its CRDs are there and no GatewayClass is accepted: nobody acts on Gateways and routes.",
+    do="Install a gateway controller, or look at why it does not accept its class: kubectl describe gatewayclass.",
+    needs=("served", "gateway_classes"),
+)
+def _no_gateway(seen: Snapshot) -> Iterator[Found]:
+    installed = any((seen.served or {}).get(GATEWAY_GROUP, {}).values())
+    if installed and not any(is_true(found, "Accepted") for found in seen.gateway_classes or ()):
+        yield Found(object="GatewayClass", what=f"None of {len(seen.gateway_classes or ())} is accepted.")
+
+
+@check(
+    "ARW0708",
+    Severity.WARNING,
+    "InferencePools are served in an old version only",
+    why="Endpoint pickers need v1; with an older one alone the cluster counts as one without InferencePools.",
+    do=f"Install the CRDs of the Gateway API Inference Extension 1.0 or newer ({POOL_GROUPS[0]}/v1).",
+    needs=("served",),
+)
+def _old_pools(seen: Snapshot) -> Iterator[Found]:
+    found = [
+        f"{group}/{version}"
+        for group in POOL_GROUPS
+        for version, kinds in (seen.served or {}).get(group, {}).items()
+        if "InferencePool" in kinds
+    ]
+    if found and f"{POOL_GROUPS[0]}/v1" not in found:
+        yield Found(object="InferencePool", what=f"They are served as {', '.join(found)}.")
+
+
+# ------------------------------------------------------------------------------------------------------- deployments
+
+
+def _deployment(deployment: Resource) -> str:
+    key = key_of(deployment)
+    return f"ModelDeployment/{key.namespace}/{key.name}"
+
+
+@check(
+    "ARW0801",
+    Severity.WARNING,
+    "A deployment asks for a provider that is not registered",
+    why="It stays Pending until a provider of that name comes.",
+    do="Correct spec.provider.name, or install that provider.",
+    needs=("deployments", "providers"),
+)
+def _unknown_provider(seen: Snapshot) -> Iterator[Found]:
+    for deployment in seen.deployments or ():
+        name = dig(deployment, "spec", "provider", "name", default="")
+        if name and name not in seen.registered and not is_deleting(deployment):
+            known = ", ".join(seen.registered) or "none"
+            yield Found(object=_deployment(deployment), what=f"It names {name}; registered are: {known}.")
+
+
+@check(
+    "ARW0802",
+    Severity.ERROR,
+    "A deployment cannot go",
+    why="Its provider, which should clean up, does not run: the finalizer holds it. Where the core runs, it lets go of "
+    f"it after {int(names.FINALIZER_TIMEOUT.total_seconds()) // 60} minutes.",
+    do="Start the provider, or delete what it made by hand and take the finalizer off.",
+    needs=("deployments", "providers"),
+)
+def _held(seen: Snapshot) -> Iterator[Found]:
+    alive = {facts.name for config in seen.providers or () if not is_silent(facts := provider_facts(config), seen)}
+    for deployment in seen.deployments or ():
+        since = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
+        if since is None or seen.now - since <= names.FINALIZER_TIMEOUT:
+            continue
+        for finalizer in dig(deployment, "metadata", "finalizers", default=[]):
+            provider = names.provider_of_finalizer(str(finalizer))
+            if provider and provider not in alive:
+                yield Found(
+                    object=_deployment(deployment), what=f"It waits for {provider} since {since:%Y-%m-%d %H:%M}Z."
+                )

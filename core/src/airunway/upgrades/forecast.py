@@ -1,0 +1,247 @@
+"""What an upstream's new CRDs would do to one deployment: the runtime's own decision, on a cluster that has them. Pure.
+
+Nothing here knows how a deployment is handled: `runtime.decision.decide` says that, of the objects as they would be
+read under the new schemas, and of the kinds as they would be installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+
+from airunway.api import names
+from airunway.plugins.contract import UpstreamKind
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource, annotations_of, is_deleting, key_of
+from airunway.runtime.decision import Decision, Do, decide
+from airunway.runtime.desired import identity_in
+from airunway.runtime.seen import Seen
+from airunway.runtime.steps import Action, named
+from airunway.runtime.upstream import CrdFacts, Installed, api_version, crd_facts, detect
+from airunway.upgrades.acceptance import refusals
+from airunway.upgrades.schemas import defaulted, dropped, gained, pruned, schema_in
+
+__all__ = ["Cluster", "Effect", "Forecast", "forecast"]
+
+_ADOPTED = "preflight"
+
+
+class Effect(StrEnum):
+    """What becomes of what runs."""
+
+    LEAVE = "leave"
+    """Nothing of it is written."""
+    CREATE = "create"
+    """It does not run yet, and can be made."""
+    UPDATE = "update"
+    """It is written anew in place, or gets other values by default."""
+    RECREATE = "recreate"
+    """It is deleted and made again."""
+    BREAK = "break"
+    """It loses fields, or the provider cannot look after it any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """The kinds of a provider as a cluster has them: CRDs by (group, kind); one that is missing is not installed."""
+
+    definitions: Mapping[tuple[str, str], Resource]
+    kubernetes: tuple[int, int]
+
+    def facts(self, kind: UpstreamKind) -> CrdFacts | None:
+        crd = self.definitions.get((kind.group, kind.kind))
+        return None if crd is None else replace(crd_facts(crd), established=not is_deleting(crd))
+
+    def schema_of(self, obj: Resource) -> Resource | None:
+        """The schema by which an object is read and written; None for a built-in kind."""
+        identity = identity_in(obj)
+        crd = self.definitions.get((identity.group, identity.kind))
+        return None if crd is None else schema_in(crd, str(obj.get("apiVersion")).rpartition("/")[2])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """What becomes of one deployment: at once, and when its spec changes (or it adopts) afterwards, each with why.
+
+    `already` is what is wrong with it before anything is upgraded, empty for nothing.
+    """
+
+    deployment: ObjectKey
+    at_once: Effect
+    why: str = ""
+    on_change: Effect = Effect.LEAVE
+    why_on_change: str = ""
+    already: str = ""
+
+
+def forecast(
+    host: ProviderHost,
+    deployment: Resource,
+    objects: Sequence[Resource],
+    *,
+    before: Cluster | None,
+    after: Cluster,
+    settings: object,
+    now: datetime,
+    verify: bool = True,
+) -> Forecast:
+    """The forecast for a deployment of the provider.
+
+    `objects` are what the provider made for it, as they are now; `before` is None for one that is only planned.
+    Raises PluginFault where the plugin cannot be asked.
+    """
+
+    def look(cluster: Cluster, of: Resource) -> tuple[Effect, str]:
+        seen = _seen(host, of, objects, cluster, now=now, verify=verify)
+        return _effect(decide(seen, host, settings=settings), cluster)
+
+    already, trouble = look(before, deployment) if before is not None else (Effect.LEAVE, "")
+    trouble = trouble if already is Effect.BREAK else ""
+
+    def news(effect: Effect, why: str) -> tuple[Effect, str]:
+        """What is wrong with it as it is now is no news."""
+        return (Effect.LEAVE, "") if effect is Effect.BREAK and why == trouble else (effect, why)
+
+    effect, why = news(*look(after, deployment))
+    lost = _lost(objects, before, after) if before is not None else []
+    if lost and effect is Effect.LEAVE:
+        effect, why = Effect.BREAK, "; ".join(lost)
+    more = _gained(objects, after) if before is not None else []
+    if more and effect is Effect.LEAVE:
+        effect, why = Effect.UPDATE, "; ".join(more)
+    later, why_later = news(*look(after, _adopting(deployment)))
+    if effect is Effect.CREATE:  # then it is there, and as the newest way has it
+        later, why_later = Effect.UPDATE, ""
+    return Forecast(
+        deployment=key_of(deployment),
+        at_once=effect,
+        why=why,
+        on_change=later,
+        why_on_change=why_later,
+        already=trouble,
+    )
+
+
+def _seen(
+    host: ProviderHost,
+    deployment: Resource,
+    objects: Sequence[Resource],
+    cluster: Cluster,
+    *,
+    now: datetime,
+    verify: bool,
+) -> Seen:
+    """What the provider would see."""
+    verdicts = {
+        (kind.group, kind.kind): detect(kind, host.transformers_of(kind), cluster.facts(kind), verify=verify)
+        for kind in host.manifest.upstream
+    }
+    live = {identity_in(read): read for obj in objects if (read := _read(obj, host, verdicts, cluster)) is not None}
+    served = {
+        kind.key: upstream
+        for kind in host.manifest.upstream
+        if (upstream := verdicts[kind.group, kind.kind].upstream) is not None
+    }
+    return Seen(
+        provider=host.name,
+        deployment=deployment,
+        live=live,
+        selected=(),
+        find=lambda _wanted: live,
+        evidence=None,
+        events=(),
+        installed=verdicts,
+        served=served,
+        settled=True,
+        rolled_out=True,
+        kubernetes=cluster.kubernetes,
+        now=now,
+    )
+
+
+def _read(
+    obj: Resource, host: ProviderHost, verdicts: Mapping[tuple[str, str], Installed], cluster: Cluster
+) -> Resource | None:
+    """The object as the API server would give it: in its own version if that is served, else in the newest one, and
+    without what the schema does not have. None for one of a kind that nobody serves any more.
+    """
+    identity = identity_in(obj)
+    kind = host.kinds.get(identity[:2])
+    if kind is None or kind.builtin:
+        return obj
+    facts, installed = cluster.facts(kind), verdicts[identity[:2]]
+    there = [api_version(kind, version) for version, _ in facts.served] if facts is not None else []
+    version = obj.get("apiVersion")
+    if version not in there:
+        if installed.upstream is None:
+            return None
+        version = installed.upstream.api_version
+    read: Resource = {**obj, "apiVersion": version}
+    schema = cluster.schema_of(read) or {}
+    return defaulted(pruned(read, schema), schema)
+
+
+def _adopting(deployment: Resource) -> Resource:
+    """The deployment as one that asks for the newest way, as any change of its spec does."""
+    metadata = deployment["metadata"]
+    annotations = {**annotations_of(deployment), names.ADOPT: _ADOPTED}
+    return {**deployment, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _lost(objects: Sequence[Resource], before: Cluster, after: Cluster) -> list[str]:
+    """Fields that objects have now, and would not have: those of the status are their operator's to write again."""
+    found = []
+    for obj in objects:
+        schema = after.schema_of(obj)
+        if schema is not None:
+            known = set(dropped(obj, before.schema_of(obj) or {}))
+            lost = [path for path in dropped(obj, schema) if path not in known and not path.startswith("status.")]
+            found += [f"{named(obj)} loses {path}" for path in lost]
+    return found
+
+
+def _gained(objects: Sequence[Resource], after: Cluster) -> list[str]:
+    """What objects would be given by default: their operator acts on it as if somebody had written it."""
+    return [
+        f"{named(obj)} gets {what} by default"
+        for obj in objects
+        for what in gained(obj, after.schema_of(obj) or {})
+        if not what.startswith("status")
+    ]
+
+
+def _effect(decision: Decision, cluster: Cluster) -> tuple[Effect, str]:
+    plan = decision.plan
+    if decision.do is not Do.BRING or plan is None:
+        return _held_back(decision)
+    steps = [step for step in plan.steps if step.action is not Action.KEEP]
+    refused = [
+        f"{named(step.wanted)} would be refused: {'; '.join(said)}"
+        for step in steps
+        if step.wanted is not None and (said := _refused(step.wanted, cluster))
+    ]
+    if refused:
+        return Effect.BREAK, refused[0]
+    if plan.primary.action is Action.REPLACE:
+        return Effect.RECREATE, plan.primary.text()
+    if plan.primary.action is Action.CREATE:
+        return Effect.CREATE, plan.primary.text()
+    foreign = plan.of(Action.FOREIGN)
+    if foreign:
+        return Effect.BREAK, f"{named(foreign[0].subject)} belongs to somebody else"
+    return (Effect.UPDATE, "; ".join(step.text() for step in steps)) if steps else (Effect.LEAVE, "")
+
+
+def _held_back(decision: Decision) -> tuple[Effect, str]:
+    """Nothing would be done: because nothing is asked for, or because it cannot be."""
+    faults = decision.report.faults
+    if decision.do is Do.WATCH and faults:
+        return Effect.BREAK, f"{faults[-1].reason}: {faults[-1].message}"
+    return Effect.LEAVE, ""
+
+
+def _refused(wanted: Resource, cluster: Cluster) -> list[str]:
+    schema = cluster.schema_of(wanted)
+    return [] if schema is None else refusals(wanted, schema)

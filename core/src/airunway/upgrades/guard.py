@@ -1,0 +1,86 @@
+"""The guard before a new CRD: what it would take from objects that are there. Pure.
+
+An API server takes a CRD whose schema has lost a field without a word, and with the next write the field is gone from
+every object that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from airunway.resource import Resource, dig, key_of
+from airunway.upgrades.acceptance import refusals
+from airunway.upgrades.schemas import dropped, schema_in, served_versions
+
+__all__ = ["Harm", "harms", "stored_versions", "unacceptable"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Harm:
+    """Something that a new CRD would do: to which objects (``namespace/name``; none: to the CRD itself), and what."""
+
+    crd: str
+    what: str
+    objects: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.objects:
+            return f"{self.crd}: {self.what}"
+        count = len(self.objects)
+        return f"{self.crd}: {self.what}, in {count} object{'s' if count > 1 else ''}: {', '.join(self.objects)}"
+
+
+def stored_versions(live: Resource) -> list[str]:
+    """The versions in which objects may be stored."""
+    return [str(version) for version in dig(live, "status", "storedVersions", default=[])]
+
+
+def unacceptable(new: Resource, live: Resource) -> list[str]:
+    """Why the API server itself would refuse `new` in place of `live`."""
+    found = []
+    has = {str(version.get("name")) for version in dig(new, "spec", "versions", default=[])}
+    if gone := [version for version in stored_versions(live) if version not in has]:
+        found.append(f"objects may still be stored as {', '.join(gone)} (status.storedVersions), which it has not")
+    is_, was = dig(new, "spec", "scope"), dig(live, "spec", "scope")
+    if is_ != was:
+        found.append(f"spec.scope cannot be changed from {was} to {is_}")
+    return found
+
+
+def harms(new: Resource, live: Resource | None, objects: Mapping[str, Sequence[Resource]]) -> list[Harm]:
+    """What speaks against putting `new` in the place of `live` (None: it is not there, and nothing does).
+
+    `objects` are those that there are, by the version in which they were read: fields that the live CRD has and the new
+    one drops, values that fit the one and not the other, versions that nobody can read any more.
+    """
+    if live is None:
+        return []
+    name = key_of(live).name
+    found = [Harm(crd=name, what=what) for what in unacceptable(new, live)]
+    for version, there in objects.items():
+        before, after = schema_in(live, version), schema_in(new, version)
+        if after is None or version not in served_versions(new):
+            if there:
+                what = f"it does not serve {version} any more"
+                found.append(Harm(crd=name, what=what, objects=_names(there)))
+            continue
+        taken: dict[str, list[Resource]] = {}
+        for obj in there:
+            for what in _taken(obj, before or {}, after):
+                taken.setdefault(what, []).append(obj)
+        found += [Harm(crd=name, what=what, objects=_names(those)) for what, those in sorted(taken.items())]
+    return found
+
+
+def _taken(obj: Resource, before: Resource, after: Resource) -> Iterator[str]:
+    known = set(dropped(obj, before))
+    lost = [path for path in dropped(obj, after) if path not in known]
+    yield from (f"it drops {path}" for path in lost)
+    if not lost:
+        wrong = set(refusals(obj, before))
+        yield from (f"it does not allow {what}" for what in refusals(obj, after) if what not in wrong)
+
+
+def _names(objects: Sequence[Resource]) -> tuple[str, ...]:
+    return tuple(sorted(str(key_of(obj)) for obj in objects))

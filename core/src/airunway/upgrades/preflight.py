@@ -1,0 +1,183 @@
+"""Reading what a preflight needs to know of a cluster, and putting its forecasts together. Nothing is written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from airunway.api import names
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, NotFound
+from airunway.plugins.contract import UpstreamKind
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.runtime.upstream import Installed, detect
+from airunway.runtime.upstreams import deployment_of, kind_in, written_in
+from airunway.upgrades.acceptance import has_rules
+from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
+from airunway.upgrades.guard import unacceptable
+from airunway.upgrades.schemas import schema_in, served_versions
+
+__all__ = ["Change", "Preflight", "Running", "changes_of", "definition_names", "preflight", "read_running"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """A kind of the provider whose CRD would be another one.
+
+    `verdict` is what the provider makes of it. `refused` is why the API server would not take the CRD at all, `notes`
+    what the forecast does not know.
+    """
+
+    crd: str
+    verdict: Installed
+    refused: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """What there is of a provider in a cluster: its kinds, its deployments, and what it made for each.
+
+    `planned`: nothing of it is there yet, the deployments are out of a file.
+    """
+
+    cluster: Cluster
+    deployments: tuple[Resource, ...]
+    objects: Mapping[ObjectKey, tuple[Resource, ...]]
+    planned: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preflight:
+    """What would become of a provider's deployments: none of them is touched where the API server refuses a CRD."""
+
+    provider: str
+    changes: tuple[Change, ...]
+    forecasts: tuple[Forecast, ...]
+
+    @property
+    def refused(self) -> bool:
+        return any(change.refused for change in self.changes)
+
+    @property
+    def counts(self) -> Mapping[Effect, int]:
+        """How many deployments have which effect at once."""
+        return Counter(found.at_once for found in self.forecasts)
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether nothing that runs is broken or made anew at once."""
+        return not self.refused and not self.counts.get(Effect.BREAK) and not self.counts.get(Effect.RECREATE)
+
+
+def definition_names(host: ProviderHost) -> dict[str, UpstreamKind]:
+    """The kinds of a provider by the names of their CRDs."""
+    return {f"{kind.plural}.{kind.group}": kind for kind in host.manifest.upstream if not kind.builtin}
+
+
+async def read_running(client: Client, host: ProviderHost, *, namespace: str = "") -> Running:
+    """What there is of the provider, in one `namespace` or (empty) in all. Raises KubeError."""
+    version = await client.version()
+    found = await asyncio.gather(*(_definition(client, name) for name in definition_names(host)))
+    kinds = definition_names(host).values()
+    cluster = Cluster(
+        definitions={(kind.group, kind.kind): crd for kind, crd in zip(kinds, found, strict=True) if crd is not None},
+        kubernetes=version,
+    )
+    deployments, *objects = await asyncio.gather(
+        client.list_all(MODEL_DEPLOYMENT, namespace=namespace),
+        *(_objects(client, host, kind, cluster, namespace) for kind in host.manifest.upstream if kind.write),
+    )
+    by_deployment: defaultdict[ObjectKey, list[Resource]] = defaultdict(list)
+    for obj in (obj for listed in objects for obj in listed):
+        if (of := deployment_of(key_of(obj), obj)) is not None:
+            by_deployment[of].append(obj)
+    return Running(
+        cluster=cluster,
+        deployments=tuple(sorted((each for each in deployments if _is_of(host, each)), key=key_of)),
+        objects={key: tuple(listed) for key, listed in by_deployment.items()},
+    )
+
+
+def _is_of(host: ProviderHost, deployment: Resource) -> bool:
+    return bool(dig(deployment, "status", "provider", "name") == host.name)
+
+
+async def _definition(client: Client, name: str) -> Resource | None:
+    try:
+        return await client.get(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", name))
+    except NotFound:
+        return None
+
+
+async def _objects(
+    client: Client, host: ProviderHost, kind: UpstreamKind, cluster: Cluster, namespace: str
+) -> list[Resource]:
+    """The provider's objects of a kind, each in the version in which it was written, as far as that is served."""
+    installed = detect(kind, host.transformers_of(kind), cluster.facts(kind))
+    if installed.upstream is None:
+        return []
+    ours = f"{names.MANAGED_BY}={names.MANAGED_BY_VALUE},{names.PROVIDER}={host.name}"
+    newest = installed.upstream.api_version
+    kinds = {api.api_version: kind_in(kind, api.api_version.rpartition("/")[2]) for api in installed.served}
+    listed = await client.list_all(kind_in(kind, newest.rpartition("/")[2]), namespace=namespace, label_selector=ours)
+
+    async def as_written(obj: Resource) -> Resource:
+        version = written_in(obj, names.provider_manager(host.name))
+        return await client.get(kinds[version], key_of(obj)) if version in kinds and version != newest else obj
+
+    return list(await asyncio.gather(*map(as_written, listed)))
+
+
+def changes_of(host: ProviderHost, definitions: Mapping[str, Resource], cluster: Cluster) -> tuple[Change, ...]:
+    """What other CRDs (by name) mean for the provider and for the API server."""
+    after = _with(host, definitions, cluster)
+    found = []
+    for name, kind in definition_names(host).items():
+        if name in definitions:
+            live = cluster.definitions.get((kind.group, kind.kind))
+            new = definitions[name]
+            rules = [version for version in served_versions(new) if has_rules(schema_in(new, version) or {})]
+            found.append(
+                Change(
+                    crd=name,
+                    verdict=detect(kind, host.transformers_of(kind), after.facts(kind)),
+                    refused=tuple(unacceptable(new, live)) if live is not None else (),
+                    notes=tuple(f"{version} has rules in CEL, which are not evaluated here" for version in rules),
+                )
+            )
+    return tuple(found)
+
+
+def preflight(
+    host: ProviderHost, definitions: Mapping[str, Resource], running: Running, *, settings: object
+) -> Preflight:
+    """The forecast for every deployment of the provider, were its CRDs these (by name). Raises PluginFault."""
+    changes = changes_of(host, definitions, running.cluster)
+    forecasts: list[Forecast] = []
+    if not any(change.refused for change in changes):
+        after, now = _with(host, definitions, running.cluster), datetime.now(UTC)
+        forecasts = [
+            forecast(
+                host,
+                deployment,
+                running.objects.get(key_of(deployment), ()),
+                before=None if running.planned else running.cluster,
+                after=after,
+                settings=settings,
+                now=now,
+            )
+            for deployment in running.deployments
+        ]
+    return Preflight(provider=host.name, changes=changes, forecasts=tuple(forecasts))
+
+
+def _with(host: ProviderHost, definitions: Mapping[str, Resource], cluster: Cluster) -> Cluster:
+    """The cluster after the upgrade: CRDs that the new release does not bring stay as they are."""
+    kinds = definition_names(host)
+    new = {(kinds[name].group, kinds[name].kind): crd for name, crd in definitions.items() if name in kinds}
+    return Cluster(definitions={**cluster.definitions, **new}, kubernetes=cluster.kubernetes)

@@ -1,0 +1,290 @@
+"""A healthy installation as objects of a real API server, ways to break it, and the doctor as a command."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airunway import __version__
+from airunway.api import names
+from airunway.api.crds import custom_resource_definitions
+from airunway.controller.access import core_rights
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    CUSTOM_RESOURCE_DEFINITION,
+    DEPLOYMENT,
+    ENDPOINT_SLICE,
+    LEASE,
+    NODE,
+    SERVICE,
+    SERVICE_ACCOUNT,
+    STORAGE_CLASS,
+    Client,
+    Kind,
+    NotFound,
+)
+from airunway.plugins.registry import load
+from airunway.process.rights import leader_election_rights, roles
+from airunway.resource import ObjectKey, Resource, copy_of, format_time, is_true, key_of
+from airunway.runtime.access import provider_rights
+from airunway.runtime.provider_config import config_object
+from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway_testing.controlplane.nodes import gpu_node
+from airunway_testing.operator import gone, install_definitions, remove_leftovers
+from airunway_testing.rights import account_of
+from airunway_testing.simulators import load_simulator
+
+MANAGER = "tests-doctor"
+RBAC, POLICIES, GATEWAYS = "rbac.authorization.k8s.io", CONFIGURATION_KIND.group, "gateway.networking.k8s.io"
+ROLE, ROLE_BINDING = (Kind(RBAC, "v1", name, f"{name.lower()}s") for name in ("Role", "RoleBinding"))
+POLICY = Kind(POLICIES, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False)
+BINDING = Kind(POLICIES, "v1", f"{POLICY.kind}Binding", "validatingadmissionpolicybindings", namespaced=False)
+GATEWAY_CLASS = Kind(GATEWAYS, "v1", "GatewayClass", "gatewayclasses", namespaced=False)
+KINDS = {
+    kind.kind: kind
+    for kind in (
+        BINDING,
+        CLUSTER_ROLE,
+        CLUSTER_ROLE_BINDING,
+        CONFIGURATION_KIND,
+        CUSTOM_RESOURCE_DEFINITION,
+        DEPLOYMENT,
+        ENDPOINT_SLICE,
+        GATEWAY_CLASS,
+        INFERENCE_PROVIDER_CONFIG,
+        LEASE,
+        MODEL_DEPLOYMENT,
+        NODE,
+        POLICY,
+        ROLE,
+        ROLE_BINDING,
+        SERVICE,
+        SERVICE_ACCOUNT,
+        STORAGE_CLASS,
+    )
+}
+COMMANDS = {
+    names.CORE_MANAGER: ["controller", "--leader-elect"],
+    names.provider_manager("toy"): ["provider", "run", "toy", "--leader-elect"],
+}
+"""What each of the Deployments runs, by its name (which is that of its account and Lease too)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What the command said: its exit code, its document, and how long it took in seconds."""
+
+    code: int
+    document: Resource
+    seconds: float
+
+    @property
+    def codes(self) -> list[str]:
+        return sorted({finding["code"] for finding in self.document["findings"]})
+
+
+Doctor = Callable[..., Report]
+
+
+@pytest.fixture
+def doctor(kubeconfig: Path, namespace: str) -> Doctor:
+    """Runs `airunway doctor -o json` on the installation in the test's namespace."""
+
+    def run(*arguments: str, kubeconfig: Path = kubeconfig) -> Report:
+        command = ["doctor", "-n", namespace, "-o", "json", "--kubeconfig", str(kubeconfig), *arguments]
+        begun = datetime.now(UTC)
+        done = subprocess.run(
+            [sys.executable, "-m", "airunway", *command], capture_output=True, text=True, timeout=120, check=False
+        )
+        seconds = (datetime.now(UTC) - begun).total_seconds()
+        assert done.returncode in (0, 3), done.stderr
+        return Report(code=done.returncode, document=json.loads(done.stdout), seconds=seconds)
+
+    return run
+
+
+class Installation:
+    """The objects of an installation, and what is done to them; whatever was touched is made anew afterwards."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self.namespace = namespace
+        self._made: list[tuple[Kind, ObjectKey]] = []
+
+    async def apply(self, obj: Resource) -> None:
+        """Apply an object, its status too; it goes with the installation."""
+        kind = KINDS[obj["kind"]]
+        body = {key: value for key, value in obj.items() if key != "status"}
+        metadata = dict(body["metadata"])
+        if kind.namespaced:
+            metadata.setdefault("namespace", self.namespace)
+        body |= {"apiVersion": kind.api_version, "metadata": metadata}
+        self._made.append((kind, key_of(body)))
+        await self._client.apply(kind, body, manager=MANAGER, force=True)
+        if "status" in obj:
+            await self._client.merge_patch(kind, key_of(body), {"status": obj["status"]}, subresource="status")
+        if kind is CUSTOM_RESOURCE_DEFINITION:
+            await self._settled(key_of(body))
+
+    async def do(self, step: Resource) -> None:
+        """One step of a misconfiguration, as `misconfigurations.yaml` has them."""
+        step = self._filled(step)
+        (verb, what), *more = step.items()
+        assert not more, f"a step is one thing: {step}"
+        match verb:
+            case "apply":
+                await self.apply(what)
+            case "definition":
+                for crd in _definitions(what["name"], older=what.get("older", "")):
+                    await self.apply(crd)
+            case "patch" | "delete":
+                kind = KINDS[what["kind"]]
+                key = ObjectKey(what.get("namespace", self.namespace if kind.namespaced else ""), what["name"])
+                self._made.append((kind, key))
+                if verb == "delete":
+                    await self._client.delete(kind, key)
+                    if not what.get("stays"):
+                        await gone(self._client, kind, key)
+                else:
+                    subresource = "status" if "status" in what["body"] else ""
+                    await self._client.merge_patch(kind, key, what["body"], subresource=subresource)
+            case "arguments":
+                await self.apply(self._process(what["of"], [*COMMANDS[what["of"]], *what["add"]]))
+            case _:
+                raise ValueError(f"no such step: {verb}")
+
+    async def close(self) -> None:
+        for kind, key in reversed(dict.fromkeys(self._made)):
+            with suppress(NotFound):
+                live = await self._client.get(kind, key)
+                if live["metadata"].get("finalizers") and kind in (CUSTOM_RESOURCE_DEFINITION, MODEL_DEPLOYMENT):
+                    ours = [
+                        f for f in live["metadata"]["finalizers"] if not f.endswith("-provider") and f != "tests/hold"
+                    ]
+                    await self._client.merge_patch(kind, key, {"metadata": {"finalizers": ours}})
+                await self._client.delete(kind, key)
+                if kind is CUSTOM_RESOURCE_DEFINITION:
+                    await gone(self._client, kind, key)
+
+    async def healthy(self) -> None:
+        """All objects of an installation on which nothing is wrong."""
+        now = datetime.now(UTC)
+        toy = load("toy")
+        accounts = {
+            names.CORE_MANAGER: core_rights() + leader_election_rights(names.CORE_MANAGER),
+            names.provider_manager("toy"): provider_rights(toy.manifest),
+        }
+        for name, rights in accounts.items():
+            subject = account_of(f"system:serviceaccount:{self.namespace}:{name}")
+            await self.apply({"kind": "ServiceAccount", "metadata": {"name": name}})
+            for role in roles(rights, name=name, namespace=self.namespace, subject=subject):
+                if role["kind"].startswith("Cluster"):  # of the whole cluster: two installations must not share them
+                    role["metadata"]["name"] = f"{self.namespace}-{name}"
+                    if "roleRef" in role:
+                        role["roleRef"]["name"] = f"{self.namespace}-{name}"
+                await self.apply(role)
+            await self.apply(self._process(name, COMMANDS[name]))
+            lease = {"holderIdentity": f"{name}-0", "leaseDurationSeconds": 600, "renewTime": _micro(now)}
+            await self.apply({"kind": "Lease", "metadata": {"name": name}, "spec": lease})
+        config = config_object(toy.manifest, contract_version=toy.contract_version)
+        config["spec"]["installation"] = {"defaultNamespace": self.namespace}
+        good = {"status": "True", "reason": "SchemaSupported", "message": "", "lastTransitionTime": format_time(now)}
+        conditions = [{"type": name, **good} for name in ("UpstreamInstalled", "SchemaSupported", "Healthy", "Ready")]
+        status = {"ready": True, "version": f"toy-provider:{toy.manifest.version}", "lastHeartbeat": format_time(now)}
+        await self.apply({**config, "status": {**status, "conditions": conditions}})
+        node = gpu_node("doctor-gpu").manifest()
+        await self.apply({**node, "status": {**node["status"], "conditions": [_ready("True")]}})
+        default = {"storageclass.kubernetes.io/is-default-class": "true"}
+        metadata = {"name": "doctor-standard", "annotations": default}
+        await self.apply({"kind": "StorageClass", "metadata": metadata, "provisioner": "example.org/none"})
+
+    def _process(self, name: str, arguments: list[str]) -> Resource:
+        labels = {"app": name}
+        container = {"name": "main", "image": f"example.org/airunway:{__version__}", "args": arguments}
+        pod = {"serviceAccountName": name, "containers": [container]}
+        return {
+            "kind": "Deployment",
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": pod},
+            },
+            "status": {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1},
+        }
+
+    def _filled(self, step: Resource) -> Any:
+        """The step with its placeholders: ``$NAMESPACE``, and ``$AGO(seconds)`` for a moment in the past."""
+        now = datetime.now(UTC)
+        text = json.dumps(step).replace("$NAMESPACE", self.namespace)
+
+        def moment(match: re.Match[str]) -> str:
+            then = now - timedelta(seconds=int(match[2]))
+            return _micro(then) if match[1] else format_time(then)
+
+        return json.loads(re.sub(r"\$(MICRO)?AGO\((-?\d+)\)", moment, text))
+
+    async def _settled(self, key: ObjectKey) -> None:
+        async with asyncio.timeout(30):
+            while True:
+                live = await self._client.get(CUSTOM_RESOURCE_DEFINITION, key)
+                conditions = (live.get("status") or {}).get("conditions")
+                if is_true(live, "Established") or (conditions and not is_true(live, "NamesAccepted")):
+                    return
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+async def installation(client: Client, namespace: str) -> AsyncIterator[Installation]:
+    """A healthy installation in the test's namespace."""
+    toys = load_simulator("toy").custom_resource_definitions()
+    await install_definitions(client, toys)
+    await remove_leftovers(client)
+    made = Installation(client, namespace)
+    try:
+        await made.healthy()
+        yield made
+    finally:
+        await made.close()
+        await install_definitions(client, toys)
+
+
+def _definitions(name: str, *, older: str) -> list[Resource]:
+    """Our CRD of that name; with an `older` version, which objects were stored in, first as it was then."""
+    crd = next(crd for crd in custom_resource_definitions() if key_of(crd).name == name)
+    if not older:
+        return [crd]
+    (current,) = crd["spec"]["versions"]
+    anything = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    old = {"name": older, "served": False, "storage": True, "schema": anything}
+    before = copy_of(crd)
+    before["spec"]["versions"] = [{**current, "storage": False}, old]
+    crd["spec"]["versions"] = [current, {**old, "storage": False}]
+    return [before, crd]
+
+
+def _micro(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _ready(status: str) -> Resource:
+    return {
+        "type": "Ready",
+        "status": status,
+        "reason": "Tests",
+        "message": "",
+        "lastTransitionTime": format_time(datetime.now(UTC)),
+    }

@@ -1,0 +1,292 @@
+"""Checks for what cannot be done to a real API server: a snapshot in, findings out. And that no check goes untested."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airunway import __version__
+from airunway.api.crds import custom_resource_definitions
+from airunway.doctor import CHECKS, Snapshot, Unseen, examine
+from airunway.doctor.components import Component, components_in
+from airunway.doctor.findings import AREAS
+from airunway.doctor.report import document, lines
+from airunway.doctor.webhooks import shuts_out
+from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
+from airunway.webhook.certificates import AUTHORITY_LIFETIME, new_authority
+from airunway.webhook.configuration import configuration_object
+from airunway.webhook.guard import status_guard
+from airunway.webhook.settings import CONFIGURATION, webhook_settings
+
+NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
+EMPTY = Snapshot(server="https://cluster", kubernetes=(1, 34), now=NOW, namespace="airunway-system", plugins={})
+CORE = Component(
+    key=ObjectKey("airunway-system", "core"),
+    core=True,
+    available=1,
+    options={"webhook-bind-address": ":9443", "webhook-service": "hook"},
+)
+
+
+def newer_definitions() -> dict[str, Resource]:
+    found = {key_of(crd).name: copy_of(crd) for crd in custom_resource_definitions()}
+    for crd in found.values():
+        crd["status"] = {"conditions": [{"type": "Established", "status": "True"}], "storedVersions": ["v1alpha1"]}
+    schema = found["modeldeployments.airunway.ai"]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["properties"]["colour"] = {"type": "string"}
+    return found
+
+
+def configuration(*, age: timedelta) -> dict[str, Resource]:
+    settings = webhook_settings(bind_address=":9443", service="hook")
+    assert settings is not None
+    bundle = new_authority(now=NOW - age, hosts=settings.hosts).authority
+    return {CONFIGURATION: configuration_object(settings, bundle=bundle)}
+
+
+def provider(**engine: bool) -> Resource:
+    return {
+        "metadata": {"name": "p"},
+        "spec": {"capabilities": {"engines": [{"name": "vllm", **engine}]}},
+        "status": {"ready": True, "lastHeartbeat": format_time(NOW)},
+    }
+
+
+def leaving(*, seconds: int) -> Resource:
+    since = format_time(NOW - timedelta(seconds=seconds))
+    metadata = {"namespace": "ml", "name": "old", "deletionTimestamp": since}
+    return {"metadata": {**metadata, "finalizers": ["airunway.ai/gone-provider", "airunway.ai/p-provider"]}}
+
+
+CASES: dict[str, tuple[Snapshot, str]] = {
+    "ARW0101": (replace(EMPTY, kubernetes=(1, 29)), "It runs Kubernetes 1.29."),
+    "ARW0106": (replace(EMPTY, definitions=newer_definitions()), f"spec.colour, which airunway {__version__}"),
+    "ARW0108": (replace(EMPTY, ahead=timedelta(seconds=-90)), "Its clock is 90 s behind this machine's."),
+    "ARW0303": (
+        replace(EMPTY, components=(CORE,), configurations=configuration(age=AUTHORITY_LIFETIME + timedelta(days=1))),
+        "Every certificate in its caBundle ended by 2026-08-31.",
+    ),
+    "ARW0304": (
+        replace(EMPTY, components=(CORE,), configurations=configuration(age=AUTHORITY_LIFETIME - timedelta(days=30))),
+        "Its caBundle ends on 2026-10-01.",
+    ),
+    "ARW0701": (
+        replace(EMPTY, nodes=({"metadata": {"name": "a"}},), providers=(provider(gpuSupport=True),)),
+        "None of 1 nodes has one to allocate.",
+    ),
+    "ARW0802": (
+        replace(EMPTY, deployments=(leaving(seconds=301),), providers=(provider(cpuSupport=True),)),
+        "It waits for gone since 2026-09-01 11:54Z.",
+    ),
+}
+"""Code → a snapshot on which nothing but it is found, and what is said."""
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_what_no_test_can_do_to_an_api_server_is_found_too(code: str) -> None:
+    snapshot, says = CASES[code]
+    found = examine(snapshot).findings
+    assert [finding.code for finding in found] == [code]
+    assert says in found[0].what
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        replace(EMPTY, ahead=timedelta(seconds=20)),
+        replace(EMPTY, components=(CORE,), configurations=configuration(age=timedelta(days=400))),
+        replace(EMPTY, nodes=({"metadata": {"name": "a"}},), providers=(provider(cpuSupport=True),)),
+        replace(EMPTY, deployments=(leaving(seconds=299),), providers=(provider(cpuSupport=True),)),
+    ],
+)
+def test_on_the_good_side_of_a_limit_nothing_is_found(snapshot: Snapshot) -> None:
+    assert examine(snapshot).findings == ()
+
+
+def test_every_check_is_seen_to_find_something() -> None:
+    table = yaml.safe_load((Path(__file__).parent / "misconfigurations.yaml").read_text())
+    seen = {code for case in table for code in case["finds"]} | set(CASES)
+    assert sorted(CHECKS) == sorted(seen)
+    assert not set(CASES) & {code for case in table for code in case["finds"]}, "what can be injected is not invented"
+
+
+def test_every_check_says_what_to_do_in_whole_sentences() -> None:
+    for code, check in CHECKS.items():
+        assert code[:3] == "ARW"
+        assert code[3:5] in AREAS
+        assert not check.title.endswith(".")
+        assert check.why.endswith("."), code
+        assert len(check.do) > 20, code
+        assert all(hasattr(EMPTY, part) for part in check.needs), code
+
+
+def test_a_code_is_given_once() -> None:
+    from airunway.doctor.findings import Severity
+    from airunway.doctor.findings import check as enter
+
+    with pytest.raises(ValueError, match="ARW0101 is taken by"):
+        enter("ARW0101", Severity.ERROR, "again", why="", do="")(lambda _: iter(()))
+
+
+# ------------------------------------------------------------------------------------------------------ what is read
+
+
+def deployment(*arguments: str, image: str = "ghcr.io/x/airunway:v0.3.1", **container: Any) -> Resource:
+    pod = {
+        "serviceAccountName": "sa",
+        "containers": [{"name": "c", "image": image, "args": list(arguments), **container}],
+    }
+    spec = {"replicas": 2, "template": {"spec": pod}}
+    return {"metadata": {"namespace": "system", "name": "d"}, "spec": spec, "status": {"availableReplicas": 1}}
+
+
+@pytest.mark.parametrize(
+    ("found", "core", "every", "providers", "options"),
+    [
+        (deployment("controller", "--leader-elect"), True, False, (), {"leader-elect": "true"}),
+        (
+            deployment("provider", "run", "--leader-elect", "a", "b", "--watch-namespaces", "x,y"),
+            False,
+            False,
+            ("a", "b"),
+            {"leader-elect": "true", "watch-namespaces": "x,y"},
+        ),
+        (deployment("provider", "run", "--all"), False, True, (), {"all": "true"}),
+        (deployment("run", "--leader-elect=False"), True, True, (), {"leader-elect": "false"}),
+        (
+            deployment(
+                command=["python", "-m", "airunway"], args=["controller", "--webhook-service=hook.$(POD_NAMESPACE)"]
+            ),
+            True,
+            False,
+            (),
+            {"webhook-service": "hook.system"},
+        ),
+        (
+            deployment(
+                "controller",
+                "--no-webhook-access-review",
+                "--log-level=$(LEVEL)",
+                env=[{"name": "LEVEL", "value": "debug"}],
+            ),
+            True,
+            False,
+            (),
+            {"webhook-access-review": "false", "log-level": "debug"},
+        ),
+    ],
+)
+def test_a_process_is_known_by_its_command_line(
+    found: Resource, core: bool, every: bool, providers: tuple[str, ...], options: dict[str, str]
+) -> None:
+    (component,) = components_in([found])
+    assert (component.core, component.every, component.providers, component.options) == (
+        core,
+        every,
+        providers,
+        options,
+    )
+    assert (component.user, component.version) == ("system:serviceaccount:system:sa", "0.3.1")
+    assert (component.wanted, component.available) == (2, 1)
+
+
+def test_what_is_not_ours_is_no_component() -> None:
+    others = [
+        deployment("controller", image="example.org/other:1"),
+        deployment("--all", image="example.org/airunway:1"),
+        deployment("provider", "list"),
+        {"metadata": {"name": "odd"}},
+    ]
+    assert components_in(others) == []
+
+
+@pytest.mark.parametrize(
+    ("image", "labels", "version"),
+    [
+        ("localhost:5000/airunway", {}, ""),
+        ("localhost:5000/airunway@sha256:0123", {"app.kubernetes.io/version": "0.4.0"}, "0.4.0"),
+        ("airunway:0.4.0@sha256:0123", {}, "0.4.0"),
+    ],
+)
+def test_the_release_is_that_of_the_image_or_of_the_label(image: str, labels: dict[str, str], version: str) -> None:
+    found = deployment("controller", image=image)
+    found["metadata"]["labels"] = labels
+    assert components_in([found])[0].version == version
+
+
+@pytest.mark.parametrize(
+    ("condition", "shut_out"),
+    [
+        ("!(request.userInfo.username in ['system:serviceaccount:airunway-system:default'])", False),
+        ("!(request.userInfo.username in ['system:serviceaccount:elsewhere:default'])", True),
+        ("!request.userInfo.username.startsWith('system:serviceaccount:airunway-system:')", False),
+        ("this is no expression", False),
+    ],
+)
+def test_a_guard_of_the_status_is_asked_for_each_account(condition: str, shut_out: bool) -> None:
+    (policy, _) = status_guard(["nobody"])
+    assert shuts_out(policy, CORE.user)
+    policy["spec"]["matchConditions"] = [{"name": "account", "expression": condition}]
+    assert shuts_out(policy, CORE.user) is shut_out
+    snapshot = replace(EMPTY, components=(CORE,), guards=(policy,), bindings=frozenset({"airunway-guard-status"}))
+    assert [finding.code for finding in examine(snapshot).findings] == ["ARW0404"] * shut_out
+
+
+# ------------------------------------------------------------------------------------------------------ what is said
+
+
+def told(snapshot: Snapshot, *, width: int | None = None, ascii_only: bool = False) -> list[str]:
+    return [line.text for line in lines(examine(snapshot), width=width, ascii_only=ascii_only)]
+
+
+def test_what_was_not_seen_is_said_and_not_taken_for_good() -> None:
+    unseen = Unseen(part="nodes", what="nodes", why="you may not: nodes is forbidden")
+    text = "\n".join(told(replace(EMPTY, unseen=(unseen,), storage_classes=())))
+    assert "◌ nodes: you may not: nodes is forbidden" in text
+    assert "◌ Webhook                  0 of 7 checks" in text
+    assert "⚠ Nodes, storage, gateway  2 of 8 checks: ARW0705" in text
+    assert "Nothing is wrong" not in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    snapshot, _ = CASES["ARW0802"]
+    folded = told(snapshot, width=width)
+    below = folded.index("") + 1 + len(AREAS)  # the head and the areas are as wide as they are
+    assert max(map(len, folded[below:])) <= min(width, 120)
+    assert " ".join(" ".join(folded).split()) == " ".join(" ".join(told(snapshot)).split())
+
+
+def test_a_terminal_without_unicode_gets_letters() -> None:
+    text = "\n".join(told(CASES["ARW0101"][0], ascii_only=True))
+    assert text.isascii()
+    assert "!! ARW0101 error: The cluster is too old" in text
+
+
+def test_the_document_has_what_the_text_has() -> None:
+    found = document(examine(CASES["ARW0101"][0]))
+    assert (found["errors"], found["warnings"]) == (1, 0)
+    (finding,) = found["findings"]
+    assert set(finding) == {"code", "severity", "title", "object", "what", "why", "do", "docs"}
+    assert finding["docs"] == "docs/reference/doctor.md#arw0101"
+
+
+def test_a_bundle_that_is_no_certificate_is_said() -> None:
+    settings = webhook_settings(bind_address=":9443", service="hook")
+    assert settings is not None
+    live = configuration_object(settings, bundle=b"nonsense")
+    snapshot = replace(EMPTY, components=(CORE,), configurations={CONFIGURATION: live})
+    assert [finding.what for finding in examine(snapshot).findings] == ["Its caBundle holds no certificate."]
+    assert b64encode(b"nonsense").decode() == live["webhooks"][0]["clientConfig"]["caBundle"]
+
+
+def test_ignored_checks_are_not_made() -> None:
+    found = examine(CASES["ARW0101"][0], ignored=frozenset({"ARW0101"}))
+    assert found.findings == ()
+    assert "ARW0101" not in {check.code for check in (*found.done, *found.skipped)}

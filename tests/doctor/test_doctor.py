@@ -1,0 +1,158 @@
+"""`airunway doctor` against a real API server: nothing on a healthy installation, and each of many faults."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from base64 import b64encode
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airunway.doctor import CHECKS
+from airunway.kube import Client
+from airunway.plugins.registry import load
+from airunway.process.rights import roles
+from airunway.resource import ObjectKey, Resource
+from airunway.webhook.certificates import new_authority
+from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway.webhook.rights import webhook_rights
+from airunway.webhook.settings import CONFIGURATION
+from airunway_testing.audit import AuditReader
+from airunway_testing.controlplane import Cluster
+from airunway_testing.operator import running_provider
+from airunway_testing.webhook import local_settings, running_webhook
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
+
+TABLE: list[Resource] = yaml.safe_load((Path(__file__).parent / "misconfigurations.yaml").read_text())
+
+
+async def test_nothing_is_found_on_a_healthy_installation(installation: Any, doctor: Any) -> None:
+    report = doctor("--failure-threshold", "warning")
+    assert report.document["findings"] == []
+    assert report.document["notLookedAt"] == []
+    assert sorted(report.document["checks"]) == sorted(CHECKS), "every check was made"
+    assert report.code == 0
+
+
+@pytest.mark.parametrize("case", TABLE, ids=[case["fault"] for case in TABLE])
+async def test_each_misconfiguration_is_found_and_nothing_else(installation: Any, doctor: Any, case: Resource) -> None:
+    for step in case["steps"]:
+        await installation.do(step)
+    report = doctor()
+    told = [(finding["code"], finding["object"], finding["what"]) for finding in report.document["findings"]]
+    assert report.codes == sorted(case["finds"]), told
+    for words in case.get("says", ()):
+        assert any(words in " ".join(each) for each in told), (words, told)
+    worst = {CHECKS[code].severity.value for code in case["finds"]}
+    assert report.code == (3 if "error" in worst else 0)
+
+
+async def test_nothing_is_found_where_core_webhook_and_provider_really_run(
+    installation: Any, doctor: Any, client: Client, kubeconfig: Path, namespace: str
+) -> None:
+    """And with a configuration that trusts another authority, the API server's own words are told."""
+    host = load("toy")
+    with local_settings(namespace=namespace) as webhook:
+        flags = [
+            f"--webhook-bind-address={webhook.bind_address}",
+            f"--webhook-url={webhook.url}",
+            f"--webhook-configuration={webhook.configuration}",
+            "--webhook-manage-configuration",
+        ]
+        await installation.do({"arguments": {"of": "airunway-controller", "add": flags}})
+        rights = roles(
+            webhook_rights(webhook),
+            name=f"{namespace}-webhook",
+            namespace=namespace,
+            subject={"kind": "ServiceAccount", "namespace": namespace, "name": "airunway-controller"},
+        )
+        for role in rights:
+            await installation.apply(role)
+        with running_webhook(kubeconfig, webhook):
+            async with running_provider(kubeconfig, host):
+                report = doctor("--failure-threshold", "warning")
+                assert report.document["findings"] == []
+                assert report.document["notLookedAt"] == []
+            live = await client.get(CONFIGURATION_KIND, ObjectKey("", webhook.configuration))
+            (entry,) = live["webhooks"]
+            stranger = new_authority(now=datetime.now(UTC), hosts=["127.0.0.1"]).authority
+            entry["clientConfig"]["caBundle"] = b64encode(stranger).decode()
+            entry["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": "default"}}
+            left = {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": CONFIGURATION}, "webhooks": [entry]}
+            await installation.apply(left)
+            async with asyncio.timeout(30):  # the API server hears of its configurations by watch
+                while "ARW0306" not in (report := await asyncio.to_thread(doctor)).codes:
+                    await asyncio.sleep(0.1)
+    assert report.codes == ["ARW0306", "ARW0307", "ARW0504"], "the provider has said goodbye"
+    assert "x509" in str(report.document["findings"])
+
+
+async def test_whoever_may_see_little_is_told_what_was_not_looked_at(
+    installation: Any, doctor: Any, control_plane: Cluster
+) -> None:
+    report = doctor(kubeconfig=control_plane.kubeconfig_for("somebody"))
+    assert report.code == 0
+    unseen = {entry["what"]: entry["why"] for entry in report.document["notLookedAt"]}
+    assert unseen["nodes"].startswith('you may not: nodes is forbidden: User "somebody" cannot list')
+    assert len(unseen) >= 8
+    assert set(report.document["skipped"]).isdisjoint(report.document["checks"])
+    assert {"ARW0101", "ARW0108"} <= set(report.document["checks"])
+
+
+async def test_it_is_fast_and_asks_little(installation: Any, doctor: Any, audit_log: Path, namespace: str) -> None:
+    """spec: two seconds; on a machine that does nothing else one. The requests are what a large cluster feels."""
+    reader = AuditReader(audit_log)
+    reader.read()
+    report = min((doctor() for _ in range(3)), key=lambda report: report.seconds)
+    asked = [request for request in reader.read() if request.agent == "cli"]
+    reviews = [request for request in asked if request.resource == "subjectaccessreviews"]
+    assert not [request for request in asked if request.resource == "secrets"], "Secrets are never read"
+    assert {request.resource for request in asked if request.writes} == {"subjectaccessreviews"}
+    assert len(asked) - len(reviews) <= 3 * 60
+    assert len(reviews) <= 3 * 100
+    assert report.seconds <= 2.0
+
+
+async def test_its_options_do_as_they_say(installation: Any, doctor: Any, kubeconfig: Path) -> None:
+    await installation.do({"delete": {"kind": "StorageClass", "name": "doctor-standard"}})
+    current = yaml.safe_load(kubeconfig.read_text())["current-context"]
+    assert doctor("--context", current).code == 0
+    assert doctor("--failure-threshold", "warning").code == 3
+    ignoring = doctor("--failure-threshold", "warning", "--ignore", "ARW0705")
+    assert (ignoring.code, ignoring.codes) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "says"),
+    [
+        (["--ignore", "ARW9999"], 2, "there is no check ARW9999"),
+        (["--context", "nowhere"], 1, "has no context 'nowhere'"),
+        (["--failure-threshold", "never"], 2, "--failure-threshold"),
+    ],
+)
+def test_what_it_cannot_do_is_one_sentence(kubeconfig: Path, options: list[str], code: int, says: str) -> None:
+    done = asked("doctor", *options, "--kubeconfig", str(kubeconfig))
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False)
+    assert says in " ".join(done.stderr.split())
+
+
+def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, kubeconfig: Path) -> None:
+    document = yaml.safe_load(kubeconfig.read_text())
+    document["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    path = tmp_path / "nowhere.yaml"
+    path.write_text(yaml.safe_dump(document))
+    done = asked("doctor", "--kubeconfig", str(path))
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def asked(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "airunway", *command], capture_output=True, text=True, timeout=60, check=False
+    )

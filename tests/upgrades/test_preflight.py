@@ -1,0 +1,397 @@
+"""What `airunway preflight` says of twenty deployments is what an upgrade of KAITO's CRDs then does to them.
+
+A real API server, KAITO's recorded CRDs, the core and the provider as they are; only KAITO itself is absent, so that
+whatever changes has been changed by the new CRD or by us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from airunway.api import names
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Invalid, Kind, NotFound
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, key_of, uid_of
+from airunway.runtime.application import ProviderSettings
+from airunway.runtime.upstream import schema_hash
+from airunway.upgrades.schemas import schema_in, served_versions
+from airunway_testing.operator import gone, install_definitions, remove_leftovers, running_core, running_provider
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
+
+WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
+CRD = ObjectKey("", "workspaces.kaito.sh")
+SETTINGS = {"partition": True, "instanceType": "big", "cpuInstanceType": "small"}
+
+GPU: Resource = {"model": {"id": "microsoft/phi-4"}, "resources": {"gpu": {"count": 1}}}
+GGUF: Resource = {
+    "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},
+    "engine": {"type": "llamacpp"},
+    "resources": {"memory": "16Gi", "cpu": "8"},
+    "image": "ghcr.io/sozercan/llama-cpp-runner:latest",
+}
+DEPLOYMENTS: dict[str, Resource] = {
+    "preset": GPU,
+    "preset-two-gpus": {**GPU, "resources": {"gpu": {"count": 2}}},
+    "preset-length": {**GPU, "engine": {"contextLength": 8192}},
+    "preset-token": {**GPU, "secrets": {"huggingFaceToken": "hf"}},
+    "preset-id": {**GPU, "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}},
+    "preset-labels": {**GPU, "nodeSelector": {"pool": "a"}},
+    "preset-partition": {
+        **GPU,
+        "provider": {"overrides": {"resource": {"partition": {"mode": "mig", "profile": "1g.10gb", "count": 1}}}},
+    },
+    "preset-adapters": {
+        **GPU,
+        "provider": {"overrides": {"inference": {"adapters": [{"source": {"name": "a", "image": "example.org/a:1"}}]}}},
+    },
+    "image": {**GPU, "image": "vllm/vllm-openai:v0.23.0"},
+    "image-two-gpus": {**GPU, "image": "vllm/vllm-openai:v0.23.0", "resources": {"gpu": {"count": 2}, "memory": "8Gi"}},
+    "image-token": {**GPU, "image": "vllm/vllm-openai:v0.23.0", "secrets": {"huggingFaceToken": "hf"}},
+    "arguments": {**GPU, "engine": {"extraArgs": ["--seed=1"]}},
+    "environment": {**GPU, "env": [{"name": "A", "value": "1"}]},
+    "claims": {
+        **GPU,
+        "model": {
+            "id": "o/m",
+            "storage": {
+                "volumes": [{"name": "weights", "purpose": "modelCache", "claimName": "pvc", "readOnly": True}]
+            },
+        },
+    },
+    "llamacpp": GGUF,
+    "llamacpp-gpu": {**GGUF, "resources": {"gpu": {"count": 1}}},
+    "llamacpp-length": {**GGUF, "engine": {"type": "llamacpp", "contextLength": 4096}},
+    "replicas": {**GPU, "scaling": {"replicas": 3}},
+    "paused": GPU,
+    "suspended": {**GPU, "suspend": True},
+}
+assert len(DEPLOYMENTS) == 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What there is of a deployment: its Workspace, and what the provider says stands in its way."""
+
+    workspace: Resource | None
+    complaint: str
+
+    @property
+    def content(self) -> Resource:
+        found = self.workspace or {}
+        return {name: found.get(name) for name in ("resource", "inference", "tuning")}
+
+
+Look = Callable[[], Awaitable[dict[str, State]]]
+
+
+@pytest.fixture
+async def without_kaito(client: Client) -> AsyncIterator[None]:
+    """Neither KAITO's CRD nor what was registered, before and after."""
+    await install_definitions(client)
+    await remove_leftovers(client)
+    await removed(client)
+    yield
+    for deployment in await client.list_all(MODEL_DEPLOYMENT):
+        with suppress(NotFound):
+            await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
+            await client.merge_patch(MODEL_DEPLOYMENT, key_of(deployment), {"metadata": {"finalizers": None}})
+    await removed(client)
+    await remove_leftovers(client)
+
+
+async def removed(client: Client) -> None:
+    with suppress(NotFound):
+        await client.delete(CUSTOM_RESOURCE_DEFINITION, CRD)
+        await gone(client, CUSTOM_RESOURCE_DEFINITION, CRD)
+
+
+def definition(recordings: Path, release: str) -> Resource:
+    found: Resource = yaml.safe_load((recordings / "upstream-crds/kaito" / release / "workspaces.yaml").read_text())
+    return found
+
+
+async def installed(client: Client, crd: Resource) -> None:
+    """Put the CRD there as `kubectl apply --server-side` does, and wait until the provider has noticed."""
+    await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager="kubectl", force=True)
+    wanted = schema_hash(schema_in(crd, "v1beta1"))
+    async with asyncio.timeout(60):
+        while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, CRD), "Established"):
+            await asyncio.sleep(0.05)
+        while True:
+            with suppress(NotFound):
+                config = await client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "kaito"))
+                if dig(config, "status", "upstreamSchemaHash") == wanted:
+                    return
+            await asyncio.sleep(0.05)
+
+
+def preflight(kubeconfig: Path, namespace: str, recordings: Path, release: str) -> tuple[int, Resource]:
+    settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+    command = [
+        "preflight",
+        "--upstream",
+        f"kaito={release}",
+        "--recordings",
+        str(recordings / "upstream-crds"),
+        *settings,
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "airunway", *command, "-n", namespace, "-o", "json", "--kubeconfig", str(kubeconfig)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode in (0, 3), done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+async def settled(look: Look) -> dict[str, State]:
+    """What there is once nothing has changed for a while."""
+    async with asyncio.timeout(120):
+        before, calm = await look(), 0
+        while calm < 10:
+            await asyncio.sleep(0.3)
+            now = await look()
+            calm = calm + 1 if now == before else 0
+            before = now
+    return before
+
+
+def effect(before: State, after: State) -> str:
+    """What has become of a deployment."""
+    if after.complaint and after.complaint != before.complaint:
+        return "break"
+    if before.workspace is None or after.workspace is None:
+        return "leave" if before.workspace is after.workspace else "create" if after.workspace else "gone"
+    if uid_of(after.workspace) != uid_of(before.workspace):
+        return "recreate"
+    lost = lacks(after.content, before.content)
+    written = after.workspace["metadata"]["annotations"] != before.workspace["metadata"]["annotations"]
+    if lost and not written:
+        return "break"
+    return "update" if written or after.content != before.content else "leave"
+
+
+def lacks(after: Any, before: Any) -> bool:
+    if isinstance(before, dict):
+        return not isinstance(after, dict) or any(lacks(after.get(name), value) for name, value in before.items())
+    return before is not None and after is None
+
+
+class Stage:
+    """Twenty deployments, and KAITO's CRDs as a test has them."""
+
+    def __init__(self, client: Client, kubeconfig: Path, namespace: str, recordings: Path) -> None:
+        self._client = client
+        self._kubeconfig = kubeconfig
+        self._namespace = namespace
+        self._recordings = recordings
+
+    async def look(self) -> dict[str, State]:
+        workspaces = await self._client.list_all(WORKSPACE, namespace=self._namespace)
+        by_name = {key_of(found).name: found for found in workspaces}
+        return {
+            (name := key_of(deployment).name): State(workspace=by_name.get(name), complaint=complaint(deployment))
+            for deployment in await self._client.list_all(MODEL_DEPLOYMENT, namespace=self._namespace)
+        }
+
+    async def begin(self, release: str) -> dict[str, State]:
+        """Everything as it is under a release, one deployment paused."""
+        await installed(self._client, definition(self._recordings, release))
+        for name, spec in DEPLOYMENTS.items():
+            metadata = {"name": name, "namespace": self._namespace}
+            provider = {**spec.get("provider", {}), "name": "kaito"}
+            body = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata}
+            await self._client.create(MODEL_DEPLOYMENT, {**body, "spec": {**spec, "provider": provider}})
+        await settled(self.look)
+        await self.annotate({names.PAUSED: "true"}, "paused")
+        return await settled(self.look)
+
+    async def ask(self, release: str) -> tuple[int, dict[str, Resource]]:
+        """The exit code of preflight, and what it says of each deployment."""
+        code, said = await asyncio.to_thread(preflight, self._kubeconfig, self._namespace, self._recordings, release)
+        return code, {entry["name"]: entry for entry in said["deployments"]}
+
+    async def upgrade(self, release: str) -> dict[str, State]:
+        await installed(self._client, definition(self._recordings, release))
+        return await settled(self.look)
+
+    async def annotate(self, annotations: dict[str, str], *which: str) -> None:
+        for name in which or DEPLOYMENTS:
+            key, patch = ObjectKey(self._namespace, name), {"metadata": {"annotations": annotations}}
+            await self._client.merge_patch(MODEL_DEPLOYMENT, key, patch, manager="user")
+
+
+@pytest.fixture
+async def stage(
+    without_kaito: None, client: Client, kubeconfig: Path, namespace: str, recordings: Path, kaito: ProviderHost
+) -> AsyncIterator[Stage]:
+    settings = ProviderSettings(values=SETTINGS)
+    async with running_core(kubeconfig), running_provider(kubeconfig, kaito, settings=settings):
+        yield Stage(client, kubeconfig, namespace, recordings)
+
+
+def effects(before: dict[str, State], after: dict[str, State]) -> dict[str, str]:
+    return {name: effect(before[name], after[name]) for name in DEPLOYMENTS}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "at_once", "on_change"),
+    [
+        ("v0.10.0", "v0.12.0", {"leave", "create"}, {"leave", "update", "recreate"}),
+        ("v0.4.6", "v0.12.0", {"leave", "create"}, {"leave", "update", "recreate"}),
+        ("v0.12.0", "v0.10.0", {"leave", "break"}, {"leave", "update", "recreate", "break"}),
+        ("v0.12.0", "v0.4.5", {"leave", "update", "break"}, {"leave", "recreate", "break"}),
+    ],
+)
+async def test_what_preflight_says_is_what_an_upgrade_does(
+    stage: Stage, old: str, new: str, at_once: set[str], on_change: set[str]
+) -> None:
+    before = await stage.begin(old)
+    code, said = await stage.ask(new)
+    after = await stage.upgrade(new)
+    real = effects(before, after)
+    await stage.annotate({names.ADOPT: "1"})
+    later = effects(after, await settled(stage.look))
+    assert {name: entry["now"] for name, entry in said.items()} == real
+    assert {name: entry["onChange"] for name, entry in said.items()} == later
+    assert (set(real.values()), set(later.values())) == (at_once, on_change), "each of them was there to be foreseen"
+    assert code == (3 if {"break", "recreate"} & set(real.values()) else 0)
+
+
+async def test_from_release_to_release_what_runs_goes_on_as_it_was_said(stage: Stage, recordings: Path) -> None:
+    releases = ["v0.4.5", "v0.4.6", "v0.7.0", "v0.8.0", "v0.9.0", "v0.10.0", "v0.12.0"]
+    recorded = {path.parent.name for path in (recordings / "upstream-crds/kaito").glob("*/workspaces.yaml")}
+    assert set(releases) == {
+        release for release in recorded if "v1beta1" in served_versions(definition(recordings, release))
+    }
+    before = first = await stage.begin(releases[0])
+    for release in releases[1:]:
+        code, said = await stage.ask(release)
+        after = await stage.upgrade(release)
+        assert {name: entry["now"] for name, entry in said.items()} == effects(before, after), release
+        assert code == 0, release
+        before = after
+    ran = {name: uid_of(state.workspace) for name, state in first.items() if state.workspace is not None}
+    assert ran == {name: uid_of(before[name].workspace or {}) for name in ran}, "nothing was made anew"
+
+
+def complaint(deployment: Resource) -> str:
+    """What the provider says stands in its way."""
+    for type_ in ("ProviderCompatible", "ResourceCreated"):
+        found = condition_of(deployment, type_)
+        if found is not None and found.get("status") == "False":
+            return f"{found.get('reason')}: {found.get('message')}"
+    return ""
+
+
+async def test_a_release_that_the_api_server_refuses_is_called_so(
+    without_kaito: None, client: Client, kubeconfig: Path, namespace: str, recordings: Path, kaito: ProviderHost
+) -> None:
+    async with running_provider(kubeconfig, kaito):
+        await installed(client, definition(recordings, "v0.12.0"))
+    code, said = await asyncio.to_thread(preflight, kubeconfig, namespace, recordings, "v0.4.2")
+    assert code == 3
+    assert "may still be stored as v1beta1" in said["changes"][0]["refused"][0]
+    with pytest.raises(Invalid, match="storedVersions"):
+        await client.apply(CUSTOM_RESOURCE_DEFINITION, definition(recordings, "v0.4.2"), manager="kubectl", force=True)
+
+
+# ------------------------------------------------------------------------------------------------------ from files
+
+
+MANIFEST: Resource = {
+    "apiVersion": names.API_VERSION,
+    "kind": "ModelDeployment",
+    "metadata": {"name": "token"},
+    "spec": {**DEPLOYMENTS["preset-token"], "provider": {"name": "kaito"}},
+}
+
+
+def asked(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "airunway", "preflight", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_deployments_of_a_file_need_no_cluster(recordings: Path, tmp_path: Path) -> None:
+    path = tmp_path / "token.yaml"
+    path.write_text(yaml.safe_dump_all([MANIFEST, {**MANIFEST, "metadata": {"name": "other"}}]))
+    new = recordings / "upstream-crds/kaito/v0.12.0/workspaces.yaml"
+    done = asked("--upstream", f"kaito={new}", "-f", str(path), "-n", "ml")
+    assert done.returncode == 0, done.stderr
+    assert "ml/other    create  update     create Workspace 'other'" in done.stdout
+    assert done.stdout.endswith("2 deployments: 2 create\n")
+    old = recordings / "upstream-crds/kaito/v0.4.5"
+    done = asked("--upstream", f"kaito={old}", "-f", str(path), "--set", "instanceType=big", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert {entry["now"] for entry in json.loads(done.stdout)["deployments"]} == {"create"}
+    done = asked("--upstream", f"kaito={old}", "-f", str(path))
+    assert done.returncode == 3
+    assert "set the provider setting instanceType" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("release", "used"),
+    [("0.12", "v0.12.0"), ("v0.12.3", "v0.12.0"), ("0.11.0", "v0.10.0"), ("0.9", "v0.9.0"), ("1", "v0.12.0")],
+)
+def test_a_release_without_crds_of_its_own_has_those_of_the_one_before(
+    recordings: Path, tmp_path: Path, release: str, used: str
+) -> None:
+    path = tmp_path / "token.yaml"
+    path.write_text(yaml.safe_dump(MANIFEST))
+    crds = ("--recordings", str(recordings / "upstream-crds"))
+    done = asked("--upstream", f"kaito={release}", *crds, "-f", str(path), "-o", "json")
+    (change,) = json.loads(done.stdout)["changes"]
+    assert change["from"].endswith(f"/kaito/{used}")
+
+
+@pytest.mark.parametrize(
+    ("upstream", "code", "says"),
+    [
+        ("kaito", 2, "write PROVIDER=DIR, or PROVIDER=VERSION"),
+        ("nobody=0.12", 1, "no installed distribution provides 'nobody'"),
+        ("kaito=nowhere", 1, "no such file or folder, and it is no release either"),
+        ("kaito=0.12", 1, "name the folder that has them, or the one of many releases with --recordings"),
+        ("kaito=$EMPTY", 1, "there is no CRD of provider kaito in it (its kinds: workspaces.kaito.sh)"),
+        ("kaito=$TWICE", 1, "more than one CustomResourceDefinition workspaces.kaito.sh"),
+    ],
+)
+def test_what_it_cannot_do_is_one_sentence(tmp_path: Path, upstream: str, code: int, says: str) -> None:
+    (tmp_path / "empty").mkdir()
+    twice = tmp_path / "twice"
+    twice.mkdir()
+    crd = {"kind": "CustomResourceDefinition", "metadata": {"name": CRD.name}}
+    for name in ("a.yaml", "b.json"):
+        (twice / name).write_text(json.dumps(crd))
+    upstream = upstream.replace("$EMPTY", str(tmp_path / "empty")).replace("$TWICE", str(twice))
+    done = asked("--upstream", upstream)
+    assert done.returncode == code
+    assert says in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+
+
+async def test_the_cluster_of_a_context_is_asked(without_kaito: None, kubeconfig: Path, recordings: Path) -> None:
+    current = yaml.safe_load(kubeconfig.read_text())["current-context"]
+    cluster = ("--kubeconfig", str(kubeconfig), "--context", current)
+    done = asked("--upstream", "kaito=0.12", "--recordings", str(recordings / "upstream-crds"), *cluster)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("No deployments.\n")
