@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from benchmarks.converge import concurrently, deployment, percentiles, rss_mib, say, scrape
+from benchmarks.common import concurrently, percentiles, rss_mib, say, scrape
+from benchmarks.shapes import SHAPES
 
 from airunway import __version__
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -108,7 +109,7 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane) -> dict[str, A
         await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "load"}})
 
         async def create(name: str) -> None:
-            await client.create(MODEL_DEPLOYMENT, deployment(name, "load"))
+            await client.create(MODEL_DEPLOYMENT, SHAPES["one"].deployment(name, "load"))
 
         try:
             say(f"creating {count} deployments")
