@@ -186,6 +186,4 @@ class ProviderApplication:
         self._look_at_all()
 
     def _look_at_all(self) -> None:
-        for key, deployment in self._deployments.items():
-            if self._reconciler.concerns(deployment):
-                self._queue.add(key, Priority.BULK)
+        self._follower.look_at("all", self._reconciler.concerns)
