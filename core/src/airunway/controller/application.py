@@ -31,6 +31,7 @@ from airunway.process.fleet_metrics import Transitions, deployment_points, provi
 from airunway.process.follower import Follower, unread
 from airunway.process.lean_kopf import kopf
 from airunway.process.metrics import Metrics, Role
+from airunway.process.news import is_news
 from airunway.process.parts import Lead
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
@@ -107,9 +108,10 @@ class CoreApplication:
             self._policies = Policies(
                 client, settings.policy, namespaces=settings.namespaces, on_change=self._on_policy_change
             )
+        self._known = self._follower.overlay()
         self._reconciler = CoreReconciler(
             client=client,
-            deployments=self._follower.overlay(),
+            deployments=self._known,
             providers=lambda: self._facts,
             events=self._follower.events,
             selector=settings.selector,
@@ -197,7 +199,7 @@ class CoreApplication:
 
     async def run(self, lead: Lead) -> None:
         """Follow the API server until cancelled; work while leading."""
-        self._deployments.add_handler(self._on_deployment)
+        self._known.add_listener(self._on_deployment)
         self._deployments.add_handler(self._transitions)
         self._configs.add_handler(self._on_config)
         await self._follower.run(self._follow, lead, self._work)
@@ -243,8 +245,9 @@ class CoreApplication:
         provider = dig(self._deployments.get(key), "status", "provider", "name")
         return provider if provider in self._facts else ""
 
-    def _on_deployment(self, key: ObjectKey, _old: Resource | None, _new: Resource | None) -> None:
-        self._queue.add(key, self._follower.urgency)
+    def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
+        if old is None or new is None or is_news(old, new, manager=names.CORE_MANAGER, echo=echo):
+            self._queue.add(key, self._follower.urgency)
 
     def _on_policy_change(self, namespace: str) -> None:
         self._follower.look_at(
