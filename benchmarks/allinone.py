@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.converge import concurrently, rss_mib, say
+from benchmarks.common import concurrently, rss_mib, say
 
 from airunway import __version__
 from airunway.kinds import MODEL_DEPLOYMENT

@@ -4,6 +4,8 @@ N deployments that need nothing are gone over when a core takes over. Meanwhile 
 does, on a fixed schedule; each answer is timed from the moment at which it was due, so that a stall counts for every
 question it holds up. Compared with the same core at rest, in the same run.
 
+At last the core gets half of a processor, which it shares with something that never rests: does it keep its lease?
+
     uv run python -m benchmarks.hostile --deployments 10000
 """
 
@@ -21,17 +23,21 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-from benchmarks.converge import concurrently, deployment, percentiles, rss_mib, say, scrape
+from benchmarks.common import concurrently, percentiles, rss_mib, say, scrape
+from benchmarks.shapes import SHAPES
 
 from airunway import __version__
-from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import NAMESPACE, Client, load_config
+from airunway.api import names
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import LEASE, NAMESPACE, Client, load_config
+from airunway.resource import ObjectKey
 from airunway_testing.controlplane import KUBERNETES_VERSION, ControlPlane
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions
 
 METRICS, PROBES = "127.0.0.1:18490", "127.0.0.1:18491"
 NAME = "core"
+LEASE_KEY = ObjectKey("default", names.CORE_MANAGER)
 
 
 class Core:
@@ -44,8 +50,19 @@ class Core:
 
     def start(self) -> None:
         command = [sys.executable, "-m", "airunway", "controller", "--kubeconfig", str(self._kubeconfig)]
-        command += ["--metrics-bind-address", METRICS, "--health-probe-bind-address", PROBES, "--log-level", "warning"]
-        self.processes.start(NAME, command, environment=dict(os.environ))
+        command += ["--metrics-bind-address", METRICS, "--health-probe-bind-address", PROBES, "--leader-elect"]
+        environment = {**os.environ, "POD_NAMESPACE": LEASE_KEY.namespace, "POD_NAME": NAME}
+        self.processes.start(NAME, command, environment=environment)
+
+    def halve(self) -> None:
+        """Have it share one processor with something that never rests."""
+        self.processes.start("burner", [sys.executable, "-c", "while True: pass"], environment={})
+        for pid in (self.processes.pids["burner"], self.processes.pids[NAME]):
+            os.sched_setaffinity(pid, {0})
+
+    def said(self, text: str) -> int:
+        """How often its log has that text."""
+        return self.processes.log(NAME).read_text().count(text)
 
     def stop(self) -> None:
         self.processes.stop(NAME, grace=10.0)
@@ -53,6 +70,21 @@ class Core:
     @property
     def rss(self) -> dict[str, float]:
         return rss_mib(self.processes.pids[NAME])
+
+
+async def register(client: Client) -> None:
+    """A provider that takes the deployments, so that they are as they mostly are: nothing is to be done."""
+    engines = [{"name": "llamacpp", "servingModes": ["aggregated"], "gpuSupport": True, "cpuSupport": True}]
+    upstream = [{"group": "", "kind": "ConfigMap", "versions": ["v1"], "requiresCRD": False}]
+    config = {
+        "apiVersion": names.API_VERSION,
+        "kind": "InferenceProviderConfig",
+        "metadata": {"name": "nobody"},
+        "spec": {"capabilities": {"engines": engines}, "upstream": upstream},
+    }
+    await client.apply(INFERENCE_PROVIDER_CONFIG, config, manager="benchmark")
+    key = ObjectKey("", "nobody")
+    await client.merge_patch(INFERENCE_PROVIDER_CONFIG, key, {"status": {"ready": True}}, subresource="status")
 
 
 class Visitor:
@@ -107,8 +139,10 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane) -> dict[str, A
         await install_definitions(client)
         await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "load"}})
 
+        await register(client)
+
         async def create(name: str) -> None:
-            await client.create(MODEL_DEPLOYMENT, deployment(name, "load"))
+            await client.create(MODEL_DEPLOYMENT, SHAPES["one"].deployment(name, "load"))
 
         try:
             say(f"creating {count} deployments")
@@ -124,6 +158,12 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane) -> dict[str, A
             await asyncio.sleep(61)  # a gap is shown for a minute
             say("at rest")
             rest, rest_gap, _ = await watched(arguments.rest, count)
+            core.stop()
+            say("on half a core")
+            core.start()
+            core.halve()
+            halved, halved_gap, halved_seconds = await watched(None, count)
+            lost, lease = core.said("lost the lease"), await client.get(LEASE, LEASE_KEY)
         finally:
             core.processes.close(grace=5.0)
     return {
@@ -134,6 +174,13 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane) -> dict[str, A
         "deployments": count,
         "first_judgement": {"seconds": first_seconds, "longest_gap_seconds": first_gap, "livez_ms": first},
         "fail_over": {"seconds": seconds, "longest_gap_seconds": gap, "livez_ms": taking_over, "rss_mib": memory},
+        "fail_over_on_half_a_core": {
+            "seconds": halved_seconds,
+            "longest_gap_seconds": halved_gap,
+            "livez_ms": halved,
+            "leases_lost": lost,
+            "holder": lease["spec"].get("holderIdentity"),
+        },
         "at_rest": {"longest_gap_seconds": rest_gap, "livez_ms": rest},
     }
 

@@ -130,7 +130,7 @@ def digest(value: object, *, length: int = 64) -> str:
 
 def format_time(moment: datetime) -> str:
     """RFC 3339 in UTC with whole seconds, as ``metav1.Time`` is written."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def parse_time(text: object) -> datetime | None:

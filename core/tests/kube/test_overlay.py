@@ -116,3 +116,68 @@ async def test_over_a_cache_that_lags(
     assert overlay.get(key) is reflector.get(key)
     task.cancel()
     await asyncio.wait({task})
+
+
+class Heard:
+    """What a listener was told: the versions before and after, and whether it was an echo."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str | None, str | None, bool]] = []
+
+    def __call__(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
+        before, after = (None if each is None else each["metadata"]["resourceVersion"] for each in (old, new))
+        self.changes.append((before, after, echo))
+
+
+def test_an_echo_is_told_from_a_change_by_others() -> None:
+    cache, heard = PlainCache(), Heard()
+    overlay = Overlay(cache)
+    overlay.add_listener(heard)
+    cache.put(obj("1"))
+    with overlay.writing(KEY):
+        overlay.note(obj("3"))
+    cache.put(obj("2"))
+    cache.put(obj("3"))
+    cache.put(obj("4"))
+    cache.put(None)
+    assert heard.changes == [
+        (None, "1", False),
+        ("1", "2", False),
+        ("2", "3", True),
+        ("3", "4", False),
+        ("4", None, False),
+    ]
+
+
+def test_what_happens_during_a_write_is_told_after_it_as_one_change() -> None:
+    cache, heard = PlainCache(), Heard()
+    overlay = Overlay(cache)
+    overlay.add_listener(heard)
+    cache.put(obj("1"))
+    with overlay.writing(KEY):
+        cache.put(obj("2"))
+        cache.put(obj("3"))  # the watch is faster than the answer
+        assert heard.changes == [(None, "1", False)]
+        overlay.note(obj("3"))
+    assert heard.changes[1:] == [("1", "3", True)]
+    with overlay.writing(KEY):
+        overlay.note(obj("5"))
+        cache.put(obj("5"))
+        cache.put(obj("6"))
+    assert heard.changes[2:] == [("3", "6", False)], "somebody wrote after us"
+
+
+def test_what_happens_during_a_write_that_fails_is_told_all_the_same() -> None:
+    cache, heard = PlainCache(), Heard()
+    overlay = Overlay(cache)
+    overlay.add_listener(heard)
+
+    def fail() -> None:
+        with overlay.writing(KEY):
+            cache.put(obj("1"))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    cache.put(obj("2"))
+    assert heard.changes == [(None, "1", False), ("1", "2", False)]

@@ -105,6 +105,15 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             self.due[key] = min(self.due.get(key, float("inf")), self.timers.now + seconds)
 
+    @rule(key=KEYS, seconds=st.none() | st.floats(-1, 100))
+    def reschedule(self, key: str, seconds: float | None) -> None:
+        self.queue.reschedule(key, seconds)
+        self.due.pop(key, None)
+        if seconds is not None and seconds <= 0:
+            self.model_add(key)
+        elif seconds is not None:
+            self.due[key] = self.timers.now + seconds
+
     @precondition(lambda self: self.all_ready())
     @rule()
     def get(self) -> None:

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from airunway.api import names
+from airunway.api.modeldeployment import parse_deployment
 from airunway.resource import Resource, annotations_of, labels_of
 from airunway.runtime.desired import (
     REPLACE_ON_CHANGE,
@@ -56,11 +57,16 @@ def both(
         owner,
         provider="toy",
         transformer=transformer,
+        wanted_for=asked_for(owner),
         replaceable=Replaceable(deployment={"spec.model.id": model}, topology=topology or {}),
         immutable=[IMMUTABLE, ("roleRef.*",)],
     )
     assert [obj["kind"] for obj in objects] == ["Thing", extra["kind"]]
     return objects
+
+
+def asked_for(deployment: Resource) -> str:
+    return written_for(deployment, parse_deployment(deployment))
 
 
 def planned(model: str = "org/model", owner: dict[str, Any] = OWNER, **fields: Any) -> Resource:
@@ -139,7 +145,7 @@ def test_the_hash_follows_the_content_and_not_the_owner() -> None:
 def test_only_the_primary_notes_who_wrote_it_and_for_what() -> None:
     primary, other = both()
     assert annotations_of(primary)[names.TRANSFORMER] == "only"
-    assert annotations_of(primary)[names.WRITTEN_FOR] == written_for(OWNER)
+    assert annotations_of(primary)[names.WRITTEN_FOR] == asked_for(OWNER)
     assert (is_primary(primary), is_primary(other)) == (True, False)
     assert names.WRITTEN_FOR not in annotations_of(other)
 
@@ -166,7 +172,7 @@ def test_what_an_operator_makes_of_the_primary_with_its_annotations_is_no_primar
     ids=["gateway", "runtime config", "metadata", "status", "defaults of the CRD", "defaults that a user wrote"],
 )
 def test_what_never_reaches_an_upstream_object_is_nothing_that_it_was_written_for(change: dict[str, Any]) -> None:
-    assert written_for({**OWNER, **change}) == written_for(OWNER)
+    assert asked_for({**OWNER, **change}) == asked_for(OWNER)
 
 
 @pytest.mark.parametrize(
@@ -179,15 +185,15 @@ def test_what_never_reaches_an_upstream_object_is_nothing_that_it_was_written_fo
     ids=["spec", "adopt", "engine"],
 )
 def test_spec_engine_and_adoption_are_what_an_object_is_written_for(change: dict[str, Any]) -> None:
-    assert written_for({**OWNER, **change}) != written_for(OWNER)
+    assert asked_for({**OWNER, **change}) != asked_for(OWNER)
 
 
 def test_each_new_value_of_the_adoption_counts() -> None:
     def adopting(value: str) -> str:
-        return written_for({**OWNER, "metadata": {**OWNER["metadata"], "annotations": {names.ADOPT: value}}})
+        return asked_for({**OWNER, "metadata": {**OWNER["metadata"], "annotations": {names.ADOPT: value}}})
 
     assert len({adopting("1"), adopting("2"), adopting("")}) == 3
-    assert adopting("") == written_for(OWNER)
+    assert adopting("") == asked_for(OWNER)
 
 
 # -------------------------------------------------------------------------------------------- what needs a new object

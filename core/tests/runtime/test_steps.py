@@ -48,6 +48,7 @@ def wanted(*objects: Resource, topology: object = None, provider: str = "toy") -
         OWNER,
         provider=provider,
         transformer="only",
+        wanted_for="now",
         replaceable=Replaceable(topology={"roles": topology}),
         immutable=[paths.get(obj["kind"], ()) for obj in objects],
     )

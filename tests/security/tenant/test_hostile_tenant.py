@@ -4,13 +4,16 @@ The tenant may create, patch and delete ModelDeployments in one namespace. Besid
 each of them gets Running and has its events; no process ends, no lease is lost, no process is above 300 MiB.
 
 `AIRUNWAY_ATTACKS` limits the families (names of `attacks.FAMILIES`, separated by commas); `AIRUNWAY_ATTACK_SEED` gives
-another seed. ``pytest -m soak`` runs the ten thousand attacks.
+another seed. ``pytest -m soak`` runs the ten thousand attacks; ``-o log_cli_level=INFO`` shows what was measured.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import statistics
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
@@ -26,11 +29,16 @@ from airunway.resource import ObjectKey, Resource, dig, is_true
 from .attacks import FAMILIES, HEAVY, Attack, attacks
 from .attacks import NAMESPACE as EVIL
 
+log = logging.getLogger(__name__)
+
 EVENT = Kind("events.k8s.io", "v1", "Event", "events")
 BUDGET_MIB = 300
 ATTACKERS = 4
 NEIGHBOURS = 4
 """Namespaces of others, and how many deployments are being made in them at a time."""
+
+UNDISTURBED = 20
+"""Deployments that are made before the attacks, to compare with."""
 
 PATIENCE = 180.0
 """Seconds in which a deployment must be Running: a safety net, not a measurement."""
@@ -97,24 +105,31 @@ async def assail(client: Client, todo: Iterator[Attack], seen: Counter[tuple[str
         seen[attack.family, await send(client, attack)] += 1
 
 
-async def live(world: World, keys: Iterator[ObjectKey], waited: dict[ObjectKey, str]) -> None:
+async def live(world: World, keys: Iterator[ObjectKey], waited: dict[ObjectKey, str], seconds: list[float]) -> None:
     """A good neighbour: makes one deployment after the other and waits until each is Running. It tries once only: that
     an attack keeps somebody else's deployment out is what must not be."""
     for key in keys:
+        started = time.perf_counter()
         try:
             await world.admin.create(MODEL_DEPLOYMENT, deployment(key))
         except (ApiError, TransportError) as error:
             waited[key] = f"refused: {error}"
             continue
         found: Resource = {}
-        for _ in range(int(PATIENCE / 0.1)):
+        for _ in range(int(PATIENCE / 0.05)):
             found = await world.admin.get(MODEL_DEPLOYMENT, key)
             if dig(found, "status", "phase") == "Running" and is_true(found, "Ready"):
                 break
             if world.ended():
                 break
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.05)
         waited[key] = str(dig(found, "status", "phase"))
+        seconds.append(time.perf_counter() - started)
+
+
+def summary(seconds: list[float]) -> str:
+    cuts = statistics.quantiles(seconds, n=100, method="inclusive")
+    return f"median {cuts[49]:.2f} s, p99 {cuts[98]:.2f} s, most {max(seconds):.2f} s of {len(seconds)}"
 
 
 async def events_of(client: Client, key: ObjectKey) -> set[str]:
@@ -138,14 +153,21 @@ async def suffer(build: Build, *, webhook: bool, count: int, neighbours: int) ->
             metadata = {"name": f"good-{number}"}
             await world.admin.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
         leases = {name: await world.lease(name) for name in ("airunway-controller", "airunway-provider-kaito")}
+        alone: list[float] = []
+        attacked: list[float] = []
+        before = (ObjectKey(f"good-{number % NEIGHBOURS}", f"before-{number}") for number in range(UNDISTURBED))
+        async with asyncio.TaskGroup() as group:
+            for _ in range(NEIGHBOURS):
+                group.create_task(live(world, before, phases, alone))
         todo = attacks(seed(), count, families=families())
         keys = (ObjectKey(f"good-{number % NEIGHBOURS}", f"good-{number}") for number in range(neighbours))
         async with asyncio.TaskGroup() as group:
             for _ in range(ATTACKERS):
                 group.create_task(assail(world.tenant, todo, seen))
             for _ in range(NEIGHBOURS):
-                group.create_task(live(world, keys, phases))
-        await live(world, iter([ObjectKey("good-0", "afterwards")]), phases)  # nothing is stuck
+                group.create_task(live(world, keys, phases, attacked))
+        log.info("Running after: undisturbed %s; beside attacks %s", summary(alone), summary(attacked))
+        await live(world, iter([ObjectKey("good-0", "afterwards")]), phases, [])  # nothing is stuck
         problems += world.ended()
         problems += [f"{key} is {phase}" for key, phase in phases.items() if phase != "Running"]
         problems += [
@@ -165,12 +187,14 @@ async def suffer(build: Build, *, webhook: bool, count: int, neighbours: int) ->
                             problems.append(f"{key} has no events {sorted(missing)}")
                             break
             for component in ("controller", "provider-kaito"):
-                if (most := world.resident(component)) > BUDGET_MIB:
+                most = world.resident(component)
+                log.info("%s had %.0f MiB at most", component, most)
+                if most > BUDGET_MIB:
                     problems.append(f"{component} had {most:.0f} MiB")
     story = "\n".join(f"{family}: {what} x {times}" for (family, what), times in sorted(seen.items()))
     assert not problems, "\n".join([*problems, "what was sent:", story])
     assert sum(seen.values()) == count
-    assert len(phases) == neighbours + 1
+    assert len(phases) == UNDISTURBED + neighbours + 1
     refused = sum(times for (_, what), times in seen.items() if what in ("400", "403", "413", "422"))
     assert refused, story
     if not webhook:  # where the tenant may not create Workspaces, a webhook refuses everything

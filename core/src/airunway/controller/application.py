@@ -31,9 +31,11 @@ from airunway.process.fleet_metrics import Transitions, deployment_points, provi
 from airunway.process.follower import Follower, unread
 from airunway.process.lean_kopf import kopf
 from airunway.process.metrics import Metrics, Role
+from airunway.process.news import is_news
 from airunway.process.parts import Lead
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
+from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 
 __all__ = ["CoreApplication", "CoreSettings", "Part"]
@@ -106,9 +108,10 @@ class CoreApplication:
             self._policies = Policies(
                 client, settings.policy, namespaces=settings.namespaces, on_change=self._on_policy_change
             )
+        self._known = self._follower.overlay()
         self._reconciler = CoreReconciler(
             client=client,
-            deployments=self._follower.overlay(),
+            deployments=self._known,
             providers=lambda: self._facts,
             events=self._follower.events,
             selector=settings.selector,
@@ -196,7 +199,7 @@ class CoreApplication:
 
     async def run(self, lead: Lead) -> None:
         """Follow the API server until cancelled; work while leading."""
-        self._deployments.add_handler(self._on_deployment)
+        self._known.add_listener(self._on_deployment)
         self._deployments.add_handler(self._transitions)
         self._configs.add_handler(self._on_config)
         await self._follower.run(self._follow, lead, self._work)
@@ -207,13 +210,14 @@ class CoreApplication:
             group.create_task(self._policies.run(), name="policies")
         for part in self._parts:
             group.create_task(part.follow(), name=type(part).__name__)
+        await asyncio.to_thread(prepare)
         await wait_until_synced(self._caches())
 
     async def _work(self) -> None:
         """The leader's part. Everything is looked at once: a leader before us may have been cut off in any pass."""
-        for queue, reflector in ((self._queue, self._deployments), (self._config_queue, self._configs)):
-            for key in reflector.keys():  # noqa: SIM118 - not a dict
-                queue.add(key, Priority.BULK)
+        self._follower.look_at("lead", lambda _: True)
+        for key in self._configs.keys():  # noqa: SIM118 - not a dict
+            self._config_queue.add(key, Priority.BULK)
         controller = self._follower.controller
         workers = self._settings.workers
         deployments = controller(
@@ -241,13 +245,14 @@ class CoreApplication:
         provider = dig(self._deployments.get(key), "status", "provider", "name")
         return provider if provider in self._facts else ""
 
-    def _on_deployment(self, key: ObjectKey, _old: Resource | None, _new: Resource | None) -> None:
-        self._queue.add(key, self._follower.urgency)
+    def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
+        if old is None or new is None or is_news(old, new, manager=names.CORE_MANAGER, echo=echo):
+            self._queue.add(key, self._follower.urgency)
 
     def _on_policy_change(self, namespace: str) -> None:
-        for key in self._deployments.keys():  # noqa: SIM118 - not a dict
-            if namespace in ("", key.namespace):
-                self._queue.add(key, Priority.BULK)
+        self._follower.look_at(
+            ("policy", namespace), lambda deployment: namespace in ("", key_of(deployment).namespace)
+        )
 
     def _on_config(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         before = self._facts.pop(key.name, None)
@@ -263,22 +268,30 @@ class CoreApplication:
         after = self._facts.get(key.name)
         if _standing(before, now) == _standing(after, now):
             return  # one more heartbeat of a provider that was fresh changes nothing for anybody
-        for waiting, deployment in self._deployments.items():
-            # A selection that was made stays (spec/core.md, "Sticky"); only those without one, or without the engine or
-            # config that they name, can be helped by this change.
-            chosen = dig(deployment, "status", "provider", "name")
-            named = (chosen, dig(deployment, "spec", "provider", "name"))
-            if chosen is None or key.name in named or _is_held(deployment, key.name):
-                self._queue.add(waiting, Priority.BULK)
+        self._follower.look_at(("config", key.name), lambda deployment: _is_touched(deployment, key.name))
 
     def _silence_of(self, provider: str) -> timedelta | None:
         facts = self._facts.get(provider)
         return None if facts is None else facts.silence(self._clock())
 
     def _on_silence(self, provider: str) -> None:
-        for key, deployment in self._deployments.items():
-            if dig(deployment, "status", "provider", "name") == provider or _is_held(deployment, provider):
-                self._queue.add(key, Priority.BULK)
+        self._follower.look_at(
+            ("silence", provider),
+            lambda deployment: (
+                dig(deployment, "status", "provider", "name") == provider or _is_held(deployment, provider)
+            ),
+        )
+
+
+def _is_touched(deployment: Resource, provider: str) -> bool:
+    """Whether a change of a provider's standing can change anything for the deployment.
+
+    A selection that was made stays (spec/core.md, "Sticky"); only those without one, or without the engine or config
+    that they name, can be helped.
+    """
+    chosen = dig(deployment, "status", "provider", "name")
+    named = (chosen, dig(deployment, "spec", "provider", "name"))
+    return chosen is None or provider in named or _is_held(deployment, provider)
 
 
 def _is_held(deployment: Resource, provider: str) -> bool:

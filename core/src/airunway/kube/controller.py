@@ -32,9 +32,9 @@ async def wait_until_synced(reflectors: Iterable[AnyReflector], *, timeout: floa
 class Controller(Generic[K]):
     """Calls `reconcile(key)` for every key that its queue hands out, `workers` keys at a time.
 
-    `reconcile` returns the seconds after which it wants to be called again, or None. When it raises, the key is retried
-    with backoff: quietly for conflicts, 429, 5xx and transport trouble (not before the server's Retry-After), with a
-    traceback for everything else. No failure stops another key.
+    `reconcile` returns the seconds after which it wants to be called again, or None: its newest answer counts. When it
+    raises, the key is retried with backoff: quietly for conflicts, 429, 5xx and transport trouble (not before the
+    server's Retry-After), with a traceback for everything else. No failure stops another key.
 
     A pass that writes nothing waits for nothing, so it would not let anything else run: before each pass everything
     else that is ready in the process gets its turn, the network included.
@@ -108,7 +108,5 @@ class Controller(Generic[K]):
             log.exception("%s: the pass for %s failed; again in %.1f s", self.name, key, delay)
             return "error"
         self.queue.forget(key)
-        if after is None:
-            return "success"
-        self.queue.add_after(key, after)
-        return "requeue"
+        self.queue.reschedule(key, after)  # the newest pass knows best
+        return "success" if after is None else "requeue"

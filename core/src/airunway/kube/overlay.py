@@ -6,15 +6,19 @@ event that arrives between a write and its echo makes a reconcile see the past a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import Protocol
 
 from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
 
-__all__ = ["Cache", "Overlay"]
+__all__ = ["Cache", "Listener", "Overlay"]
 
 Handler = Callable[[ObjectKey, Resource | None, Resource | None], None]
+
+Listener = Callable[[ObjectKey, Resource | None, Resource | None, bool], None]
+"""``listener(key, old, new, echo)``: as a handler, with whether `new` is the very answer to the last write of ours."""
 
 
 class Cache(Protocol):
@@ -48,6 +52,9 @@ class Overlay:
         self.patience = patience
         self._clock = clock
         self._written: dict[ObjectKey, tuple[Resource, float]] = {}
+        self._listeners: list[Listener] = []
+        self._under_way: dict[ObjectKey, int] = {}
+        self._untold: dict[ObjectKey, tuple[Resource | None, Resource | None]] = {}
         cache.add_handler(self._on_change)
 
     def note(self, answer: Resource) -> None:
@@ -74,8 +81,41 @@ class Overlay:
         """Whether what `get` returns rests on an answer that the watch has not confirmed yet."""
         return self._newest(key) is not None and key in self._written
 
+    def add_listener(self, listener: Listener) -> None:
+        """Tells `listener` of every change of the cache from now on.
+
+        The watch often brings a write before its answer is here. What happens to an object while we write it is told
+        once that is over: as one change, and as an echo if nothing came after ours.
+        """
+        self._listeners.append(listener)
+
+    @contextmanager
+    def writing(self, key: ObjectKey) -> Iterator[None]:
+        """For the time in which an object is written and the answer noted."""
+        self._under_way[key] = self._under_way.get(key, 0) + 1
+        try:
+            yield
+        finally:
+            self._under_way[key] -= 1
+            if not self._under_way[key]:
+                del self._under_way[key]
+                if (untold := self._untold.pop(key, None)) is not None:
+                    self._tell(key, *untold, self._written.get(key))
+
+    def _tell(
+        self, key: ObjectKey, old: Resource | None, new: Resource | None, entry: tuple[Resource, float] | None
+    ) -> None:
+        echo = entry is not None and new is not None and _version(entry[0]) == _version(new)
+        for listener in self._listeners:
+            listener(key, old, new, echo)
+
     def _on_change(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         entry = self._written.get(key)
+        if key in self._under_way:
+            before, _ = self._untold.get(key, (old, new))
+            self._untold[key] = (before, new)
+        else:
+            self._tell(key, old, new, entry)
         if entry is None:
             return
         gone = new is None and old is not None and uid_of(old) == uid_of(entry[0])
@@ -85,5 +125,9 @@ class Overlay:
 
 def _newer(answer: Resource, cached: Resource) -> bool:
     """Whether the answer is of a later state than the cached object. Versions that are no numbers: the cache wins."""
-    ours, theirs = (str(dig(obj, "metadata", "resourceVersion", default="")) for obj in (answer, cached))
+    ours, theirs = _version(answer), _version(cached)
     return ours.isdecimal() and theirs.isdecimal() and int(ours) > int(theirs)
+
+
+def _version(obj: Resource) -> str:
+    return str(dig(obj, "metadata", "resourceVersion", default=""))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 import orjson
 
+from airunway.garbage import uncollected
 from airunway.kube.decoding import decoded_aside, is_too_deep
 from airunway.kube.errors import AnswerTooLarge, MalformedAnswer
 from airunway.kube.kinds import Kind
@@ -82,17 +82,12 @@ async def decoded_object(text: bytes, what: str) -> Resource:
 async def _decoded(text: bytes, *, kind: Kind, alone: bool) -> Resource | None:
     """The body of a page; None if it is nested too deeply and has more than one object. Raises MalformedAnswer."""
     what = f"list of {kind}"
-    # Decoding makes tens of thousands of containers and no cycle: the collector would only walk them, over and over.
-    collecting = gc.isenabled()
-    gc.disable()
     try:
-        return _object(orjson.loads(text), what)
+        with uncollected():
+            return _object(orjson.loads(text), what)
     except orjson.JSONDecodeError as error:
         if not is_too_deep(error):
             raise MalformedAnswer(f"{what}: the answer is not JSON ({error})") from error
-    finally:
-        if collecting:
-            gc.enable()
     return await decoded_object(text, what) if alone else None
 
 

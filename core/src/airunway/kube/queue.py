@@ -124,6 +124,13 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._heap, (deadline, self._sequence, key))
         self._set_alarm()
 
+    def reschedule(self, key: K, seconds: float | None) -> None:
+        """Have `key` worked on in `seconds`, or not before it is added (None), whatever deadline stood until now."""
+        if self._due.pop(key, None) is not None:
+            self._set_alarm()
+        if seconds is not None:
+            self.add_after(key, seconds)
+
     def retry(self, key: K, at_least: float = 0.0) -> float:
         """Have a failed `key` worked on again after its backoff, at least `at_least` seconds; returns the delay."""
         attempt = self._attempts.get(key, 0) + 1
@@ -230,8 +237,11 @@ class WorkQueue(Generic[K]):
     def _set_alarm(self) -> None:
         """One timer for the whole queue, at the earliest deadline."""
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
-            heapq.heappop(self._heap)  # superseded by an earlier deadline of the same key
+            heapq.heappop(self._heap)  # superseded by another deadline of the same key
         if not self._heap:
+            if self._alarm is not None:
+                self._alarm[1].cancel()
+                self._alarm = None
             return
         when = self._heap[0][0]
         if self._alarm is not None:

@@ -29,6 +29,9 @@ Handler = Callable[[ObjectKey, Resource | None, Resource | None], None]
 _TOMBSTONE_AGE = 300.0
 """Seconds for which a late event must not bring a deleted object back."""
 
+_AT_ONCE = 25
+"""Objects of a list that are taken in before everything else in the process gets its turn."""
+
 _SHORT_STREAM = 1.0
 """A stream that ends sooner than this (seconds) was no healthy one, even if the server closed it politely."""
 
@@ -221,7 +224,9 @@ class Reflector:
             async for page in stream:
                 version = page.resource_version
                 restored = restored or _is_older(version, self._newest)
-                for item in page.items:
+                for position, item in enumerate(page.items):
+                    if position % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
                     key = _key_of(item)
                     if key is None:
                         continue

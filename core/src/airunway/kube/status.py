@@ -9,7 +9,7 @@ from airunway.kube.client import Client
 from airunway.kube.errors import NotFound
 from airunway.kube.kinds import Kind
 from airunway.kube.overlay import Overlay
-from airunway.resource import Resource
+from airunway.resource import Resource, key_of
 
 __all__ = ["StatusWriter"]
 
@@ -53,12 +53,13 @@ class StatusWriter:
         live = obj if compared is None else compared
         if not needs_apply(body, live, manager=self._manager, subresource="status"):
             return False
-        try:
-            answer = await self._client.apply(
-                self._kind, body, manager=self._manager, force=force, subresource="status"
-            )
-        except NotFound:
-            return False
-        self._objects.note(answer)
+        with self._objects.writing(key_of(obj)):
+            try:
+                answer = await self._client.apply(
+                    self._kind, body, manager=self._manager, force=force, subresource="status"
+                )
+            except NotFound:
+                return False
+            self._objects.note(answer)
         self._on_write(obj, status)
         return True

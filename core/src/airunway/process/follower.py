@@ -6,7 +6,7 @@ A follower is one part of a process (`process.parts`); it shares client, caches 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 
 from airunway.api import names
 from airunway.kube import (
@@ -21,9 +21,12 @@ from airunway.process.caches import Cache, Caches
 from airunway.process.deployment_cache import whole
 from airunway.process.parts import Lead, Work
 from airunway.process.passes import Reconcile, observed
-from airunway.resource import ObjectKey
+from airunway.resource import ObjectKey, Resource
 
 __all__ = ["Follower", "unread"]
+
+_AT_ONCE = 250
+"""Deployments that are gone over before everything else in the process gets its turn."""
 
 
 class Follower:
@@ -40,6 +43,8 @@ class Follower:
         self._project = caches.project
         self.deployments: Cache = caches.deployments()
         self._queues: list[WorkQueue[ObjectKey]] = []
+        self._reviews: dict[Hashable, Callable[[Resource], bool]] = {}
+        self._review = asyncio.Event()
         self.events = EventRecorder(
             caches.client,
             component=f"{names.GROUP}/{component}",
@@ -83,6 +88,29 @@ class Follower:
         """How urgent a change of a deployment is."""
         return Priority.NORMAL if self.leads else Priority.BULK
 
+    def look_at(self, cause: Hashable, wanted: Callable[[Resource], bool]) -> None:
+        """Have the deployments looked at that are `wanted`, after all that is more urgent.
+
+        A standby needs none of it: whoever begins to lead looks at everything. What is asked for again for the same
+        `cause` before it was begun is done once.
+        """
+        if self.leads:
+            self._reviews[cause] = wanted
+            self._review.set()
+
+    async def _look(self) -> None:
+        """Go over all deployments for one cause after the other; thousands of them must not hold up the rest."""
+        while True:
+            await self._review.wait()
+            self._review.clear()
+            while self._reviews:
+                wanted = self._reviews.pop(next(iter(self._reviews)))
+                for position, (key, deployment) in enumerate(self.deployments.items()):
+                    if position % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
+                    if wanted(deployment):
+                        self._queues[0].add(key, Priority.BULK)
+
     async def run(self, follow: Callable[[asyncio.TaskGroup], Awaitable[None]], lead: Lead, work: Work) -> None:
         """Follow the API server until cancelled: `follow` starts what else is followed, and returns once all of it was
         read; then `work` is done while leading. Events that are left are written at the end.
@@ -91,6 +119,7 @@ class Follower:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.deployments.run(), name=f"{self.component}: deployments")
                 group.create_task(self.events.run(), name=f"{self.component}: events")
+                group.create_task(self._look(), name=f"{self.component}: reviews")
                 await follow(group)
                 await lead(lambda: self._lead(work))
         finally:

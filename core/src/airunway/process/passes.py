@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import secrets
+import random
 from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TypeAlias
@@ -41,7 +41,8 @@ def observed(
 
     async def one_pass(key: ObjectKey) -> float | None:
         provider = provider_of(key)
-        set_log_fields(controller=controller, object=str(key), provider=provider, reconcile_id=secrets.token_hex(4))
+        number = f"{random.getrandbits(32):08x}"
+        set_log_fields(controller=controller, object=str(key), provider=provider, reconcile_id=number)
         started = monotonic()
         try:
             return await reconcile(key)

@@ -29,6 +29,9 @@ SCRAPES = 4
 SCRAPE_PATIENCE = 10.0
 """Seconds that a page may take to be read; Prometheus waits as long for one."""
 
+_PIECE = 2**18
+"""Bytes of a page that are sent before everything else in the process gets its turn."""
+
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -75,9 +78,14 @@ async def metrics_server(address: str, metrics: Metrics) -> AsyncIterator[int | 
             async with asyncio.timeout(SCRAPE_PATIENCE):
                 page = await pages.get(request.headers.get("Accept", ""))
                 zipped = "gzip" in request.headers.get("Accept-Encoding", "")
+                body = page.compressed if zipped else page.body
                 headers = {"Content-Type": page.content_type} | ({"Content-Encoding": "gzip"} if zipped else {})
-                response = web.Response(body=page.compressed if zipped else page.body, headers=headers)
+                response = web.StreamResponse(headers=headers)
+                response.content_length = len(body)
                 await response.prepare(request)
+                for start in range(0, len(body), _PIECE):
+                    await response.write(body[start : start + _PIECE])
+                    await asyncio.sleep(0)
                 await response.write_eof()
                 return response
         except TimeoutError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import sys
 from base64 import b64encode
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from airunway import __version__
+from airunway.garbage import short_collections
 from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
 from airunway.process.lean_kopf import kopf
 from airunway.process.memories import NoMemories
@@ -34,6 +36,11 @@ SLOW_START = 3.0
 """Seconds after which a process that is not ready says why."""
 
 _LOOK_AGAIN = 0.05
+
+_TURN = 0.001
+"""Seconds after which a thread has to let another one go on: the event loop waits for as long after each system call
+while a page of metrics is made.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +69,8 @@ async def serve(
     what = f"{settings.component} {__version__}"
     log.info("%s starts as %s, with the API server at %s", what, settings.identity or "itself", config.server)
     async with AsyncExitStack() as stack:
+        stack.enter_context(short_collections())
+        sys.setswitchinterval(_TURN)
         await stack.enter_async_context(metrics_server(settings.metrics_address, metrics))
         agent = user_agent_of(settings.component)
         client = await stack.enter_async_context(Client(config, user_agent=agent, on_request=metrics.on_request))
@@ -143,9 +152,7 @@ async def _when_ready(application: Parts, ready_file: Path | None) -> None:
         await asyncio.sleep(_LOOK_AGAIN)
         waited += _LOOK_AGAIN
     log.info("ready")
-    # Out of the garbage collector's sight with the first fill of the caches: it would go through them for ever.
-    gc.collect()
-    gc.freeze()
+    gc.freeze()  # the program itself, and the first fill of the caches
     if ready_file is not None:
         ready_file.touch()
 

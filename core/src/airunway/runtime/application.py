@@ -20,6 +20,7 @@ from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.follower import Follower, unread
 from airunway.process.metrics import Metrics
+from airunway.process.news import is_news
 from airunway.process.parts import Lead
 from airunway.resource import ObjectKey, Resource
 from airunway.runtime.evidence import EvidenceCollector
@@ -86,11 +87,12 @@ class ProviderApplication:
             notify=self._on_object,
             clock=clock,
         )
+        self._known = self._follower.overlay()
         self._reconciler = ProviderReconciler(
             client=client,
             host=host,
             settings=host.settings(settings.values),
-            deployments=self._follower.overlay(),
+            deployments=self._known,
             upstream=self._upstream,
             evidence=self.evidence,
             events=self._follower.events,
@@ -125,7 +127,7 @@ class ProviderApplication:
 
     async def run(self, lead: Lead) -> None:
         """Follow the API server until cancelled; register and work while leading."""
-        self._deployments.add_handler(self._on_deployment)
+        self._known.add_listener(self._on_deployment)
         await self._follower.run(self._follow, lead, self._work)
 
     async def _follow(self, group: asyncio.TaskGroup) -> None:
@@ -164,8 +166,11 @@ class ProviderApplication:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._registration.farewell(), 5.0)
 
-    def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        if any(obj is not None and self._reconciler.concerns(obj) for obj in (old, new)):
+    def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
+        if not any(obj is not None and self._reconciler.concerns(obj) for obj in (old, new)):
+            return
+        manager, own = self._follower.component, names.provider_finalizer(self._host.name)
+        if old is None or new is None or is_news(old, new, manager=manager, echo=echo, heeds=lambda one: one != own):
             self._queue.add(key, self._follower.urgency)
 
     def _on_object(self, key: ObjectKey) -> None:
@@ -186,6 +191,4 @@ class ProviderApplication:
         self._look_at_all()
 
     def _look_at_all(self) -> None:
-        for key, deployment in self._deployments.items():
-            if self._reconciler.concerns(deployment):
-                self._queue.add(key, Priority.BULK)
+        self._follower.look_at("all", self._reconciler.concerns)

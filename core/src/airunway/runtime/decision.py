@@ -108,7 +108,8 @@ def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
     if not seen.settled:
         return Decision(do=Do.NOTHING)  # the caches' first sight of everything brings every deployment back
     typed = parsed(seen.deployment)
-    context = _context(seen, host, installed, settings=settings)
+    wanted_for = written_for(seen.deployment, typed)
+    context = _context(seen, host, installed, settings=settings, wanted_for=wanted_for)
     judged = judge(host, seen.deployment, typed, context)
     base = replace(base, warnings=(*judged.warnings, *_waiting(seen, host, installed, judged, typed, context)))
     known = Decision(do=Do.WATCH, typed=typed, context=context, upstream=context.upstream)
@@ -123,7 +124,7 @@ def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
             deployment=seen.deployment,
             provider=host.name,
             manager=names.provider_manager(host.name),
-            dead=_dead(seen, host, typed, context),
+            dead=_dead(seen, host, typed, context, wanted_for=wanted_for),
             comparable=lambda obj: obj.get("apiVersion") == _wanted_version(judged.objects, obj),
         )
         plan = planned(seen.find(judged.objects))
@@ -188,7 +189,8 @@ def _watching(seen: Seen, host: ProviderHost, report: Report, *, settings: objec
         typed = parsed(seen.deployment)
     except ParseError:
         return Decision(do=Do.WATCH, report=report)  # a spec that cannot even be read: what runs is named, not judged
-    context = _context(seen, host, Installed(upstream=upstream, reason="", message=""), settings=settings)
+    kept = Installed(upstream=upstream, reason="", message="")
+    context = _context(seen, host, kept, settings=settings, wanted_for=written_for(seen.deployment, typed))
     return Decision(do=Do.WATCH, report=report, typed=typed, context=context, upstream=upstream)
 
 
@@ -231,7 +233,9 @@ def _missing(seen: Seen, host: ProviderHost) -> tuple[Told, str] | None:
     return None
 
 
-def _context(seen: Seen, host: ProviderHost, installed: Installed, *, settings: object) -> Context[Any]:
+def _context(
+    seen: Seen, host: ProviderHost, installed: Installed, *, settings: object, wanted_for: str
+) -> Context[Any]:
     """What the plugin is told. What exists keeps its version and its transformer (ruling 27)."""
     served = dict(seen.served)
     primary, kind = seen.primary, host.primary_kind
@@ -241,7 +245,7 @@ def _context(seen: Seen, host: ProviderHost, installed: Installed, *, settings: 
             installed if written is kind else seen.installed[written.group, written.kind],
             primary,
             host.transformers_of(written),
-            wanted_for=written_for(seen.deployment),
+            wanted_for=wanted_for,
         )
         if kept is not None:
             served[written.key] = kept
@@ -287,10 +291,10 @@ def _essence(obj: Resource) -> Resource:
     return {**obj, "metadata": {"name": obj["metadata"]["name"]}}
 
 
-def _dead(seen: Seen, host: ProviderHost, typed: ModelDeployment, context: Context[Any]) -> str:
+def _dead(seen: Seen, host: ProviderHost, typed: ModelDeployment, context: Context[Any], *, wanted_for: str) -> str:
     """Why the primary object has to be made anew although nothing in it changed: it is dead, and the spec is new."""
     primary = seen.primary
-    if primary is None or dig(primary, "metadata", "annotations", names.WRITTEN_FOR) == written_for(seen.deployment):
+    if primary is None or dig(primary, "metadata", "annotations", names.WRITTEN_FOR) == wanted_for:
         return ""
     observation = _observation(seen, host, typed, context)
     return observation.dead if observation is not None else ""

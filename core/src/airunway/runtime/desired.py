@@ -13,7 +13,7 @@ from typing import NamedTuple
 import orjson
 
 from airunway.api import names
-from airunway.api.modeldeployment import ModelDeployment, parse_deployment
+from airunway.api.modeldeployment import ModelDeployment
 from airunway.resource import (
     Resource,
     annotations_of,
@@ -89,13 +89,13 @@ def identity_of(deployment: ModelDeployment, engine: str) -> dict[str, object]:
     }
 
 
-def written_for(deployment: Resource) -> str:
+def written_for(deployment: Resource, typed: ModelDeployment) -> str:
     """Digest of what a translation was asked for: the spec without what never reaches it, the engine, the adoption.
 
     Without defaults: the API server fills in those of the CRD, a preview does not; and a default that a newer release
-    adds must not make every object look as if it was written for something else. Raises ParseError.
+    adds must not make every object look as if it was written for something else. `typed` is the same object, parsed.
     """
-    essence = parse_deployment(deployment).spec.to_essence()
+    essence = typed.spec.to_essence()
     spec = {key: value for key, value in essence.items() if key not in _NOT_UPSTREAM}
     engine = dig(deployment, "status", "engine", "type", default="")
     return digest([spec, engine, annotations_of(deployment).get(names.ADOPT, "")], length=_HASH_LENGTH)
@@ -112,13 +112,15 @@ def complete(
     *,
     provider: str,
     transformer: str,
+    wanted_for: str,
     replaceable: Replaceable,
     immutable: Sequence[Sequence[str]],
 ) -> list[Resource]:
     """The translated objects with namespace, owner reference, labels and annotations; the primary stays first.
 
-    `immutable` has the paths of each object that cannot be changed in place. The labels that we set win over propagated
-    ones and over the translation's; those that say whose a pod is go into every pod template too.
+    `wanted_for` is what the primary is written for (`written_for`); `immutable` has the paths of each object that
+    cannot be changed in place. The labels that we set win over propagated ones and over the translation's; those that
+    say whose a pod is go into every pod template too.
     """
     metadata = deployment["metadata"]
     whose = {
@@ -137,7 +139,7 @@ def complete(
         record = {"object": {path: _at(obj, path.removesuffix(".*").split(".")) for path in paths}}
         if position == 0:
             annotations[names.TRANSFORMER] = transformer
-            annotations[names.WRITTEN_FOR] = written_for(deployment)
+            annotations[names.WRITTEN_FOR] = wanted_for
             record |= {"deployment": dict(replaceable.deployment), "topology": dict(replaceable.topology)}
         digests = {
             group: {name: digest(value, length=_SHORT) for name, value in values.items()}

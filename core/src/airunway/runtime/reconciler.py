@@ -264,10 +264,11 @@ class ProviderReconciler:
     async def _hold(self, deployment: Resource) -> None:
         """Put our finalizer on, and change nothing else of what is the user's."""
         if self._finalizer not in finalizers_of(deployment):
-            answer = await add_finalizer(
-                self._client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._manager
-            )
-            self._deployments.note(answer)
+            with self._deployments.writing(key_of(deployment)):
+                answer = await add_finalizer(
+                    self._client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._manager
+                )
+                self._deployments.note(answer)
 
     def _failed(
         self,

@@ -282,6 +282,8 @@ class UpstreamWatch:
         reflector = self._caches.of(watched, project=self._project, label_selector=whose if kind.write else kind.select)
         view = View(kind=watched, objects=Overlay(reflector, project=self._project), reflector=reflector)
         reflector.add_handler(self._on_object(kind, view) if kind.write else self._on_selected(kind))
+        if kind.write:
+            view.objects.add_listener(self._on_moved)
         self._views[watched] = view
         view.task = group.create_task(reflector.run(), name=f"upstream-{watched.plural}-{watched.version}")
         group.create_task(self._announce(reflector), name=f"synced-{watched.plural}")
@@ -321,18 +323,24 @@ class UpstreamWatch:
             if before is not None and before != after:
                 self._drop(self._owned, before, identity)
                 self._forget_name(key, before)
-                self._notify(before)
             if after is not None and new is not None:
                 self._owned.setdefault(after, {})[identity] = None
                 self._named.setdefault(key, {})[after] = None
                 written = written_in(new, manager)
                 if written and kind_in(kind, written.rpartition("/")[2]) not in self._views:
                     self._look.set()
-                self._notify(after)
             elif view.kind != self._preferred.get((kind.group, kind.kind)) and not len(view.reflector):
                 self._look.set()  # the last one that was kept in that version is gone
 
         return on_change
+
+    def _on_moved(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
+        if echo and old is None:
+            return  # whoever made it has just seen it
+        found = {deployment_of(key, obj) for obj in (old, new) if obj is not None}
+        for deployment in found:
+            if deployment is not None:
+                self._notify(deployment)
 
     def _forget_name(self, key: ObjectKey, deployment: ObjectKey) -> None:
         still = any(identity.name == key.name for identity in self._owned.get(deployment, ()))

@@ -74,18 +74,19 @@ class Writer:
         precondition = {"resourceVersion": NEVER} if found is None else {"uid": uid_of(found)}
         body = {**wanted, "metadata": {**wanted["metadata"], **precondition}}
         view = self.view(wanted)
-        try:
-            answer = await self._client.apply(view.kind, body, manager=self._manager, force=True, dry_run=dry_run)
-        except Conflict as error:
-            if found is None and not sure:
-                raise Occupied from error
-            raise
-        except ApiError as error:
-            if is_refusal(error) or (dry_run and isinstance(error, NotFound)):
-                raise Refused(wanted, error.message, error.answer) from error
-            raise
-        if not dry_run:
-            view.objects.note(answer)
+        with view.objects.writing(key_of(wanted)):
+            try:
+                answer = await self._client.apply(view.kind, body, manager=self._manager, force=True, dry_run=dry_run)
+            except Conflict as error:
+                if found is None and not sure:
+                    raise Occupied from error
+                raise
+            except ApiError as error:
+                if is_refusal(error) or (dry_run and isinstance(error, NotFound)):
+                    raise Refused(wanted, error.message, error.answer) from error
+                raise
+            if not dry_run:
+                view.objects.note(answer)
         return answer
 
     async def rehearse(self, steps: tuple[Step, ...], *, absent: tuple[Resource, ...], sure: bool = False) -> None:

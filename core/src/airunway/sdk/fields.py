@@ -122,5 +122,7 @@ def _seen(value: Any, path: str, reads: Reads) -> Any:
     reads.paths.add(path)
     if isinstance(value, list) and value and isinstance(value[0], BaseModel):
         return [_View(item, f"{path}[]", reads) for item in value]
+    if not isinstance(value, dict | list):
+        return value
     # The plugin's own copy, to the bottom: what it does to a map or list stays with it.
-    return copy_of({"value": value})["value"] if isinstance(value, dict | list) else value
+    return copy_of({"value": value})["value"] if value else type(value)()

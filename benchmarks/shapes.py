@@ -1,0 +1,141 @@
+"""What is deployed in the benchmarks: a provider, a spec, upstream objects, and what the upstream says of the first.
+
+python -m benchmarks.shapes vllm FILE    # the upstream of that shape, for whoever has that kubeconfig
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from airunway.api import names
+from airunway.kube import Client, Kind, Reflector, load_config
+from airunway.resource import ObjectKey, Resource, labels_of
+
+CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
+DEPLOYMENT = Kind(group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True)
+SERVICE = Kind(group="", version="v1", kind="Service", plural="services", namespaced=True)
+WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
+
+Status = Callable[[bool], Resource]
+
+
+def workspace_status(finished: bool) -> Resource:
+    word = "True" if finished else "False"
+    reason = "workspaceSucceeded" if finished else "workspacePending"
+    condition = {
+        "type": "WorkspaceSucceeded",
+        "status": word,
+        "reason": reason,
+        "message": reason,
+        "lastTransitionTime": "2026-11-21T00:00:00Z",
+    }
+    return {"state": "Ready" if finished else "NotReady", "conditions": [condition]}
+
+
+def deployment_status(finished: bool) -> Resource:
+    """Of one replica, in the first generation."""
+    ready = int(finished)
+    counts = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": ready, "availableReplicas": ready}
+    condition = {
+        "type": "Available",
+        "status": "True" if finished else "False",
+        "reason": "MinimumReplicasAvailable" if finished else "MinimumReplicasUnavailable",
+        "message": "",
+        "lastTransitionTime": "2026-11-21T00:00:00Z",
+        "lastUpdateTime": "2026-11-21T00:00:00Z",
+    }
+    return {"observedGeneration": 1, **counts, "conditions": [condition]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Deployments of one kind: `status` is what the upstream writes into its `primary` object, finished or not;
+    `dependents` are made before it, and are named as a deployment's specimen says.
+    """
+
+    provider: str
+    spec: Resource = field(hash=False)
+    primary: Kind
+    dependents: tuple[Kind, ...] = ()
+    status: Status
+
+    def deployment(self, name: str, namespace: str) -> Resource:
+        return {
+            "apiVersion": names.API_VERSION,
+            "kind": "ModelDeployment",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": self.spec,
+        }
+
+
+SHAPES = {
+    "one": Shape(  # a pod template: a Workspace
+        provider="kaito",
+        spec={
+            "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},
+            "engine": {"type": "llamacpp"},
+            "resources": {"memory": "16Gi", "cpu": "8"},
+            "image": "ghcr.io/sozercan/llama-cpp-runner:latest",
+        },
+        primary=WORKSPACE,
+        status=workspace_status,
+    ),
+    "two": Shape(  # a preset: a ConfigMap and a Workspace
+        provider="kaito",
+        spec={
+            "model": {"id": "microsoft/Phi-4-mini-instruct"},
+            "engine": {"type": "vllm"},
+            "resources": {"gpu": {"count": 1}},
+        },
+        primary=WORKSPACE,
+        dependents=(CONFIG_MAP,),
+        status=workspace_status,
+    ),
+    "vllm": Shape(  # a Service and a Deployment
+        provider="vllm",
+        spec={
+            "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+            "engine": {"type": "vllm"},
+            "resources": {"gpu": {"count": 1}},
+        },
+        primary=DEPLOYMENT,
+        dependents=(SERVICE,),
+        status=deployment_status,
+    ),
+}
+
+
+async def stand_in(shape: Shape, kubeconfig: Path) -> None:
+    """An upstream that answers at once: says of each new primary object that it is ready, until it is cancelled.
+
+    In place of a Deployment controller with its ReplicaSets, pods and nodes, whose own writes would be measured.
+    """
+    async with Client(load_config(kubeconfig=kubeconfig), user_agent="airunway/0 (simulated-upstream)") as client:
+        new: asyncio.Queue[ObjectKey] = asyncio.Queue()
+        objects = Reflector(client, shape.primary, label_selector=names.MODEL_DEPLOYMENT)
+
+        def on_change(key: ObjectKey, old: Resource | None, found: Resource | None) -> None:
+            if old is None and found is not None and names.MODEL_DEPLOYMENT in labels_of(found):
+                new.put_nowait(key)
+
+        objects.add_handler(on_change)
+
+        async def answer() -> None:
+            while True:
+                body = {"status": shape.status(True)}
+                await client.merge_patch(
+                    shape.primary, await new.get(), body, subresource="status", manager="simulated"
+                )
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(objects.run())
+            for _ in range(8):
+                group.create_task(answer())
+
+
+if __name__ == "__main__":
+    asyncio.run(stand_in(SHAPES[sys.argv[1]], Path(sys.argv[2])))

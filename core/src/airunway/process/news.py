@@ -1,0 +1,75 @@
+"""Which changes of a deployment are news to whoever writes a part of it: not what only came back of its own writes.
+
+A pass goes over what it knows when it begins, and every write of its own would bring it back once more for nothing.
+What is compared is the state before with the state after, so that a change by others is seen whatever way it came: as
+an event of its own, or (after a relist, or out of order) together with the echo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airunway.api.bounds import EXCESS
+from airunway.resource import Resource, dig, is_deleting
+
+__all__ = ["is_news"]
+
+_OF_ITS_OWN = frozenset(("resourceVersion", "managedFields", "finalizers"))
+
+
+def is_news(
+    old: Resource, new: Resource, *, manager: str, echo: bool, heeds: Callable[[str], bool] = lambda _: False
+) -> bool:
+    """Whether `manager` has to look at a deployment that went from `old` to `new`.
+
+    `echo` is whether `new` is the answer to its own last write: then its part of the status is as it wrote it. `heeds`
+    says which finalizers it looks at while the deployment is not being deleted. Both objects are as caches keep them,
+    with the managedFields of `manager`.
+    """
+    if is_deleting(old) or is_deleting(new) or _metadata(old) != _metadata(new):
+        return True
+    if any(heeds(finalizer) for finalizer in set(_finalizers(old)) ^ set(_finalizers(new))):
+        return True
+    before, after = _owned(old, manager), _owned(new, manager)
+    if echo:
+        return _of_others(old, before, after) != _of_others(new, after)
+    return (old.get("status"), before) != (new.get("status"), after)
+
+
+def _metadata(obj: Resource) -> Resource:
+    """All but what is looked at apart. The generation stands for the spec; what is too large is not all there."""
+    kept = {name: value for name, value in obj["metadata"].items() if name not in _OF_ITS_OWN}
+    return {**kept, EXCESS: obj.get(EXCESS)}
+
+
+def _finalizers(obj: Resource) -> list[str]:
+    return [str(finalizer) for finalizer in dig(obj, "metadata", "finalizers", default=[])]
+
+
+def _entries(obj: Resource, manager: str) -> list[Resource]:
+    return [entry for entry in dig(obj, "metadata", "managedFields", default=[]) if entry.get("manager") == manager]
+
+
+def _owned(obj: Resource, manager: str) -> Resource:
+    """The fields of the status that `manager` has applied, as managedFields has them."""
+    found: Resource = {}
+    for entry in _entries(obj, manager):
+        if entry.get("subresource") == "status":
+            found |= dig(entry, "fieldsV1", "f:status", default={})
+    return found
+
+
+def _of_others(obj: Resource, *owned: Resource) -> Resource:
+    """The status without the fields of those sets: of what is owned in part (conditions, maps) the rest."""
+    left: Resource = {}
+    for name, value in (obj.get("status") or {}).items():
+        parts = [fields[f"f:{name}"] for fields in owned if f"f:{name}" in fields]
+        if not all(parts):
+            continue  # owned as a whole
+        if parts and isinstance(value, list):
+            value = [each for each in value if not any(f'k:{{"type":"{dig(each, "type")}"}}' in part for part in parts)]
+        elif parts and isinstance(value, dict):
+            value = {key: each for key, each in value.items() if not any(f"f:{key}" in part for part in parts)}
+        if value not in ([], {}):
+            left[name] = value
+    return left

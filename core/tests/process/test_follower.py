@@ -1,0 +1,124 @@
+"""H7: thousands of deployments are read, and gone over, without anything else in the process having to wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from airunway.api import names
+from airunway.kube import Client, ClusterConfig, Priority, WorkQueue
+from airunway.process.caches import Caches
+from airunway.process.deployment_cache import DeploymentProjection
+from airunway.process.follower import Follower
+from airunway.process.metrics import Metrics
+from airunway.process.parts import Work
+from airunway.resource import ObjectKey, Resource
+
+COUNT = 2_000
+
+
+def _deployment(number: int) -> Resource:
+    metadata = {"name": f"d-{number}", "namespace": "n", "uid": f"{number}", "resourceVersion": "7"}
+    return {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata, "spec": {"model": {}}}
+
+
+async def _serve(request: web.Request) -> web.StreamResponse:
+    """Everything in one page, and a watch that says nothing."""
+    if "watch" not in request.query:
+        items = [_deployment(number) for number in range(COUNT)]
+        return web.json_response({"metadata": {"resourceVersion": "7"}, "items": items})
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await asyncio.Event().wait()
+    return response
+
+
+@asynccontextmanager
+async def _following(turns: list[int]) -> AsyncIterator[tuple[Follower, WorkQueue[ObjectKey], asyncio.Event]]:
+    """A follower that leads once the event is set; `turns` has what was read when others had their turn."""
+    application = web.Application()
+    application.router.add_get("/{path:.*}", _serve)
+    async with TestServer(application) as server, Client(ClusterConfig(server=str(server.make_url("")))) as client:
+        caches = Caches(client, project=DeploymentProjection([]), metrics=Metrics("tests"))
+        follower = Follower(caches, component="tests")
+        queue, leads = follower.queue("tests"), asyncio.Event()
+
+        async def others() -> None:
+            while True:
+                turns.append(len(follower.deployments))
+                await asyncio.sleep(0)
+
+        async def lead(work: Work) -> None:
+            await leads.wait()
+            await work()
+
+        async def work() -> None:
+            follower.look_at("lead", lambda _: True)
+            await asyncio.Event().wait()
+
+        async def follow(_: asyncio.TaskGroup) -> None:
+            await follower.deployments.synced.wait()
+
+        running = [asyncio.create_task(follower.run(follow, lead, work)), asyncio.create_task(others())]
+        try:
+            async with asyncio.timeout(30):
+                await follower.deployments.synced.wait()
+                yield follower, queue, leads
+        finally:
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+
+
+async def test_h7_others_have_their_turn_while_a_page_is_read() -> None:
+    turns: list[int] = []
+    async with _following(turns) as (follower, _, _):
+        assert len(follower.deployments) == COUNT
+    partly = {read for read in turns if 0 < read < COUNT}
+    assert len(partly) >= COUNT / 50
+
+
+async def test_h7_others_have_their_turn_while_all_are_gone_over() -> None:
+    async with _following([]) as (_, queue, leads):
+        seen: list[int] = []
+        leads.set()
+        while queue.depth < COUNT:
+            seen.append(queue.depth)
+            await asyncio.sleep(0)
+        assert len({depth for depth in seen if depth}) >= COUNT / 500
+        key = ObjectKey("n", "d-0")
+        queue.add(key, Priority.NORMAL)
+        assert await queue.get() == key, "what changed comes before what is only looked at again"
+
+
+async def test_a_standby_goes_over_nothing() -> None:
+    """Whoever begins to lead looks at everything."""
+    async with _following([]) as (follower, queue, _):
+        follower.look_at("cause", lambda _: pytest.fail("nobody leads"))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert queue.depth == 0
+
+
+async def test_what_is_asked_for_twice_before_it_is_begun_is_done_once() -> None:
+    async with _following([]) as (follower, queue, leads):
+        leads.set()
+        while queue.depth < COUNT:
+            await asyncio.sleep(0)
+        looked: list[str] = []
+
+        def wanted(said: str) -> bool:
+            looked.append(said)
+            return False
+
+        follower.look_at("cause", lambda _: wanted("first"))
+        follower.look_at("cause", lambda _: wanted("second"))
+        follower.look_at("other", lambda _: wanted("other"))
+        while len(looked) < 2 * COUNT:
+            await asyncio.sleep(0)
+        assert set(looked) == {"second", "other"}
