@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -26,16 +27,18 @@ Major: TypeAlias = Literal[3, 4]
 
 @dataclass(frozen=True, kw_only=True)
 class Helm:
-    """One helm; `folder` has the charts."""
+    """One helm; `folder` has the charts, `kubeconfig` is the administrator's, where there is a cluster."""
 
     program: Path
     folder: Path
     major: Major
+    kubeconfig: Path | None = None
 
     def __call__(self, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
             [self.program, *map(str, arguments)],
             cwd=self.folder,
+            env={**os.environ, **({"KUBECONFIG": str(self.kubeconfig)} if self.kubeconfig else {})},
             capture_output=True,
             text=True,
             check=False,

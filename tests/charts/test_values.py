@@ -153,7 +153,7 @@ _SMALL = Pool()
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
     title: str = setting("", "A setting that is called like a keyword of JSON Schema.")
-    pool: Pool = setting(_SMALL, "Of a type of its own.")  # noqa: RUF009: a field of a dataclass
+    pool: Pool = setting(_SMALL, "Of a type of its own.")  # noqa: RUF009
 
 
 def test_settings_of_types_of_their_own_become_a_schema_without_references() -> None:
