@@ -15,7 +15,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from tests.images.conftest import Images, identity, mounted
 from tools.images.bill import LicenceError, licence_of, problems
-from tools.images.site import stale_entries
+from tools.images.site import stale_entries, uv
 
 import airunway
 from airunway.plugins.registry import load
@@ -144,15 +144,12 @@ def test_nothing_in_the_list_of_what_is_pruned_is_stale(images: Images, tmp_path
 def test_a_wheel_with_another_hash_is_refused(images: Images, tmp_path: Path) -> None:
     requirement = tmp_path / "requirements.txt"
     requirement.write_text(f"airunway=={airunway.__version__} --hash=sha256:{'0' * 64}\n")
-    command = ["uv", "pip", "install", "--target", tmp_path / "site", "--require-hashes", "--no-deps", "--no-index"]
-    done = subprocess.run(
-        [*command, "--find-links", images.builder.wheels, "-r", requirement],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode != 0
-    assert "Hash mismatch" in done.stderr or "hash" in done.stderr.lower()
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        uv(
+            *("pip", "install", "--target", tmp_path / "site", "--require-hashes", "--no-deps", "--no-index"),
+            *("--find-links", images.builder.wheels, "-r", requirement),
+        )
+    assert "hash mismatch" in failed.value.stderr.lower()
 
 
 def distribution(folder: Path, metadata: str) -> PathDistribution:

@@ -33,8 +33,8 @@ def licence_of(distribution: Distribution) -> str:
     """Its licence as an SPDX expression. Raises LicenceError if its metadata has none that is known."""
     rules, metadata = _rules(), distribution.metadata
     name = str(metadata["Name"])
-    said = [metadata.get("License-Expression"), metadata.get("License"), *(metadata.get_all("Classifier") or [])]
-    for text in filter(None, said):
+    fields = ("License-Expression", "License", "Classifier")
+    for text in (text for field in fields for text in metadata.get_all(field) or []):
         licence = str(rules["words"].get(text, text))
         try:
             _SPDX.parse(licence, validate=True, strict=True)
