@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,15 +10,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.charts.conftest import NAMESPACE, Helm, Major
-from tests.charts.installation import CHARTS_OF, Installation, account, installation, programs
+from tests.install.helm import NAMESPACE, Helm, Major
+from tests.install.installation import CHARTS_OF, Installation, account, component, installation, simulated_kaito
+from tests.install.node import Node, processes
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Forbidden, load_config
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane.ports import reserved_ports
-from airunway_testing.simulators import load_simulator
 
 pytestmark = [pytest.mark.chart, pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -38,11 +35,10 @@ class Running:
     """An installation whose programs run; `seen` are the requests of the time until both samples were Running."""
 
     made: Installation
-    logs: dict[str, Path]
     seen: list[Request]
 
 
-@pytest.fixture(scope="module", params=[(3, False), (4, False), (4, True)], ids=["helm3", "helm4", "helm4-namespaces"])
+@pytest.fixture(scope="module", params=[(3, False), (4, True)], ids=["helm3", "helm4-namespaces"])
 def running(
     request: pytest.FixtureRequest, helms: dict[Major, Helm], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:
@@ -55,37 +51,19 @@ def running(
         # Roles for namespaces that are watched can only be made where these are.
         made = stack.enter_context(installation(helms[major], ports, values, namespaces=[TEAM]))
         audit = AuditReader(made.plane.audit_log or Path())
-        definitions = load_simulator("kaito").custom_resource_definitions()
-        made.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(definitions))
-        command = [sys.executable, "-m", "airunway", "simulate", "kaito", "--kubeconfig", str(made.plane.kubeconfig)]
-        log = stack.enter_context((folder / "simulator.log").open("w"))
-        simulator = stack.enter_context(subprocess.Popen(command, stdout=log, stderr=log))
-        stack.callback(simulator.terminate)
-        logs = stack.enter_context(programs(made, folder))
+        stack.enter_context(simulated_kaito(made, folder))
+        node = stack.enter_context(Node(made, folder, processes))
         for process in CHARTS_OF:
-            ready(made, process, logs[process])
+            made.until_ready(process)
         for sample in SAMPLES.values():
             admitted(made, sample)
         for sample in SAMPLES.values():
             made.kubectl(
                 *("wait", "-n", TEAM, "--for=jsonpath={.status.phase}=Running", f"md/{sample.stem}", "--timeout=90s")
             )
-        yield Running(made=made, logs=logs, seen=audit.read(watches=True))
-        for process, path in logs.items():
-            assert "Traceback" not in path.read_text(), process
-
-
-def ready(made: Installation, process: str, log: Path) -> None:
-    """Wait until a process says by its probe that it is ready."""
-    url = f"http://127.0.0.1:{made.ready_port(process)}/readyz"
-    for _ in range(600):
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                assert answer.status == 200
-                return
-        except OSError:
-            time.sleep(0.1)
-    pytest.fail(f"{process} does not get ready: {log.read_text()}")
+        yield Running(made=made, seen=audit.read(watches=True))
+        for process in CHARTS_OF:
+            assert "Traceback" not in node.log(component(process)).read_text(), process
 
 
 def admitted(made: Installation, sample: Path) -> None:
@@ -185,6 +163,8 @@ def test_upgrades_and_rollbacks_take_nothing_from_the_operator_and_nothing_from_
     made.helm("upgrade", "airunway-crds", "airunway-crds", "-n", NAMESPACE, "--set=labels.team=platform")
     made.helm("rollback", "airunway-crds", "1", "-n", NAMESPACE)
     assert bundle(made) == authority
+    for process in CHARTS_OF:
+        made.until_ready(process)
     assert identities(made) == before
     test_the_webhook_judges_by_what_the_cluster_has(running)
 

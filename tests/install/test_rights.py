@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 
 import pytest
-from tests.charts.conftest import NAMESPACE, Helm, Major
+from tests.install.helm import NAMESPACE, Helm, Major
 from tools.charts.generate import manifests
 
 from airunway.api import names

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.charts.conftest import APPLICATIONS, CHARTS, Helm, Major
+from tests.install.helm import APPLICATIONS, CHARTS, Helm, Major
 from tools.charts.generate import manifests
 from tools.charts.settings import settings_property
 from tools.charts.values import closed

@@ -1,56 +1,22 @@
-"""Both majors of helm, and the charts with their dependencies, as a release packages them."""
+"""The charts with their dependencies, as a release packages them, and the images, both built once for all tests."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import pytest
 import yaml
+from tests.install.helm import APPLICATIONS, CHARTS, Helm, Major
+from tests.install.images import NAMES, PODMAN, PREFIX, Images, unavailable
+from tools.images.build import builder
 
 from airunway.resource import Resource
 from airunway_testing.kubetools import KubeToolMissingError, helm_path
 
-CHARTS = Path(__file__).resolve().parents[2] / "charts"
-APPLICATIONS = sorted(path.parent.name for path in CHARTS.glob("*/values.yaml"))
 CASES = [(path.parents[1].name, path.name) for path in sorted(CHARTS.glob("*/ci/*-values.yaml"))]
-NAMESPACE = "airunway-system"
-MONITORING = "monitoring.coreos.com/v1"
-
-Major: TypeAlias = Literal[3, 4]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Helm:
-    """One helm; `folder` has the charts, `kubeconfig` is the administrator's, where there is a cluster."""
-
-    program: Path
-    folder: Path
-    major: Major
-    kubeconfig: Path | None = None
-
-    def __call__(self, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [self.program, *map(str, arguments)],
-            cwd=self.folder,
-            env={**os.environ, **({"KUBECONFIG": str(self.kubeconfig)} if self.kubeconfig else {})},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
-        assert done.returncode == 0 or not check, f"helm {arguments}: {done.stderr}{done.stdout}"
-        return done
-
-    def render(self, chart: str, *options: str | Path) -> list[Resource]:
-        """The objects that a release called `runway` would have."""
-        arguments = ["template", "runway", chart, "-n", NAMESPACE, "--api-versions", MONITORING, *options]
-        return [obj for obj in yaml.safe_load_all(self(*arguments).stdout) if obj]
 
 
 @pytest.fixture(scope="session")
@@ -97,3 +63,23 @@ def rendered(helms: dict[Major, Helm]) -> Callable[[Major, str, str], list[Resou
         return known[key]
 
     return render
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
+    lacking = unavailable()
+    if lacking:
+        pytest.skip(f"images cannot be built and run here: {lacking}")
+    folder = tmp_path_factory.mktemp("podman")
+    configuration = folder / "containers.conf"
+    configuration.write_text(PODMAN)
+    with builder(prefix=PREFIX, debs=folder / "debs") as made:
+        base = made.base()
+        names = {name: made.image(name, base) for name in NAMES}
+        yield Images(builder=made, base=base, names=names, configuration=configuration)
+        subprocess.run(["buildah", "rmi", "--force", *names.values(), base], check=False, capture_output=True)
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)

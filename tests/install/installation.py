@@ -1,25 +1,26 @@
-"""An installation by helm on a cluster of its own, and the programs of its pods as processes of this machine."""
+"""An installation by helm on a cluster of its own."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import yaml
-from tests.charts.conftest import NAMESPACE, Helm
+from tests.install.helm import NAMESPACE, Helm
 
-from airunway.resource import Resource, dig
+from airunway.resource import Resource
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.kubetools import kubectl_path
+from airunway_testing.simulators import load_simulator
 
-__all__ = ["CHARTS_OF", "Installation", "account", "command_of", "installation", "programs"]
+__all__ = ["CHARTS_OF", "RESTRICTED", "Installation", "account", "component", "installation", "simulated_kaito"]
 
 CHARTS_OF = {"core": "airunway", "kaito": "airunway-provider-kaito", "vllm": "airunway-provider-vllm"}
 """The chart of each process."""
@@ -73,8 +74,18 @@ class Installation:
         name = CHARTS_OF[process]
         return self.helm(verb, name, chart or name, "-n", NAMESPACE, *self.options(process), *more).stdout
 
-    def ready_port(self, process: str) -> int:
-        return self.ports[list(CHARTS_OF).index(process) * 3]
+    def until_ready(self, process: str, *, patience: float = 60) -> None:
+        """Wait until a process says by its probe that it is ready. Raises AssertionError."""
+        url = f"http://127.0.0.1:{self.ports[list(CHARTS_OF).index(process) * 3]}/readyz"
+        deadline, said = time.monotonic() + patience, "nothing"
+        while time.monotonic() < deadline:
+            try:
+                with urllib.request.urlopen(url, timeout=5):
+                    return
+            except OSError as error:
+                said = str(error)
+                time.sleep(0.05)
+        raise AssertionError(f"{process} does not get ready: {said}")
 
 
 @contextmanager
@@ -103,52 +114,14 @@ def component(process: str) -> str:
     return "airunway-controller" if process == "core" else f"airunway-provider-{process}"
 
 
-def command_of(deployment: Resource) -> tuple[list[str], dict[str, str]]:
-    """Arguments and variables of the container, as the kubelet would give them to the first pod."""
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    fields = {
-        "metadata.name": f"{deployment['metadata']['name']}-0",
-        "metadata.namespace": deployment["metadata"]["namespace"],
-    }
-    environment = {
-        variable["name"]: variable.get("value", fields.get(dig(variable, "valueFrom", "fieldRef", "fieldPath"), ""))
-        for variable in container["env"]
-    }
-    return container["args"], environment
-
-
 @contextmanager
-def programs(made: Installation, folder: Path, *processes: str) -> Iterator[dict[str, Path]]:
-    """What the Deployments say, run once each as processes under their own accounts; gives the logs."""
-    with ExitStack() as stack:
-        logs = {}
-        for process in processes or CHARTS_OF:
-            name = component(process)
-            deployment = json.loads(made.kubectl("get", "deployment", name, "-n", NAMESPACE, "-o", "json"))
-            arguments, environment = command_of(deployment)
-            logs[process] = folder / f"{name}.log"
-            kubeconfig = _kubeconfig(made, name, folder)
-            output = stack.enter_context(logs[process].open("a"))
-            started = subprocess.Popen(
-                [sys.executable, "-m", "airunway", *arguments, f"--kubeconfig={kubeconfig}"],
-                stdout=output,
-                stderr=output,
-                env={**os.environ, **environment},
-            )
-            stack.callback(_end, started)
-        yield logs
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    process.wait(30)
-
-
-def _kubeconfig(made: Installation, name: str, folder: Path) -> Path:
-    """One with a token of the service account, as the pod would have it mounted."""
-    token = made.kubectl("create", "token", name, "-n", NAMESPACE).strip()
-    content: Any = yaml.safe_load(made.plane.kubeconfig.read_text())
-    content["users"] = [{"name": entry["name"], "user": {"token": token}} for entry in content["users"]]
-    path = folder / f"{name}.kubeconfig"
-    path.write_text(yaml.safe_dump(content))
-    return path
+def simulated_kaito(made: Installation, folder: Path) -> Iterator[None]:
+    """KAITO's CRD, and a program that plays its operator."""
+    definitions = load_simulator("kaito").custom_resource_definitions()
+    made.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(definitions))
+    command = [sys.executable, "-m", "airunway", "simulate", "kaito", "--kubeconfig", str(made.plane.kubeconfig)]
+    with (folder / "simulator.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as simulator:
+        try:
+            yield
+        finally:
+            simulator.terminate()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from tests.images.conftest import Images, identity, mounted
+from tests.install.images import Images, identity, mounted
 from tools.images.bill import LicenceError, licence_of, problems
 from tools.images.site import stale_entries, uv
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import kubernetes_validate
 import pytest
-from tests.charts.conftest import MONITORING, NAMESPACE, Helm, Major
+from tests.install.helm import MONITORING, NAMESPACE, Helm, Major
 
 from airunway.resource import Resource, dig
 

@@ -1,4 +1,4 @@
-"""The images, built once for all tests of the run; where that cannot be done the tests skip and say why."""
+"""Images that were built here, and how they are run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-from tools.images.build import Builder, builder, missing, packages_by_image
+from tools.images.build import Builder, missing, packages_by_image
+
+__all__ = ["NAMES", "PODMAN", "PREFIX", "Images", "identity", "mounted", "unavailable"]
 
 PREFIX = "localhost/airunway-test"
 NAMES = list(packages_by_image())
 
 # podman's defaults ask for more than virtual machines and nested containers may give.
-_PODMAN = """
+PODMAN = """
 [containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 netns = "host"
@@ -56,26 +57,6 @@ class Images:
         return self.podman("run", *restricted, *options, self.names[name], *arguments).stdout
 
 
-@pytest.fixture(scope="session")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
-    lacking = missing() or _cannot_run()
-    if lacking:
-        pytest.skip(f"images cannot be built and run here: {lacking}")
-    folder = tmp_path_factory.mktemp("podman")
-    configuration = folder / "containers.conf"
-    configuration.write_text(_PODMAN)
-    with builder(prefix=PREFIX, debs=folder / "debs") as made:
-        base = made.base()
-        names = {name: made.image(name, base) for name in NAMES}
-        yield Images(builder=made, base=base, names=names, configuration=configuration)
-        subprocess.run(["buildah", "rmi", "--force", *names.values(), base], check=False, capture_output=True)
-
-
-@pytest.fixture(params=NAMES)
-def name(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @contextmanager
 def mounted(image: str) -> Iterator[Path]:
     """The files of an image."""
@@ -95,7 +76,11 @@ def _buildah(*arguments: str) -> str:
     return subprocess.run(["buildah", *arguments], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def _cannot_run() -> str:
+def unavailable() -> str:
+    """Why images cannot be built and run here, or the empty string."""
+    lacking = missing()
+    if lacking:
+        return lacking
     if os.geteuid() != 0:
         return "only root may mount images"
     return next((f"{each} is not on PATH" for each in ("podman", "runc") if shutil.which(each) is None), "")
