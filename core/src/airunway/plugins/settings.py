@@ -18,7 +18,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from airunway.plugins.errors import SettingsError
 from airunway.resource import Resource
 
-__all__ = ["describe_settings", "read_settings", "settings_problem", "settings_schema"]
+__all__ = ["describe_settings", "read_settings", "settings_defaults", "settings_problem", "settings_schema"]
 
 
 def settings_problem(settings: type) -> str:
@@ -62,6 +62,12 @@ def settings_schema(settings: type) -> Resource:
     """The JSON schema of the values, with each field's ``metadata["doc"]`` as its description."""
     schema: Resource = _model(settings).model_json_schema(by_alias=True)
     return schema
+
+
+def settings_defaults(settings: type) -> Resource:
+    """The value that each setting has where nobody gives one, as JSON and keyed in camelCase."""
+    defaults: Resource = _model(settings)().model_dump(mode="json", by_alias=True)
+    return defaults
 
 
 def describe_settings(settings: type) -> list[tuple[str, str, object, str]]:

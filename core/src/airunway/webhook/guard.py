@@ -146,16 +146,22 @@ def provider_guard(manifest: ProviderManifest, user: str, *, name: str = GUARD) 
     ]
 
 
-def status_guard(users: Iterable[str], *, namespaces: Sequence[str] = (), name: str = GUARD) -> list[Resource]:
+def status_guard(
+    users: Iterable[str], *, accounts_of: str = "", namespaces: Sequence[str] = (), name: str = GUARD
+) -> list[Resource]:
     """Nobody but `users` writes the status of a ModelDeployment, in these `namespaces` (empty: in all).
 
     Core and providers trust what is said there: whoever writes it chooses a provider past validation and policy.
     `users` are the accounts of the core, of each provider, and of what else has a say, such as a selector of one's own.
+    `accounts_of` is a namespace whose accounts all may: that of the operator, where providers come and go.
     """
-    accounts = ", ".join(_quoted(user) for user in sorted(set(users)))
+    listed = ", ".join(_quoted(user) for user in sorted(set(users)))
+    condition = f"!(request.userInfo.username in [{listed}])"
+    if accounts_of:
+        condition += f" && !request.userInfo.username.startsWith({_quoted(f'system:serviceaccount:{accounts_of}:')})"
     return _policy(
         f"{name}-status",
-        condition=f"!(request.userInfo.username in [{accounts}])",
+        condition=condition,
         resources=[_deployments(subresource="status")],
         rules=[_Rule(expression="false", message="only AI Runway's controllers write the status of a deployment")],
         namespaces=namespaces,

@@ -1,0 +1,95 @@
+{{/* One part of the core's chart. */}}
+{{- define "airunway.part" -}}
+{{- $v := .root.Values -}}
+{{- $webhook := $v.webhook.enabled -}}
+{{- $policy := or $v.policy $v.policyConfigMap -}}
+{{- $name := $v.fullnameOverride | default "airunway-controller" -}}
+{{- $args := list "controller" -}}
+{{- $volumes := list -}}
+{{- $mounts := list -}}
+{{- if not $v.providerSelector }}
+{{- $args = append $args "--no-enable-provider-selector" -}}
+{{- end }}
+{{- if and $v.policy $v.policyConfigMap }}
+{{- fail "policy and policyConfigMap are both set: say what namespaces may use in one of them" }}
+{{- end }}
+{{- if $policy }}
+{{- $args = append $args "--policy=/etc/airunway/policy/policy.yaml" -}}
+{{- $volumes = append $volumes (dict "name" "policy" "configMap" (dict "name" ($v.policyConfigMap | default (printf "%s-policy" $name)))) -}}
+{{- $mounts = append $mounts (dict "name" "policy" "mountPath" "/etc/airunway/policy" "readOnly" true) -}}
+{{- end }}
+{{- if $webhook }}
+{{- $args = append $args (printf "--webhook-bind-address=:%d" (int $v.ports.webhook)) -}}
+{{- $args = append $args (ternary (printf "--webhook-url=%s" $v.webhook.url) (printf "--webhook-service=%s-webhook.%s" $name .root.Release.Namespace) (ne $v.webhook.url "")) -}}
+{{- $args = append $args (printf "--webhook-configuration=%s-%s" $name .root.Release.Namespace) -}}
+{{- if not $v.webhook.accessReview }}
+{{- $args = append $args "--no-webhook-access-review" -}}
+{{- end }}
+{{- if $v.webhook.accessReviewPods }}
+{{- $args = append $args "--webhook-access-review-pods" -}}
+{{- end }}
+{{- with $v.webhook.clientCAConfigMap }}
+{{- $args = append $args "--webhook-client-ca=/etc/airunway/client-ca/ca.crt" -}}
+{{- $volumes = append $volumes (dict "name" "client-ca" "configMap" (dict "name" .)) -}}
+{{- $mounts = append $mounts (dict "name" "client-ca" "mountPath" "/etc/airunway/client-ca" "readOnly" true) -}}
+{{- end }}
+{{- end }}
+{{- $component := dict "root" .root "name" "airunway-controller" "args" $args "volumes" $volumes "mounts" $mounts "webhook" $webhook "guard" (include "airunway.guard" .root) "rights" (include "airunway.rights" .root | fromYaml) -}}
+{{- include (ternary .part (printf "airunway-common.%s" .part) (hasPrefix "airunway." .part)) $component -}}
+{{- end }}
+
+{{/* The rights of what is switched on, out of those that the code lists. */}}
+{{- define "airunway.rights" -}}
+{{- $v := .Values -}}
+{{- $name := printf "%s-%s" ($v.fullnameOverride | default "airunway-controller") .Release.Namespace -}}
+{{- $all := .Files.Get "files/rights.yaml" | replace "@configuration@" $name | fromYaml -}}
+{{- $chosen := list $all.core $all.leaderElection -}}
+{{- if or $v.policy $v.policyConfigMap }}
+{{- $policy := $all.policy -}}
+{{- with $v.watchNamespaces }}
+{{- $named := list -}}
+{{- range $policy.cluster }}
+{{- $named = append $named (set . "resourceNames" (sortAlpha $v.watchNamespaces)) -}}
+{{- end }}
+{{- $policy = set $policy "cluster" $named -}}
+{{- end }}
+{{- $chosen = append $chosen $policy -}}
+{{- end }}
+{{- if $v.webhook.enabled }}
+{{- $chosen = append $chosen $all.webhook -}}
+{{- if or $v.webhook.accessReview $v.webhook.accessReviewPods }}
+{{- $chosen = append $chosen $all.accessReview -}}
+{{- end }}
+{{- end }}
+{{- $sum := dict "cluster" list "watched" list "own" list -}}
+{{- range $part := $chosen }}
+{{- range $where := list "cluster" "watched" "own" }}
+{{- $_ := set $sum $where (concat (get $sum $where) (get $part $where | default list)) -}}
+{{- end }}
+{{- end }}
+{{- toYaml $sum -}}
+{{- end }}
+
+{{/* Who writes the status is limited in the watched namespaces: elsewhere there may be another installation. */}}
+{{- define "airunway.guard" -}}
+{{- $writers := list -}}
+{{- range .Values.guard.statusWriters }}
+{{- $writers = append $writers (printf "'%s'" (. | replace "\\" "\\\\" | replace "'" "\\'")) -}}
+{{- end }}
+{{- $documents := list -}}
+{{- range .Files.Get "files/guard.yaml" | splitList "\n---\n" }}
+{{- $object := fromYaml . -}}
+{{- if hasSuffix "-status" $object.metadata.name }}
+{{- if and $writers (eq $object.kind "ValidatingAdmissionPolicy") }}
+{{- $others := dict "name" "writers" "expression" (printf "!(request.userInfo.username in [%s])" (join ", " $writers)) -}}
+{{- $_ := set $object.spec "matchConditions" (append $object.spec.matchConditions $others) -}}
+{{- end }}
+{{- if and $.Values.watchNamespaces (eq $object.kind "ValidatingAdmissionPolicyBinding") }}
+{{- $selector := dict "matchExpressions" (list (dict "key" "kubernetes.io/metadata.name" "operator" "In" "values" (sortAlpha $.Values.watchNamespaces))) -}}
+{{- $_ := set $object.spec "matchResources" (dict "namespaceSelector" $selector) -}}
+{{- end }}
+{{- end }}
+{{- $documents = append $documents (toYaml $object) -}}
+{{- end }}
+{{- join "\n---\n" $documents -}}
+{{- end }}

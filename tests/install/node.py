@@ -1,0 +1,202 @@
+"""A node for the operator's own pods: what they say is run for real, as processes or as containers of this machine.
+
+The nodes of the cluster are simulated. Here is what a kubelet would do for pods of one namespace: arguments, variables,
+volumes and a token of the pod's own account. All of them share the network of this machine, so that of the pods of one
+part one runs at a time.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeAlias
+from urllib.parse import urlsplit
+
+import yaml
+from tests.install.helm import NAMESPACE
+from tests.install.installation import Installation
+
+from airunway.resource import Resource, dig, is_deleting, uid_of
+
+__all__ = ["Node", "Start", "containers", "processes"]
+
+Start: TypeAlias = Callable[["Pod"], tuple[list[str], dict[str, str]]]
+"""Command line and environment by which a pod's container is run."""
+
+_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pod:
+    """A pod with its volumes as folders: `mounts` gives the folder of a path, None for an empty one."""
+
+    made: Installation
+    live: Resource
+    folder: Path
+
+    @property
+    def container(self) -> Resource:
+        (container,) = self.live["spec"]["containers"]
+        return dict(container)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of the container, as the kubelet resolves them."""
+        server = urlsplit(self.made.plane.url)
+        found = {"KUBERNETES_SERVICE_HOST": server.hostname or "", "KUBERNETES_SERVICE_PORT": str(server.port)}
+        for variable in self.container["env"]:
+            path = dig(variable, "valueFrom", "fieldRef", "fieldPath")
+            found[variable["name"]] = str(dig(self.live, *path.split("."))) if path else variable["value"]
+        return found
+
+    def mounts(self) -> Mapping[str, Path | None]:
+        """Every mount of the container, with what is in it; the account's token is bound to the pod."""
+        volumes = {volume["name"]: volume for volume in self.live["spec"]["volumes"]}
+        found: dict[str, Path | None] = {}
+        for mount in self.container["volumeMounts"]:
+            volume, folder = volumes[mount["name"]], self.folder / mount["name"]
+            if "emptyDir" in volume:
+                found[mount["mountPath"]] = None
+                continue
+            folder.mkdir(exist_ok=True)
+            if "configMap" in volume:
+                (configuration,) = self.made.objects(
+                    "configmaps", "-n", NAMESPACE, f"--field-selector=metadata.name={volume['configMap']['name']}"
+                )
+                for key, text in configuration["data"].items():
+                    (folder / key).write_text(text)
+            else:
+                assert mount["mountPath"] == _ACCOUNT, mount
+                self._account(folder)
+            found[mount["mountPath"]] = folder
+        return found
+
+    def token(self) -> str:
+        bound = ("--bound-object-kind=Pod", f"--bound-object-name={self.live['metadata']['name']}")
+        return self.made.kubectl(
+            "create", "token", self.live["spec"]["serviceAccountName"], "-n", NAMESPACE, *bound
+        ).strip()
+
+    def _account(self, folder: Path) -> None:
+        admin = yaml.safe_load(self.made.plane.kubeconfig.read_text())
+        authority = base64.b64decode(admin["clusters"][0]["cluster"]["certificate-authority-data"])
+        (folder / "ca.crt").write_bytes(authority)
+        (folder / "namespace").write_text(NAMESPACE)
+        (folder / "token").write_text(self.token())
+        for path in (folder, *folder.iterdir()):
+            path.chmod(0o755)
+
+
+def processes(pod: Pod) -> tuple[list[str], dict[str, str]]:
+    """The program of this environment, with the pod's arguments; paths of mounts are those of the folders."""
+    content = yaml.safe_load(pod.made.plane.kubeconfig.read_text())
+    content["users"] = [{"name": entry["name"], "user": {"token": pod.token()}} for entry in content["users"]]
+    kubeconfig = pod.folder / "kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(content))
+    arguments = list(pod.container["args"])
+    for path, folder in pod.mounts().items():
+        if folder is not None:
+            arguments = [argument.replace(path, str(folder)) for argument in arguments]
+    command = [sys.executable, "-m", "airunway", *arguments, f"--kubeconfig={kubeconfig}"]
+    return command, {**os.environ, **pod.environment}
+
+
+def containers(configuration: Path) -> Start:
+    """The pod's image in podman, with the pod's own security context; `configuration` is podman's."""
+
+    def start(pod: Pod) -> tuple[list[str], dict[str, str]]:
+        container = pod.container
+        security = container["securityContext"]
+        command = ["podman", "run", "--rm", "--pull=never", "--network=host", f"--name={pod.live['metadata']['name']}"]
+        if security["readOnlyRootFilesystem"]:
+            command += ["--read-only", "--read-only-tmpfs=false"]
+        if not security["allowPrivilegeEscalation"]:
+            command.append("--security-opt=no-new-privileges")
+        command += [f"--cap-drop={capability}" for capability in security["capabilities"]["drop"]]
+        command += [f"--env={name}={value}" for name, value in pod.environment.items()]
+        for path, folder in pod.mounts().items():
+            command.append(f"--tmpfs={path}" if folder is None else f"--volume={folder}:{path}:ro")
+        return [*command, container["image"], *container["args"]], {
+            **os.environ,
+            "CONTAINERS_CONF": str(configuration),
+        }
+
+    return start
+
+
+class Node:
+    """Runs the pods of the operator's namespace for as long as the context lasts; `log` has what each part said."""
+
+    def __init__(self, made: Installation, folder: Path, start: Start) -> None:
+        self._made, self._folder, self._start = made, folder, start
+        self._running: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="node", daemon=True)
+        self._failed: BaseException | None = None
+        self.started: dict[str, float] = {}
+        """When the last pod of each part was started, by `time.monotonic`."""
+
+    def log(self, part: str) -> Path:
+        return self._folder / f"{part}.log"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        for _, process in self._running.values():
+            process.terminate()
+        for part in self._running:
+            self._ended(part)
+        if self._failed is not None:
+            raise self._failed
+
+    def _work(self) -> None:
+        try:
+            while not self._stop.wait(0.2):
+                self._look()
+        except BaseException as error:  # noqa: BLE001  # told to the test
+            self._failed = error
+
+    def _look(self) -> None:
+        pods: dict[str, list[Resource]] = {}
+        for pod in self._made.objects("pods", "-n", NAMESPACE):
+            if not is_deleting(pod):
+                pods.setdefault(pod["metadata"]["labels"]["app.kubernetes.io/name"], []).append(pod)
+        for part, (uid, process) in list(self._running.items()):
+            if uid not in map(uid_of, pods.get(part, [])):
+                process.terminate()
+                self._ended(part)
+                del self._running[part]
+        for part, live in pods.items():
+            if part not in self._running:
+                self._run(part, max(live, key=lambda pod: str(pod["metadata"]["creationTimestamp"])))
+
+    def _run(self, part: str, live: Resource) -> None:
+        folder = self._folder / live["metadata"]["name"]
+        folder.mkdir()
+        command, environment = self._start(Pod(made=self._made, live=live, folder=folder))
+        with self.log(part).open("a") as output:
+            process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        self._running[part] = (uid_of(live), process)
+        self.started[part] = time.monotonic()
+
+    def _ended(self, part: str) -> None:
+        _, process = self._running[part]
+        code = process.wait(60)
+        assert code in (0, -signal.SIGTERM, 128 + signal.SIGTERM), (
+            f"{part} ended with {code}: {self.log(part).read_text()[-4000:]}"
+        )

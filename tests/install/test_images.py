@@ -1,0 +1,179 @@
+"""Our images: what is in them, what is not, and that building one twice makes the same."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import subprocess
+import tarfile
+from importlib.metadata import PathDistribution
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+from tests.install.images import Images, identity, mounted
+from tools.images.bill import LicenceError, licence_of, problems
+from tools.images.site import stale_entries, uv
+
+import airunway
+from airunway.plugins.registry import load
+
+pytestmark = [pytest.mark.image, pytest.mark.slow, pytest.mark.timeout(600)]
+
+SHELLS = {"sh", "bash", "dash", "busybox", "ash", "zsh"}
+TOOLS = {"pip", "pip3", "apt", "apt-get", "dpkg", "curl", "wget", "perl"}
+
+
+def test_an_image_has_python_and_nothing_else_to_start(images: Images, name: str) -> None:
+    with mounted(images.names[name]) as root:
+        assert {path.name for path in (root / "usr/bin").iterdir()} == {"python3", "python3.13"}
+        assert list((root / "usr/sbin").iterdir()) == []
+        everything = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
+        started = [path for path in everything if path.stat().st_mode & stat.S_IXUSR and path.suffix != ".so"]
+        assert not {path.name for path in started} & (SHELLS | TOOLS)
+        assert not (root / "opt/airunway/pip").exists()
+        assert not [path for path in everything if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID)]
+        assert not [path for path in everything if path.stat().st_mode & stat.S_IWOTH]
+        assert {path.stat().st_uid for path in everything} == {0}, "nothing belongs to the account that runs it"
+
+
+def test_an_image_is_small(images: Images, name: str, tmp_path: Path) -> None:
+    with mounted(images.names[name]) as root:
+        files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink()]
+        assert sum(path.stat().st_size for path in files) <= 100e6
+        if name == "controller":  # the others differ by some hundred kilobytes
+            with tarfile.open(tmp_path / "image.tar.gz", "w:gz", compresslevel=6) as archive:
+                archive.add(root, arcname=".")
+            assert (tmp_path / "image.tar.gz").stat().st_size <= 40e6
+
+
+def test_an_image_says_who_runs_it_and_what_it_is(images: Images, name: str) -> None:
+    (inspected,) = json.loads(images.podman("image", "inspect", images.names[name]).stdout)
+    config = inspected["Config"]
+    assert config["User"] == "65532:65532", "a number, so that the kubelet can see that it is not root"
+    labels = config["Labels"]
+    assert labels["org.opencontainers.image.title"] == f"airunway-{name}"
+    assert labels["org.opencontainers.image.version"] == airunway.__version__
+    assert labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+
+
+def test_the_program_runs_as_a_restricted_pod_runs_it(images: Images, name: str) -> None:
+    assert images.run(name, "version").strip() == f"airunway {airunway.__version__}"
+    assert "controller" in images.run(name, "--help")
+    if name == "controller":
+        assert images.podman("run", "--rm", images.names[name], "provider", "list", check=False).returncode == 1
+    else:
+        assert images.run(name, "provider", "list").split()[0] == name.removeprefix("provider-")
+
+
+def test_rules_are_evaluated_by_the_fast_library(images: Images) -> None:
+    """Its extension modules are among those that are pruned: of those that are used none may be missing."""
+    program = (
+        "from airunway.cel import compile_expression as c; p = c('[1, 2].exists(x, x == spec.n)', variables=['spec']);"
+        "print(p.evaluator, p.evaluate({'spec': {'n': 2}}))"
+    )
+    said = images.run("controller", "-c", program, options=["--entrypoint=/usr/bin/python3.13"])
+    assert said.split() == ["cel-cpp", "True"]
+
+
+def test_every_module_of_ours_and_of_the_provider_can_be_imported(images: Images, name: str) -> None:
+    """What is pruned is used by nothing that an image runs (the commands of development are no part of it)."""
+    package = "airunway" if name == "controller" else load(name.removeprefix("provider-")).origin.split()[0]
+    program = f"""
+import importlib, pkgutil
+for package in {{"airunway", "{package.replace("-", "_")}"}}:
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+print("all")
+"""
+    assert images.run(name, "-c", program, options=["--entrypoint=/usr/bin/python3.13"]).split() == ["all"]
+
+
+def test_a_traceback_names_files_and_shows_our_own_lines(images: Images) -> None:
+    program = (
+        "import traceback, airunway.quantity as q\ntry: q.parse_quantity('x')\nexcept Exception: traceback.print_exc()"
+    )
+    options = ["--entrypoint=/usr/bin/python3.13"]
+    done = images.podman("run", "--rm", *options, images.names["controller"], "-c", program)
+    assert re.search(r'File "/opt/airunway/airunway/quantity.py", line \d+, in \w+\n +\S', done.stderr), done.stderr
+
+
+def test_the_bill_lists_everything_and_is_inside_and_beside(images: Images, name: str) -> None:
+    beside = (images.builder.work / f"airunway-{name}.cdx.json").read_text()
+    with mounted(images.names[name]) as root:
+        assert (root / "usr/share/sbom/airunway.cdx.json").read_text() == beside
+        installed = {PathDistribution(path) for path in (root / "opt/airunway").glob("*.dist-info")}
+        wheels = {f"{found.metadata['Name']}=={found.version}" for found in installed}
+        packages = {path.name for path in (root / "var/lib/dpkg/status.d").iterdir()}
+        copyrights = {path.parent.name for path in (root / "usr/share/doc").glob("*/copyright")}
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(beside) is None
+    components = json.loads(beside)["components"]
+    assert {f"{c['name']}=={c['version']}" for c in components if c["purl"].startswith("pkg:pypi/")} == wheels
+    assert {c["name"] for c in components if c["purl"].startswith("pkg:deb/")} == packages
+    assert all(c["licenses"] for c in components if c["purl"].startswith("pkg:pypi/"))
+    # Some packages share the file of the one that they are built with.
+    assert len(copyrights) >= len(packages) - 3
+
+
+def test_only_what_the_lock_names_is_installed(images: Images, name: str, tmp_path: Path) -> None:
+    lock = (Path(__file__).parents[2] / "uv.lock").read_text()
+    locked = set(re.findall(r'^name = "([^"]+)"\nversion = "([^"]+)"', lock, re.M))
+    with mounted(images.names[name]) as root:
+        for path in (root / "opt/airunway").glob("*.dist-info"):
+            found = PathDistribution(path)
+            normal = re.sub(r"[-_.]+", "-", str(found.metadata["Name"])).lower()
+            assert (normal, found.version) in locked
+
+
+def test_the_same_image_twice(images: Images) -> None:
+    """Base and all: the archive is the same byte for byte, and so is what is compiled."""
+    before = identity(images.base), identity(images.names["controller"])
+    base = images.builder.base()
+    again = images.builder.image("controller", base)
+    assert (identity(base), identity(again)) == before
+
+
+def test_nothing_in_the_list_of_what_is_pruned_is_stale(images: Images, tmp_path: Path) -> None:
+    unpruned = images.builder.site("controller", tmp_path / "site", prune=False)
+    assert stale_entries(unpruned) == []
+
+
+def test_a_wheel_with_another_hash_is_refused(images: Images, tmp_path: Path) -> None:
+    requirement = tmp_path / "requirements.txt"
+    requirement.write_text(f"airunway=={airunway.__version__} --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        uv(
+            *("pip", "install", "--target", tmp_path / "site", "--require-hashes", "--no-deps", "--no-index"),
+            *("--find-links", images.builder.wheels, "-r", requirement),
+        )
+    assert "hash mismatch" in failed.value.stderr.lower()
+
+
+def distribution(folder: Path, metadata: str) -> PathDistribution:
+    path = folder / "thing-1.dist-info"
+    path.mkdir(exist_ok=True)
+    (path / "METADATA").write_text(f"Metadata-Version: 2.4\nName: thing\nVersion: 1\n{metadata}")
+    return PathDistribution(path)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "licence"),
+    [
+        ("License-Expression: MIT OR Apache-2.0\n", "MIT OR Apache-2.0"),
+        ("License: MIT\n", "MIT"),
+        ("License: see the file\nClassifier: License :: OSI Approved :: MIT License\n", "MIT"),
+    ],
+)
+def test_licences_are_found_in_old_and_new_metadata(tmp_path: Path, metadata: str, licence: str) -> None:
+    assert licence_of(distribution(tmp_path, metadata)) == licence
+    assert problems([distribution(tmp_path, metadata)]) == []
+
+
+def test_a_licence_that_is_not_allowed_or_not_known_stops_the_build(tmp_path: Path) -> None:
+    (problem,) = problems([distribution(tmp_path, "License-Expression: MIT AND GPL-3.0-only\n")])
+    assert problem == "thing is under MIT AND GPL-3.0-only; images/licences.yaml does not allow GPL-3.0-only"
+    with pytest.raises(LicenceError, match="names no licence that is known"):
+        licence_of(distribution(tmp_path, ""))

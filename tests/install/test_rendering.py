@@ -1,0 +1,225 @@
+"""What every chart makes of every set of values, with both majors of helm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import kubernetes_validate
+import pytest
+from tests.install.helm import MONITORING, NAMESPACE, Helm, Major
+
+from airunway.resource import Resource, dig
+
+pytestmark = pytest.mark.chart
+
+Rendered = Callable[[Major, str, str], list[Resource]]
+Case = tuple[str, str]
+
+CLUSTER_SCOPED = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingWebhookConfiguration",
+}
+
+
+@pytest.fixture(params=[3, 4], ids=["helm3", "helm4"])
+def objects(request: pytest.FixtureRequest, rendered: Rendered, case: Case) -> list[Resource]:
+    return rendered(request.param, *case)
+
+
+def ours(objects: list[Resource]) -> list[Resource]:
+    """Without `extraObjects`, which are somebody else's."""
+    return [obj for obj in objects if "labels" in obj["metadata"]]
+
+
+def pod_specs(objects: list[Resource]) -> Iterator[Resource]:
+    return (obj["spec"]["template"]["spec"] for obj in objects if obj["kind"] == "Deployment")
+
+
+def name_of(obj: Resource) -> tuple[str, str, str]:
+    return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def test_lint_finds_nothing(helm: Helm, case: Case) -> None:
+    chart, values = case
+    helm("lint", "--strict", chart, "-f", values)
+
+
+def test_both_majors_make_the_same(rendered: Rendered, case: Case) -> None:
+    three, four = ({name_of(obj): obj for obj in rendered(major, *case)} for major in (3, 4))
+    assert three == four
+
+
+@pytest.mark.parametrize("version", ["1.30", "1.34", "1.37"])
+def test_objects_fit_the_schemas_of_each_kubernetes(rendered: Rendered, case: Case, version: str) -> None:
+    for obj in rendered(4, *case):
+        if obj["apiVersion"] != MONITORING:
+            kubernetes_validate.validate(obj, version, strict=True)
+
+
+def test_a_misspelt_field_does_not_fit(rendered: Rendered) -> None:
+    """The check above sees what it is there to see."""
+    deployment = next(
+        obj for obj in rendered(4, "airunway", "airunway/ci/default-values.yaml") if obj["kind"] == "Deployment"
+    )
+    wrong = {**deployment, "spec": {**deployment["spec"], "replicaz": 1}}
+    with pytest.raises(kubernetes_validate.ValidationError, match="replicaz"):
+        kubernetes_validate.validate(wrong, "1.34", strict=True)
+
+
+def test_charts_render_for_each_kubernetes_and_for_vendors_versions_and_for_none_older(
+    helms: dict[Major, Helm],
+) -> None:
+    for helm in helms.values():
+        for version in ("1.30.0", "1.34.2-gke.1", "1.37.0-eks-1"):
+            assert helm.render("airunway", "--kube-version", version)
+        refused = helm("template", "airunway", "--kube-version", "1.29.9", check=False)
+        assert "kubeVersion: >=1.30.0-0" in refused.stderr
+
+
+def test_every_object_says_whose_it_is_and_where(objects: list[Resource]) -> None:
+    for obj in ours(objects):
+        labels = obj["metadata"]["labels"]
+        assert labels["app.kubernetes.io/part-of"] == "airunway", name_of(obj)
+        assert labels["app.kubernetes.io/managed-by"] == "Helm", name_of(obj)
+        if obj["kind"] in CLUSTER_SCOPED:
+            assert "namespace" not in obj["metadata"], name_of(obj)
+            assert NAMESPACE in obj["metadata"]["name"] or obj["kind"] == "CustomResourceDefinition", name_of(obj)
+        else:
+            assert obj["metadata"]["namespace"], name_of(obj)
+
+
+def test_no_two_objects_have_one_name(objects: list[Resource]) -> None:
+    assert len({name_of(obj) for obj in objects}) == len(objects)
+
+
+def test_selectors_find_the_pods_and_say_no_version(objects: list[Resource]) -> None:
+    labels = [obj["spec"]["template"]["metadata"]["labels"] for obj in objects if obj["kind"] == "Deployment"]
+    for obj in ours(objects):
+        if obj["kind"] in ("Deployment", "PodDisruptionBudget"):
+            selector = obj["spec"]["selector"]["matchLabels"]
+        elif obj["kind"] == "Service":
+            selector = obj["spec"]["selector"]
+        elif obj["kind"] == "NetworkPolicy":
+            selector = obj["spec"]["podSelector"]["matchLabels"]
+        else:
+            continue
+        assert set(selector) == {"app.kubernetes.io/name", "app.kubernetes.io/instance"}
+        assert sum(selector.items() <= each.items() for each in labels) == 1, name_of(obj)
+
+
+def test_service_monitors_find_their_service(objects: list[Resource]) -> None:
+    services = [obj for obj in objects if obj["kind"] == "Service"]
+    for obj in objects:
+        if obj["kind"] == "ServiceMonitor":
+            wanted = obj["spec"]["selector"]["matchLabels"].items()
+            found = [service for service in services if wanted <= service["metadata"]["labels"].items()]
+            assert [port["name"] for service in found for port in service["spec"]["ports"]] == ["metrics"]
+
+
+def test_pods_are_restricted(objects: list[Resource]) -> None:
+    """What a namespace with the restricted standard asks for; a test on an API server asks the API server itself."""
+    for spec in pod_specs(objects):
+        assert spec["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+        assert {key for volume in spec["volumes"] for key in volume} <= {"name", "emptyDir", "configMap"}
+        for container in spec["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert not [port for port in container["ports"] if "hostPort" in port]
+
+
+def test_pods_have_a_memory_limit_no_cpu_limit_and_probes(objects: list[Resource]) -> None:
+    for spec in pod_specs(objects):
+        (container,) = spec["containers"]
+        assert set(container["resources"]["limits"]) == {"memory"}
+        assert set(container["resources"]["requests"]) == {"cpu", "memory"}
+        ports = {port["name"] for port in container["ports"]}
+        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+            assert container[probe]["httpGet"]["port"] in ports
+        assert len({variable["name"] for variable in container["env"]}) == len(container["env"])
+
+
+def test_pods_have_their_token_and_nobody_else_of_the_account(objects: list[Resource]) -> None:
+    for spec in pod_specs(objects):
+        assert spec["automountServiceAccountToken"] is True
+        assert spec["enableServiceLinks"] is False
+    for obj in objects:
+        if obj["kind"] == "ServiceAccount":
+            assert obj["automountServiceAccountToken"] is False
+
+
+def test_disruption_is_bounded_where_there_are_several_replicas(objects: list[Resource]) -> None:
+    for deployment in (obj for obj in objects if obj["kind"] == "Deployment"):
+        budgets = [
+            obj
+            for obj in objects
+            if obj["kind"] == "PodDisruptionBudget" and obj["spec"]["selector"] == deployment["spec"]["selector"]
+        ]
+        assert len(budgets) == (1 if deployment["spec"]["replicas"] > 1 else 0)
+        assert "--leader-elect" in dig(deployment, "spec", "template", "spec", "containers")[0]["args"]
+
+
+def test_roles_grant_no_wildcards_no_escalation_and_no_secrets_of_others(objects: list[Resource]) -> None:
+    for obj in objects:
+        if obj["kind"] not in ("Role", "ClusterRole"):
+            continue
+        for rule in obj["rules"]:
+            texts = {*rule["apiGroups"], *rule["resources"], *rule["verbs"]}
+            assert not texts & {"*", "escalate", "bind", "impersonate", "serviceaccounts/token", "nodes", "pods/exec"}
+            if "secrets" in rule["resources"]:
+                assert obj["kind"] == "Role"
+                assert rule["verbs"] == ["create"] or rule["resourceNames"] == ["airunway-webhook-tls"]
+
+
+def test_nothing_that_the_operator_writes_is_rendered(objects: list[Resource]) -> None:
+    """Helm 4 applies server-side: a field with two owners would have the next upgrade refused."""
+    assert not [name_of(obj) for obj in objects if obj["kind"] in ("Secret", "Lease", "InferenceProviderConfig")]
+    for obj in objects:
+        if obj["kind"] == "ValidatingWebhookConfiguration":
+            assert all("caBundle" not in webhook["clientConfig"] for webhook in obj["webhooks"])
+
+
+def test_watched_namespaces_give_roles_and_leave_to_the_cluster_what_has_no_namespace(rendered: Rendered) -> None:
+    for chart in ("airunway", "airunway-provider-kaito", "airunway-provider-vllm"):
+        objects = rendered(4, chart, f"{chart}/ci/namespaces-values.yaml")
+        roles = {obj["metadata"]["namespace"] for obj in objects if obj["kind"] == "Role"}
+        assert roles == {"team-a", "team-b", NAMESPACE}
+        wide = {
+            resource
+            for obj in objects
+            if obj["kind"] == "ClusterRole" and not obj["metadata"]["name"].endswith(("-view", "-edit"))
+            for rule in obj["rules"]
+            for resource in rule["resources"]
+        }
+        assert wide <= {
+            "inferenceproviderconfigs",
+            "inferenceproviderconfigs/status",
+            "customresourcedefinitions",
+            "validatingwebhookconfigurations",
+            "subjectaccessreviews",
+        }
+        assert "namespace" not in [obj["metadata"].get("namespace") for obj in objects if obj["kind"] == "ClusterRole"]
+        (args,) = [spec["containers"][0]["args"] for spec in pod_specs(objects)]
+        assert "--watch-namespaces=team-a,team-b" in args
+
+
+def test_notes_name_three_commands_and_the_risks(helms: dict[Major, Helm]) -> None:
+    helm = helms[4]  # helm 3 asks a cluster before it shows notes
+    options = ["--dry-run=client", "-n", NAMESPACE]
+    for chart in ("airunway", "airunway-crds", "airunway-provider-kaito", "airunway-stack"):
+        notes = helm("install", "runway", chart, *options).stdout.partition("NOTES:")[2]
+        assert len([line for line in notes.splitlines() if line.startswith("  kubectl ")]) == 3, notes
+        assert "WARNING" not in notes
+    risky = helm(
+        "install", "runway", "airunway", *options, "-f", "airunway/ci/least-core-values.yaml", "--set=replicas=1"
+    )
+    assert risky.stdout.count("WARNING") == 2
+    gone = helm("install", "runway", "airunway-crds", *options, "--set=keep=false")
+    assert "deletes every ModelDeployment" in gone.stdout

@@ -1,0 +1,135 @@
+"""What the charts grant is what the code's own functions say, for every combination that changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import pytest
+from tests.install.helm import NAMESPACE, Helm, Major
+from tools.charts.generate import manifests
+
+from airunway.api import names
+from airunway.controller.access import core_rights
+from airunway.plugins.registry import load
+from airunway.process.rights import Rights, leader_election_rights, roles
+from airunway.resource import Resource, canonical_json
+from airunway.runtime.access import provider_rights
+from airunway.webhook import webhook_settings
+from airunway.webhook.configuration import configuration_object
+from airunway.webhook.guard import core_guard, provider_guard, status_guard
+from airunway.webhook.rights import webhook_rights
+
+pytestmark = pytest.mark.chart
+
+WATCHED = ["team-b", "team-a", NAMESPACE]
+PROVIDERS = [manifest.name for manifest in manifests()]
+
+
+def granted(objects: Sequence[Resource]) -> dict[str, set[bytes]]:
+    """The rules that roles with a binding grant, by where they hold (the empty text: everywhere)."""
+    found: dict[str, set[bytes]] = {}
+    by_name = {(obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]): obj for obj in objects}
+    for (kind, namespace, _), binding in by_name.items():
+        if kind in ("RoleBinding", "ClusterRoleBinding"):
+            (subject,) = binding["subjects"]
+            assert subject["namespace"] == NAMESPACE
+            role = by_name[(binding["roleRef"]["kind"], namespace, binding["roleRef"]["name"])]
+            found.setdefault(namespace or "", set()).update(
+                canonical_json({key: sorted(value) for key, value in rule.items()}) for rule in role["rules"]
+            )
+    return found
+
+
+def wanted(rights: Rights, watched: Sequence[str]) -> dict[str, set[bytes]]:
+    subject = {"kind": "ServiceAccount", "namespace": NAMESPACE, "name": "anybody"}
+    return granted(roles(rights, name="wanted", namespace=NAMESPACE, subject=subject, watched=watched))
+
+
+def options(watched: Sequence[str]) -> list[str]:
+    return [f"--set=watchNamespaces={{{','.join(watched)}}}"] if watched else []
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+@pytest.mark.parametrize("watched", [[], WATCHED], ids=["everywhere", "namespaces"])
+def test_a_provider_is_granted_its_rights(helms: dict[Major, Helm], name: str, watched: list[str]) -> None:
+    objects = helms[4].render(f"airunway-provider-{name}", *options(watched))
+    assert granted(objects) == wanted(provider_rights(load(name).manifest), watched)
+
+
+@pytest.mark.parametrize("watched", [[], WATCHED], ids=["everywhere", "namespaces"])
+def test_the_core_is_granted_the_rights_of_what_is_switched_on(helms: dict[Major, Helm], watched: list[str]) -> None:
+    for webhook, review, pods, policy in product([True, False], repeat=4):
+        values = [
+            *options(watched),
+            f"--set=webhook.enabled={str(webhook).lower()}",
+            f"--set=webhook.accessReview={str(review).lower()}",
+            f"--set=webhook.accessReviewPods={str(pods).lower()}",
+            *(["--set=policy.default=Deny"] if policy else []),
+        ]
+        rights = core_rights(policy=policy, namespaces=watched) + leader_election_rights(names.CORE_MANAGER)
+        if webhook:
+            settings = webhook_settings(
+                bind_address=":9443",
+                service="any",
+                configuration=f"airunway-controller-{NAMESPACE}",
+                access_review=review,
+                access_review_pods=pods,
+            )
+            assert settings is not None
+            rights += webhook_rights(settings)
+        assert granted(helms[4].render("airunway", *values)) == wanted(rights, watched), values
+
+
+def bare(objects: Sequence[Resource], kind: str) -> dict[str, Resource]:
+    return {obj["metadata"]["name"]: obj["spec"] for obj in objects if obj["kind"].startswith(kind)}
+
+
+def guards(objects: Sequence[Resource]) -> dict[str, list[Resource]]:
+    found: dict[str, list[Resource]] = {}
+    for obj in objects:
+        if obj["kind"].startswith("ValidatingAdmissionPolicy"):
+            found.setdefault(obj["metadata"]["name"], []).append(obj["spec"])
+    return found
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_provider_is_kept_to_what_is_its_own(helms: dict[Major, Helm], name: str) -> None:
+    manifest = load(name).manifest
+    account = f"system:serviceaccount:{NAMESPACE}:somebody"
+    objects = helms[4].render(f"airunway-provider-{name}", "--set=serviceAccount.name=somebody")
+    expected = provider_guard(manifest, account, name=f"airunway-provider-{name}-{NAMESPACE}-guard")
+    assert guards(objects) == guards(expected)
+    assert not guards(helms[4].render(f"airunway-provider-{name}", "--set=guard.enabled=false"))
+
+
+@pytest.mark.parametrize("watched", [[], WATCHED], ids=["everywhere", "namespaces"])
+def test_the_core_and_the_status_are_kept(helms: dict[Major, Helm], watched: list[str]) -> None:
+    account, name = f"system:serviceaccount:{NAMESPACE}:airunway-controller", f"airunway-controller-{NAMESPACE}-guard"
+    expected = [
+        *core_guard(account, name=name),
+        *status_guard([], accounts_of=NAMESPACE, namespaces=watched, name=name),
+    ]
+    assert guards(helms[4].render("airunway", *options(watched))) == guards(expected)
+
+
+def test_who_else_may_write_the_status_is_a_further_condition(helms: dict[Major, Helm]) -> None:
+    objects = helms[4].render("airunway", '--set-json=guard.statusWriters=["it\'s\\\\me"]')
+    policy, _ = guards(objects)[f"airunway-controller-{NAMESPACE}-guard-status"]
+    assert policy["matchConditions"][1]["expression"] == r"!(request.userInfo.username in ['it\'s\\me'])"
+
+
+@pytest.mark.parametrize("watched", [[], WATCHED], ids=["everywhere", "namespaces"])
+@pytest.mark.parametrize("url", ["", "https://webhook.example:9443"])
+def test_the_webhook_is_configured_as_the_core_would_do_it_itself(
+    helms: dict[Major, Helm], watched: list[str], url: str
+) -> None:
+    settings = webhook_settings(
+        bind_address=":9443", url=url, service="" if url else f"airunway-controller-webhook.{NAMESPACE}"
+    )
+    assert settings is not None
+    (expected,) = configuration_object(settings, bundle=b"", namespaces=watched)["webhooks"]
+    del expected["clientConfig"]["caBundle"]
+    objects = helms[4].render("airunway", *options(watched), f"--set=webhook.url={url}")
+    (configuration,) = [obj for obj in objects if obj["kind"] == "ValidatingWebhookConfiguration"]
+    assert configuration["webhooks"] == [expected]

@@ -1,0 +1,165 @@
+"""Build the images: python -m tools.images.build [NAME ...] [--base IMAGE] [--prefix localhost/airunway]
+
+Each image has one of our distributions (and what it needs) on the base; without --base the base is made here. Needs
+buildah, and root or subordinate user ids; no Docker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time as clock
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.charts.generate import manifests
+from tools.generated import ROOT
+from tools.images.base import Package, apt_missing, fetch, packages_of, write_rootfs
+from tools.images.bill import bill, problems
+from tools.images.site import Site, build_wheels, install
+
+from airunway import __version__
+
+__all__ = ["BASE", "Builder", "builder", "missing", "packages_by_image", "source_time"]
+
+PREFIX = "localhost/airunway"
+BASE = "base"
+_CONTEXT = ROOT / "images"
+
+
+def packages_by_image() -> dict[str, str]:
+    """The distribution that each image is of."""
+    return {"controller": "airunway", **{f"provider-{each.name}": f"airunway-{each.name}" for each in manifests()}}
+
+
+def missing() -> str:
+    """What this machine lacks to build images, or the empty string."""
+    for program in ("buildah", "strip"):
+        if shutil.which(program) is None:
+            return f"{program} is not on PATH"
+    return apt_missing()
+
+
+def source_time() -> int:
+    """The time of everything in an image: SOURCE_DATE_EPOCH, else that of the last commit."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if given:
+        return int(given)
+    done = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return int(done.stdout or 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Builder:
+    """Builds images out of wheels and Debian's packages that are there already. `work` is a folder of its own."""
+
+    work: Path
+    wheels: Path
+    packages: Sequence[Package]
+    prefix: str
+    time: int
+
+    def base(self) -> str:
+        """The base image; returns its name."""
+        with _folder(self.work, "base") as context:
+            shutil.copy(_CONTEXT / "compile.py", context)
+            write_rootfs(self.packages, context / "rootfs.tar", time=self.time)
+            library = "usr/lib/python3.13"
+            write_rootfs(self.packages, context / "rootfs-without-library.tar", time=self.time, without=library)
+            return self._build(BASE, context, _CONTEXT / "Containerfile.base", {})
+
+    def image(self, name: str, base: str) -> str:
+        """One image; returns its name. Raises LicenceError, CalledProcessError."""
+        with _folder(self.work, name) as context:
+            shutil.copy(_CONTEXT / "compile.py", context)
+            site = self.site(name, context / "site")
+            title = f"airunway-{name}"
+            made = bill(title, __version__, site.distributions(), self.packages, self.time)
+            (context / "sbom.json").write_text(made, encoding="utf-8")
+            (self.work / f"{title}.cdx.json").write_text(made, encoding="utf-8")
+            arguments = {"BASE": base, "TITLE": title, "VERSION": __version__, "REVISION": _revision()}
+            return self._build(name, context, _CONTEXT / "Containerfile", arguments)
+
+    def site(self, name: str, folder: Path, *, prune: bool = True) -> Site:
+        """What is installed in an image. Raises SystemExit for a licence that must not be there."""
+        site = install([packages_by_image()[name]], self.wheels, folder, prune=prune)
+        wrong = problems(site.distributions())
+        if wrong:
+            raise SystemExit("\n".join(wrong))
+        return site
+
+    def _build(self, name: str, context: Path, file: Path, arguments: Mapping[str, str]) -> str:
+        image = f"{self.prefix}-{name}:{__version__}"
+        given = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
+        command = ["buildah", "bud", "--isolation", "chroot", "--pull-never", "--layers=false", "--quiet"]
+        command += ["--timestamp", str(self.time), "--tag", image, "--file", str(file), *given, str(context)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return image
+
+
+@contextmanager
+def builder(
+    *, prefix: str = PREFIX, mirror: str = "", debs: Path | None = None, base: bool = True
+) -> Iterator[Builder]:
+    """A builder with fresh wheels and, with `base`, Debian's packages: those in `debs`, which is filled if empty."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        wheels, debs = folder / "wheels", debs or folder / "debs"
+        for each in (wheels, debs):
+            each.mkdir(parents=True, exist_ok=True)
+        build_wheels(wheels, time=source_time())
+        packages = (packages_of(debs) or fetch(debs, mirror=mirror)) if base else []
+        yield Builder(work=folder, wheels=wheels, packages=packages, prefix=prefix, time=source_time())
+
+
+@contextmanager
+def _folder(work: Path, name: str) -> Iterator[Path]:
+    folder = work / f"context-{name}"
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def _revision() -> str:
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def main() -> int:
+    """The exit code of the command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"which; default: all of {', '.join(packages_by_image())}")
+    parser.add_argument("--base", default="", help="an image that is there already, instead of making one")
+    parser.add_argument("--prefix", default=PREFIX, help=f"what names of images begin with (default: {PREFIX})")
+    parser.add_argument("--mirror", default="", help="archive of Debian (default: this machine's)")
+    parser.add_argument("--debs", type=Path, help="folder with Debian's packages; filled where it is empty")
+    parser.add_argument("--output", type=Path, default=None, help="folder for the bills of materials")
+    arguments = parser.parse_args()
+    lacking = missing()
+    if lacking:
+        sys.stderr.write(f"images cannot be built here: {lacking}\n")
+        return 1
+    own = not arguments.base
+    with builder(prefix=arguments.prefix, mirror=arguments.mirror, debs=arguments.debs, base=own) as made:
+        base = arguments.base or made.base()
+        for name in arguments.names or packages_by_image():
+            started = clock.monotonic()
+            image = made.image(name, base)
+            sys.stdout.write(f"{image} ({clock.monotonic() - started:.0f} s)\n")
+        if arguments.output is not None:
+            arguments.output.mkdir(parents=True, exist_ok=True)
+            for path in made.work.glob("*.cdx.json"):
+                shutil.copy(path, arguments.output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
