@@ -129,7 +129,7 @@ def launch(
         text = f"{model!r} begins with '-': the engine would take it for a flag"
         blockers.append(Finding(path=where, reason="IncompatibleConfiguration", message=text))
     each = spec.resources.gpu.count if gpus is None else gpus
-    split, stages = group.split(each, member.size) if group is not None and member is not None else (each, 1)
+    split, stages = group.split(each, member) if group is not None and member is not None else (each, 1)
     flags = engine_arguments(
         deployment,
         engine=engine,
