@@ -1,4 +1,4 @@
-"""Core and airunway-llmd on a cluster, the provider with no more rights than docs/reference/llmd-roles.yaml gives it."""
+"""Core and airunway-llmd on a cluster, the provider with the rights of docs/reference/llmd-roles.yaml."""
 
 from __future__ import annotations
 

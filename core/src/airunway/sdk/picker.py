@@ -30,19 +30,19 @@ from airunway.sdk.workloads import (
 )
 
 __all__ = [
+    "COMPONENT",
     "INFERENCE_POOL",
     "KINDS",
-    "PICKER",
     "POOL_LABEL",
     "RULES",
-    "PickerRelease",
+    "Release",
     "component",
-    "inference_pool",
+    "config_of",
     "known_releases",
-    "picker_config",
-    "picker_name",
-    "picker_objects",
-    "picker_release",
+    "name_of",
+    "objects",
+    "pool_of",
+    "release_of",
     "version_of",
 ]
 
@@ -58,7 +58,7 @@ INFERENCE_POOL = UpstreamKind(
 KINDS = (INFERENCE_POOL, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CONFIG_MAP)
 """What a manifest needs besides Deployment and Service to make pool and picker."""
 
-PICKER = "picker"
+COMPONENT = "picker"
 """The component label of its pod, which serves no model."""
 
 POOL_LABEL = f"{names.GROUP}/inference-pool"
@@ -90,7 +90,7 @@ _DRAIN = 60
 
 
 @dataclass(frozen=True, kw_only=True)
-class PickerRelease:
+class Release:
     """What the pickers of one release understand. `disaggregates`: it has the plugins for prefill and decode."""
 
     release: tuple[int, int]
@@ -100,13 +100,11 @@ class PickerRelease:
 
 
 _RELEASES = {
-    (0, 9): PickerRelease(
-        release=(0, 9), title="llm-d router 0.9", config_version="llm-d.ai/v1alpha1", disaggregates=True
-    ),
-    (0, 10): PickerRelease(
+    (0, 9): Release(release=(0, 9), title="llm-d router 0.9", config_version="llm-d.ai/v1alpha1", disaggregates=True),
+    (0, 10): Release(
         release=(0, 10), title="llm-d router 0.10", config_version="llm-d.ai/v1alpha1", disaggregates=True
     ),
-    (1, 5): PickerRelease(
+    (1, 5): Release(
         release=(1, 5),
         title="Gateway API Inference Extension 1.5",
         config_version="inference.networking.x-k8s.io/v1alpha1",
@@ -126,7 +124,7 @@ def version_of(image: str, stated: str = "") -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def picker_release(image: str, stated: str = "") -> PickerRelease | None:
+def release_of(image: str, stated: str = "") -> Release | None:
     """The release that an image is of (`stated`: where its tag does not tell); None where flags are not known."""
     version = version_of(image, stated)
     return _RELEASES.get(version) if version is not None else None
@@ -137,7 +135,7 @@ def known_releases() -> str:
     return ", ".join(f"v{major}.{minor}" for major, minor in _RELEASES)
 
 
-def picker_config(release: PickerRelease, plugins: str = "") -> str:
+def config_of(release: Release, plugins: str = "") -> str:
     """The text of a picker's configuration; `plugins` is the YAML after its head (default: by load and prefix)."""
     return f"apiVersion: {release.config_version}\nkind: EndpointPickerConfig\n{plugins or _BY_LOAD}"
 
@@ -159,12 +157,12 @@ schedulingProfiles:
 """
 
 
-def picker_name(model: ModelDeployment) -> str:
+def name_of(model: ModelDeployment) -> str:
     """What everything of a deployment's picker is called; the pool is called like the deployment."""
     return f"{model.metadata.name}-epp"
 
 
-def inference_pool(model: ModelDeployment, *, selector: Mapping[str, str], port: int) -> Resource:
+def pool_of(model: ModelDeployment, *, selector: Mapping[str, str], port: int) -> Resource:
     """The pool of the pods that `selector` finds, which serve on `port`.
 
     Without picker a gateway sends requests to any of them (``FailOpen``). `appProtocol` is left out: releases before
@@ -179,7 +177,7 @@ def inference_pool(model: ModelDeployment, *, selector: Mapping[str, str], port:
             "targetPorts": [{"number": port}],
             "endpointPickerRef": {
                 "kind": SERVICE.kind,
-                "name": picker_name(model),
+                "name": name_of(model),
                 "port": {"number": _EXT_PROC},
                 "failureMode": "FailOpen",
             },
@@ -187,7 +185,7 @@ def inference_pool(model: ModelDeployment, *, selector: Mapping[str, str], port:
     }
 
 
-def picker_objects(
+def objects(
     model: ModelDeployment,
     *,
     pool: Resource,
@@ -204,23 +202,23 @@ def picker_objects(
     those of its container, `labels` go onto its pod. Without `rules` the Role is somebody else's: only the account is
     made.
     """
-    name = picker_name(model)
+    name = name_of(model)
     rights = account(name, rules) if rules else account(name, ())[:1]
     return [
         *rights,
         {
             "apiVersion": "v1",
             "kind": CONFIG_MAP.kind,
-            "metadata": {"name": name, "labels": {names.COMPONENT: PICKER}},
+            "metadata": {"name": name, "labels": {names.COMPONENT: COMPONENT}},
             "data": {_FILE: config},
         },
         pool,
         {
             "apiVersion": "v1",
             "kind": SERVICE.kind,
-            "metadata": {"name": name, "labels": {names.COMPONENT: PICKER}},
+            "metadata": {"name": name, "labels": {names.COMPONENT: COMPONENT}},
             "spec": {
-                "selector": pod_selector(model, PICKER),
+                "selector": pod_selector(model, COMPONENT),
                 "ports": [
                     {
                         "name": "grpc-ext-proc",
@@ -257,7 +255,7 @@ def _deployment(
     labels: Mapping[str, str],
     pull_secrets: Sequence[str],
 ) -> Resource:
-    selector = pod_selector(model, PICKER)
+    selector = pod_selector(model, COMPONENT)
     pod: Resource = {
         "serviceAccountName": name,
         "terminationGracePeriodSeconds": _DRAIN,
@@ -271,7 +269,7 @@ def _deployment(
     return {
         "apiVersion": "apps/v1",
         "kind": DEPLOYMENT.kind,
-        "metadata": {"name": name, "labels": {names.COMPONENT: PICKER}},
+        "metadata": {"name": name, "labels": {names.COMPONENT: COMPONENT}},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": selector},
@@ -292,7 +290,7 @@ def _deployment(
 def _container(*, pool: str, image: str, requests: Mapping[str, str]) -> Resource:
     ports = (("grpc", _EXT_PROC), ("grpc-health", _HEALTH), ("metrics", _METRICS))
     container: Resource = {
-        "name": PICKER,
+        "name": COMPONENT,
         "image": image,
         "args": [
             f"--pool-name={pool}",
@@ -330,7 +328,7 @@ def component(model: ModelDeployment, observed: Observed, *, name: str = "Picker
     A pool without status is no fault: only a gateway writes one. That the Deployment calls the roll-out stuck passes as
     soon as the picker is ready.
     """
-    deployment = _found(observed, DEPLOYMENT.kind, picker_name(model))
+    deployment = _found(observed, DEPLOYMENT.kind, name_of(model))
     found = read(deployment)
     told = found.component(name, partial=True)
     if found.ready:
@@ -348,7 +346,7 @@ def component(model: ModelDeployment, observed: Observed, *, name: str = "Picker
             told,
             "UpstreamFailed" if stuck else "PodsNotReady",
             f"the picker is {since}: it is ready only while InferencePool {model.metadata.name} exists and Role "
-            f"{picker_name(model)} lets it read pods, pools and objectives; the log of its pod says more",
+            f"{name_of(model)} lets it read pods, pools and objectives; the log of its pod says more",
         )
     return told
 

@@ -27,12 +27,12 @@ __all__ = [
     "RECREATED",
     "NodeSettings",
     "Servers",
-    "groups_needed",
+    "blockers",
+    "launch_of",
     "override_conflicts",
     "recreated",
-    "server_blockers",
-    "server_launch",
-    "servers",
+    "several",
+    "workload",
 ]
 
 RECREATED = "RecreateGroup"
@@ -135,7 +135,7 @@ class Servers:
         """On how many nodes one of them runs."""
         return max(1, -(-self.size(model).gpus // settings.gpus_per_node))
 
-    def workload(self, model: ModelDeployment, settings: NodeSettings) -> tuple[str, str]:
+    def object(self, model: ModelDeployment, settings: NodeSettings) -> tuple[str, str]:
         """Kind and name of the object that runs them."""
         if self.nodes(model, settings) > 1:
             return LEADER_WORKER_SET.kind, f"{self.name}{_SUFFIX}"
@@ -146,12 +146,12 @@ class Servers:
         return {"prefill": scaling.prefill, "decode": scaling.decode}.get(self.role)
 
 
-def groups_needed(model: ModelDeployment, settings: NodeSettings, roles: Iterable[Servers]) -> bool:
+def several(model: ModelDeployment, settings: NodeSettings, roles: Iterable[Servers]) -> bool:
     """Whether any of the roles needs LeaderWorkerSet."""
     return any(role.nodes(model, settings) > 1 for role in roles)
 
 
-def server_launch(model: ModelDeployment, context: Context[Any], role: Servers, *, leads: bool = True) -> Launch:
+def launch_of(model: ModelDeployment, context: Context[Any], role: Servers, *, leads: bool = True) -> Launch:
     """How a member of a group is started, or the only container where one node is enough."""
     nodes = role.nodes(model, context.settings)
     return launch(
@@ -166,7 +166,7 @@ def server_launch(model: ModelDeployment, context: Context[Any], role: Servers, 
     )
 
 
-def server_blockers(model: ModelDeployment, context: Context[Any], role: Servers) -> Iterator[Finding]:
+def blockers(model: ModelDeployment, context: Context[Any], role: Servers) -> Iterator[Finding]:
     """Why that many nodes cannot be had; nothing where one is enough."""
     nodes = role.nodes(model, context.settings)
     if nodes == 1:
@@ -185,17 +185,17 @@ def server_blockers(model: ModelDeployment, context: Context[Any], role: Servers
         yield found
 
 
-def override_conflicts(model: ModelDeployment, *, several: bool) -> Iterator[Finding]:
-    """Overrides that have no place in the workload that is made: a Deployment, or with `several` nodes a group."""
+def override_conflicts(model: ModelDeployment, *, grouped: bool) -> Iterator[Finding]:
+    """Overrides that have no place in what is made: a Deployment, or where it is `grouped` a LeaderWorkerSet."""
     given = dig(model.spec.provider.overrides, "spec")
-    kind, wrong = (LEADER_WORKER_SET.kind, _OF_A_DEPLOYMENT) if several else (DEPLOYMENT.kind, _OF_A_GROUP)
+    kind, wrong = (LEADER_WORKER_SET.kind, _OF_A_DEPLOYMENT) if grouped else (DEPLOYMENT.kind, _OF_A_GROUP)
     for key in wrong:
         if isinstance(given, dict) and key in given:
             path = f"spec.provider.overrides.spec.{key}"
             yield Finding(path=path, reason="InvalidOverride", message=f"{path} has no place in a {kind}: remove it")
 
 
-def servers(
+def workload(
     model: ModelDeployment,
     context: Context[Any],
     role: Servers,
@@ -205,9 +205,9 @@ def servers(
     """The workload. What a replica asks for is divided among its pods; `sidecars` stand beside the container that
     serves, as native ones (Kubernetes 1.29).
     """
-    _, name = role.workload(model, context.settings)
+    _, name = role.object(model, context.settings)
     nodes = role.nodes(model, context.settings)
-    started = server_launch(model, context, role)
+    started = launch_of(model, context, role)
     size = role.size(model)
     leader = model_pod(
         model, context, started, size=size.divided(nodes) if nodes > 1 else size, labels=dict(role.labels)
@@ -223,7 +223,7 @@ def servers(
     }
     if nodes == 1:
         return deployment(model, leader, patience=started.patience + _GRACE, **wanted)
-    worker = model_pod(model, context, server_launch(model, context, role, leads=False), size=size.divided(nodes))
+    worker = model_pod(model, context, launch_of(model, context, role, leads=False), size=size.divided(nodes))
     return leader_worker_set(model, leader=leader, worker=worker, size=nodes, **wanted)
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airunway.sdk import EngineCapability, Installation, ProviderManifest, Transformer, labels
+from airunway.sdk import EngineCapability, Installation, ProviderManifest, Transformer, labels, picker, serving
 from airunway.sdk.overrides import TEXT, choice, typed
-from airunway.sdk.picker import INFERENCE_POOL, KINDS, RULES
-from airunway.sdk.serving import OVERRIDES, RECREATED
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
 from airunway_llmd.settings import Settings
 
-__all__ = ["DECODE", "DECIDERS", "MANIFEST", "PREFILL", "TRANSFORMERS", "VERSION"]
+__all__ = ["DECIDERS", "DECODE", "MANIFEST", "PREFILL", "TRANSFORMERS", "VERSION"]
 
 VERSION = "0.1.0"
 PREFILL, DECODE = "prefill", "decode"
@@ -32,7 +30,7 @@ TRANSFORMERS = (
     Transformer(
         name="inferencepool-v1",
         api_version="inference.networking.k8s.io/v1",
-        kind=INFERENCE_POOL.kind,
+        kind=picker.INFERENCE_POOL.kind,
         schema_hashes=("7f447985943a", "64dbcbabf4fc", "684c60ac364e", "c26bb94ecce6", "105e971a8b92"),
         since="1.0",
     ),
@@ -56,20 +54,20 @@ MANIFEST = ProviderManifest(
         ),
     ),
     # No selection rule: nothing in a deployment says that it wants this pool rather than a plain Service.
-    upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE, *KINDS),
+    upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE, *picker.KINDS),
     role_label=labels.COMPONENT,
     serving_roles=(SERVER, DECODE, PREFILL),
-    events={LEADER_WORKER_SET.kind: (RECREATED,)},
+    events={LEADER_WORKER_SET.kind: (serving.RECREATED,)},
     settings=Settings,
     override_schema={
-        **OVERRIDES,
+        **serving.OVERRIDES,
         "properties": {
-            **OVERRIDES["properties"],
+            **serving.OVERRIDES["properties"],
             "connector": typed(TEXT),
             "routerMode": typed(choice(*DECIDERS)),
         },
     },
-    rbac_rules=RULES,
+    rbac_rules=picker.RULES,
     installation=Installation(
         description="The Gateway API Inference Extension's InferencePool; LeaderWorkerSet for several nodes",
         default_namespace="",

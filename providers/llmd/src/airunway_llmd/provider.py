@@ -18,30 +18,13 @@ from airunway.sdk import (
     Replicas,
     Resource,
     Translation,
+    picker,
     pod_blockers,
     pod_findings,
+    serving,
     workloads,
 )
 from airunway.sdk.conditions import text
-from airunway.sdk.picker import (
-    INFERENCE_POOL,
-    POOL_LABEL,
-    component,
-    inference_pool,
-    known_releases,
-    picker_config,
-    picker_objects,
-    picker_release,
-)
-from airunway.sdk.serving import (
-    Servers,
-    groups_needed,
-    override_conflicts,
-    recreated,
-    server_blockers,
-    server_launch,
-    servers,
-)
 from airunway_llmd.manifest import DECIDERS, MANIFEST, PREFILL, TRANSFORMERS
 from airunway_llmd.roles import is_apart, pair_findings, roles_of
 from airunway_llmd.settings import Settings
@@ -102,10 +85,10 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
     blockers = [*_picker_blockers(deployment, context), *pod_blockers(deployment, context)]
     warnings = [*_warnings(deployment, context), *pod_findings(deployment, reserved=_RESERVED)]
     for role in roles:
-        started = server_launch(deployment, context, role)
-        blockers += [*started.blockers, *server_blockers(deployment, context, role)]
+        started = serving.launch_of(deployment, context, role)
+        blockers += [*started.blockers, *serving.blockers(deployment, context, role)]
         warnings += started.warnings
-    blockers += override_conflicts(deployment, several=groups_needed(deployment, context.settings, roles[:1]))
+    blockers += serving.override_conflicts(deployment, grouped=serving.several(deployment, context.settings, roles[:1]))
     if is_apart(deployment):
         refused, doubtful = pair_findings(deployment, context, roles)
         blockers += [*sidecar_blockers(deployment, context), *refused]
@@ -114,7 +97,7 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
 
 
 def _fundamental(
-    deployment: ModelDeployment, context: Context[Settings], roles: tuple[Servers, ...]
+    deployment: ModelDeployment, context: Context[Settings], roles: tuple[serving.Servers, ...]
 ) -> Iterator[Finding]:
     """With one of these nothing else is worth saying."""
     if context.engine != "vllm":
@@ -133,12 +116,12 @@ def _picker_blockers(deployment: ModelDeployment, context: Context[Settings]) ->
     if not _has_pool(context):
         return
     image = context.settings.picker_image
-    release = picker_release(image, context.settings.picker_version)
+    release = picker.release_of(image, context.settings.picker_version)
     if release is None:
         yield _blocker(
             "spec.provider.name",
-            f"the flags of the endpoint picker {image} are not known: known are {known_releases()}; set the provider "
-            "setting pickerImage to an image with such a tag, or pickerVersion to the release that it is of",
+            f"the flags of the endpoint picker {image} are not known: known are {picker.known_releases()}; set the "
+            "provider setting pickerImage to an image with such a tag, or pickerVersion to the release that it is of",
         )
     elif is_apart(deployment) and not release.disaggregates:
         text = f"the endpoint picker {image} ({release.title}) cannot tell prefill from decode: use an llm-d router's"
@@ -166,7 +149,7 @@ def _blocker(path: str, message: str) -> Finding:
 
 
 def _has_pool(context: Context[Settings]) -> bool:
-    return INFERENCE_POOL.key in context.served
+    return picker.INFERENCE_POOL.key in context.served
 
 
 # ---------------------------------------------------------------------------------------------------- what it becomes
@@ -178,27 +161,27 @@ def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> T
     beside = (sidecar(deployment, context),) if is_apart(deployment) else ()
     return Translation(
         objects=(
-            servers(deployment, context, first, sidecars=beside),
+            serving.workload(deployment, context, first, sidecars=beside),
             workloads.service(deployment, port=PORT, component=first.component),
             *(_pool_and_picker(deployment, context) if _has_pool(context) else ()),
-            *(servers(deployment, context, role) for role in others),
+            *(serving.workload(deployment, context, role) for role in others),
         ),
         # Another kind of workload has another name: the old one must let go of its GPUs before the new one is made.
-        replace_on={role.component: role.workload(deployment, context.settings)[0] for role in others},
+        replace_on={role.component: role.object(deployment, context.settings)[0] for role in others},
     )
 
 
 def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings]) -> list[Resource]:
     settings, spec = context.settings, deployment.spec
-    release = picker_release(settings.picker_image, settings.picker_version)
+    release = picker.release_of(settings.picker_image, settings.picker_version)
     assert release is not None, "can_handle refuses an unknown one"
     mode = text(spec.provider.overrides, "routerMode") or "always"
     plugins = _APART.format(decider=DECIDERS[mode]) if is_apart(deployment) else ""
-    return picker_objects(
+    return picker.objects(
         deployment,
-        pool=inference_pool(deployment, selector={POOL_LABEL: deployment.metadata.name}, port=PORT),
+        pool=picker.pool_of(deployment, selector={picker.POOL_LABEL: deployment.metadata.name}, port=PORT),
         image=settings.picker_image,
-        config=picker_config(release, plugins),
+        config=picker.config_of(release, plugins),
         requests={"cpu": settings.picker_cpu, "memory": settings.picker_memory},
         labels=context.runtime.labels,
         pull_secrets=[*(ref.name for ref in spec.image_pull_secrets), *context.runtime.image_pull_secrets],
@@ -216,7 +199,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
         _component(deployment, observed, context, role, workload) for role, workload in zip(roles, found, strict=True)
     ]
     if _has_pool(context):
-        components.append(component(deployment, observed))
+        components.append(picker.component(deployment, observed))
     return Observation(
         components=tuple(components),
         replicas=Replicas(
@@ -234,25 +217,25 @@ def _component(
     deployment: ModelDeployment,
     observed: Observed,
     context: Context[Settings],
-    role: Servers,
+    role: serving.Servers,
     workload: workloads.Workload,
 ) -> Component:
     told = workload.component(_COMPONENTS[role.role], partial=role.role == PREFILL)
     if told.ready:
         return told
-    words = [told.message, recreated(observed, name=role.workload(deployment, context.settings)[1])]
+    words = [told.message, serving.recreated(observed, name=role.object(deployment, context.settings)[1])]
     if workload.replicas.desired and not workload.replicas.ready:
         words.append(_ALONE.get(role.role, ""))
     return replace(told, message="; ".join(filter(None, words)))
 
 
 def _workload(
-    deployment: ModelDeployment, observed: Observed, context: Context[Settings], role: Servers
+    deployment: ModelDeployment, observed: Observed, context: Context[Settings], role: serving.Servers
 ) -> Resource | None:
     """The object of a role; of the one that answers, whatever it is while another takes its place."""
     if role.role != PREFILL:
         return observed.primary
-    wanted = role.workload(deployment, context.settings)
+    wanted = role.object(deployment, context.settings)
     for obj in observed.objects:
         if (text(obj, "kind"), text(obj, "metadata", "name")) == wanted:
             return obj

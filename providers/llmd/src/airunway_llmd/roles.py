@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airunway.sdk import Context, Finding, Launch, ModelDeployment, Resource
-from airunway.sdk.picker import POOL_LABEL
-from airunway.sdk.serving import Servers, server_launch
+from airunway.sdk import Context, Finding, Launch, ModelDeployment, Resource, picker, serving
 from airunway_llmd.manifest import DECODE, PREFILL
 from airunway_llmd.settings import Settings
 from airunway_llmd.sidecar import NIXL, PORT, SERVER_PORT, connector_of
@@ -29,16 +27,16 @@ def is_apart(deployment: ModelDeployment) -> bool:
     return deployment.spec.serving.mode == "disaggregated"
 
 
-def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[Servers, ...]:
+def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[serving.Servers, ...]:
     """The servers, first those without which nothing is answered."""
     name, image = deployment.metadata.name, context.settings.vllm_image
-    pool = {POOL_LABEL: name}
+    pool = {picker.POOL_LABEL: name}
     if not is_apart(deployment):
-        return (Servers(name=name, port=PORT, image=image, labels=pool),)
+        return (serving.Servers(name=name, port=PORT, image=image, labels=pool),)
     nixl = connector_of(deployment) == NIXL
     extra = ("--kv-transfer-config", _NIXL_CONFIG) if nixl and not _transfers(deployment) else ()
     return tuple(
-        Servers(
+        serving.Servers(
             name=f"{name}-{role}",
             component=role,
             role=role,
@@ -55,13 +53,13 @@ def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[S
 
 
 def pair_findings(
-    deployment: ModelDeployment, context: Context[Settings], roles: Sequence[Servers]
+    deployment: ModelDeployment, context: Context[Settings], roles: Sequence[serving.Servers]
 ) -> tuple[list[Finding], list[Finding]]:
     """What the two roles would refuse of each other at the first request, as blockers; and what they may refuse."""
     connector = connector_of(deployment)
     if connector != NIXL:
         return ([] if _transfers(deployment) else [_untold(connector)]), []
-    decode, prefill = (_tensor_parallel(server_launch(deployment, context, role)) for role in roles)
+    decode, prefill = (_tensor_parallel(serving.launch_of(deployment, context, role)) for role in roles)
     path = "spec.scaling.prefill.gpu.count"
     told = f"prefill splits tensors over {prefill} GPUs and decode over {decode}"
     if decode % prefill and prefill % decode:
@@ -78,8 +76,8 @@ def pair_findings(
 
 def _untold(connector: str) -> Finding:
     text = (
-        f"connector {connector!r} needs vLLM's side of it too: set spec.engine.args[{_TRANSFER}], or leave the connector "
-        f"out for {NIXL}"
+        f"connector {connector!r} needs vLLM's side of it too: set spec.engine.args[{_TRANSFER}], or leave the "
+        f"connector out for {NIXL}"
     )
     return Finding(path="spec.provider.overrides.connector", reason="InvalidOverride", message=text)
 

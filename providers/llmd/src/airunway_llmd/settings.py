@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airunway.sdk import DEFAULT_IMAGES, setting
-from airunway.sdk.serving import NodeSettings
+from airunway.sdk import DEFAULT_IMAGES, serving, setting
 
 __all__ = ["Settings"]
 
@@ -13,7 +12,7 @@ _ROUTER = "ghcr.io/llm-d/llm-d-router"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(NodeSettings):
+class Settings(serving.NodeSettings):
     """Read at start from the chart's values or ``--set``. Raises ValueError for a number that makes no sense."""
 
     vllm_image: str = setting(DEFAULT_IMAGES["vllm"], "Image of vLLM where a deployment names none.")

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airunway.sdk import Context, Finding, ModelDeployment, Resource
+from airunway.sdk import Context, Finding, ModelDeployment, Resource, picker
 from airunway.sdk.conditions import text
-from airunway.sdk.picker import version_of
 from airunway_llmd.settings import Settings
 
 __all__ = ["PORT", "SERVER_PORT", "connector_of", "sidecar", "sidecar_blockers"]
@@ -56,8 +55,8 @@ def sidecar_blockers(deployment: ModelDeployment, context: Context[Settings]) ->
         yield Finding(
             path="spec.serving.mode",
             reason="IncompatibleConfiguration",
-            message=f"the flags of the routing sidecar {image} are not known: known are {known}; set the provider setting "
-            "sidecarImage to an image with such a tag, or sidecarVersion to the release that it is of",
+            message=f"the flags of the routing sidecar {image} are not known: known are {known}; set the provider "
+            "setting sidecarImage to an image with such a tag, or sidecarVersion to the release that it is of",
         )
     elif (connector := connector_of(deployment)) not in release.connectors:
         yield Finding(
@@ -97,5 +96,5 @@ def sidecar(deployment: ModelDeployment, context: Context[Settings]) -> Resource
 
 
 def _release(context: Context[Settings]) -> _Release | None:
-    version = version_of(context.settings.sidecar_image, context.settings.sidecar_version)
+    version = picker.version_of(context.settings.sidecar_image, context.settings.sidecar_version)
     return _RELEASES.get(version) if version is not None else None

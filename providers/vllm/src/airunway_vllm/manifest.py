@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airunway.sdk import EngineCapability, Installation, ProviderManifest, Transformer, labels
-from airunway.sdk.serving import OVERRIDES, RECREATED
+from airunway.sdk import EngineCapability, Installation, ProviderManifest, Transformer, labels, serving
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
 from airunway_vllm.settings import Settings
 
@@ -49,9 +48,9 @@ MANIFEST = ProviderManifest(
     upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE),
     role_label=labels.COMPONENT,
     serving_roles=(SERVER,),
-    events={LEADER_WORKER_SET.kind: (RECREATED,)},
+    events={LEADER_WORKER_SET.kind: (serving.RECREATED,)},
     settings=Settings,
-    override_schema=OVERRIDES,
+    override_schema=serving.OVERRIDES,
     installation=Installation(
         description="Nothing to install; LeaderWorkerSet for replicas with more GPUs than a node has",
         default_namespace="lws-system",

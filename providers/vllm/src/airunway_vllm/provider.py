@@ -16,16 +16,8 @@ from airunway.sdk import (
     Resource,
     pod_blockers,
     pod_findings,
+    serving,
     workloads,
-)
-from airunway.sdk.serving import (
-    Servers,
-    groups_needed,
-    override_conflicts,
-    recreated,
-    server_blockers,
-    server_launch,
-    servers,
 )
 from airunway_vllm.manifest import MANIFEST, TRANSFORMERS
 from airunway_vllm.settings import Settings
@@ -45,13 +37,13 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
     if fundamental:
         return Compatibility(blockers=fundamental)
     role = _servers(deployment, context)
-    started = server_launch(deployment, context, role)
-    several = groups_needed(deployment, context.settings, [role])
+    started = serving.launch_of(deployment, context, role)
+    grouped = serving.several(deployment, context.settings, [role])
     blockers = [
         *started.blockers,
         *pod_blockers(deployment, context),
-        *override_conflicts(deployment, several=several),
-        *server_blockers(deployment, context, role),
+        *serving.override_conflicts(deployment, grouped=grouped),
+        *serving.blockers(deployment, context, role),
     ]
     return Compatibility(blockers=tuple(blockers), warnings=(*started.warnings, *pod_findings(deployment)))
 
@@ -76,18 +68,21 @@ def _blocker(path: str, message: str) -> Finding:
 
 def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> list[Resource]:
     """A Deployment, or a LeaderWorkerSet where a replica needs several nodes, and the Service before it."""
-    return [servers(deployment, context, _servers(deployment, context)), workloads.service(deployment, port=PORT)]
+    return [
+        serving.workload(deployment, context, _servers(deployment, context)),
+        workloads.service(deployment, port=PORT),
+    ]
 
 
-def _servers(deployment: ModelDeployment, context: Context[Settings]) -> Servers:
-    return Servers(name=deployment.metadata.name, port=PORT, image=context.settings.image(context.engine))
+def _servers(deployment: ModelDeployment, context: Context[Settings]) -> serving.Servers:
+    return serving.Servers(name=deployment.metadata.name, port=PORT, image=context.settings.image(context.engine))
 
 
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
     """One component. The address is that of the Service, which stays whatever becomes of the pods."""
     found = workloads.read(observed.primary)
     component = found.component(COMPONENT)
-    if not found.ready and (said := recreated(observed)):
+    if not found.ready and (said := serving.recreated(observed)):
         component = replace(component, message=f"{component.message}; {said}")
     return Observation(
         components=(component,),
