@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
@@ -330,29 +330,24 @@ def component(model: ModelDeployment, observed: Observed, *, name: str = "Picker
     """
     deployment = _found(observed, DEPLOYMENT.kind, name_of(model))
     found = read(deployment)
-    told = found.component(name, partial=True)
-    if found.ready:
+    told = found.component(name, partial=True, role=COMPONENT)
+    pool = model.metadata.name
+    if found.ready or not found.exists or found.reason != "Progressing":
         return told
-    if found.exists and _found(observed, INFERENCE_POOL.kind, model.metadata.name) is None:
-        return _told(
-            told, "Progressing", f"the picker waits for its InferencePool {model.metadata.name}, which is gone"
-        )
-    progressing = condition(deployment, "Progressing")
+    if _found(observed, INFERENCE_POOL.kind, pool) is None:
+        return replace(told, message=f"the picker waits for its InferencePool {pool}, which is gone")
     stuck = truth(deployment, "Progressing") is False
-    settled = truth(deployment, "Progressing") is True and text(progressing, "reason") == "NewReplicaSetAvailable"
-    if found.reason == "Progressing" and (stuck or (settled and found.replicas.ready == 0)):
-        since = f"not ready for {_PATIENCE // 60} minutes" if stuck else "not ready any more"
-        return _told(
-            told,
-            "UpstreamFailed" if stuck else "PodsNotReady",
-            f"the picker is {since}: it is ready only while InferencePool {model.metadata.name} exists and Role "
-            f"{name_of(model)} lets it read pods, pools and objectives; the log of its pod says more",
-        )
-    return told
-
-
-def _told(told: Component, reason: str, message: str) -> Component:
-    return Component(name=told.name, ready=False, reason=reason, message=message, partial=True)
+    # A roll-out that was complete stays so, whatever becomes of the pod.
+    lost = text(condition(deployment, "Progressing"), "reason") == "NewReplicaSetAvailable" and not stuck
+    if not stuck and not (lost and found.replicas.ready == 0):
+        return told
+    since = f"not ready for {_PATIENCE // 60} minutes" if stuck else "not ready any more"
+    return replace(
+        told,
+        reason="UpstreamFailed" if stuck else "PodsNotReady",
+        message=f"the picker is {since}: it is ready only while InferencePool {pool} exists and Role {name_of(model)} lets "
+        "it read pods, pools and objectives; the log of its pod says more",
+    )
 
 
 def _found(observed: Observed, kind: str, name: str) -> Resource | None:

@@ -232,8 +232,8 @@ class Workload:
     reason: str
     message: str
 
-    def component(self, name: str, *, partial: bool = False) -> Component:
-        """The workload as a component of an observation."""
+    def component(self, name: str, *, partial: bool = False, role: str = "") -> Component:
+        """The workload as a component of an observation; `role` is its pods'."""
         return Component(
             name=name,
             ready=self.ready,
@@ -241,6 +241,7 @@ class Workload:
             message=self.message,
             waits=not self.exists,
             partial=partial,
+            role=role,
         )
 
 

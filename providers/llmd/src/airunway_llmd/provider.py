@@ -90,8 +90,10 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
         warnings += started.warnings
     blockers += serving.override_conflicts(deployment, grouped=serving.several(deployment, context.settings, roles[:1]))
     if is_apart(deployment):
-        refused, doubtful = pair_findings(deployment, context, roles)
-        blockers += [*sidecar_blockers(deployment, context), *refused]
+        refused, doubtful = list(sidecar_blockers(deployment, context)), list[Finding]()
+        if not refused:
+            refused, doubtful = pair_findings(deployment, context, roles)
+        blockers += refused
         warnings += doubtful
     return Compatibility(blockers=tuple(dict.fromkeys(blockers)), warnings=tuple(dict.fromkeys(warnings)))
 
@@ -220,7 +222,7 @@ def _component(
     role: serving.Servers,
     workload: workloads.Workload,
 ) -> Component:
-    told = workload.component(_COMPONENTS[role.role], partial=role.role == PREFILL)
+    told = workload.component(_COMPONENTS[role.role], partial=role.role == PREFILL, role=role.component)
     if told.ready:
         return told
     words = [told.message, serving.recreated(observed, name=role.object(deployment, context.settings)[1])]

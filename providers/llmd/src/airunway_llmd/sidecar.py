@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway.sdk import Context, Finding, ModelDeployment, Resource, picker
-from airunway.sdk.conditions import text
 from airunway_llmd.settings import Settings
 
 __all__ = ["PORT", "SERVER_PORT", "connector_of", "sidecar", "sidecar_blockers"]
@@ -44,7 +43,7 @@ _RELEASES = {
 
 def connector_of(deployment: ModelDeployment) -> str:
     """How key-value blocks go from prefill to decode, in the sidecar's words."""
-    return text(deployment.spec.provider.overrides, "connector") or NIXL
+    return str(deployment.spec.provider.overrides.get("connector", NIXL))
 
 
 def sidecar_blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:

@@ -17,7 +17,8 @@ TRANSFORMERS = (
         name="leaderworkerset-v1",
         api_version="leaderworkerset.x-k8s.io/v1",
         kind="LeaderWorkerSet",
-        schema_hashes=("d7d2ce36766f", "35820124ad89"),
+        # The last one is of the minimal CRD that its simulator brings.
+        schema_hashes=("d7d2ce36766f", "35820124ad89", "1682bf2d54e0"),
         since="0.7",
     ),
 )
