@@ -331,11 +331,12 @@ def component(model: ModelDeployment, observed: Observed, *, name: str = "Picker
     deployment = _found(observed, DEPLOYMENT.kind, name_of(model))
     found = read(deployment)
     told = found.component(name, partial=True, role=COMPONENT)
+    told = replace(told, message=f"picker: {told.message}")
     pool = model.metadata.name
     if found.ready or not found.exists or found.reason != "Progressing":
         return told
     if _found(observed, INFERENCE_POOL.kind, pool) is None:
-        return replace(told, message=f"the picker waits for its InferencePool {pool}, which is gone")
+        return replace(told, message=f"picker: it waits for its InferencePool {pool}, which is gone")
     stuck = truth(deployment, "Progressing") is False
     # A roll-out that was complete stays so, whatever becomes of the pod.
     lost = text(condition(deployment, "Progressing"), "reason") == "NewReplicaSetAvailable" and not stuck
@@ -345,7 +346,7 @@ def component(model: ModelDeployment, observed: Observed, *, name: str = "Picker
     return replace(
         told,
         reason="UpstreamFailed" if stuck else "PodsNotReady",
-        message=f"the picker is {since}: it is ready only while InferencePool {pool} exists and Role {name_of(model)} lets "
+        message=f"picker: {since}; it is ready only while InferencePool {pool} exists and Role {name_of(model)} lets "
         "it read pods, pools and objectives; the log of its pod says more",
     )
 

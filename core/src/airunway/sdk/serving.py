@@ -7,12 +7,14 @@ fail quietly.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.plugins.contract import Context, Finding, Observed
+from airunway.plugins.contract import Component, Context, Finding, Observed
 from airunway.resource import Resource, dig
 from airunway.sdk.groups import Member
 from airunway.sdk.launch import Launch, launch
@@ -30,8 +32,8 @@ __all__ = [
     "blockers",
     "launch_of",
     "override_conflicts",
-    "recreated",
     "several",
+    "with_recreations",
     "workload",
 ]
 
@@ -43,6 +45,8 @@ _LONGEST = 49
 
 _GRACE = 600
 """Seconds beyond what the startup probe allows until a roll-out counts as stuck: scheduling, and pulling the image."""
+
+_LOOP = timedelta(minutes=10)
 
 _OF_A_DEPLOYMENT = ("minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit", "strategy", "template")
 _OF_A_GROUP = ("leaderWorkerTemplate", "rolloutStrategy")
@@ -227,13 +231,24 @@ def workload(
     return leader_worker_set(model, leader=leader, worker=worker, size=nodes, **wanted)
 
 
-def recreated(observed: Observed, *, name: str = "") -> str:
-    """Which group was made anew last, and for the sake of which pod, in LeaderWorkerSet's words; empty if none was.
+def with_recreations(component: Component, observed: Observed, *, now: datetime, name: str = "") -> Component:
+    """The component of a group with what LeaderWorkerSet's events say while it is not ready.
 
-    Its status does not say: a crashing pod is gone with its group before its container is started a second time.
-    `name` is that of the set, where there are several.
+    Its status does not say: a crashing pod is gone with its group before its container is started a second time, so
+    that no pod lives long enough to look like one that crashes. A group that was made anew twice within ten minutes is
+    one of those (``RestartLoop``). `name` is that of the set, where there are several.
     """
-    said = [event.note for event in observed.events if event.reason == RECREATED and name in ("", event.name)]
-    if not said:
-        return ""
-    return f"LeaderWorkerSet made {'a group' if len(said) == 1 else 'groups'} anew: {said[-1]}"
+    if component.ready:
+        return component
+    made = [event for event in observed.events if event.reason == RECREATED and name in ("", event.name)]
+    if not made:
+        return component
+    words = f"LeaderWorkerSet made {'a group' if len(made) == 1 else 'groups'} anew: {made[-1].note}"
+    component = replace(component, message="; ".join(filter(None, (component.message, words))))
+    recent = [event for event in made if event.last is not None and now - event.last <= _LOOP]
+    groups = Counter(event.note.rpartition(" ")[2] for event in recent)
+    # The same words again are the same event, told once more.
+    again = any(event.first is not None and event.last is not None and event.first < event.last for event in recent)
+    if again or max(groups.values(), default=0) > 1:
+        return replace(component, reason="RestartLoop")
+    return component

@@ -270,6 +270,8 @@ def read(obj: object) -> Workload:
     well = current and ready >= wanted
     reason, message = ("Ready", "") if well else _hindrance(obj, kind)
     said = "scaled to zero" if well and wanted == 0 else f"{min(ready, wanted)} of {wanted} replicas are ready"
+    if observed and not well and ready >= wanted > updated:
+        said += f", {max(0, updated)} of them as the newest spec has it"
     return Workload(
         exists=True,
         replicas=replicas,

@@ -225,10 +225,12 @@ def _component(
     told = workload.component(_COMPONENTS[role.role], partial=role.role == PREFILL, role=role.component)
     if told.ready:
         return told
-    words = [told.message, serving.recreated(observed, name=role.object(deployment, context.settings)[1])]
+    words = [f"{role.role}: {told.message}" if role.role else told.message]
     if workload.replicas.desired and not workload.replicas.ready:
         words.append(_ALONE.get(role.role, ""))
-    return replace(told, message="; ".join(filter(None, words)))
+    told = replace(told, message="; ".join(filter(None, words)))
+    _, name = role.object(deployment, context.settings)
+    return serving.with_recreations(told, observed, now=context.now, name=name)
 
 
 def _workload(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from airunway.sdk import (
     Compatibility,
@@ -81,9 +80,7 @@ def _servers(deployment: ModelDeployment, context: Context[Settings]) -> serving
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
     """One component. The address is that of the Service, which stays whatever becomes of the pods."""
     found = workloads.read(observed.primary)
-    component = found.component(COMPONENT)
-    if not found.ready and (said := serving.recreated(observed)):
-        component = replace(component, message=f"{component.message}; {said}")
+    component = serving.with_recreations(found.component(COMPONENT), observed, now=context.now)
     return Observation(
         components=(component,),
         replicas=found.replicas,
