@@ -63,7 +63,7 @@ class Story:
             regarding = {"kind": about, "namespace": "ml", "name": self.names.get(subject, subject)}
             known = {"reason": entry["reason"], "note": entry["message"], "type": entry["type"]}
             self.events.append({"regarding": regarding, **known, **when})
-            return entry["type"] == "Warning" or entry["reason"] == "RecreateGroup"
+            return bool(entry["type"] == "Warning" or entry["reason"] == "RecreateGroup")
         else:
             return False
         return True
