@@ -48,20 +48,34 @@ def account(namespace: str) -> str:
 
 @pytest.fixture
 async def llmd_operator(
-    kubeconfig: Path, client: Client, cluster: Cluster, llmd: ProviderHost, namespace: str, account: str
+    request: pytest.FixtureRequest,
+    kubeconfig: Path,
+    client: Client,
+    cluster: Cluster,
+    llmd: ProviderHost,
+    namespace: str,
+    account: str,
 ) -> AsyncIterator[None]:
-    """Core, provider and simulated pickers for the duration of the test, with the Inference Extension installed."""
-    crds = [crd for name in ("llmd", "vllm") for crd in load_simulator(name).custom_resource_definitions()]
-    await install_definitions(client, crds)
-    await remove_leftovers(client)
-    settings = ProviderSettings(values={"gpusPerNode": 16})
+    """Core, provider and simulated upstreams, with Inference Extension and LeaderWorkerSet installed."""
+    await installed(client)
     async with (
         granted(client, provider_rights(llmd.manifest), user=account, namespace=namespace),
         running_core(kubeconfig),
-        running_provider(cluster.kubeconfig_for(account), llmd, settings=settings),
+        running_provider(cluster.kubeconfig_for(account), llmd, settings=settings_of(request)),
         running_simulator(kubeconfig, llmd, level="cluster"),
     ):
         yield
+
+
+async def installed(client: Client) -> None:
+    crds = [crd for name in ("llmd", "vllm") for crd in load_simulator(name).custom_resource_definitions()]
+    await install_definitions(client, crds)
+    await remove_leftovers(client)
+
+
+def settings_of(request: pytest.FixtureRequest) -> ProviderSettings:
+    """The provider's settings: the parameter of the fixture `llmd_operator`, where a test gives one."""
+    return ProviderSettings(values=getattr(request, "param", {}))
 
 
 @pytest.fixture
