@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -68,12 +69,13 @@ async def test_prefill_and_decode_run_apart(deploy: Deploy, client: Client, pods
     assert len(await pods(key)) == 3
 
 
+@pytest.mark.parametrize("llmd_operator", [{"gpusPerNode": 2}], indirect=True)
 async def test_at_rest_nothing_is_written(deploy: Deploy, client: Client, audit_log: Path) -> None:
     """Pool, picker and LeaderWorkerSet included; not even where somebody touches what is ours without changing it."""
     keys = [
         await deploy("plain", env=[{"name": "EMPTY", "value": ""}]),
         await deploy("apart", **APART),
-        await deploy("large", resources={"gpu": {"count": 16}}),
+        await deploy("large", resources={"gpu": {"count": 4}}),
     ]
     for key in keys:
         await until(client, key, running_at(1))
@@ -147,13 +149,15 @@ async def test_another_mode_is_another_workload_and_never_two(deploy: Deploy, cl
             await asyncio.sleep(0.02)
 
     watching = asyncio.create_task(watch())
-    roles: Resource = {**APART, "scaling": {**APART["scaling"]}}
-    generation = await edit(client, key, roles)
+    generation = await edit(client, key, {**APART, "resources": {"gpu": None}})
     split = await until(client, key, running_at(generation))
     assert split["status"]["provider"]["resourceName"] == "llama-decode"
-    generation = await edit(client, key, {"serving": {"mode": "aggregated"}, "resources": {"gpu": {"count": 1}}})
+    together = {"serving": {"mode": "aggregated"}, "scaling": {"prefill": None, "decode": None}}
+    generation = await edit(client, key, {**together, "resources": {"gpu": {"count": 1}}})
     await until(client, key, running_at(generation))
     watching.cancel()
+    with suppress(asyncio.CancelledError):
+        await watching
     assert [names for names in seen if "" in names and "-decode" in names] == [], "the old one was gone first"
     events = [
         e for e in await client.list_all(EVENT, namespace=key.namespace) if e.get("reason") == "ResourceRecreated"
@@ -168,7 +172,7 @@ async def test_drift_is_set_right(deploy: Deploy, client: Client) -> None:
     key = await deploy()
     await until(client, key, running_at(1))
     before = await made(client, key.namespace)
-    other = {"selector": {"matchLabels": {"app": "other"}}}
+    other = {"selector": {"matchLabels": {"airunway.ai/inference-pool": "other"}}}
     await client.merge_patch(POOL, key, {"spec": other}, manager="somebody")
     await client.merge_patch(ROLE, picker(key.namespace), {"rules": []}, manager="somebody")
     await client.merge_patch(CONFIG_MAP, picker(key.namespace), {"data": {"picker.yaml": "x"}}, manager="somebody")

@@ -13,7 +13,7 @@ from time import monotonic
 
 from airunway.kube import CONFIG_MAP, POD, Client, Kind, KubeError, NotFound, Reflector, strip_managed_fields
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, is_deleting, key_of, uid_of
-from airunway_llmd_simulator.picker import Cluster, Process, Readable, health, looked, started
+from airunway_llmd_simulator.picker import START, Cluster, Process, Readable, health, looked, started
 from airunway_llmd_simulator.programs import Ended, picker_of, sidecar_of
 from airunway_testing.controlplane.stages import OUTCOME
 
@@ -122,7 +122,9 @@ class SimulatedPrograms:
         if program is None:
             return Ended(code=1, words=f"the simulator knows no program of the image {container['image']}")
         config = await self._config(pod, container)
-        return program.start(container.get("args") or [], config) or started(program, cluster, now)
+        # Nodes make a pod Ready at once: to take that back for the moment of a start would be a failure that is none.
+        begun = program.start(container.get("args") or [], config) or started(program, cluster, now - START)
+        return looked(begun, cluster, now) if isinstance(begun, Process) else begun
 
     async def _config(self, pod: Resource, container: Resource) -> str | None:
         name = _flag(container, "config-file").rpartition("/")[2]
