@@ -174,7 +174,7 @@ def test_a_group_that_is_made_anew_again_and_again_is_told_as_that(
 # ------------------------------------------------------------------------------------------------------------- any JSON
 
 NAMES = ("llama", "llama-epp", "llama-decode", "llama-prefill", "llama-lws", "other", "", None, 7)
-VALUES = (None, True, False, 0, -1, 3, 2**63, 1.5, "", "True", "x" * 300, [], {}, [None], {"a": []})
+VALUES: tuple[Any, ...] = (None, True, False, 0, -1, 3, 2**63, 1.5, "", "True", "x" * 300, [], {}, [None], {"a": []})
 KINDS = ("Deployment", "LeaderWorkerSet", "InferencePool", "Service", "Role", "", None, 3)
 
 
