@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Observed
-from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, format_time
-from airunway.runtime.diagnosis import diagnose
-from airunway.runtime.judgement import assumed_context
-from airunway.runtime.memory import Memory, previous_cause
-from airunway.runtime.report import Report, provider_status, record_of_service
-from airunway.runtime.told import Told
 from airunway.status.evidence import Evidence, event_facts, pod_facts
+from airunway_testing.telling import Teller
 
 __all__ = ["Story", "read", "statuses"]
 
@@ -42,13 +36,11 @@ class Story:
     `names` gives the name that the provider has for a recorded workload, the primary's first.
     """
 
-    host: ProviderHost
-    deployment: Resource
+    teller: Teller
     names: Mapping[str, str]
     objects: dict[str, Resource] = field(default_factory=dict)
     pods: dict[str, Resource] = field(default_factory=dict)
     events: list[Resource] = field(default_factory=list)
-    memory: Memory = field(default_factory=Memory)
 
     def take(self, entry: Resource) -> bool:
         """Remember what an entry tells; False if it is none of this deployment's."""
@@ -116,47 +108,34 @@ class Story:
         if "status" in entry:
             known["status"] = _pod_status(entry, known["status"])
 
-    def _picker(self) -> Resource:
-        """One that is ready, where a recording has none."""
-        status = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}
-        metadata = {"name": f"{self.deployment['metadata']['name']}-epp", "generation": 1}
-        return {"kind": "Deployment", "metadata": metadata, "spec": {"replicas": 1}, "status": status}
-
     def look(self, seconds: float) -> Resource | None:
         """A pass: the status that follows; None while there is no primary object."""
         primary = self.objects.get(next(iter(self.names)))
         if primary is None:
             return None
         now = BEGIN + timedelta(seconds=seconds)
-        self.deployment["metadata"]["generation"] = primary["metadata"].get("generation", 1)
-        context = assumed_context(self.host, engine="vllm", now=now)
+        self.teller.deployment["metadata"]["generation"] = primary["metadata"].get("generation", 1)
         told = tuple(event_facts(event) for event in self.events if event["reason"] == "RecreateGroup")
-        pool = {"kind": "InferencePool", "metadata": {"name": self.deployment["metadata"]["name"]}}
-        others = [pool] if f"{self.deployment['metadata']['name']}-epp" in self.names else [pool, self._picker()]
-        observed = Observed(primary=primary, objects=(*self.objects.values(), *others), events=told)
-        subject = f"{primary['kind']}/ml/{primary['metadata']['name']}"
-        report = Report(
-            created=True,
-            said=(Told(condition="ProviderCompatible", ok=True, reason="CompatibilityVerified", message=""),),
-            resource={"kind": primary["kind"], "metadata": {"name": primary["metadata"]["name"]}},
-            subject=subject,
-            observation=self.host.translate_status(parse_deployment(self.deployment), observed, context),
-            primary=primary,
-            running_message="serves",
-        )
-        live = self.deployment["status"]
+        name = self.teller.deployment["metadata"]["name"]
+        pool = {"kind": "InferencePool", "metadata": {"name": name}}
+        others = [pool] if f"{name}-epp" in self.names else [pool, _picker(name)]
         warnings = [event for event in self.events if event["type"] == "Warning"]
-        evidence = Evidence(
-            pods=tuple(pod_facts(pod, role_label=ROLE, serving_roles=SERVING) for pod in self.pods.values()),
-            events=tuple(map(event_facts, warnings)),
-            served=record_of_service(report, live) is not None,
+        status, _ = self.teller.look(
+            Observed(primary=primary, objects=(*self.objects.values(), *others), events=told),
+            Evidence(
+                pods=tuple(pod_facts(pod, role_label=ROLE, serving_roles=SERVING) for pod in self.pods.values()),
+                events=tuple(map(event_facts, warnings)),
+            ),
+            now=now,
         )
-        found = diagnose(report, evidence, deployment=self.deployment, previous=previous_cause(live), now=now)
-        begun = self.memory.date(found.faults, status=live, now=now)
-        faults = [replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults]
-        status, _ = provider_status(self.deployment, found.report, faults=faults, root_cause=found.root_cause, now=now)
-        self.deployment["status"] = status
         return status
+
+
+def _picker(name: str) -> Resource:
+    """One that is ready, where a recording has none."""
+    status = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1}
+    metadata = {"name": f"{name}-epp", "generation": 1}
+    return {"kind": "Deployment", "metadata": metadata, "spec": {"replicas": 1}, "status": status}
 
 
 def _role(labels: Resource) -> str:

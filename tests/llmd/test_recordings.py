@@ -13,6 +13,7 @@ from tests.llmd.stories import Story, read, statuses
 
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of
+from airunway_testing.telling import Teller
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "shared" / "upstream-traces" / "llmd-lws"
 
@@ -131,13 +132,13 @@ TOLD: dict[str, tuple[str, ...]] = {
 def group(host: ProviderHost) -> Story:
     spec = {"model": {"id": "o/m"}, "resources": {"gpu": {"count": 16}}}
     deployment = {"metadata": {"name": "big", "namespace": "ml"}, "spec": spec, "status": {}}
-    return Story(host=host, deployment=deployment, names={"big": "big-lws"})
+    return Story(teller=Teller(host=host, deployment=deployment), names={"big": "big-lws"})
 
 
 def plain(host: ProviderHost) -> Story:
     spec = {"model": {"id": "o/m"}, "resources": {"gpu": {"count": 1}}}
     deployment = {"metadata": {"name": "llama-8b", "namespace": "ml"}, "spec": spec, "status": {}}
-    return Story(host=host, deployment=deployment, names={"llama-8b": "llama-8b"})
+    return Story(teller=Teller(host=host, deployment=deployment), names={"llama-8b": "llama-8b"})
 
 
 def apart(host: ProviderHost) -> Story:
@@ -146,7 +147,7 @@ def apart(host: ProviderHost) -> Story:
     name = "llama-70b-pd"
     deployment = {"metadata": {"name": name, "namespace": "ml"}, "spec": spec, "status": {}}
     names = {f"{name}-{part}": f"{name}-{part}" for part in ("decode", "prefill", "epp")}
-    return Story(host=host, deployment=deployment, names=names)
+    return Story(teller=Teller(host=host, deployment=deployment), names=names)
 
 
 def steps(told: list[str]) -> list[str]:
@@ -179,12 +180,12 @@ def test_prefill_and_decode_are_told_apart(llmd: ProviderHost) -> None:
         f"{START}: decode: 0 of 4 replicas are ready; no request is answered until a decode worker is ready",
         *(f"{START}: decode: {n} of 4 replicas are ready" for n in (1, 2, 3)),
         f"{START}: picker: 0 of 1 replicas are ready",
-        f"{RUNNING}: serves",
+        f"{RUNNING}: Deployment llama-70b-pd-decode is ready",
         f"Degraded CrashLoopBackOff: {crashed} 0",
         f"{START}: decode: 3 of 4 replicas are ready",
         f"Degraded CrashLoopBackOff: {crashed} 1",
         f"{START}: decode: 3 of 4 replicas are ready",
-        f"{RUNNING}: serves",
+        f"{RUNNING}: Deployment llama-70b-pd-decode is ready",
         f"{START}: prefill: 2 of 2 replicas are ready",
         f"{START}: {newest.format(0)}",
         f"{START}: {newest.format(1)}",
