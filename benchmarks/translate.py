@@ -53,6 +53,12 @@ SPECS: tuple[Resource, ...] = (
         "image": "example.org/llama-cpp-runner:latest",
     },
     {"model": {"id": "org/model"}, "engine": {"type": "sglang"}, "resources": {"gpu": {"count": 1}}},
+    {
+        "model": {"id": "org/model"},
+        "engine": {"type": "vllm"},
+        "serving": {"mode": "disaggregated"},
+        "scaling": {role: {"gpu": {"count": 4}, "memory": "64Gi"} for role in ("prefill", "decode")},
+    },
 )
 
 

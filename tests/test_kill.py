@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,6 +16,7 @@ from airunway.resource import ObjectKey, Resource, uid_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import running_at
 from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.killing import provider_process
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
 
 pytestmark = pytest.mark.apiserver
@@ -27,31 +24,6 @@ pytestmark = pytest.mark.apiserver
 WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
 
 Make = Callable[..., Resource]
-
-
-@asynccontextmanager
-async def provider_process(kubeconfig: Path, folder: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """`airunway provider run kaito` once it is ready; it is the caller's to end it."""
-    ready, log = folder / "ready", folder / "log"
-    options = ["--kubeconfig", str(kubeconfig), "--ready-file", str(ready)]
-    options += ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
-    with log.open("wb") as output:
-        process = await asyncio.to_thread(
-            subprocess.Popen,
-            [sys.executable, "-m", "airunway", "provider", "run", "kaito", *options],
-            stdout=output,
-            stderr=output,
-            env={**os.environ, "POD_NAMESPACE": "default", "POD_NAME": "killed"},
-        )
-    try:
-        async with asyncio.timeout(60):
-            while not ready.exists():
-                assert process.poll() is None, log.read_text()
-                await asyncio.sleep(0.02)
-        yield process
-    finally:
-        process.kill()
-        await asyncio.to_thread(process.wait)
 
 
 @pytest.mark.parametrize("action", ["hang", "lose-answer"], ids=["before it arrives", "after it arrived"])
@@ -80,7 +52,7 @@ async def test_45_a_provider_killed_while_it_writes_is_taken_up_where_it_was(
             count=None,
         )
         proxy.inject(fault)
-        async with provider_process(proxy.kubeconfig, tmp_path) as process:
+        async with provider_process("kaito", proxy.kubeconfig, tmp_path) as process:
             await client.create(MODEL_DEPLOYMENT, manifest())
             async with asyncio.timeout(60):
                 while not any(request.fault for request in proxy.requests):

@@ -128,6 +128,8 @@ def test_wheels_carry_licence_types_and_data(wheels: dict[str, Path]) -> None:
         ("airunway_testing", "airunway_testing/controlplane/go/main.go"),
         ("airunway_testing", "airunway_testing/controlplane/go/go.sum"),
         ("airunway_kaito_simulator", "airunway_kaito_simulator/crds/workspaces.yaml"),
+        ("airunway_llmd", "airunway_llmd/samples/index.yaml"),
+        ("airunway_llmd_simulator", "airunway_llmd_simulator/crds/inferencepools.yaml"),
         ("airunway_vllm", "airunway_vllm/samples/index.yaml"),
         ("airunway_vllm_simulator", "airunway_vllm_simulator/crds/leaderworkersets.yaml"),
     ):

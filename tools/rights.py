@@ -9,17 +9,18 @@ import sys
 from collections.abc import Iterable
 
 import yaml
+from tools.fields_page import providers
 from tools.generated import write
 
 from airunway.api import names
 from airunway.plugins.contract import ProviderManifest
+from airunway.plugins.registry import load
 from airunway.process.rights import roles
 from airunway.resource import Resource, copy_of
 from airunway.runtime.access import provider_rights
 from airunway.webhook.guard import core_guard, provider_guard, status_guard
 from airunway_kaito.manifest import MANIFEST
 from airunway_testing.rights import account_of
-from airunway_vllm.manifest import MANIFEST as VLLM
 
 _NAMESPACE = "airunway-system"
 
@@ -28,7 +29,7 @@ def generated() -> dict[str, str]:
     """Every generated file's text by its path from the root."""
     core, theirs = (_account(name) for name in (names.CORE_MANAGER, names.provider_manager(MANIFEST.name)))
     guarded = [*core_guard(core), *provider_guard(MANIFEST, theirs), *status_guard([core, theirs])]
-    granted = {f"docs/reference/{m.name}-roles.yaml": _text(_roles(m)) for m in (MANIFEST, VLLM)}
+    granted = {f"docs/reference/{name}-roles.yaml": _text(_roles(load(name).manifest)) for name in providers()}
     return {**granted, "docs/reference/guard.yaml": _text(guarded)}
 
 

@@ -28,7 +28,7 @@ __all__ = ["EXAMPLES", "PAGE", "PRELUDE", "documented", "examples", "names", "pa
 PAGE = "docs/providers/sdk.md"
 EXAMPLES = Path(__file__).with_name("sdk_examples.txt")
 PRELUDE = "prelude"
-MODULES = ("workloads", "conditions", "overrides")
+MODULES = ("workloads", "serving", "picker", "conditions", "overrides")
 """Modules of the SDK whose names are used with the module's."""
 
 WIDTH = 100

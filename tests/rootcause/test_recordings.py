@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 
 import pytest
 
-from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Observed
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, condition_of, dig, format_time, parse_time
-from airunway.runtime.diagnosis import diagnose, is_ready
-from airunway.runtime.judgement import assumed_context
-from airunway.runtime.memory import Memory, previous_cause
-from airunway.runtime.report import Report, provider_status, record_of_service
-from airunway.runtime.told import Told
 from airunway.status.evidence import Evidence, event_facts, pod_facts
+from airunway_testing.telling import Teller
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "shared" / "upstream-traces" / "kaito-v0.12.0"
 
@@ -89,16 +84,18 @@ EXPECTED: dict[tuple[str, str], list[str]] = {
 class Replay:
     """One Workspace of a recording, and the deployment that it belongs to."""
 
-    host: ProviderHost
+    teller: Teller
     name: str
-    deployment: Resource
     begin: datetime
     primary: Resource = field(default_factory=dict)
     applied: datetime | None = None
     pods: dict[str, Resource] = field(default_factory=dict)
     workload: Resource = field(default_factory=dict)
     events: list[Resource] = field(default_factory=list)
-    memory: Memory = field(default_factory=Memory)
+
+    @property
+    def deployment(self) -> Resource:
+        return self.teller.deployment
 
     def at(self, seconds: float) -> str:
         return format_time(self.begin + timedelta(seconds=seconds))
@@ -116,7 +113,7 @@ class Replay:
             known = {key: entry[key] for key in ("generation", "deletionTimestamp") if entry.get(key)}
             status = entry.get("status") or {}
             metadata["creationTimestamp"] = made
-            self.primary = {} if gone else {"metadata": metadata | known, "status": status}
+            self.primary = {} if gone else {"kind": kind, "metadata": metadata | known, "status": status}
         elif kind == "StatefulSet" and name == self.name:
             self.workload = {} if gone else entry
         elif kind == "Pod" and name.rpartition("-")[0] == self.name:
@@ -148,53 +145,24 @@ class Replay:
 
     def look(self, seconds: float) -> tuple[Resource, float | None]:
         """A pass: the status that follows, and when time alone asks for the next."""
+        observed = Observed(primary=self.primary, objects=(self.primary,), applied=self.applied)
+        evidence = Evidence(pods=tuple(map(pod_facts, self.pods.values())), events=tuple(map(event_facts, self.events)))
         now = self.begin + timedelta(seconds=seconds)
-        context = assumed_context(self.host, engine="vllm", now=now)
-        observed = Observed(primary=self.primary, objects=(self.primary,))
-        report = Report(
-            created=True,
-            said=(Told(condition="ProviderCompatible", ok=True, reason="CompatibilityVerified", message=""),),
-            resource={"kind": "Workspace", "metadata": {"name": self.name}},
-            subject=f"Workspace/ml/{self.name}",
-            observation=self.host.translate_status(parse_deployment(self.deployment), observed, context),
-            primary=self.primary,
-            applied=self.applied,
-            running_message=f"Workspace {self.name} is ready",
-        )
-        live = self.deployment["status"]
-        evidence = Evidence(
-            pods=tuple(map(pod_facts, self.pods.values())),
-            events=tuple(map(event_facts, self.events)),
-            served=record_of_service(report, live) is not None,
-        )
-        report = replace(report, rolled_out=self._rolled_out(report, evidence))
-        found = diagnose(report, evidence, deployment=self.deployment, previous=previous_cause(live), now=now)
-        begun = self.memory.date(found.faults, status=live, now=now)
-        status, verdict = provider_status(
-            self.deployment,
-            found.report,
-            faults=[replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults],
-            root_cause=found.root_cause,
-            now=now,
-        )
-        self.deployment["status"] = status
-        wakes = [wake for wake in (found.wake_after, verdict.wake_after) if wake is not None]
-        return status, seconds + min(wakes) + 0.001 if wakes else None
+        newest = self._newest_revision() if self.workload else None
+        status, wake = self.teller.look(observed, evidence, now=now, newest_revision=newest)
+        return status, None if wake is None else seconds + wake + 0.001
 
-    def _rolled_out(self, report: Report, evidence: Evidence) -> bool:
-        """As `airunway.runtime.workloads` finds it out."""
-        if report.observation is None or not is_ready(report.observation) or not self.workload:
-            return True
-        newest = dig(self.workload, "status", "updateRevision")
+    def _newest_revision(self) -> str:
+        """Of the StatefulSet; unknown while its controller has not looked at its newest spec."""
         seen = dig(self.workload, "status", "observedGeneration", default=0) >= self.workload.get("generation", 0)
-        return seen and all(pod.revision == newest for pod in evidence.pods if pod.alive and pod.revision)
+        return str(dig(self.workload, "status", "updateRevision")) if seen else "not yet known"
 
 
 def statuses(path: Path, name: str, host: ProviderHost) -> Iterator[Resource]:
     """Every status that the deployment had, up to the script's cleaning up."""
     entries = read(path)
     deployment = {"metadata": {"name": name, "namespace": "ml"}, "spec": {"model": {"id": "o/m"}}, "status": {}}
-    replayed = Replay(host=host, name=name, deployment=deployment, begin=begin_of(entries))
+    replayed = Replay(teller=Teller(host=host, deployment=deployment), name=name, begin=begin_of(entries))
     wake: float | None = None
     for entry in entries:
         if entry["kind"] == "Step":

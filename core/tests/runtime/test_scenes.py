@@ -167,6 +167,17 @@ def test_g13_what_the_rest_serves_without_degrades_and_never_fails() -> None:
     assert (partial["phase"], partial["message"]) == ("Degraded", "no picker")
 
 
+def test_pods_of_a_part_that_the_rest_serves_without_degrade_and_never_fail() -> None:
+    picker = Component(name="Picker", ready=False, reason="Progressing", message="not yet", partial=True, role="picker")
+    broken = pod("p", role="picker", serves=False, crash=True)
+    for main, ready in ((READY, True), (UNREADY, False)):
+        status, _ = looked(main, picker, pods=(pod("a", ready=ready), replace(broken, owner=("ReplicaSet", "p"))))
+        assert (status["phase"], status["reason"]) == ("Degraded", "CrashLoopBackOff")
+        assert status["rootCause"]["object"] == "Pod/ml/p"
+    alone, _ = looked(UNREADY, replace(picker, role=""), pods=(pod("a", ready=False), broken))
+    assert alone["phase"] == "Failed", "nothing says whose pod it is"
+
+
 def test_g13_a_component_of_which_nothing_is_known_keeps_the_phase() -> None:
     unknown = Component(name="Picker", ready=None, reason="Unknown")
     for phase in ("Running", "Degraded", "Deploying"):

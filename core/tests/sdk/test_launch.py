@@ -71,6 +71,10 @@ def test_a_default_image_is_for_nvidia_only(start: Callable[..., Launch]) -> Non
     amd = {"resources": {"gpu": {"count": 1, "type": "amd.com/gpu"}}}
     assert [b.path for b in start("vllm", **amd).blockers] == ["spec.resources.gpu.type"]
     assert start("vllm", image="rocm/vllm", **amd).blockers == ()
+    split = {**amd, "serving": {"mode": "disaggregated"}, "scaling": {"prefill": amd["resources"]}}
+    assert [b.path for b in start("vllm", **split).blockers] == ["spec.scaling.prefill.gpu.type"]
+    del split["scaling"]
+    assert start("vllm", **split).blockers == (), "what no worker gets is asked of none"
 
 
 def test_words_of_the_provider_come_before_the_user_s(start: Callable[..., Launch]) -> None:

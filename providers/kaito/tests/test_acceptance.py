@@ -1,23 +1,20 @@
 """A real API server with KAITO's own CRDs accepts what we write: of each release since v0.4.5, and Strict."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from airunway.kube import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, STATEFUL_SET, Client, Kind, NotFound
+from airunway.kube import CONFIG_MAP, STATEFUL_SET, Client, Kind
 from airunway.kube.errors import ApiError
-from airunway.resource import ObjectKey, Resource, is_true, key_of
+from airunway.resource import Resource
 from airunway_kaito.compatibility import compatibility as can_handle
 from airunway_kaito.objects import desired_objects as translate_spec
+from airunway_testing.acceptance import in_namespace, installed_alone, refusal
 
 WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces", True)
 MANAGER = "airunway-provider-kaito"
-ATTEMPTS, PAUSE = 1200, 0.05
 RELEASES = {
     "v0.4.5": "0.4.5",
     "v0.4.6": "0.4.6",
@@ -63,38 +60,6 @@ LLAMACPP: dict[str, dict[str, Any]] = {
 }
 
 
-@asynccontextmanager
-async def installed(client: Client, crd: Resource) -> AsyncIterator[None]:
-    """The CRD alone in its version, as a fresh installation has it; removed afterwards."""
-    await absent(client, key_of(crd))
-    await client.create(CUSTOM_RESOURCE_DEFINITION, crd)
-    try:
-        for _ in range(ATTEMPTS):
-            live = await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
-            if is_true(live, "Established") and await client.is_served(WORKSPACE):
-                break
-            await asyncio.sleep(PAUSE)
-        else:
-            pytest.fail(f"{key_of(crd)} was not established: {live.get('status')}")
-        yield
-    finally:
-        await absent(client, key_of(crd))
-
-
-async def absent(client: Client, key: ObjectKey) -> None:
-    for _ in range(ATTEMPTS):
-        try:
-            await client.delete(CUSTOM_RESOURCE_DEFINITION, key)
-        except NotFound:
-            return
-        await asyncio.sleep(PAUSE)
-    pytest.fail(f"{key} was not deleted")
-
-
-def in_namespace(obj: Resource, namespace: str) -> Resource:
-    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
-
-
 def stateful_set(workspace: Resource) -> Resource:
     """The pod template as KAITO uses it: the CRD itself takes anything for a template."""
     template = workspace["inference"]["template"]
@@ -114,10 +79,7 @@ def stateful_set(workspace: Resource) -> Resource:
 
 
 async def accept(client: Client, kind: Kind, obj: Resource, what: str) -> None:
-    try:
-        await client.apply(kind, obj, manager=MANAGER, dry_run=True, field_validation="Strict")
-    except ApiError as error:
-        pytest.fail(f"{what}: {error}")
+    assert (what, await refusal(client, kind, obj, manager=MANAGER)) == (what, "")
 
 
 @pytest.mark.apiserver
@@ -129,7 +91,7 @@ async def test_every_release_accepts_the_corpus(
     settings = {"instanceType": "Standard_NC24ads_A100_v4", "cpuInstanceType": "Standard_D8s_v5", "partition": True}
     cases = [(f"vllm {name}", "vllm", vllm(**fields)) for name, fields in VLLM.items()]
     cases += [(f"llamacpp {name}", "llamacpp", llamacpp(**fields)) for name, fields in LLAMACPP.items()]
-    async with installed(client, crd):
+    async with installed_alone(client, crd, WORKSPACE):
         for what, engine, deployment in cases:
             ctx = context(engine, release=RELEASES[release], **settings)
             assert can_handle(deployment, ctx).ok, (what, can_handle(deployment, ctx))
@@ -146,6 +108,6 @@ async def test_strict_is_strict(client: Client, namespace: str, upstream_crds: P
     """What the newest transformer writes for a partition, an older release does not know: features matter."""
     crd = yaml.safe_load((upstream_crds / "kaito" / "v0.9.0" / "workspaces.yaml").read_text())
     workspace, _ = translate_spec(vllm(), context(partition=True))
-    async with installed(client, crd):
+    async with installed_alone(client, crd, WORKSPACE):
         with pytest.raises(ApiError, match="partition"):
             await client.apply(WORKSPACE, in_namespace(workspace, namespace), manager=MANAGER, dry_run=True)

@@ -332,7 +332,8 @@ class Component:
 
     `ready` None: nothing is known. `reason` is CamelCase, from the reason registry or new (a new one counts as a fault
     of the workload); its category alone decides what it does to the phase. `waits`: for something else that comes
-    first. `partial`: the rest serves without it, so that it degrades and never fails.
+    first. `partial`: the rest serves without it, so that it degrades and never fails. `role` is the value of the
+    manifest's role label on its pods: what they show is as partial as it is.
     """
 
     name: str
@@ -341,6 +342,7 @@ class Component:
     message: str = ""
     waits: bool = False
     partial: bool = False
+    role: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -233,6 +233,8 @@ def observation_problems(found: Observation) -> Iterator[str]:
             yield f"component {component.name}: ready is {component.ready!r}; it is True, False or None"
         elif not isinstance(component.reason, str) or not component.reason or not isinstance(component.message, str):
             yield f"component {component.name}: reason and message are texts, and the reason is not empty"
+        elif not isinstance(component.role, str):
+            yield f"component {component.name}: role is a {type(component.role).__name__}, not a text"
     names_ = Counter(c.name for c in found.components if isinstance(c, Component))
     for name, count in names_.items():
         if count > 1:

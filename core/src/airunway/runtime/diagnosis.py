@@ -65,7 +65,8 @@ class _Scene:
     `shown` is what they show to be wrong; `counts` are of the serving ones, `short` how many ready ones are missing,
     `wanted` how many are demanded (None: nobody says). `ready` is the upstream's word, `lost` that pods which were
     ready for this very generation are not any more, `seen_before` that an earlier pass saw a pod do more than start.
-    `absent` is for how many seconds more the absence of pods that were there is thought to pass.
+    `absent` is for how many seconds more the absence of pods that were there is thought to pass. `helping` are the
+    roles of pods without which the rest serves.
     """
 
     shown: Sequence[Symptom]
@@ -78,6 +79,7 @@ class _Scene:
     seen_before: bool
     degraded: bool
     absent: float | None
+    helping: frozenset[str] = frozenset()
 
     @property
     def said(self) -> str:
@@ -188,6 +190,7 @@ def _look(
         seen_before=condition is not None and condition.get("reason") != _NOT_YET,
         degraded=dig(deployment, "status", "phase") == Phase.DEGRADED.value,
         absent=(gone + ABSENCE_PATIENCE - now).total_seconds(),
+        helping=frozenset(c.role for c in observation.components if c.partial and c.role),
     )
 
 
@@ -283,7 +286,7 @@ def _pod_faults(scene: _Scene, evidence: Evidence) -> list[Fault]:
         return []
     faults: dict[str, Fault] = {}
     for symptom in scene.shown:
-        partial = _serves_beside(symptom, evidence.pods, ready=scene.ready)
+        partial = _is_partial(symptom, scene, evidence)
         known = faults.get(symptom.reason)
         if known is None:
             costs = scene.lost and category_of(symptom.reason) is Category.CONNECTIVITY
@@ -298,6 +301,12 @@ def _pod_faults(scene: _Scene, evidence: Evidence) -> list[Fault]:
         elif known.partial and not partial:
             faults[symptom.reason] = replace(known, partial=False)
     return list(faults.values())
+
+
+def _is_partial(symptom: Symptom, scene: _Scene, evidence: Evidence) -> bool:
+    """Whether the rest serves without what shows the symptom: pods of a helping part, or one of several alike."""
+    helps = any(symptom.object == f"Pod/{p.namespace}/{p.name}" and p.role in scene.helping for p in evidence.pods)
+    return helps or _serves_beside(symptom, evidence.pods, ready=scene.ready)
 
 
 def _serves_beside(symptom: Symptom, pods: Iterable[PodFacts], *, ready: bool) -> bool:

@@ -35,7 +35,7 @@ from airunway.plugins.contract import (
 )
 from airunway.plugins.hookspecs import hookimpl
 from airunway.resource import Resource, canonical_json, dig, digest
-from airunway.sdk import conditions, overrides, workloads
+from airunway.sdk import conditions, overrides, picker, serving, workloads
 from airunway.sdk.fields import CORE_FIELDS, ignored_fields, tracked
 from airunway.sdk.gguf import gguf_reference, llamacpp_dialect
 from airunway.sdk.groups import Member
@@ -116,12 +116,14 @@ __all__ = [
     "model_pod",
     "overrides",
     "parse_deployment",
+    "picker",
     "pod_blockers",
     "pod_findings",
     "pod_labels",
     "pod_specs",
     "pod_templates",
     "served_name_of",
+    "serving",
     "setting",
     "sizing",
     "too_long",

@@ -20,10 +20,14 @@ PORT = 29500
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """One container of a group of `size`; the one that `leads` serves, the others only compute."""
+    """One container of a group of `size`; the one that `leads` serves, the others only compute.
+
+    With `pipelined` False tensors are split over all nodes, also where the engine would rather run them as stages.
+    """
 
     size: int
     leads: bool
+    pipelined: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +47,9 @@ class Group:
         texts = self.always if member.leads else (*self.always, *self.worker)
         return tuple(text.format(size=member.size, rank=rank, leader=LEADER, port=PORT) for text in texts)
 
-    def split(self, gpus: int, size: int) -> tuple[int, int]:
-        """Over how many GPUs tensors are split, and in how many stages, with `gpus` on each of `size` nodes."""
-        return (gpus, size) if self.staged else (gpus * size, 1)
+    def split(self, gpus: int, member: Member) -> tuple[int, int]:
+        """Over how many GPUs tensors are split, and in how many stages, with `gpus` on each node of the group."""
+        return (gpus, member.size) if self.staged and member.pipelined else (gpus * member.size, 1)
 
 
 GROUPS: Mapping[str, Group] = {

@@ -7,10 +7,10 @@ was written: the kubelet expands ``$(NAME)``, so that a dollar sign is doubled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
+from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, Gpu, ModelDeployment
 from airunway.engines import engine_arguments, literal
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource
@@ -129,7 +129,7 @@ def launch(
         text = f"{model!r} begins with '-': the engine would take it for a flag"
         blockers.append(Finding(path=where, reason="IncompatibleConfiguration", message=text))
     each = spec.resources.gpu.count if gpus is None else gpus
-    split, stages = group.split(each, member.size) if group is not None and member is not None else (each, 1)
+    split, stages = group.split(each, member) if group is not None and member is not None else (each, 1)
     flags = engine_arguments(
         deployment,
         engine=engine,
@@ -197,10 +197,22 @@ def _image_blockers(deployment: ModelDeployment, engine: str, *, chosen: str, ow
     if not chosen:
         text = f"{engine} engine requires spec.image to be set (or spec.engine.image): there is no default image"
         return [Finding(path="spec.image", reason="IncompatibleConfiguration", message=text)]
-    if not own and spec.resources.gpu.count and spec.resources.gpu.type != DEFAULT_GPU_TYPE:
-        text = f"the default image {chosen} needs {DEFAULT_GPU_TYPE}; set spec.image for {spec.resources.gpu.type}"
-        return [Finding(path="spec.resources.gpu.type", reason="IncompatibleConfiguration", message=text)]
+    found = {path: gpu for path, gpu in _gpus(deployment) if gpu.count and gpu.type != DEFAULT_GPU_TYPE}
+    for path, gpu in found.items() if not own else ():
+        text = f"the default image {chosen} needs {DEFAULT_GPU_TYPE}; set spec.image for {gpu.type}"
+        return [Finding(path=f"{path}.type", reason="IncompatibleConfiguration", message=text)]
     return []
+
+
+def _gpus(deployment: ModelDeployment) -> Iterator[tuple[str, Gpu]]:
+    """The GPUs of a replica, or of the workers of each role, and where they are asked for."""
+    spec = deployment.spec
+    if spec.serving.mode != "disaggregated":
+        yield "spec.resources.gpu", spec.resources.gpu
+    else:
+        for role, worker in (("prefill", spec.scaling.prefill), ("decode", spec.scaling.decode)):
+            if worker is not None:
+                yield f"spec.scaling.{role}.gpu", worker.gpu
 
 
 def _model_warnings(deployment: ModelDeployment, program: _Program, dialect: str) -> list[Finding]:

@@ -232,8 +232,8 @@ class Workload:
     reason: str
     message: str
 
-    def component(self, name: str, *, partial: bool = False) -> Component:
-        """The workload as a component of an observation."""
+    def component(self, name: str, *, partial: bool = False, role: str = "") -> Component:
+        """The workload as a component of an observation; `role` is its pods'."""
         return Component(
             name=name,
             ready=self.ready,
@@ -241,6 +241,7 @@ class Workload:
             message=self.message,
             waits=not self.exists,
             partial=partial,
+            role=role,
         )
 
 
@@ -269,6 +270,8 @@ def read(obj: object) -> Workload:
     well = current and ready >= wanted
     reason, message = ("Ready", "") if well else _hindrance(obj, kind)
     said = "scaled to zero" if well and wanted == 0 else f"{min(ready, wanted)} of {wanted} replicas are ready"
+    if observed and not well and ready >= wanted > updated:
+        said += f", {max(0, updated)} of them as the newest spec has it"
     return Workload(
         exists=True,
         replicas=replicas,

@@ -173,7 +173,7 @@ _REGISTERED = (
     Code(
         name="Engine.CrashLoop",
         tier=2,
-        reasons=("CrashLoopBackOff",),
+        reasons=("CrashLoopBackOff", "RestartLoop"),
         meaning="A container ends again and again, and its last words do not tell why.",
         remedy="Read its log: kubectl logs <pod> -n <namespace> --previous.",
     ),
@@ -219,6 +219,7 @@ _BY_REASON = {
     "PvcPending": "Storage.PvcPending",
     "ProbeTimeout": "Probe.Timeout",
     "CrashLoopBackOff": "Engine.CrashLoop",
+    "RestartLoop": "Engine.CrashLoop",
     "InvalidSpec": "Provider.Rejected",
     "Forbidden": "Provider.Rejected",
     "UpstreamNotInstalled": "Upstream.NotInstalled",

@@ -100,6 +100,7 @@ _REGISTERED = (
     Reason("DryRun", Category.PROGRESS, "only a plan was asked for: nothing upstream is changed"),
     Reason("Suspended", Category.PROGRESS, "spec.suspend is true"),
     Reason("CrashLoopBackOff", Category.WORKLOAD, "a container keeps crashing"),
+    Reason("RestartLoop", Category.WORKLOAD, "pods are made anew again and again: none lives long enough to tell why"),
     Reason("ProbeTimeout", Category.WORKLOAD, "a container does not answer its probe"),
     Reason("PodsNotReady", Category.WORKLOAD, "pods that were ready are not any more"),
     Reason("PodFailed", Category.WORKLOAD, "a pod failed, or a container of it cannot be started"),

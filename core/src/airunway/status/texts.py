@@ -149,6 +149,12 @@ CREATION: tuple[Meaning, ...] = (
         "API server, admission plugin ServiceAccount",
     ),
     _row(
+        r"failed calling webhook",
+        "ServerError",
+        "",
+        "API server: a webhook for pods does not answer (recorded: LeaderWorkerSet's, while its manager is down)",
+    ),
+    _row(
         r"forbidden|denied the request|is invalid",
         "InvalidSpec",
         "Provider.Rejected",
@@ -242,6 +248,12 @@ ENGINE: tuple[Meaning, ...] = (
         "AuthFailed",
         "Model.AuthGated",
         "huggingface_hub, S3 clients: the token or key was refused",
+    ),
+    _row(
+        r'is forbidden: User "[^"]*" cannot ',
+        "Forbidden",
+        "Provider.Rejected",
+        "client-go: a program that reads the cluster (an endpoint picker) has not the right to (recorded)",
     ),
     _row(r"no space left on device|ENOSPC|disk quota exceeded", "StorageFull", "Storage.Full", "libc"),
     _row(

@@ -4,52 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airunway.sdk import EngineCapability, Installation, ProviderManifest, Transformer, labels
-from airunway.sdk.overrides import BOOLEAN, REPLICAS, TEXT, TEXTS, choice, items, keys
+from airunway.sdk import EngineCapability, Installation, ProviderManifest, Transformer, labels, serving
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
 from airunway_vllm.settings import Settings
 
-__all__ = ["MANIFEST", "RECREATED", "TRANSFORMERS", "VERSION"]
+__all__ = ["MANIFEST", "TRANSFORMERS", "VERSION"]
 
 VERSION = "0.1.0"
-RECREATED = "RecreateGroup"
-"""The event (of type Normal) by which LeaderWorkerSet says that it makes a group anew, and because of which pod."""
-
-_SECONDS = {"type": "integer", "minimum": 0, "maximum": 86400}
-_POD = keys(
-    spec=keys(
-        terminationGracePeriodSeconds=_SECONDS,
-        schedulerName=TEXT,
-        shareProcessNamespace=BOOLEAN,
-        dnsPolicy=TEXT,
-        dnsConfig=keys(nameservers=TEXTS, searches=TEXTS, options=items(keys(name=TEXT, value=TEXT))),
-        hostAliases=items(keys(ip=TEXT, hostnames=TEXTS)),
-    )
-)
-_ROLLING = keys(maxSurge=REPLICAS, maxUnavailable=REPLICAS)
-_OVERRIDES = keys(
-    spec=keys(
-        minReadySeconds=_SECONDS,
-        progressDeadlineSeconds=_SECONDS,
-        revisionHistoryLimit={"type": "integer", "minimum": 0, "maximum": 10},
-        strategy=keys(type=choice("RollingUpdate", "Recreate"), rollingUpdate={**_ROLLING, "type": ["object", "null"]}),
-        template=_POD,
-        rolloutStrategy=keys(rollingUpdateConfiguration=_ROLLING),
-        leaderWorkerTemplate=keys(
-            leaderTemplate=_POD,
-            workerTemplate=_POD,
-            restartPolicy=choice("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"),
-        ),
-    )
-)
-
 TRANSFORMERS = (
     Transformer(name="deployment-v1", api_version="apps/v1", immutable=("spec.selector.*",)),
     Transformer(
         name="leaderworkerset-v1",
         api_version="leaderworkerset.x-k8s.io/v1",
         kind="LeaderWorkerSet",
-        schema_hashes=("d7d2ce36766f", "35820124ad89"),
+        # The last one is of the minimal CRD that its simulator brings.
+        schema_hashes=("d7d2ce36766f", "35820124ad89", "1682bf2d54e0"),
         since="0.7",
     ),
 )
@@ -80,9 +49,9 @@ MANIFEST = ProviderManifest(
     upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE),
     role_label=labels.COMPONENT,
     serving_roles=(SERVER,),
-    events={LEADER_WORKER_SET.kind: (RECREATED,)},
+    events={LEADER_WORKER_SET.kind: (serving.RECREATED,)},
     settings=Settings,
-    override_schema=_OVERRIDES,
+    override_schema=serving.OVERRIDES,
     installation=Installation(
         description="Nothing to install; LeaderWorkerSet for replicas with more GPUs than a node has",
         default_namespace="lws-system",

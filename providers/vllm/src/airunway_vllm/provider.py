@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from airunway.sdk import (
     Compatibility,
@@ -14,25 +13,20 @@ from airunway.sdk import (
     Observed,
     Provider,
     Resource,
-    dig,
-    model_pod,
     pod_blockers,
     pod_findings,
+    serving,
     workloads,
 )
-from airunway_vllm.groups import PORT, group_blockers, group_launch, group_of, nodes_of, recreated
 from airunway_vllm.manifest import MANIFEST, TRANSFORMERS
 from airunway_vllm.settings import Settings
 
 __all__ = ["provider"]
 
 COMPONENT = "ProviderResource"
+PORT = 8000
+"""Where containers listen, and our Service too."""
 
-_GRACE = 600
-"""Seconds beyond what the startup probe allows until a roll-out counts as stuck: scheduling, and pulling the image."""
-
-_OF_A_DEPLOYMENT = ("minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit", "strategy", "template")
-_OF_A_GROUP = ("leaderWorkerTemplate", "rolloutStrategy")
 _CAPABILITIES = {engine.name: engine for engine in MANIFEST.engines}
 
 
@@ -41,11 +35,15 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
     fundamental = tuple(_fundamental(deployment, context))
     if fundamental:
         return Compatibility(blockers=fundamental)
-    started = group_launch(deployment, context)
-    several = nodes_of(deployment, context) > 1
-    blockers = [*started.blockers, *pod_blockers(deployment, context), *_override_conflicts(deployment, several)]
-    if several:
-        blockers += group_blockers(deployment, context)
+    role = _servers(deployment, context)
+    started = serving.launch_of(deployment, context, role)
+    grouped = serving.several(deployment, context.settings, [role])
+    blockers = [
+        *started.blockers,
+        *pod_blockers(deployment, context),
+        *serving.override_conflicts(deployment, grouped=grouped),
+        *serving.blockers(deployment, context, role),
+    ]
     return Compatibility(blockers=tuple(blockers), warnings=(*started.warnings, *pod_findings(deployment)))
 
 
@@ -63,41 +61,26 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
         yield _blocker("spec.serving.mode", text)
 
 
-def _override_conflicts(deployment: ModelDeployment, several: bool) -> Iterator[Finding]:
-    given = dig(deployment.spec.provider.overrides, "spec")
-    kind, wrong = ("LeaderWorkerSet", _OF_A_DEPLOYMENT) if several else ("Deployment", _OF_A_GROUP)
-    for key in wrong:
-        if isinstance(given, dict) and key in given:
-            path = f"spec.provider.overrides.spec.{key}"
-            yield Finding(path=path, reason="InvalidOverride", message=f"{path} has no place in a {kind}: remove it")
-
-
 def _blocker(path: str, message: str) -> Finding:
     return Finding(path=path, reason="IncompatibleConfiguration", message=message)
 
 
 def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> list[Resource]:
     """A Deployment, or a LeaderWorkerSet where a replica needs several nodes, and the Service before it."""
-    service = workloads.service(deployment, port=PORT)
-    if nodes_of(deployment, context) > 1:
-        return [group_of(deployment, context), service]
-    started = group_launch(deployment, context)
-    server = workloads.deployment(
-        deployment,
-        model_pod(deployment, context, started),
-        replicas=deployment.spec.scaling.replicas,
-        surge=context.settings.max_surge,
-        patience=started.patience + _GRACE,
-    )
-    return [server, service]
+    return [
+        serving.workload(deployment, context, _servers(deployment, context)),
+        workloads.service(deployment, port=PORT),
+    ]
+
+
+def _servers(deployment: ModelDeployment, context: Context[Settings]) -> serving.Servers:
+    return serving.Servers(name=deployment.metadata.name, port=PORT, image=context.settings.image(context.engine))
 
 
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
     """One component. The address is that of the Service, which stays whatever becomes of the pods."""
     found = workloads.read(observed.primary)
-    component = found.component(COMPONENT)
-    if not found.ready and (said := recreated(observed)):
-        component = replace(component, message=f"{component.message}; {said}")
+    component = serving.with_recreations(found.component(COMPONENT), observed, now=context.now)
     return Observation(
         components=(component,),
         replicas=found.replicas,

@@ -198,6 +198,14 @@ _SHAPES: tuple[tuple[str, Resource], ...] = (
             "image": _IMAGE,
         },
     ),
+    (
+        ", disaggregated, usual image",
+        {
+            "serving": {"mode": "disaggregated"},
+            "scaling": {"prefill": _ROLE, "decode": _ROLE},
+            "resources": {"gpu": {"count": 0}},
+        },
+    ),
 )
 
 

@@ -1,0 +1,254 @@
+"""Model servers of one role: a Deployment, or a LeaderWorkerSet where a replica has more GPUs than a node.
+
+In a group the leader serves and the others compute. What the controller really does was recorded (LeaderWorkerSet
+0.10): it makes a headless Service of the set's own name, so that ours needs another, and pods of names above 49 letters
+fail quietly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.plugins.contract import Component, Context, Finding, Observed
+from airunway.resource import Resource, dig
+from airunway.sdk.groups import Member
+from airunway.sdk.launch import Launch, launch
+from airunway.sdk.names import too_long
+from airunway.sdk.overrides import BOOLEAN, REPLICAS, TEXT, TEXTS, choice, items, keys
+from airunway.sdk.pods import Sizing, model_pod, sizing
+from airunway.sdk.settings import setting
+from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, deployment, leader_worker_set
+
+__all__ = [
+    "OVERRIDES",
+    "RECREATED",
+    "NodeSettings",
+    "Servers",
+    "blockers",
+    "launch_of",
+    "override_conflicts",
+    "several",
+    "with_recreations",
+    "workload",
+]
+
+RECREATED = "RecreateGroup"
+"""The event (of type Normal) by which LeaderWorkerSet says that it makes a group anew, and because of which pod."""
+
+_SUFFIX = "-lws"
+_LONGEST = 49
+
+_GRACE = 600
+"""Seconds beyond what the startup probe allows until a roll-out counts as stuck: scheduling, and pulling the image."""
+
+_LOOP = timedelta(minutes=10)
+
+_OF_A_DEPLOYMENT = ("minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit", "strategy", "template")
+_OF_A_GROUP = ("leaderWorkerTemplate", "rolloutStrategy")
+
+_SECONDS = {"type": "integer", "minimum": 0, "maximum": 86400}
+_POD = keys(
+    spec=keys(
+        terminationGracePeriodSeconds=_SECONDS,
+        schedulerName=TEXT,
+        shareProcessNamespace=BOOLEAN,
+        dnsPolicy=TEXT,
+        dnsConfig=keys(nameservers=TEXTS, searches=TEXTS, options=items(keys(name=TEXT, value=TEXT))),
+        hostAliases=items(keys(ip=TEXT, hostnames=TEXTS)),
+    )
+)
+_ROLLING = keys(maxSurge=REPLICAS, maxUnavailable=REPLICAS)
+
+OVERRIDES: Resource = keys(
+    spec=keys(
+        minReadySeconds=_SECONDS,
+        progressDeadlineSeconds=_SECONDS,
+        revisionHistoryLimit={"type": "integer", "minimum": 0, "maximum": 10},
+        strategy=keys(type=choice("RollingUpdate", "Recreate"), rollingUpdate={**_ROLLING, "type": ["object", "null"]}),
+        template=_POD,
+        rolloutStrategy=keys(rollingUpdateConfiguration=_ROLLING),
+        leaderWorkerTemplate=keys(
+            leaderTemplate=_POD,
+            workerTemplate=_POD,
+            restartPolicy=choice("RecreateGroupOnPodRestart", "RecreateGroupAfterStart", "None"),
+        ),
+    )
+)
+"""What ``spec.provider.overrides`` may change of either workload; `override_conflicts` refuses what is the other's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """Settings of a provider that makes such workloads, to inherit from: roll-outs, and how large a node is.
+
+    Raises ValueError for a number that makes no sense.
+    """
+
+    max_surge: int = setting(
+        0, "Replicas that a roll-out may make beyond those asked for; each needs GPUs of its own. 0: none."
+    )
+    gpus_per_node: int = setting(8, "GPUs of the largest node: a replica with more runs on several nodes.")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_surge <= 32:
+            raise ValueError(f"setting 'maxSurge' must be from 0 to 32, not {self.max_surge}")
+        if not 1 <= self.gpus_per_node <= 64:
+            raise ValueError(f"setting 'gpusPerNode' must be from 1 to 64, not {self.gpus_per_node}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Servers:
+    """The servers of one role: what they are called, how many, how large, and how they are started.
+
+    `name` is that of the Deployment, a group's has a suffix; `component` the label of their pods; `role` that of the
+    spec (``prefill``, ``decode``; empty in aggregated mode). `image` is used where the deployment names none. `extra`,
+    `env` and `consumed` are as in `launch`. `labels` go onto serving pods only. With `pipelined` False a group splits
+    tensors over all of its nodes, whatever its engine would rather do.
+    """
+
+    name: str
+    component: str = SERVER
+    role: str = ""
+    port: int = 8000
+    image: str = ""
+    extra: tuple[str, ...] = ()
+    env: tuple[Resource, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    pipelined: bool = True
+
+    def replicas(self, model: ModelDeployment) -> int:
+        """How many of them are wanted."""
+        worker = self._worker(model)
+        return model.spec.scaling.replicas if worker is None else worker.replicas
+
+    def size(self, model: ModelDeployment) -> Sizing:
+        """What one of them asks for, all of its pods together."""
+        return sizing(model, self.role)
+
+    @property
+    def path(self) -> str:
+        """The field that has their GPUs."""
+        return f"spec.scaling.{self.role}.gpu.count" if self.role else "spec.resources.gpu.count"
+
+    def nodes(self, model: ModelDeployment, settings: NodeSettings) -> int:
+        """On how many nodes one of them runs."""
+        return max(1, -(-self.size(model).gpus // settings.gpus_per_node))
+
+    def object(self, model: ModelDeployment, settings: NodeSettings) -> tuple[str, str]:
+        """Kind and name of the object that runs them."""
+        if self.nodes(model, settings) > 1:
+            return LEADER_WORKER_SET.kind, f"{self.name}{_SUFFIX}"
+        return DEPLOYMENT.kind, self.name
+
+    def _worker(self, model: ModelDeployment) -> Any:
+        scaling = model.spec.scaling
+        return {"prefill": scaling.prefill, "decode": scaling.decode}.get(self.role)
+
+
+def several(model: ModelDeployment, settings: NodeSettings, roles: Iterable[Servers]) -> bool:
+    """Whether any of the roles needs LeaderWorkerSet."""
+    return any(role.nodes(model, settings) > 1 for role in roles)
+
+
+def launch_of(model: ModelDeployment, context: Context[Any], role: Servers, *, leads: bool = True) -> Launch:
+    """How a member of a group is started, or the only container where one node is enough."""
+    nodes = role.nodes(model, context.settings)
+    return launch(
+        model,
+        context.engine,
+        port=role.port,
+        image=role.image,
+        gpus=role.size(model).gpus // nodes,
+        extra=role.extra,
+        env=role.env,
+        member=Member(size=nodes, leads=leads, pipelined=role.pipelined) if nodes > 1 else None,
+    )
+
+
+def blockers(model: ModelDeployment, context: Context[Any], role: Servers) -> Iterator[Finding]:
+    """Why that many nodes cannot be had; nothing where one is enough."""
+    nodes = role.nodes(model, context.settings)
+    if nodes == 1:
+        return
+    gpus, limit = role.size(model).gpus, context.settings.gpus_per_node
+    asked = f"{gpus} GPUs per replica are more than the {limit} of one node (provider setting gpusPerNode)"
+    if LEADER_WORKER_SET.key not in context.served:
+        text = f"{asked}, and several nodes need LeaderWorkerSet, which is not installed: install it, or ask for fewer"
+        yield Finding(path=role.path, reason="IncompatibleConfiguration", message=text)
+    if gpus % nodes:
+        near = gpus + nodes - gpus % nodes
+        text = f"{asked}, and cannot be spread evenly over {nodes} nodes: ask for {near}"
+        yield Finding(path=role.path, reason="IncompatibleConfiguration", message=text)
+    taken = len(role.name) - len(model.metadata.name) + len(_SUFFIX)
+    if found := too_long(model.metadata.name, limit=_LONGEST - taken, what="a LeaderWorkerSet's pods"):
+        yield found
+
+
+def override_conflicts(model: ModelDeployment, *, grouped: bool) -> Iterator[Finding]:
+    """Overrides that have no place in what is made: a Deployment, or where it is `grouped` a LeaderWorkerSet."""
+    given = dig(model.spec.provider.overrides, "spec")
+    kind, wrong = (LEADER_WORKER_SET.kind, _OF_A_DEPLOYMENT) if grouped else (DEPLOYMENT.kind, _OF_A_GROUP)
+    for key in wrong:
+        if isinstance(given, dict) and key in given:
+            path = f"spec.provider.overrides.spec.{key}"
+            yield Finding(path=path, reason="InvalidOverride", message=f"{path} has no place in a {kind}: remove it")
+
+
+def workload(
+    model: ModelDeployment,
+    context: Context[Any],
+    role: Servers,
+    *,
+    sidecars: tuple[Resource, ...] = (),
+) -> Resource:
+    """The workload. What a replica asks for is divided among its pods; `sidecars` stand beside the container that
+    serves, as native ones (Kubernetes 1.29).
+    """
+    _, name = role.object(model, context.settings)
+    nodes = role.nodes(model, context.settings)
+    started = launch_of(model, context, role)
+    size = role.size(model)
+    leader = model_pod(
+        model, context, started, size=size.divided(nodes) if nodes > 1 else size, labels=dict(role.labels)
+    )
+    if sidecars:
+        beside = [{**sidecar, "restartPolicy": "Always"} for sidecar in sidecars]
+        leader = {**leader, "spec": {**leader["spec"], "initContainers": beside}}
+    wanted = {
+        "name": name,
+        "component": role.component,
+        "replicas": role.replicas(model),
+        "surge": context.settings.max_surge,
+    }
+    if nodes == 1:
+        return deployment(model, leader, patience=started.patience + _GRACE, **wanted)
+    worker = model_pod(model, context, launch_of(model, context, role, leads=False), size=size.divided(nodes))
+    return leader_worker_set(model, leader=leader, worker=worker, size=nodes, **wanted)
+
+
+def with_recreations(component: Component, observed: Observed, *, now: datetime, name: str = "") -> Component:
+    """The component of a group with what LeaderWorkerSet's events say while it is not ready.
+
+    Its status does not say: a crashing pod is gone with its group before its container is started a second time, so
+    that no pod lives long enough to look like one that crashes. A group that was made anew twice within ten minutes is
+    one of those (``RestartLoop``). `name` is that of the set, where there are several.
+    """
+    if component.ready:
+        return component
+    made = [event for event in observed.events if event.reason == RECREATED and name in ("", event.name)]
+    if not made:
+        return component
+    words = f"LeaderWorkerSet made {'a group' if len(made) == 1 else 'groups'} anew: {made[-1].note}"
+    component = replace(component, message="; ".join(filter(None, (component.message, words))))
+    recent = [event for event in made if event.last is not None and now - event.last <= _LOOP]
+    groups = Counter(event.note.rpartition(" ")[2] for event in recent)
+    # The same words again are the same event, told once more.
+    again = any(event.first is not None and event.last is not None and event.first < event.last for event in recent)
+    if again or max(groups.values(), default=0) > 1:
+        return replace(component, reason="RestartLoop")
+    return component

@@ -1,0 +1,96 @@
+"""Static data about the provider: capabilities, kinds, rights, overrides, installation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from airunway.sdk import EngineCapability, Installation, ProviderManifest, Transformer, labels, picker, serving
+from airunway.sdk.overrides import TEXT, choice, typed
+from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
+from airunway_llmd.settings import Settings
+
+__all__ = ["DECIDERS", "DECODE", "MANIFEST", "PREFILL", "TRANSFORMERS", "VERSION"]
+
+VERSION = "0.1.0"
+PREFILL, DECODE = "prefill", "decode"
+"""Roles of the spec, and the component labels of their pods."""
+
+DECIDERS = {"always": "always-disagg-pd-decider", "prefix-based": "prefix-based-pd-decider"}
+"""Router modes: every prompt is prefilled apart, or only one of which decode has too little in its cache."""
+
+_OF_SIMULATORS = ("1682bf2d54e0", "5858612cf621")
+"""Hashes of the minimal CRDs with which simulators stand in for LeaderWorkerSet and for the Inference Extension."""
+
+TRANSFORMERS = (
+    Transformer(name="deployment-v1", api_version="apps/v1", immutable=("spec.selector.*",)),
+    Transformer(
+        name="leaderworkerset-v1",
+        api_version="leaderworkerset.x-k8s.io/v1",
+        kind=LEADER_WORKER_SET.kind,
+        schema_hashes=("d7d2ce36766f", "35820124ad89", *_OF_SIMULATORS),
+        since="0.7",
+    ),
+    Transformer(
+        name="inferencepool-v1",
+        api_version="inference.networking.k8s.io/v1",
+        kind=picker.INFERENCE_POOL.kind,
+        schema_hashes=("7f447985943a", "64dbcbabf4fc", "684c60ac364e", "c26bb94ecce6", "105e971a8b92", *_OF_SIMULATORS),
+        since="1.0",
+    ),
+)
+
+MANIFEST = ProviderManifest(
+    name="llmd",
+    version=VERSION,
+    display_name="llm-d",
+    description="vLLM behind an InferencePool with llm-d's endpoint picker; prefill and decode apart with its sidecars",
+    documentation="https://llm-d.ai/docs",
+    engines=(
+        EngineCapability(
+            name="vllm",
+            serving_modes=("aggregated", "disaggregated"),
+            gpu_support=True,
+            scale_to_zero=True,
+            multi_node=True,
+            api_formats=("openai-chat", "openai-responses", "anthropic-messages"),
+            gateway={"managesInferencePool": True},
+        ),
+    ),
+    # No selection rule: nothing in a deployment says that it wants this pool rather than a plain Service.
+    upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE, *picker.KINDS),
+    role_label=labels.COMPONENT,
+    serving_roles=(SERVER, DECODE, PREFILL),
+    events={LEADER_WORKER_SET.kind: (serving.RECREATED,)},
+    settings=Settings,
+    override_schema={
+        **serving.OVERRIDES,
+        "properties": {
+            **serving.OVERRIDES["properties"],
+            "connector": typed(TEXT),
+            "routerMode": typed(choice(*DECIDERS)),
+        },
+    },
+    rbac_rules=picker.RULES,
+    installation=Installation(
+        description="The Gateway API Inference Extension's InferencePool; LeaderWorkerSet for several nodes",
+        default_namespace="",
+        steps=(
+            {
+                "title": "Install the Inference Extension's CRDs",
+                "command": (
+                    "kubectl apply --server-side -f https://github.com/kubernetes-sigs/"
+                    "gateway-api-inference-extension/releases/download/v1.5.0/manifests.yaml"
+                ),
+                "description": "Without them a model has a plain Service, and prefill workers get no requests.",
+            },
+            {
+                "title": "Install LeaderWorkerSet (optional)",
+                "command": (
+                    "kubectl apply --server-side -f "
+                    "https://github.com/kubernetes-sigs/lws/releases/download/v0.10.0/manifests.yaml"
+                ),
+                "description": "Only for replicas that need more GPUs than one node has.",
+            },
+        ),
+    ),
+)

@@ -1,0 +1,251 @@
+"""The plugin object: what stands in the way of a deployment, the objects that it becomes, and how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from airunway.sdk import (
+    Compatibility,
+    Component,
+    Context,
+    Finding,
+    ModelDeployment,
+    Observation,
+    Observed,
+    Pool,
+    Provider,
+    Replicas,
+    Resource,
+    Translation,
+    picker,
+    pod_blockers,
+    pod_findings,
+    serving,
+    workloads,
+)
+from airunway.sdk.conditions import text
+from airunway_llmd.manifest import DECIDERS, MANIFEST, PREFILL, TRANSFORMERS
+from airunway_llmd.roles import is_apart, pair_findings, roles_of
+from airunway_llmd.settings import Settings
+from airunway_llmd.sidecar import PORT, sidecar, sidecar_blockers
+
+__all__ = ["provider"]
+
+_COMPONENTS = {"": "ProviderResource", "decode": "Decode", "prefill": "Prefill"}
+_RESERVED = ("llm-d.ai/",)
+_ALONE = {
+    "decode": "no request is answered until a decode worker is ready",
+    "prefill": "decode workers prefill by themselves until a prefill worker is ready",
+}
+
+# Both roles are filtered by the label llm-d.ai/role; which prompts are prefilled apart is the decider's.
+_APART = """\
+plugins:
+- type: {decider}
+- type: disagg-profile-handler
+  parameters:
+    deciders:
+      prefill: {decider}
+- type: prefill-filter
+- type: decode-filter
+- type: prefix-cache-scorer
+- type: queue-scorer
+- type: kv-cache-utilization-scorer
+- type: active-request-scorer
+schedulingProfiles:
+- name: prefill
+  plugins:
+  - pluginRef: prefill-filter
+  - pluginRef: prefix-cache-scorer
+    weight: 3
+  - pluginRef: queue-scorer
+    weight: 2
+  - pluginRef: kv-cache-utilization-scorer
+    weight: 2
+- name: decode
+  plugins:
+  - pluginRef: decode-filter
+  - pluginRef: active-request-scorer
+    weight: 2
+  - pluginRef: prefix-cache-scorer
+    weight: 3
+"""
+
+
+# ----------------------------------------------------------------------------------------------------- can it be run
+
+
+def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compatibility:
+    """Blockers change what runs; fields without effect are named by the runtime."""
+    roles = roles_of(deployment, context)
+    fundamental = tuple(_fundamental(deployment, context, roles))
+    if fundamental:
+        return Compatibility(blockers=fundamental)
+    blockers = [*_picker_blockers(deployment, context), *pod_blockers(deployment, context)]
+    warnings = [*_warnings(deployment, context), *pod_findings(deployment, reserved=_RESERVED)]
+    for role in roles:
+        started = serving.launch_of(deployment, context, role)
+        blockers += [*started.blockers, *serving.blockers(deployment, context, role)]
+        warnings += started.warnings
+    blockers += serving.override_conflicts(deployment, grouped=serving.several(deployment, context.settings, roles[:1]))
+    if is_apart(deployment):
+        refused, doubtful = list(sidecar_blockers(deployment, context)), list[Finding]()
+        if not refused:
+            refused, doubtful = pair_findings(deployment, context, roles)
+        blockers += refused
+        warnings += doubtful
+    return Compatibility(blockers=tuple(dict.fromkeys(blockers)), warnings=tuple(dict.fromkeys(warnings)))
+
+
+def _fundamental(
+    deployment: ModelDeployment, context: Context[Settings], roles: tuple[serving.Servers, ...]
+) -> Iterator[Finding]:
+    """With one of these nothing else is worth saying."""
+    if context.engine != "vllm":
+        yield _blocker("spec.engine.type", f"llm-d only supports vllm engine, not {context.engine}")
+    for role in roles:
+        if role.size(deployment).gpus == 0:
+            path = role.path.removeprefix("spec.")
+            yield _blocker(role.path, f"llm-d requires GPU (set {path} > 0)")
+    if is_apart(deployment) and deployment.spec.model.source == "custom":
+        text = "an image with a model of its own cannot be told its role: use mode aggregated, or a model id"
+        yield _blocker("spec.serving.mode", text)
+
+
+def _picker_blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
+    """Why no picker can be configured, where there is to be one."""
+    if not _has_pool(context):
+        return
+    image = context.settings.picker_image
+    release = picker.release_of(image, context.settings.picker_version)
+    if release is None:
+        yield _blocker(
+            "spec.provider.name",
+            f"the flags of the endpoint picker {image} are not known: known are {picker.known_releases()}; set the "
+            "provider setting pickerImage to an image with such a tag, or pickerVersion to the release that it is of",
+        )
+    elif is_apart(deployment) and not release.disaggregates:
+        text = f"the endpoint picker {image} ({release.title}) cannot tell prefill from decode: use an llm-d router's"
+        yield _blocker("spec.serving.mode", text)
+
+
+def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
+    apart, overrides = is_apart(deployment), deployment.spec.provider.overrides
+    if not _has_pool(context):
+        text = "the Gateway API Inference Extension (InferencePool v1) is not installed: the model has a plain Service"
+        if apart:
+            text += ", and prefill workers get no requests until it is"
+        yield Finding(path="spec.serving.mode" if apart else "", reason="FieldIgnored", message=text)
+    if apart and "spec" in overrides:
+        text = "overrides of the workload are those of the decode workers; prefill workers are left as they are"
+        yield Finding(path="spec.provider.overrides.spec", reason="FieldIgnored", message=text)
+    for key in ("connector", "routerMode"):
+        if not apart and key in overrides:
+            text = f"{key} has no effect in aggregated mode"
+            yield Finding(path=f"spec.provider.overrides.{key}", reason="FieldIgnored", message=text)
+
+
+def _blocker(path: str, message: str) -> Finding:
+    return Finding(path=path, reason="IncompatibleConfiguration", message=message)
+
+
+def _has_pool(context: Context[Settings]) -> bool:
+    return picker.INFERENCE_POOL.key in context.served
+
+
+# ---------------------------------------------------------------------------------------------------- what it becomes
+
+
+def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
+    """The workload that answers, its Service, the pool with its picker, and prefill workers."""
+    first, *others = roles_of(deployment, context)
+    beside = (sidecar(deployment, context),) if is_apart(deployment) else ()
+    return Translation(
+        objects=(
+            serving.workload(deployment, context, first, sidecars=beside),
+            workloads.service(deployment, port=PORT, component=first.component),
+            *(_pool_and_picker(deployment, context) if _has_pool(context) else ()),
+            *(serving.workload(deployment, context, role) for role in others),
+        ),
+        # Another kind of workload has another name: the old one must let go of its GPUs before the new one is made.
+        replace_on={role.component: role.object(deployment, context.settings)[0] for role in others},
+    )
+
+
+def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings]) -> list[Resource]:
+    settings, spec = context.settings, deployment.spec
+    release = picker.release_of(settings.picker_image, settings.picker_version)
+    assert release is not None, "can_handle refuses an unknown one"
+    mode = text(spec.provider.overrides, "routerMode") or "always"
+    plugins = _APART.format(decider=DECIDERS[mode]) if is_apart(deployment) else ""
+    return picker.objects(
+        deployment,
+        pool=picker.pool_of(deployment, selector={picker.POOL_LABEL: deployment.metadata.name}, port=PORT),
+        image=settings.picker_image,
+        config=picker.config_of(release, plugins),
+        requests={"cpu": settings.picker_cpu, "memory": settings.picker_memory},
+        labels=context.runtime.labels,
+        pull_secrets=[*(ref.name for ref in spec.image_pull_secrets), *context.runtime.image_pull_secrets],
+    )
+
+
+# ------------------------------------------------------------------------------------------------------- how it is
+
+
+def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
+    """A component for each role and one for the picker. The address is the Service's, whatever becomes of the pods."""
+    roles = roles_of(deployment, context)
+    found = [workloads.read(_workload(deployment, observed, context, role)) for role in roles]
+    components = [
+        _component(deployment, observed, context, role, workload) for role, workload in zip(roles, found, strict=True)
+    ]
+    if _has_pool(context):
+        components.append(picker.component(deployment, observed))
+    return Observation(
+        components=tuple(components),
+        replicas=Replicas(
+            desired=sum(workload.replicas.desired for workload in found),
+            ready=sum(workload.replicas.ready for workload in found),
+            available=sum(workload.replicas.available for workload in found),
+        ),
+        endpoint=workloads.endpoint(deployment, observed, PORT),
+        current=all(workload.current for workload in found),
+        pool=Pool(name=deployment.metadata.name, port=PORT) if _has_pool(context) else None,
+    )
+
+
+def _component(
+    deployment: ModelDeployment,
+    observed: Observed,
+    context: Context[Settings],
+    role: serving.Servers,
+    workload: workloads.Workload,
+) -> Component:
+    told = workload.component(_COMPONENTS[role.role], partial=role.role == PREFILL, role=role.component)
+    if told.ready:
+        return told
+    words = [f"{role.role}: {told.message}" if role.role else told.message]
+    if workload.replicas.desired and not workload.replicas.ready:
+        words.append(_ALONE.get(role.role, ""))
+    told = replace(told, message="; ".join(filter(None, words)))
+    _, name = role.object(deployment, context.settings)
+    return serving.with_recreations(told, observed, now=context.now, name=name)
+
+
+def _workload(
+    deployment: ModelDeployment, observed: Observed, context: Context[Settings], role: serving.Servers
+) -> Resource | None:
+    """The object of a role; of the one that answers, whatever it is while another takes its place."""
+    if role.role != PREFILL:
+        return observed.primary
+    wanted = role.object(deployment, context.settings)
+    for obj in observed.objects:
+        if (text(obj, "kind"), text(obj, "metadata", "name")) == wanted:
+            return obj
+    return None
+
+
+provider = Provider(
+    MANIFEST, TRANSFORMERS, can_handle=can_handle, translate_spec=translate_spec, translate_status=translate_status
+)

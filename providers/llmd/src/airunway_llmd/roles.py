@@ -1,0 +1,98 @@
+"""Who serves: one kind of server, or prefill and decode apart; and whether these two understand each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from airunway.sdk import Context, Finding, Launch, ModelDeployment, Resource, picker, serving
+from airunway_llmd.manifest import DECODE, PREFILL
+from airunway_llmd.settings import Settings
+from airunway_llmd.sidecar import NIXL, PORT, SERVER_PORT, connector_of
+
+__all__ = ["is_apart", "pair_findings", "roles_of"]
+
+_ROLE = "llm-d.ai/role"
+_TRANSFER = "kv-transfer-config"
+_NIXL_CONFIG = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+# Where the other role finds this pod's blocks; unset, vLLM would tell it "localhost".
+_NIXL_HOST: Resource = {
+    "name": "VLLM_NIXL_SIDE_CHANNEL_HOST",
+    "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+}
+_TENSORS = "--tensor-parallel-size="
+
+
+def is_apart(deployment: ModelDeployment) -> bool:
+    """Whether prefill and decode are workers of their own."""
+    return deployment.spec.serving.mode == "disaggregated"
+
+
+def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[serving.Servers, ...]:
+    """The servers, first those without which nothing is answered."""
+    name, image = deployment.metadata.name, context.settings.vllm_image
+    pool = {picker.POOL_LABEL: name}
+    if not is_apart(deployment):
+        return (serving.Servers(name=name, port=PORT, image=image, labels=pool),)
+    nixl = connector_of(deployment) == NIXL
+    extra = ("--kv-transfer-config", _NIXL_CONFIG) if nixl and not _transfers(deployment) else ()
+    return tuple(
+        serving.Servers(
+            name=f"{name}-{role}",
+            component=role,
+            role=role,
+            port=port,
+            image=image,
+            extra=extra,
+            env=(_NIXL_HOST,) if nixl else (),
+            labels={**pool, _ROLE: role},
+            # Blocks are exchanged between tensor parallel ranks: stages of a pipeline have no counterpart.
+            pipelined=False,
+        )
+        for role, port in ((DECODE, SERVER_PORT), (PREFILL, PORT))
+    )
+
+
+def pair_findings(
+    deployment: ModelDeployment, context: Context[Settings], roles: Sequence[serving.Servers]
+) -> tuple[list[Finding], list[Finding]]:
+    """What the two roles would refuse of each other at the first request, as blockers; and what they may refuse."""
+    connector = connector_of(deployment)
+    if connector != NIXL:
+        return ([] if _transfers(deployment) else [_untold(connector)]), []
+    decode, prefill = (_tensor_parallel(serving.launch_of(deployment, context, role)) for role in roles)
+    path = "spec.scaling.prefill.gpu.count"
+    told = f"prefill splits tensors over {prefill} GPUs and decode over {decode}"
+    if decode % prefill and prefill % decode:
+        text = f"{told}: one must be a multiple of the other, or NIXL refuses the transfer at the first request"
+        return [Finding(path=path, reason="IncompatibleConfiguration", message=text)], []
+    if prefill > decode:
+        text = (
+            f"{told}: releases of vLLM before 0.13 refuse that at the first request (NIXL), and models with state "
+            "layers (Mamba) in all releases; give prefill no more GPUs than decode"
+        )
+        return [], [Finding(path=path, reason="FieldIgnored", message=text)]
+    return [], []
+
+
+def _untold(connector: str) -> Finding:
+    text = (
+        f"connector {connector!r} needs vLLM's side of it too: set spec.engine.args[{_TRANSFER}], or leave the "
+        f"connector out for {NIXL}"
+    )
+    return Finding(path="spec.provider.overrides.connector", reason="InvalidOverride", message=text)
+
+
+def _transfers(deployment: ModelDeployment) -> bool:
+    """Whether the user says how vLLM transfers blocks."""
+    return any(flag.lstrip("-").replace("_", "-") == _TRANSFER for flag in _flags(deployment))
+
+
+def _flags(deployment: ModelDeployment) -> Iterator[str]:
+    yield from deployment.spec.engine.args
+    yield from (word.partition("=")[0] for word in deployment.spec.engine.extra_args)
+
+
+def _tensor_parallel(started: Launch) -> int:
+    """What vLLM is told; a user's own number is the same for both roles."""
+    sizes = [word.removeprefix(_TENSORS) for word in started.args if word.startswith(_TENSORS)]
+    return max(1, int(sizes[-1])) if sizes and sizes[-1].isascii() and sizes[-1].isdigit() else 1

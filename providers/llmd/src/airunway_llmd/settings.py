@@ -1,0 +1,28 @@
+"""The provider's own configuration: images, what the picker asks for, roll-outs, and how large a node is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airunway.sdk import DEFAULT_IMAGES, serving, setting
+
+__all__ = ["Settings"]
+
+_ROUTER = "ghcr.io/llm-d/llm-d-router"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(serving.NodeSettings):
+    """Read at start from the chart's values or ``--set``. Raises ValueError for a number that makes no sense."""
+
+    vllm_image: str = setting(DEFAULT_IMAGES["vllm"], "Image of vLLM where a deployment names none.")
+    picker_image: str = setting(f"{_ROUTER}-endpoint-picker:v0.10.0", "Image of the endpoint pickers.")
+    picker_version: str = setting(
+        "", "Release of pickerImage, such as v0.10, where its tag does not tell: flags and configuration go by it."
+    )
+    picker_cpu: str = setting("500m", "CPU that each picker requests.")
+    picker_memory: str = setting("512Mi", "Memory that each picker requests.")
+    sidecar_image: str = setting(f"{_ROUTER}-disagg-sidecar:v0.10.0", "Image of the routing sidecars of decode pods.")
+    sidecar_version: str = setting(
+        "", "Release of sidecarImage, such as v0.10, where its tag does not tell: its flags go by it."
+    )

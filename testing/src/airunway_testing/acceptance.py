@@ -1,0 +1,56 @@
+"""Held against an upstream's own CRDs: one release at a time on a real API server, Strict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
+from airunway.kube.errors import ApiError
+from airunway.resource import ObjectKey, Resource, is_true, key_of
+
+__all__ = ["in_namespace", "installed_alone", "refusal"]
+
+_PATIENCE = 60.0
+_PAUSE = 0.05
+
+
+@asynccontextmanager
+async def installed_alone(client: Client, crd: Resource, kind: Kind) -> AsyncIterator[None]:
+    """The CRD in its version alone, as a fresh installation has it; removed afterwards. Raises TimeoutError."""
+    await _absent(client, key_of(crd))
+    await client.create(CUSTOM_RESOURCE_DEFINITION, crd)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            while not (
+                is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd)), "Established")
+                and await client.is_served(kind)
+            ):
+                await asyncio.sleep(_PAUSE)
+        yield
+    finally:
+        await _absent(client, key_of(crd))
+
+
+async def _absent(client: Client, key: ObjectKey) -> None:
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            try:
+                await client.delete(CUSTOM_RESOURCE_DEFINITION, key)
+            except NotFound:
+                return
+            await asyncio.sleep(_PAUSE)
+
+
+def in_namespace(obj: Resource, namespace: str) -> Resource:
+    return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+
+
+async def refusal(client: Client, kind: Kind, obj: Resource, *, manager: str) -> str:
+    """Why the API server does not take the object, by a dry run under Strict; empty if it does."""
+    try:
+        await client.apply(kind, obj, manager=manager, dry_run=True, field_validation="Strict")
+    except ApiError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,73 @@
+"""What a provider's pass tells, without a cluster: recorded objects, pods and events in, a deployment's status out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from airunway.api.modeldeployment import parse_deployment
+from airunway.plugins.contract import Observed
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource, dig
+from airunway.runtime.diagnosis import diagnose, is_ready
+from airunway.runtime.judgement import assumed_context
+from airunway.runtime.memory import Memory, previous_cause
+from airunway.runtime.report import Report, provider_status, record_of_service
+from airunway.runtime.told import Told
+from airunway.status.evidence import Evidence, PodFacts
+
+__all__ = ["Teller"]
+
+
+@dataclass(kw_only=True)
+class Teller:
+    """One deployment of a provider; `deployment` gets each status that a look comes to."""
+
+    host: ProviderHost
+    deployment: Resource
+    engine: str = "vllm"
+    memory: Memory = field(default_factory=Memory)
+
+    def look(
+        self, observed: Observed, evidence: Evidence, *, now: datetime, newest_revision: str | None = None
+    ) -> tuple[Resource, float | None]:
+        """A pass: the status that follows, and after how many seconds time alone asks for the next.
+
+        `newest_revision` is that of the workload behind the pods, None where nothing tells it.
+        """
+        primary = observed.primary or {}
+        kind, name = primary.get("kind", ""), dig(primary, "metadata", "name", default="")
+        context = assumed_context(self.host, engine=self.engine, now=now)
+        report = Report(
+            created=True,
+            said=(Told(condition="ProviderCompatible", ok=True, reason="CompatibilityVerified", message=""),),
+            resource={"kind": kind, "metadata": {"name": name}},
+            subject=f"{kind}/{dig(self.deployment, 'metadata', 'namespace')}/{name}",
+            observation=self.host.translate_status(parse_deployment(self.deployment), observed, context),
+            primary=primary,
+            applied=observed.applied,
+            running_message=f"{kind} {name} is ready",
+        )
+        live = self.deployment["status"]
+        evidence = replace(evidence, served=record_of_service(report, live) is not None)
+        report = replace(report, rolled_out=_is_rolled_out(report, evidence.pods, newest_revision))
+        found = diagnose(report, evidence, deployment=self.deployment, previous=previous_cause(live), now=now)
+        begun = self.memory.date(found.faults, status=live, now=now)
+        status, verdict = provider_status(
+            self.deployment,
+            found.report,
+            faults=[replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults],
+            root_cause=found.root_cause,
+            now=now,
+        )
+        self.deployment["status"] = status
+        wakes = [wake for wake in (found.wake_after, verdict.wake_after) if wake is not None]
+        return status, min(wakes, default=None)
+
+
+def _is_rolled_out(report: Report, pods: Sequence[PodFacts], newest: str | None) -> bool:
+    """As `airunway.runtime.workloads` finds it out."""
+    if newest is None or report.observation is None or not is_ready(report.observation):
+        return True
+    return all(pod.revision == newest for pod in pods if pod.alive and pod.revision)

@@ -1,0 +1,119 @@
+"""Core and airunway-llmd on a cluster, the provider with the rights of docs/reference/llmd-roles.yaml."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import POD, Client, Kind
+from airunway.plugins.host import ProviderHost
+from airunway.plugins.registry import load
+from airunway.resource import ObjectKey, Resource, is_deleting
+from airunway.runtime.access import provider_rights
+from airunway.runtime.application import ProviderSettings
+from airunway_testing.controlplane import Cluster
+from airunway_testing.operator import (
+    install_definitions,
+    remove_leftovers,
+    running_core,
+    running_provider,
+    running_simulator,
+)
+from airunway_testing.rights import granted
+from airunway_testing.simulators import load_simulator
+
+POOL = Kind("inference.networking.k8s.io", "v1", "InferencePool", "inferencepools")
+ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi"}
+APART: Resource = {"serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}, "resources": {}}
+
+Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
+Pods: TypeAlias = Callable[[ObjectKey], Awaitable[list[Resource]]]
+
+
+@pytest.fixture(scope="session")
+def llmd() -> ProviderHost:
+    return load("llmd")
+
+
+@pytest.fixture
+def account(namespace: str) -> str:
+    """The user that the provider runs as."""
+    return f"system:serviceaccount:{namespace}:airunway-provider-llmd"
+
+
+@pytest.fixture
+async def llmd_operator(
+    request: pytest.FixtureRequest,
+    kubeconfig: Path,
+    client: Client,
+    cluster: Cluster,
+    llmd: ProviderHost,
+    namespace: str,
+    account: str,
+) -> AsyncIterator[None]:
+    """Core, provider and simulated upstreams, with Inference Extension and LeaderWorkerSet installed."""
+    await installed(client)
+    async with (
+        granted(client, provider_rights(llmd.manifest), user=account, namespace=namespace),
+        running_core(kubeconfig),
+        running_provider(cluster.kubeconfig_for(account), llmd, settings=settings_of(request)),
+        running_simulator(kubeconfig, llmd, level="cluster"),
+    ):
+        yield
+
+
+async def installed(client: Client) -> None:
+    crds = [crd for name in ("llmd", "vllm") for crd in load_simulator(name).custom_resource_definitions()]
+    await install_definitions(client, crds)
+    await remove_leftovers(client)
+
+
+def settings_of(request: pytest.FixtureRequest) -> ProviderSettings:
+    """The provider's settings: the parameter of the fixture `llmd_operator`, where a test gives one."""
+    return ProviderSettings(values=getattr(request, "param", {}))
+
+
+@pytest.fixture
+async def deploy(llmd_operator: None, client: Client, namespace: str) -> AsyncIterator[Deploy]:
+    """Creates a deployment of one server; keyword arguments are fields of the spec. Deleted after the test."""
+
+    async def create(name: str = "llama", *, outcome: str = "", **spec: Any) -> ObjectKey:
+        broken = {"podTemplate": {"metadata": {"annotations": {"testing.airunway.ai/outcome": outcome}}}}
+        body: Resource = {
+            "apiVersion": MODEL_DEPLOYMENT.api_version,
+            "kind": MODEL_DEPLOYMENT.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+                "provider": {"name": "llmd"},
+                "resources": {"gpu": {"count": 1}},
+                **(broken if outcome else {}),
+                **spec,
+            },
+        }
+        await client.create(MODEL_DEPLOYMENT, body)
+        return ObjectKey(namespace, name)
+
+    yield create
+    for found in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+        await client.delete(MODEL_DEPLOYMENT, ObjectKey(namespace, found["metadata"]["name"]))
+    async with asyncio.timeout(60):
+        while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+            await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+def pods(client: Client) -> Pods:
+    """The pods of a deployment that are not on their way out, its picker's too."""
+
+    async def pods_(key: ObjectKey) -> list[Resource]:
+        label = f"airunway.ai/model-deployment={key.name}"
+        found = await client.list_all(POD, namespace=key.namespace, label_selector=label)
+        return [pod for pod in found if not is_deleting(pod)]
+
+    return pods_

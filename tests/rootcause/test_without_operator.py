@@ -1,0 +1,84 @@
+"""The worked faults where no operator stands between us and the pods: the codes are those of KAITO's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.rootcause.worked import FAULTS, IMAGE
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import POD, Client
+from airunway.plugins.registry import load
+from airunway.resource import ObjectKey, Resource, condition_of, dig
+from airunway.status.codes import CODES
+from airunway_testing.controlplane.stages import OUTCOME
+from airunway_testing.faults import BY_HAND, has_cause, is_clear, write_pod
+from airunway_testing.operator import gone, playing, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi"}
+APART: Resource = {"serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}}
+SHAPES: dict[str, tuple[str, str, Resource]] = {
+    "vllm": ("vllm", "server", {"resources": {"gpu": {"count": 1}}}),
+    "llmd": ("llmd", "server", {"resources": {"gpu": {"count": 1}}}),
+    "llmd, decode": ("llmd", "decode", APART),
+}
+"""Provider, role of the pod that is broken, and the rest of the spec."""
+
+
+@pytest.fixture(params=SHAPES)
+async def shape(
+    request: pytest.FixtureRequest, kubeconfig: Path, client: Client
+) -> AsyncIterator[tuple[str, str, Resource]]:
+    provider, role, spec = SHAPES[request.param]
+    async with playing(kubeconfig, client, load(provider), level="cluster"):
+        yield provider, role, spec
+
+
+async def pod_of_role(client: Client, key: ObjectKey, role: str) -> Resource:
+    selector = f"airunway.ai/model-deployment={key.name},airunway.ai/component={role}"
+    async with asyncio.timeout(60):
+        while True:
+            found = await client.list_all(POD, namespace=key.namespace, label_selector=selector)
+            if found and dig(found[0], "spec", "nodeName"):
+                return found[0]
+            await asyncio.sleep(0.02)
+
+
+async def test_what_a_kubelet_reports_has_the_same_code(
+    shape: tuple[str, str, Resource], client: Client, namespace: str
+) -> None:
+    provider, role, spec = shape
+    for name, fault in FAULTS.items():
+        key = ObjectKey(namespace, name)
+        secrets = {"secrets": {"huggingFaceToken": "hf-token"}} if name == "secret-missing" else {}
+        base = {
+            "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+            "provider": {"name": provider},
+            "image": IMAGE,
+            "podTemplate": {"metadata": {"annotations": BY_HAND}},
+        }
+        metadata = {"name": name, "namespace": namespace}
+        body = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": "ModelDeployment", "metadata": metadata}
+        await client.create(MODEL_DEPLOYMENT, {**body, "spec": {**base, **spec, **secrets}})
+        pod = await pod_of_role(client, key, role)
+        await write_pod(client, pod, state=fault.state, last=fault.last)
+        found = await until(client, key, has_cause(fault.code), what=f"{name}: {fault.code}")
+        cause, pod_name = found["status"]["rootCause"], pod["metadata"]["name"]
+        assert cause["object"] == f"Pod/{namespace}/{pod_name}"
+        for text in (pod_name, "container model", *fault.says):
+            assert text.format(pod=pod_name) in cause["message"]
+        assert cause.get("field", "") == ("spec.secrets.huggingFaceToken" if secrets else CODES[fault.code].field)
+        assert (found["status"]["phase"], found["status"]["message"]) == (fault.phase, cause["message"])
+        assert (condition_of(found, "PodsReady") or {})["reason"] == fault.reason
+        selector = f"airunway.ai/model-deployment={name}"
+        for each in await client.list_all(POD, namespace=namespace, label_selector=selector):
+            patch = {"metadata": {"annotations": {OUTCOME: None}}}
+            await client.merge_patch(POD, ObjectKey(namespace, each["metadata"]["name"]), patch)
+        await until(client, key, is_clear, what=f"recovery from {name}")
+        await client.delete(MODEL_DEPLOYMENT, key)
+        await gone(client, MODEL_DEPLOYMENT, key)
