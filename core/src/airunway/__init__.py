@@ -18,6 +18,7 @@ Rooms, in the order in which imports may point (a room imports only from rooms n
 ``webhook``     admission: the checks that need the cluster, and the certificates they are served with
 ``upgrades``    what a new CRD, ours or an upstream's, would do to what is there
 ``doctor``      what is wrong with an installation: one look, many checks
+``install``     the charts' rendered manifests, applied without helm
 ``cli``         the `airunway` command
 
 Beside this distribution: ``airunway-testing`` (a control plane, faults, the sandbox, conformance; never imported from

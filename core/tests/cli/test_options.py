@@ -27,6 +27,8 @@ PROVIDER = f"{PROCESSES}::test_a_provider_does_as_its_options_say"
 WEBHOOK = f"{PROCESSES}::test_the_webhook_does_as_its_options_say"
 GUARD = "tests/upgrades/test_guard.py::test_a_crd_that_drops_a_field_in_use_is_refused_and_nothing_is_written"
 PREFLIGHT = "tests/upgrades/test_preflight.py"
+INSTALLING = "tests/install/test_without_helm.py"
+INSTALL = f"{INSTALLING}::test_installed_upgraded_and_taken_away_again"
 DOCTOR = "tests/doctor/test_doctor.py::test_its_options_do_as_they_say"
 SEVERAL = f"{PROCESSES}::test_everything_in_one_process_does_as_its_options_say"
 SIMULATE = f"{PROCESSES}::test_a_simulated_operator_does_as_its_options_say"
@@ -86,6 +88,12 @@ SEEN: dict[str, dict[str, str]] = {
         "-o": f"{RENDER}::test_json_and_overrides",
     },
     "doctor": {**dict.fromkeys(("-n", "-o", "--failure-threshold", "--ignore", "--kubeconfig", "--context"), DOCTOR)},
+    "install": dict.fromkeys(("--manifests", "--providers", "-n", "--dry-run", "--timeout", "--kubeconfig"), INSTALL)
+    | {"--context": f"{INSTALLING}::test_the_cluster_of_a_context_is_meant"},
+    "upgrade": dict.fromkeys(("--manifests", "-n", "--dry-run", "--timeout", "--kubeconfig"), INSTALL)
+    | {"--context": f"{INSTALLING}::test_the_cluster_of_a_context_is_meant"},
+    "uninstall": dict.fromkeys(("--providers", "-n", "--dry-run", "--kubeconfig"), INSTALL)
+    | {"--context": f"{INSTALLING}::test_the_cluster_of_a_context_is_meant"},
     "preflight": {
         **dict.fromkeys(
             ("--upstream", "-f", "-n", "--set", "-o"), f"{PREFLIGHT}::test_deployments_of_a_file_need_no_cluster"

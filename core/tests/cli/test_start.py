@@ -34,7 +34,19 @@ def test_the_help_lists_every_command() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "airunway", "--help"], capture_output=True, text=True, timeout=60, check=True
     )
-    for command in ("controller", "provider", "crds", "validate", "explain", "render", "doctor", "sandbox", "version"):
+    for command in (
+        "controller",
+        "provider",
+        "crds",
+        "validate",
+        "explain",
+        "render",
+        "doctor",
+        "install",
+        "preflight",
+        "sandbox",
+        "version",
+    ):
         assert command in done.stdout
 
 

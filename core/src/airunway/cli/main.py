@@ -14,6 +14,7 @@ from airunway.cli.development import CommandTree, ProviderTree
 from airunway.cli.doctor import doctor
 from airunway.cli.explain import explain
 from airunway.cli.flags import SwitchCommand
+from airunway.cli.install import install, uninstall, upgrade
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
 from airunway.cli.validate import validate
@@ -38,6 +39,9 @@ for command, summary in (
     (explain, "Say why a deployment gets its engine and provider, or none."),
     (render, "Print what a provider would create, without a cluster."),
     (doctor, "Say what is wrong with an installation, and what to do."),
+    (install, "Install CRDs, core and providers, without helm."),
+    (upgrade, "Upgrade what was installed so."),
+    (uninstall, "Take it away again; models stay."),
     (preflight, "Say what an upstream's new CRDs would do to what runs."),
 ):
     app.command(short_help=summary)(command)

@@ -1,0 +1,311 @@
+"""Installing into a cluster: looking before the first write, applying, waiting, and taking away again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+from airunway.doctor.cluster import OLDEST
+from airunway.doctor.providers import required_kinds
+from airunway.install.parts import (
+    INVENTORY,
+    Part,
+    Reference,
+    foreign_owner,
+    inventory_of,
+    is_definition,
+    namespaces_in,
+    provider_of,
+    read_inventory,
+    reference_of,
+)
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import (
+    CONFIG_MAP,
+    CUSTOM_RESOURCE_DEFINITION,
+    DEPLOYMENT,
+    NAMESPACE,
+    ApiError,
+    Client,
+    Kind,
+    KubeError,
+    NotFound,
+)
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, key_of
+from airunway.upgrades.ours import harms_in
+
+__all__ = ["MANAGER", "Installer", "Progress"]
+
+MANAGER = "airunway-install"
+"""The field manager of everything that the command applies."""
+
+_LOOK_AGAIN = 0.5
+_AT_ONCE = 16
+"""Requests that are on their way at the same time."""
+
+_REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a part is: `done` once nothing more is waited for; `text` says what there is."""
+
+    part: str
+    text: str
+    done: bool
+
+
+class Installer:
+    """What is done to one cluster, in one namespace. Every method raises KubeError."""
+
+    def __init__(self, client: Client, *, namespace: str) -> None:
+        self._client = client
+        self._namespace = namespace
+        self._kinds: dict[tuple[str, str], Kind | None] = {}
+
+    async def inventory(self) -> dict[str, list[Reference]]:
+        """What is installed in the namespace by this command, by part."""
+        return read_inventory(await self._get(CONFIG_MAP, ObjectKey(self._namespace, INVENTORY)))
+
+    # ------------------------------------------------------------------------------------------ before the first write
+
+    async def obstacles(self, parts: Sequence[Part]) -> list[str]:
+        """Everything that speaks against applying these parts, as sentences. Nothing is written."""
+        version = await self._client.version()
+        if version < OLDEST:
+            oldest = ".".join(map(str, OLDEST))
+            return [f"the cluster runs Kubernetes {version[0]}.{version[1]}; AI Runway needs {oldest} or newer"]
+        if others := namespaces_in(parts) - {self._namespace}:
+            written = ", ".join(sorted(others))
+            return [f"the manifests are for the namespace {written}: name that, or render them for {self._namespace}"]
+        found = [str(harm) for harm in await harms_in(self._client, _definitions(parts))]
+        missing = "; ".join(await self._forbidden(parts))
+        found += [f"you may not {missing}: an administrator has to do it, or to grant it"] if missing else []
+        return found or await self._refused(parts)
+
+    async def _forbidden(self, parts: Sequence[Part]) -> list[str]:
+        wanted = {
+            (group, plural, key_of(obj).namespace)
+            for part in parts
+            for obj in part.objects
+            for group, plural in [await self._resource_of(obj)]
+        }
+        wanted |= {("", "configmaps", self._namespace)}
+        if await self._get(NAMESPACE, ObjectKey("", self._namespace)) is None:
+            wanted |= {("", "namespaces", "")}
+        asked = sorted((verb, *each) for each in wanted for verb in ("create", "patch"))
+        answers = await asyncio.gather(*(self._may(*each) for each in asked))
+        return [_right(*each) for each, allowed in zip(asked, answers, strict=True) if not allowed]
+
+    async def _may(self, verb: str, group: str, plural: str, namespace: str) -> bool:
+        attributes = {"verb": verb, "group": group, "resource": plural, "namespace": namespace}
+        review = {"apiVersion": _REVIEW.api_version, "kind": _REVIEW.kind, "spec": {"resourceAttributes": attributes}}
+        return bool(dig(await self._client.create(_REVIEW, review), "status", "allowed"))
+
+    async def _refused(self, parts: Sequence[Part]) -> list[str]:
+        """What the API server says to a rehearsal of everything, and what belongs to other tools."""
+        there = await self._get(NAMESPACE, ObjectKey("", self._namespace)) is not None
+        slots = asyncio.Semaphore(_AT_ONCE)
+
+        async def said(obj: Resource) -> str:
+            async with slots:
+                kind = await self._kind(obj)
+                if kind is None or (kind.namespaced and not there):
+                    return ""  # what it needs is made first
+                return await self._rehearsed(kind, obj)
+
+        found = await asyncio.gather(*(said(obj) for part in parts for obj in part.objects))
+        return [refusal for refusal in found if refusal]
+
+    async def _rehearsed(self, kind: Kind, obj: Resource) -> str:
+        live = await self._get(kind, key_of(obj))
+        if live is not None and (owner := foreign_owner(live)):
+            return f"{reference_of(obj)} belongs to {owner}"
+        try:
+            await self._client.apply(kind, obj, manager=MANAGER, dry_run=True)
+        except ApiError as error:
+            return f"{reference_of(obj)} would be refused: {error}"
+        return ""
+
+    # ----------------------------------------------------------------------------------------------------- the writes
+
+    async def apply(self, parts: Sequence[Part], *, on_part: Callable[[str], None] = lambda _: None) -> None:
+        """Apply the parts, note what there is then, and take away what an earlier release had and these have not."""
+        before = await self.inventory()
+        if await self._get(NAMESPACE, ObjectKey("", self._namespace)) is None:
+            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
+            await self._client.apply(NAMESPACE, body, manager=MANAGER)
+        noted = inventory_of(parts, before, namespace=self._namespace)
+        for part in parts:
+            on_part(part.name)
+            for obj in part.objects:
+                kind = await self._kind(obj, needed=True)
+                assert kind is not None, "a kind that is needed is there or raises"
+                await self._client.apply(kind, obj, manager=MANAGER)
+            await self._served(part)
+            wanted = {reference_of(obj) for obj in part.objects}
+            await self._delete(found for found in before.get(part.name, ()) if found not in wanted)
+        await self._client.apply(CONFIG_MAP, noted, manager=MANAGER, force=True)
+
+    async def _served(self, part: Part) -> None:
+        for crd in _definitions([part]):
+            while not is_true(await self._client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd)), "Established"):
+                await asyncio.sleep(_LOOK_AGAIN)
+
+    async def remove(self, name: str) -> list[Reference]:
+        """Take a part away; CRDs stay. Returns what was deleted."""
+        listed = await self.inventory()
+        gone = await self._delete(reversed(listed.pop(name, [])))
+        body = inventory_of([], listed, namespace=self._namespace)
+        if listed:
+            await self._client.apply(CONFIG_MAP, body, manager=MANAGER, force=True)
+        else:
+            await self._delete([reference_of(body)])
+        return gone
+
+    async def remains(self, names: Sequence[str]) -> list[str]:
+        """What stays when these parts are gone, as sentences."""
+        listed = await self.inventory()
+        found = [str(each) for part in listed.values() for each in part if each.kind == "CustomResourceDefinition"]
+        try:
+            deployments = await self._client.list_all(MODEL_DEPLOYMENT)
+        except NotFound:
+            deployments = []
+        left = Counter(str(dig(each, "status", "provider", "name", default="")) for each in deployments)
+        for name in names:
+            provider = provider_of(name)
+            if provider and left[provider]:
+                found.append(
+                    f"{left[provider]} ModelDeployments of {provider}, and what serves them; nobody looks after them "
+                    "then, and their deletion waits for the provider to come back"
+                )
+            if provider and await self._get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", provider)) is not None:
+                found.append(f"InferenceProviderConfig/{provider}")
+        return [*found, f"Namespace/{self._namespace}, with the Leases and the webhook's Secret in it"]
+
+    async def _delete(self, references: Iterable[Reference]) -> list[Reference]:
+        gone = []
+        for reference in references:
+            if reference.kind in ("CustomResourceDefinition", "Namespace"):
+                continue
+            kind = await self._served_kind(reference.group, reference.kind)
+            try:
+                if kind is not None:
+                    await self._client.delete(kind, ObjectKey(reference.namespace, reference.name))
+                    gone.append(reference)
+            except NotFound:
+                continue
+        return gone
+
+    # -------------------------------------------------------------------------------------------------------- waiting
+
+    async def progress(self, parts: Sequence[Part], *, timeout: float) -> AsyncIterator[Progress]:
+        """Each part's state whenever it changes, until all are done. Raises TimeoutError after `timeout` seconds."""
+        waiting, told = {part.name: part for part in parts}, dict[str, str]()
+        until = monotonic() + timeout
+        while waiting:
+            for part in list(waiting.values()):
+                state = await self._state(part)
+                if told.get(part.name) != state.text:
+                    told[part.name] = state.text
+                    yield state
+                if state.done:
+                    del waiting[part.name]
+            if waiting and monotonic() > until:
+                raise TimeoutError(", ".join(waiting))
+            if waiting:
+                await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _state(self, part: Part) -> Progress:
+        for obj in part.objects:
+            if (obj.get("apiVersion"), obj.get("kind")) != (DEPLOYMENT.api_version, DEPLOYMENT.kind):
+                continue
+            live = await self._client.get(DEPLOYMENT, key_of(obj))
+            wanted = dig(live, "spec", "replicas", default=1)
+            current = dig(live, "status", "observedGeneration", default=0) >= live["metadata"]["generation"]
+            new = dig(live, "status", "updatedReplicas", default=0) if current else 0
+            ready = min(new, dig(live, "status", "availableReplicas", default=0))
+            if ready < wanted or dig(live, "status", "replicas", default=0) > wanted:
+                return Progress(part=part.name, text=f"{ready} of {wanted} new pods are available", done=False)
+        return await self._registration(part) if part.provider else Progress(part=part.name, text="Ready", done=True)
+
+    async def _registration(self, part: Part) -> Progress:
+        config = await self._get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", part.provider))
+        if config is None:
+            return Progress(part=part.name, text="it has not registered yet", done=False)
+        if dig(config, "status", "ready") is True:
+            return Progress(part=part.name, text="Ready", done=True)
+        condition = condition_of(config, "Ready") or {}
+        # An upstream that is not there is nothing to wait for: the provider notices when it comes.
+        missing = condition.get("reason") in ("UpstreamNotInstalled", "UnsupportedSchema")
+        said = str(condition.get("message") or "it is not ready yet")
+        return Progress(part=part.name, text=f"{said}.{_steps(config)}" if missing else said, done=missing)
+
+    # ---------------------------------------------------------------------------------------------------------- kinds
+
+    async def _kind(self, obj: Resource, *, needed: bool = False) -> Kind | None:
+        """How the object is addressed; None for a kind that is not served. Raises NotFound for one that is `needed`."""
+        group, _, version = str(obj.get("apiVersion")).rpartition("/")
+        return await self._discovered(group, version, str(obj.get("kind")), needed=needed)
+
+    async def _served_kind(self, group: str, kind: str) -> Kind | None:
+        """A kind in the version that the API server prefers."""
+        if not group:
+            return await self._discovered("", "v1", kind)
+        try:
+            found = await self._client.get_path(f"/apis/{group}")
+        except NotFound:
+            return None
+        return await self._discovered(group, str(dig(found, "preferredVersion", "version")), kind)
+
+    async def _discovered(self, group: str, version: str, kind: str, *, needed: bool = False) -> Kind | None:
+        base = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        if self._kinds.get((base, kind)) is None:
+            try:
+                listing = await self._client.get_path(base)
+            except NotFound:
+                if needed:
+                    raise
+                return None
+            for entry in listing.get("resources") or ():
+                if "/" not in str(entry.get("name")):
+                    found = Kind(
+                        group, version, str(entry["kind"]), str(entry["name"]), entry.get("namespaced") is True
+                    )
+                    self._kinds[base, found.kind] = found
+        found_kind = self._kinds.get((base, kind))
+        if found_kind is None and needed:
+            raise KubeError(f"the API server does not serve {kind} in {base}")
+        return found_kind
+
+    async def _resource_of(self, obj: Resource) -> tuple[str, str]:
+        kind = await self._kind(obj)
+        group = str(obj.get("apiVersion")).rpartition("/")[0]
+        return (group, kind.plural if kind is not None else f"{str(obj.get('kind')).lower()}s")
+
+    async def _get(self, kind: Kind, key: ObjectKey) -> Resource | None:
+        try:
+            return await self._client.get(kind, key)
+        except NotFound:
+            return None
+
+
+def _definitions(parts: Sequence[Part]) -> list[Resource]:
+    return [obj for part in parts for obj in part.objects if is_definition(obj)]
+
+
+def _right(verb: str, group: str, plural: str, namespace: str) -> str:
+    what = f"{plural}.{group}" if group else plural
+    return f"{verb} {what} in {namespace}" if namespace else f"{verb} {what}"
+
+
+def _steps(config: Resource) -> str:
+    """How the provider has its upstream installed."""
+    needed = ", ".join(f"{kind}.{group}" for group, kind, _ in required_kinds(config))
+    steps = [
+        str(step["command"]) for step in dig(config, "spec", "installation", "steps", default=[]) if step.get("command")
+    ]
+    return f" It needs {needed}: {' && '.join(steps)}" if steps else f" It needs {needed}."
