@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import resource
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -85,7 +86,7 @@ COMMANDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What the command said: its exit code, its document, and how long it took in seconds."""
+    """What the command said: its exit code, its document, and how many seconds of a processor it took."""
 
     code: int
     document: Resource
@@ -105,11 +106,11 @@ def doctor(kubeconfig: Path, namespace: str) -> Doctor:
 
     def run(*arguments: str, kubeconfig: Path = kubeconfig) -> Report:
         command = ["doctor", "-n", namespace, "-o", "json", "--kubeconfig", str(kubeconfig), *arguments]
-        begun = datetime.now(UTC)
+        begun = _processor_time()
         done = subprocess.run(
             [sys.executable, "-m", "airunway", *command], capture_output=True, text=True, timeout=120, check=False
         )
-        seconds = (datetime.now(UTC) - begun).total_seconds()
+        seconds = _processor_time() - begun
         assert done.returncode in (0, 3), done.stderr
         return Report(code=done.returncode, document=json.loads(done.stdout), seconds=seconds)
 
@@ -274,6 +275,11 @@ def _definitions(name: str, *, older: str) -> list[Resource]:
     before["spec"]["versions"] = [{**current, "storage": False}, old]
     crd["spec"]["versions"] = [current, {**old, "storage": False}]
     return [before, crd]
+
+
+def _processor_time() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _micro(moment: datetime) -> str:

@@ -286,6 +286,38 @@ def test_a_bundle_that_is_no_certificate_is_said() -> None:
     assert b64encode(b"nonsense").decode() == live["webhooks"][0]["clientConfig"]["caBundle"]
 
 
+JUNK: Resource = {"metadata": {"name": "x", "namespace": "y"}}
+
+
+@pytest.mark.parametrize("obj", [{}, JUNK, {**JUNK, "spec": {}, "status": {}}, {**JUNK, "spec": None, "status": None}])
+def test_checks_take_any_object(obj: Resource) -> None:
+    """What an API server gives has passed a schema, but it need not be one of ours."""
+    several = (obj,)
+    snapshot = replace(
+        EMPTY,
+        components=(CORE, replace(CORE, core=False, providers=("p",), wanted=0, available=0)),
+        namespaces={},
+        accounts={},
+        definitions={"modeldeployments.airunway.ai": obj},
+        leases={"airunway-controller": obj},
+        configurations={CONFIGURATION: obj},
+        endpoints={},
+        rights={},
+        guards=several,
+        bindings=frozenset({"x"}),
+        providers=several,
+        served={},
+        controllers={"": several},
+        nodes=several,
+        storage_classes=several,
+        gateway_classes=several,
+        deployments=several,
+    )
+    found = examine(snapshot)
+    assert len(found.done) == len(CHECKS) - 1, "all but that of the rehearsed creation"
+    assert list(lines(found, width=80))
+
+
 def test_ignored_checks_are_not_made() -> None:
     found = examine(CASES["ARW0101"][0], ignored=frozenset({"ARW0101"}))
     assert found.findings == ()

@@ -106,7 +106,9 @@ async def test_whoever_may_see_little_is_told_what_was_not_looked_at(
 
 
 async def test_it_is_fast_and_asks_little(installation: Any, doctor: Any, audit_log: Path, namespace: str) -> None:
-    """spec: two seconds; on a machine that does nothing else one. The requests are what a large cluster feels."""
+    """Two seconds are its budget. Time on the clock is the machine's affair here: what the command itself does is
+    counted, its processor time and its requests.
+    """
     reader = AuditReader(audit_log)
     reader.read()
     report = min((doctor() for _ in range(3)), key=lambda report: report.seconds)
@@ -116,7 +118,7 @@ async def test_it_is_fast_and_asks_little(installation: Any, doctor: Any, audit_
     assert {request.resource for request in asked if request.writes} == {"subjectaccessreviews"}
     assert len(asked) - len(reviews) <= 3 * 60
     assert len(reviews) <= 3 * 100
-    assert report.seconds <= 2.0
+    assert report.seconds <= 1.6
 
 
 async def test_its_options_do_as_they_say(installation: Any, doctor: Any, kubeconfig: Path) -> None:
