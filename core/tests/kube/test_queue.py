@@ -293,3 +293,46 @@ async def test_shutting_down(drain: bool) -> None:
     for task in waiter:
         with pytest.raises(QueueClosed):
             await task
+
+
+async def drained(queue: WorkQueue[str]) -> list[str]:
+    """All that waits, in the order in which one worker gets it."""
+    order = []
+    while queue.depth:
+        order.append(await queue.get())
+        queue.done(order[-1])
+    return order
+
+
+async def test_a_burst_of_one_tenant_does_not_make_another_wait() -> None:
+    queue: WorkQueue[str] = WorkQueue(sharer_of=lambda key: key[0])
+    for number in range(1_000):
+        queue.add(f"evil-{number}")
+    for key in ("a-0", "a-1", "b-0"):
+        queue.add(key)
+    order = await drained(queue)
+    assert order[:6] == ["evil-0", "a-0", "b-0", "evil-1", "a-1", "evil-2"]
+    assert order[6:] == [f"evil-{number}" for number in range(3, 1_000)]
+
+
+async def test_a_tenant_that_adds_again_and_again_has_one_turn_in_two() -> None:
+    queue: WorkQueue[str] = WorkQueue(sharer_of=lambda key: key[0])
+    queue.add("evil-0")
+    for number in range(10):
+        queue.add(f"a-{number}")
+    order = []
+    for _ in range(20):
+        order.append(await queue.get())
+        if order[-1] == "evil-0":
+            queue.add("evil-0")
+        queue.done(order[-1])
+    assert [key for key in order if key[0] == "a"] == [f"a-{number}" for number in range(10)]
+    assert "".join(key[0] for key in order) == "ea" * 10
+
+
+async def test_priorities_come_before_turns() -> None:
+    queue: WorkQueue[str] = WorkQueue(sharer_of=lambda key: key[0])
+    for key, priority in (("a-0", Priority.BULK), ("b-0", Priority.NORMAL), ("b-1", Priority.URGENT)):
+        queue.add(key, priority)
+    queue.add("a-0", Priority.NORMAL)
+    assert await drained(queue) == ["b-1", "b-0", "a-0"]

@@ -17,7 +17,16 @@ from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, LeaderElector, NotFound, load_config, user_agent_of
+from airunway.kube import (
+    CUSTOM_RESOURCE_DEFINITION,
+    Client,
+    Kind,
+    LeaderElector,
+    NotFound,
+    load_config,
+    needs_apply,
+    user_agent_of,
+)
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
@@ -50,15 +59,25 @@ class Limits:
     silence: float = 90.0
 
 
+_INSTALLER = "airunway-testing"
+
 PATIENCE = 60.0
 """Seconds that anything here waits at most: a safety net for hung tests, not a measurement."""
 
 
 async def install_definitions(client: Client, definitions: Sequence[Resource] = ()) -> None:
-    """Apply our CRDs and the given ones, and wait until the API server serves them."""
+    """Apply our CRDs and the given ones, and wait until the API server serves them.
+
+    What is there already is left alone: an API server takes long over a large CRD, also where nothing changes.
+    """
     wanted = [*custom_resource_definitions(), *definitions]
     for definition in wanted:
-        await client.apply(CUSTOM_RESOURCE_DEFINITION, definition, manager="airunway-testing", force=True)
+        try:
+            live = await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition))
+        except NotFound:
+            live = None
+        if needs_apply(definition, live, manager=_INSTALLER):
+            await client.apply(CUSTOM_RESOURCE_DEFINITION, definition, manager=_INSTALLER, force=True)
     async with asyncio.timeout(PATIENCE):
         for definition in wanted:
             while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition)), "Established"):

@@ -6,8 +6,10 @@ What holds at any time:
 - a key waits at most once, however often it was added,
 - a key that is being worked on is not handed out again before `done`; if it was added meanwhile, it is handed out then,
 - `add_after` keeps one deadline per key: the earliest,
-- keys of a higher `Priority` come first, within one first come, first served; a key that is added again at a higher one
-  moves up; a lower one that waits is passed over a bounded number of times (`_PATIENCE`).
+- keys of a higher `Priority` come first; a key that is added again at a higher one moves up; a lower one that waits is
+  passed over a bounded number of times (`_PATIENCE`),
+- within a priority whoever shares the queue (namespaces) has its turn, whatever others have added; what is of one is
+  handed out in the order of its arrival.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-from collections import deque
-from collections.abc import Callable, Hashable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterator
 from enum import IntEnum
 from itertools import chain
 from typing import Generic, Protocol, TypeVar
@@ -59,9 +61,55 @@ class Timers(Protocol):
     def call_at(self, when: float, callback: Callable[[], object], /) -> Handle: ...
 
 
+class _Line(Generic[K]):
+    """The keys that wait at one priority: those of different sharers in turn, of one as they came."""
+
+    def __init__(self, sharer_of: Callable[[K], Hashable]) -> None:
+        self._sharer_of = sharer_of
+        self._sharers: OrderedDict[Hashable, OrderedDict[K, float]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._sharers.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._sharers)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._sharers.get(self._sharer_of(key), ())
+
+    def __iter__(self) -> Iterator[K]:
+        return chain.from_iterable(self._sharers.values())
+
+    def put(self, key: K, since: float) -> None:
+        self._sharers.setdefault(self._sharer_of(key), OrderedDict())[key] = since
+
+    def pop(self, key: K) -> float:
+        """Take `key` out; returns since when it waits."""
+        sharer = self._sharer_of(key)
+        keys = self._sharers[sharer]
+        since = keys.pop(key)
+        if not keys:
+            del self._sharers[sharer]
+        return since
+
+    def take(self) -> tuple[K, float]:
+        """The key whose turn it is, and since when it waits."""
+        sharer, keys = next(iter(self._sharers.items()))
+        key, since = keys.popitem(last=False)
+        if keys:
+            self._sharers.move_to_end(sharer)
+        else:
+            del self._sharers[sharer]
+        return key, since
+
+    def clear(self) -> None:
+        self._sharers.clear()
+
+
 class WorkQueue(Generic[K]):
     """The queue between event handlers (synchronous, fast) and workers (one `get` … `done` per key).
 
+    `sharer_of` says for whom a key is worked on: thousands of keys of one do not make those of another wait.
     `base` and `cap` bound the backoff of `retry`, in seconds. `timers` defaults to the running loop, so a queue without
     one must be made inside a coroutine.
     """
@@ -73,12 +121,12 @@ class WorkQueue(Generic[K]):
         cap: float = 300.0,
         timers: Timers | None = None,
         rng: random.Random | None = None,
+        sharer_of: Callable[[K], Hashable] = lambda _: None,
     ) -> None:
         self._base, self._cap = base, cap
         self._timers: Timers = timers or asyncio.get_running_loop()
         self._rng = rng or random.Random()
-        # By priority, key → since when it waits; a dict keeps the order of arrival.
-        self._ready: tuple[dict[K, float], ...] = tuple({} for _ in Priority)
+        self._ready: tuple[_Line[K], ...] = tuple(_Line(sharer_of) for _ in Priority)
         self._passed_over = [0] * len(Priority)
         self._held: set[K] = set()
         self._again: dict[K, tuple[Priority, float]] = {}  # added while held
@@ -104,10 +152,10 @@ class WorkQueue(Generic[K]):
     def _enqueue(self, key: K, priority: Priority, since: float) -> None:
         waiting = next((level for level in Priority if key in self._ready[level]), None)
         if waiting is None:
-            self._ready[priority][key] = since
+            self._ready[priority].put(key, since)
             self._wake_one()
         elif priority < waiting:
-            self._ready[priority][key] = self._ready[waiting].pop(key)
+            self._ready[priority].put(key, self._ready[waiting].pop(key))
 
     def add_after(self, key: K, seconds: float) -> None:
         """Have `key` worked on in `seconds`, or earlier if an earlier deadline stands."""
@@ -170,8 +218,7 @@ class WorkQueue(Generic[K]):
         chosen = self._next()
         for level in Priority:
             self._passed_over[level] = self._passed_over[level] + 1 if level != chosen and self._ready[level] else 0
-        key = next(iter(self._ready[chosen]))
-        since = self._ready[chosen].pop(key)
+        key, since = self._ready[chosen].take()
         self._held.add(key)
         return key, max(0.0, self._timers.time() - since)
 
@@ -221,10 +268,10 @@ class WorkQueue(Generic[K]):
         return len(self._held)
 
     def waiting(self) -> list[K]:
-        """The keys that wait for a worker, by priority and then in the order of their arrival."""
+        """The keys that wait for a worker, by priority, sharer and order of arrival."""
         return list(chain.from_iterable(self._ready))
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: K) -> bool:
         return any(key in keys for keys in self._ready) or key in self._again or key in self._due
 
     def _wake_one(self) -> None:

@@ -58,8 +58,8 @@ class Follower:
         return Overlay(self.deployments, project=self._project, restore=whole)
 
     def queue(self, controller: str) -> WorkQueue[ObjectKey]:
-        """A queue, shown in the metrics; while the first one has something, events wait."""
-        queue: WorkQueue[ObjectKey] = WorkQueue()
+        """A queue that namespaces share, shown in the metrics; while the first one has something, events wait."""
+        queue: WorkQueue[ObjectKey] = WorkQueue(sharer_of=lambda key: key.namespace)
         self._queues.append(queue)
         self._metrics.show_queue(controller, queue, component=self.component)
         return queue
