@@ -17,6 +17,7 @@ from tests.install.helm import NAMESPACE, Helm
 
 from airunway.resource import Resource
 from airunway_testing.controlplane import ControlPlane
+from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.kubetools import kubectl_path
 from airunway_testing.simulators import load_simulator
 
@@ -60,13 +61,21 @@ class Installation:
         found: list[Resource] = json.loads(self.kubectl("get", *arguments, "-o", "json"))["items"]
         return found
 
-    def options(self, process: str) -> list[str]:
-        """The values that this machine needs: a port for everything, and a webhook that is reached without Services."""
+    def sandbox(self, process: str) -> Resource:
+        """The values that this machine needs: a port for everything, a webhook that is reached without Services, and
+        pods that get ready when a `Node` says so.
+        """
         first = list(CHARTS_OF).index(process) * 3
         health, metrics, webhook = self.ports[first : first + 3]
-        given = [f"--set=ports.health={health}", f"--set=ports.metrics={metrics}"]
+        found: Resource = {"ports": {"health": health, "metrics": metrics}, "podAnnotations": {OUTCOME: "NotReady"}}
         if process == "core":
-            given += [f"--set=ports.webhook={webhook}", f"--set=webhook.url=https://127.0.0.1:{webhook}"]
+            found["ports"]["webhook"] = webhook
+            found["webhook"] = {"url": f"https://127.0.0.1:{webhook}"}
+        return found
+
+    def options(self, process: str) -> list[str]:
+        """All values of a process's chart, as options of helm."""
+        given = [f"--set-json={key}={json.dumps(value)}" for key, value in self.sandbox(process).items()]
         return [*given, *self.values.get(process, ())]
 
     def install(self, verb: str, process: str, *more: str, chart: str = "") -> str:
