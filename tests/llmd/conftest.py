@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pytest
 
-from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import POD, Client, Kind
+from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
-from airunway.resource import ObjectKey, Resource, is_deleting
+from airunway.resource import ObjectKey, Resource
 from airunway.runtime.access import provider_rights
 from airunway.runtime.application import ProviderSettings
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import (
+    Deploy,
+    deployments,
     install_definitions,
+    pods_of,
     remove_leftovers,
     running_core,
     running_provider,
@@ -31,7 +33,6 @@ POOL = Kind("inference.networking.k8s.io", "v1", "InferencePool", "inferencepool
 ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi"}
 APART: Resource = {"serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}, "resources": {}}
 
-Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
 Pods: TypeAlias = Callable[[ObjectKey], Awaitable[list[Resource]]]
 
 
@@ -82,38 +83,17 @@ def settings_of(request: pytest.FixtureRequest) -> ProviderSettings:
 async def deploy(llmd_operator: None, client: Client, namespace: str) -> AsyncIterator[Deploy]:
     """Creates a deployment of one server; keyword arguments are fields of the spec. Deleted after the test."""
 
-    async def create(name: str = "llama", *, outcome: str = "", **spec: Any) -> ObjectKey:
-        broken = {"podTemplate": {"metadata": {"annotations": {"testing.airunway.ai/outcome": outcome}}}}
-        body: Resource = {
-            "apiVersion": MODEL_DEPLOYMENT.api_version,
-            "kind": MODEL_DEPLOYMENT.kind,
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {
-                "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
-                "provider": {"name": "llmd"},
-                "resources": {"gpu": {"count": 1}},
-                **(broken if outcome else {}),
-                **spec,
-            },
-        }
-        await client.create(MODEL_DEPLOYMENT, body)
-        return ObjectKey(namespace, name)
-
-    yield create
-    for found in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-        await client.delete(MODEL_DEPLOYMENT, ObjectKey(namespace, found["metadata"]["name"]))
-    async with asyncio.timeout(60):
-        while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-            await asyncio.sleep(0.1)
+    base = {
+        "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+        "provider": {"name": "llmd"},
+        "resources": {"gpu": {"count": 1}},
+    }
+    async with deployments(client, namespace, base) as create:
+        yield create
 
 
 @pytest.fixture
 def pods(client: Client) -> Pods:
     """The pods of a deployment that are not on their way out, its picker's too."""
 
-    async def pods_(key: ObjectKey) -> list[Resource]:
-        label = f"airunway.ai/model-deployment={key.name}"
-        found = await client.list_all(POD, namespace=key.namespace, label_selector=label)
-        return [pod for pod in found if not is_deleting(pod)]
-
-    return pods_
+    return partial(pods_of, client)

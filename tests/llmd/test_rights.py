@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.llmd.conftest import APART, POOL, Deploy
+from tests.llmd.conftest import APART, POOL
 from tests.llmd.test_life import edit, picker
 
 from airunway.api import names
@@ -19,7 +19,7 @@ from airunway.sdk import picker as picker_kit
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import condition_is, running_at
-from airunway_testing.operator import gone, until
+from airunway_testing.operator import Deploy, gone, until
 from airunway_testing.rights import unused
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -42,15 +42,20 @@ RARE = {
 }
 
 
+@pytest.fixture
+def audit(audit_log: Path) -> AuditReader:
+    """Reads from before the provider starts, where a test asks for it first."""
+    return AuditReader(audit_log)
+
+
 def of(user: str, requests: list[Request]) -> list[Request]:
     return [request for request in requests if request.user == user]
 
 
 @pytest.mark.parametrize("llmd_operator", [{"gpusPerNode": 2}], indirect=True)
 async def test_it_uses_all_that_it_is_granted_and_needs_no_more(
-    deploy: Deploy, client: Client, llmd: ProviderHost, account: str, audit_log: Path
+    audit: AuditReader, deploy: Deploy, client: Client, llmd: ProviderHost, account: str
 ) -> None:
-    audit = AuditReader(audit_log)
     key, large = await deploy(**APART), await deploy("large", resources={"gpu": {"count": 4}})
     for each in (key, large):
         await until(client, each, running_at(1))

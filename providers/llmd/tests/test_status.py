@@ -1,13 +1,9 @@
 """What is told of servers, roles and picker, from whatever exists; and that any JSON gives an answer."""
 
-import os
 import random
-import subprocess
-import sys
 from datetime import timedelta
 from typing import Any
 
-import orjson
 import pytest
 
 from airunway.plugins.contract import Observed
@@ -226,46 +222,3 @@ def test_a_hundred_thousand_statuses_give_a_state(
     host: ProviderHost, deployment: Any, apart: Any, context: Any
 ) -> None:
     hold(host, deployment, apart, context, times=100_000, seed=12)
-
-
-# --------------------------------------------------------------------------------------------------------- determinism
-
-PROGRAM = """
-import sys
-from datetime import datetime, timezone
-import orjson
-from airunway.plugins.registry import load
-from airunway.runtime.judgement import assumed_context
-from airunway.sdk import parse_deployment
-
-host = load("llmd")
-context = assumed_context(host, engine="vllm", now=datetime(2026, 9, 1, tzinfo=timezone.utc))
-for spec in orjson.loads(sys.stdin.buffer.read()):
-    deployment = parse_deployment({"metadata": {"name": "m", "namespace": "n"}, "spec": spec})
-    sys.stdout.buffer.write(orjson.dumps(host.translate_spec(deployment, context).objects))
-    sys.stdout.buffer.write(repr(host.can_handle(deployment, context)).encode())
-"""
-
-
-def test_another_process_writes_the_same_bytes() -> None:
-    role = {"replicas": 1, "gpu": {"count": 16}, "memory": "8Gi"}
-    args = {"args": {"seed": "1", "b": "", "a": "2"}}
-    specs: list[Resource] = [
-        {"model": {"id": "o/m"}, "engine": args, "resources": {"gpu": {"count": gpus}}} for gpus in (2, 16)
-    ]
-    specs.append(
-        {"model": {"id": "o/m"}, "serving": {"mode": "disaggregated"}, "scaling": {"prefill": role, "decode": role}}
-    )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            input=orjson.dumps(specs),
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-            timeout=60,
-        ).stdout
-        for seed in ("0", "1", "4242")
-    }
-    assert len(outputs) == 1
-    assert len(outputs.pop()) > 5000

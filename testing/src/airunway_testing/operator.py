@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
@@ -19,6 +20,7 @@ from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
     CUSTOM_RESOURCE_DEFINITION,
+    POD,
     Client,
     Kind,
     LeaderElector,
@@ -34,14 +36,18 @@ from airunway.process.metrics import Metrics, Role
 from airunway.process.parts import Application, Lead, Parts, Work
 from airunway.resource import ObjectKey, Resource, is_deleting, is_true, key_of, uid_of
 from airunway.runtime.application import ProviderApplication, ProviderSettings
+from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.simulators import Level, simulators_for
 
 __all__ = [
     "MODEL_DEPLOYMENT",
+    "Deploy",
     "Limits",
+    "deployments",
     "gone",
     "install_definitions",
     "playing",
+    "pods_of",
     "remove_leftovers",
     "running_core",
     "running_provider",
@@ -60,6 +66,7 @@ class Limits:
 
 
 _INSTALLER = "airunway-testing"
+Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
 
 PATIENCE = 60.0
 """Seconds that anything here waits at most: a safety net for hung tests, not a measurement."""
@@ -205,6 +212,39 @@ async def playing(
         running_simulator(kubeconfig, host, level=level, scenario=scenario),
     ):
         yield
+
+
+@asynccontextmanager
+async def deployments(client: Client, namespace: str, base: Resource) -> AsyncIterator[Deploy]:
+    """``await create(name, **spec)`` makes a deployment of the spec `base`, with fields replaced, and gives its key.
+
+    `outcome` is what the simulated nodes make of its pods. All of the namespace's are deleted afterwards, and gone.
+    """
+
+    async def create(name: str = "llama", *, outcome: str = "", **spec: Any) -> ObjectKey:
+        broken = {"podTemplate": {"metadata": {"annotations": {OUTCOME: outcome}}}} if outcome else {}
+        body: Resource = {
+            "apiVersion": MODEL_DEPLOYMENT.api_version,
+            "kind": MODEL_DEPLOYMENT.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {**base, **broken, **spec},
+        }
+        await client.create(MODEL_DEPLOYMENT, body)
+        return ObjectKey(namespace, name)
+
+    yield create
+    for found in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+        await client.delete(MODEL_DEPLOYMENT, key_of(found))
+    async with asyncio.timeout(PATIENCE):
+        while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+            await asyncio.sleep(0.1)
+
+
+async def pods_of(client: Client, key: ObjectKey) -> list[Resource]:
+    """The pods of a deployment that are not on their way out."""
+    label = f"{names.MODEL_DEPLOYMENT}={key.name}"
+    found = await client.list_all(POD, namespace=key.namespace, label_selector=label)
+    return [pod for pod in found if not is_deleting(pod)]
 
 
 async def until(client: Client, key: ObjectKey, holds: Callable[[Resource], bool], *, what: str = "") -> Resource:

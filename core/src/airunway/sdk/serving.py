@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from airunway.api.modeldeployment import ModelDeployment
-from airunway.plugins.contract import Component, Context, Finding, Observed
+from airunway.plugins.contract import Component, Context, Finding, Observed, Transformer
 from airunway.resource import Resource, dig
 from airunway.sdk.groups import Member
 from airunway.sdk.launch import Launch, launch
@@ -27,6 +27,7 @@ from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, deploy
 __all__ = [
     "OVERRIDES",
     "RECREATED",
+    "TRANSFORMERS",
     "NodeSettings",
     "Servers",
     "blockers",
@@ -80,6 +81,20 @@ OVERRIDES: Resource = keys(
     )
 )
 """What ``spec.provider.overrides`` may change of either workload; `override_conflicts` refuses what is the other's."""
+
+
+TRANSFORMERS = (
+    Transformer(name="deployment-v1", api_version="apps/v1", immutable=("spec.selector.*",)),
+    Transformer(
+        name="leaderworkerset-v1",
+        api_version="leaderworkerset.x-k8s.io/v1",
+        kind=LEADER_WORKER_SET.kind,
+        # The last one is of the minimal CRD that LeaderWorkerSet's simulator brings.
+        schema_hashes=("d7d2ce36766f", "35820124ad89", "1682bf2d54e0"),
+        since="0.7",
+    ),
+)
+"""Of a provider whose primary kind is the Deployment."""
 
 
 @dataclass(frozen=True, kw_only=True)

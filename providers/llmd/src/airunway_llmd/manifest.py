@@ -18,23 +18,14 @@ PREFILL, DECODE = "prefill", "decode"
 DECIDERS = {"always": "always-disagg-pd-decider", "prefix-based": "prefix-based-pd-decider"}
 """Router modes: every prompt is prefilled apart, or only one of which decode has too little in its cache."""
 
-_OF_SIMULATORS = ("1682bf2d54e0", "5858612cf621")
-"""Hashes of the minimal CRDs with which simulators stand in for LeaderWorkerSet and for the Inference Extension."""
-
 TRANSFORMERS = (
-    Transformer(name="deployment-v1", api_version="apps/v1", immutable=("spec.selector.*",)),
-    Transformer(
-        name="leaderworkerset-v1",
-        api_version="leaderworkerset.x-k8s.io/v1",
-        kind=LEADER_WORKER_SET.kind,
-        schema_hashes=("d7d2ce36766f", "35820124ad89", *_OF_SIMULATORS),
-        since="0.7",
-    ),
+    *serving.TRANSFORMERS,
     Transformer(
         name="inferencepool-v1",
         api_version="inference.networking.k8s.io/v1",
         kind=picker.INFERENCE_POOL.kind,
-        schema_hashes=("7f447985943a", "64dbcbabf4fc", "684c60ac364e", "c26bb94ecce6", "105e971a8b92", *_OF_SIMULATORS),
+        # The last one is of the minimal CRD that the simulator brings.
+        schema_hashes=("7f447985943a", "64dbcbabf4fc", "684c60ac364e", "c26bb94ecce6", "105e971a8b92", "5858612cf621"),
         since="1.0",
     ),
 )

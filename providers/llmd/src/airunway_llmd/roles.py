@@ -67,8 +67,8 @@ def pair_findings(
         return [Finding(path=path, reason="IncompatibleConfiguration", message=text)], []
     if prefill > decode:
         text = (
-            f"{told}: releases of vLLM before 0.13 refuse that at the first request (NIXL), and models with state "
-            "layers (Mamba) in all releases; give prefill no more GPUs than decode"
+            f"{told}: older releases of vLLM refuse that at the first request (NIXL), and newer ones for models with "
+            "state layers (Mamba); give prefill no more GPUs than decode"
         )
         return [], [Finding(path=path, reason="FieldIgnored", message=text)]
     return [], []

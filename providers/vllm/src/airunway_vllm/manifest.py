@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airunway.sdk import EngineCapability, Installation, ProviderManifest, Transformer, labels, serving
+from airunway.sdk import EngineCapability, Installation, ProviderManifest, labels, serving
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
 from airunway_vllm.settings import Settings
 
 __all__ = ["MANIFEST", "TRANSFORMERS", "VERSION"]
 
 VERSION = "0.1.0"
-TRANSFORMERS = (
-    Transformer(name="deployment-v1", api_version="apps/v1", immutable=("spec.selector.*",)),
-    Transformer(
-        name="leaderworkerset-v1",
-        api_version="leaderworkerset.x-k8s.io/v1",
-        kind="LeaderWorkerSet",
-        # The last one is of the minimal CRD that its simulator brings.
-        schema_hashes=("d7d2ce36766f", "35820124ad89", "1682bf2d54e0"),
-        since="0.7",
-    ),
-)
+TRANSFORMERS = serving.TRANSFORMERS
 
 MANIFEST = ProviderManifest(
     name="vllm",
