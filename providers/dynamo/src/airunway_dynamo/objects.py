@@ -4,101 +4,90 @@ from __future__ import annotations
 
 from typing import Any
 
-from airunway.sdk import Context, ModelDeployment, Resource, Sizing, Translation, dig, labels, model_pod
-from airunway_dynamo.picker import picker_config
-from airunway_dynamo.plan import Part, is_split, parts_of, runtime_version, topology
+from airunway.sdk import DEFAULT_GPU_TYPE, Context, ModelDeployment, Resource, Sizing, Translation, labels, model_pod
+from airunway_dynamo.plan import Part, is_split, override, parts_of, runtime_version, topology
 from airunway_dynamo.runtimes import is_release
-from airunway_dynamo.schemas import DYNAMO_NAMESPACE, POD_LABELS, RUNTIME_VERSION, SUB_TYPES, V1BETA1
+from airunway_dynamo.schemas import DYNAMO_NAMESPACE, RUNTIME_VERSION, SUB_TYPES, V1BETA1
 from airunway_dynamo.settings import Settings
 
 __all__ = ["COMPONENT_TYPE", "GRAPH_NAME", "RESERVED_LABELS", "desired"]
 
 GRAPH_NAME = "nvidia.com/dynamo-graph-deployment-name"
 """Label of pods, and of all that the operator makes for a graph, with the graph's name."""
-COMPONENT_TYPE = "nvidia.com/dynamo-component-type"
-"""Label of pods with the type of their component."""
+COMPONENT_TYPE, _SUB_TYPE = "nvidia.com/dynamo-component-type", "nvidia.com/dynamo-sub-component-type"
+"""Labels of pods with the type of their component."""
 RESERVED_LABELS = ("nvidia.com/", "grove.io/", "leaderworkerset.sigs.k8s.io/")
 
 _SIDECAR = "sidecar-frontend"
-_MAIN = "main"
-"""The container that the operator completes: ports, probes, variables."""
 
 
 def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
     """One graph, and what of it cannot be changed without a new one."""
     parts = parts_of(deployment, context)
-    metadata: Resource = {
-        "name": deployment.metadata.name,
-        "labels": {f"{labels.GROUP}/engine-type": context.engine},
-    }
-    if not context.settings.grove:
-        metadata["annotations"] = {"nvidia.com/enable-grove": "false"}
-    spec: Resource = {"backendFramework": context.engine}
-    if context.upstream.api_version == V1BETA1:
-        spec["components"] = [_component(deployment, context, part) for part in parts]
-    else:
-        spec["services"] = {part.name: _service(deployment, context, part) for part in parts}
+    annotations = {} if context.settings.grove else {"nvidia.com/enable-grove": "false"}
+    components: Resource = (
+        {"components": [_component(deployment, context, part) for part in parts]}
+        if context.upstream.api_version == V1BETA1
+        else {"services": {part.name: _service(deployment, context, part) for part in parts}}
+    )
     graph = {
         "apiVersion": context.upstream.api_version,
         "kind": "DynamoGraphDeployment",
-        "metadata": metadata,
-        "spec": spec,
+        "metadata": _filled(
+            name=deployment.metadata.name,
+            labels={f"{labels.GROUP}/engine-type": context.engine},
+            annotations=annotations,
+        ),
+        "spec": {"backendFramework": context.engine, **components},
     }
     return Translation(objects=(graph,), replace_on=topology(parts))
 
 
-def _pod(deployment: ModelDeployment, context: Context[Settings], part: Part) -> Resource:
-    own = {labels.COMPONENT: part.type}
-    if not context.has(POD_LABELS):
-        own |= {GRAPH_NAME: deployment.metadata.name, COMPONENT_TYPE: "worker" if part.serves else part.type}
-    # The operator mounts shared memory by itself.
+def _filled(**fields: Any) -> Resource:
+    return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
+
+
+def _pod(deployment: ModelDeployment, context: Context[Settings], part: Part, **more: str) -> Resource:
+    """A pod with one container called ``main``, which the operator completes: ports, probes, shared memory."""
     return model_pod(
         deployment,
         context,
         part.launch,
         size=part.size,
-        labels=own,
+        labels={labels.COMPONENT: part.type, **more},
         reserved=RESERVED_LABELS,
-        container=_MAIN,
+        container="main",
         shared_memory=False,
     )
-
-
-def _shared(deployment: ModelDeployment, part: Part) -> str:
-    size = dig(deployment.spec.provider.overrides, "sharedMemory")
-    return str(size) if size is not None and part.serves else ""
-
-
-def _without_empty(fields: dict[str, Any]) -> Resource:
-    return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
-
-
-def _common(part: Part) -> Resource:
-    return {"multinode": {"nodeCount": part.nodes} if part.nodes > 1 else None}
-
-
-# ------------------------------------------------------------------------------------------------------------- v1beta1
 
 
 def _component(deployment: ModelDeployment, context: Context[Settings], part: Part) -> Resource:
     template = _pod(deployment, context, part)
     if part.sidecar is not None:
-        main = template["spec"]["containers"][0]
-        beside = {"name": _SIDECAR, "image": part.sidecar.image, "args": list(part.sidecar.args), "env": main["env"]}
+        env = template["spec"]["containers"][0].get("env")
+        beside = _filled(name=_SIDECAR, image=part.sidecar.image, args=list(part.sidecar.args), env=env)
         template["spec"]["containers"].append(beside)
-    component = _without_empty(
-        {
-            "name": part.name,
-            "type": part.type,
-            "podTemplate": template,
-            "sharedMemorySize": _shared(deployment, part),
-            "frontendSidecar": _SIDECAR if part.sidecar is not None else "",
-            "eppConfig": picker_config(split=is_split(deployment), listed=True) if part.type == "epp" else None,
-            "runtimeVersionOverride": _version_override(deployment, context, part),
-            **_common(part),
-        }
+    component = _filled(
+        name=part.name,
+        type=part.type,
+        podTemplate=template,
+        sharedMemorySize=override(deployment, "sharedMemory") if part.serves else None,
+        frontendSidecar=_SIDECAR if part.sidecar is not None else None,
+        runtimeVersionOverride=_version_override(deployment, context, part),
     )
-    return {**component, **({"scalingAdapter": {}} if part.replicas is None else {"replicas": part.replicas})}
+    return {**component, **_shape(deployment, part, listed=True)}
+
+
+def _shape(deployment: ModelDeployment, part: Part, *, listed: bool) -> Resource:
+    """What both versions call the same, but for the mark that somebody else scales a component."""
+    scaled: Resource = {"scalingAdapter": {} if listed else {"enabled": True}}
+    return {
+        **_filled(
+            multinode={"nodeCount": part.nodes} if part.nodes > 1 else None,
+            eppConfig=_picker_config(split=is_split(deployment), listed=listed) if part.type == "epp" else None,
+        ),
+        **(scaled if part.replicas is None else {"replicas": part.replicas}),
+    }
 
 
 def _version_override(deployment: ModelDeployment, context: Context[Settings], part: Part) -> str:
@@ -109,52 +98,62 @@ def _version_override(deployment: ModelDeployment, context: Context[Settings], p
     return ".".join(map(str, version))
 
 
-# ------------------------------------------------------------------------------------------------------------ v1alpha1
-
-
 def _service(deployment: ModelDeployment, context: Context[Settings], part: Part) -> Resource:
-    template = _pod(deployment, context, part)
-    pod, metadata = template["spec"], template["metadata"]
-    (main,) = pod.pop("containers")
-    kept = {key: value for key, value in main.items() if key not in ("name", "env", "resources")}
+    name, type_ = deployment.metadata.name, "worker" if part.serves else part.type
+    own = {} if context.has(SUB_TYPES) else {GRAPH_NAME: name, COMPONENT_TYPE: type_}
+    template = _pod(deployment, context, part, **own)
+    (main,) = template["spec"].pop("containers")
     # No pod template stands here whose labels the runtime could complete.
-    whose = {
+    metadata = template["metadata"]
+    metadata["labels"] |= {
         labels.MANAGED_BY: labels.MANAGED_BY_VALUE,
-        labels.MODEL_DEPLOYMENT: deployment.metadata.name,
+        labels.MODEL_DEPLOYMENT: name,
         labels.PROVIDER: "dynamo",
     }
-    shared = _shared(deployment, part)
-    namespace = f"{deployment.metadata.namespace}-{deployment.metadata.name}"
-    service = _without_empty(
-        {
-            "componentType": "worker" if part.serves else part.type,
-            "subComponentType": part.type if part.serves and part.type != "worker" and context.has(SUB_TYPES) else "",
-            "dynamoNamespace": namespace if context.has(DYNAMO_NAMESPACE) else "",
-            "envs": main.get("env"),
-            "resources": _resources(part.size),
-            "sharedMemory": {"size": shared} if shared else None,
-            "extraPodMetadata": {**metadata, "labels": {**metadata.get("labels", {}), **whose}},
-            "extraPodSpec": {**pod, "mainContainer": kept},
-            "eppConfig": picker_config(split=is_split(deployment), listed=False) if part.type == "epp" else None,
-            "frontendSidecar": _sidecar(part, main.get("env")),
-            **_common(part),
-        }
+    shared = override(deployment, "sharedMemory") if part.serves else None
+    env, sidecar = main.get("env"), part.sidecar
+    service = _filled(
+        componentType=type_,
+        subComponentType=part.type if part.type != type_ and context.has(SUB_TYPES) else None,
+        dynamoNamespace=f"{deployment.metadata.namespace}-{name}" if context.has(DYNAMO_NAMESPACE) else None,
+        envs=env,
+        resources=_resources(part.size),
+        sharedMemory={"size": str(shared)} if shared else None,
+        extraPodMetadata=metadata,
+        extraPodSpec={
+            **template["spec"],
+            "mainContainer": {key: main[key] for key in main if key not in ("name", "env", "resources")},
+        },
+        frontendSidecar=_filled(image=sidecar.image, args=list(sidecar.args), envs=env) if sidecar else None,
     )
-    scaled: Resource = {"scalingAdapter": {"enabled": True}} if part.replicas is None else {"replicas": part.replicas}
-    return {**service, **scaled}
-
-
-def _sidecar(part: Part, env: object) -> Resource | None:
-    if part.sidecar is None:
-        return None
-    return _without_empty({"image": part.sidecar.image, "args": list(part.sidecar.args), "envs": env})
+    return {**service, **_shape(deployment, part, listed=False)}
 
 
 def _resources(size: Sizing) -> Resource:
     """Amounts as texts, GPUs under a name of their own."""
-    gpus = {"gpu": str(size.gpus)} if size.gpus else {}
-    if size.gpus and size.gpu_type != "nvidia.com/gpu":
-        gpus["gpuType"] = size.gpu_type
-    memory = {"memory": size.memory} if size.memory else {}
-    cpu = {"cpu": size.cpu} if size.cpu else {}
-    return _without_empty({"requests": {**gpus, **memory, **cpu}, "limits": {**gpus, **memory}})
+    other = size.gpu_type if size.gpu_type != DEFAULT_GPU_TYPE else ""
+    gpus = _filled(gpu=str(size.gpus), gpuType=other) if size.gpus else {}
+    limits = {**gpus, **_filled(memory=size.memory)}
+    return _filled(requests={**limits, **_filled(cpu=size.cpu)}, limits=limits)
+
+
+def _picker_config(*, split: bool, listed: bool) -> Resource:
+    """A profile for the worker that answers, and where prefill is `split` off one for that before it.
+
+    A graph whose components are `listed` (v1beta1) has the role of a worker in its type.
+    """
+    plugins: list[Resource] = [{"type": "disagg-profile-handler"}, {"name": "picker", "type": "max-score-picker"}]
+    profiles = []
+    for role in ("prefill", "decode") if split else ("decode",):
+        workers = {
+            "label": COMPONENT_TYPE if listed else _SUB_TYPE,
+            "validValues": [role if split or not listed else "worker"],
+            "allowsNoLabel": not split and not listed,
+        }
+        plugins += [
+            {"name": f"{role}-filter", "type": "label-filter", "parameters": workers},
+            {"name": f"dyn-{role}", "type": f"dyn-{role}-scorer"},
+        ]
+        used = (f"{role}-filter", f"dyn-{role}", "picker")
+        profiles.append({"name": role, "plugins": [{"pluginRef": name, "weight": 1} for name in used]})
+    return {"config": {"plugins": plugins, "schedulingProfiles": profiles}}

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from airunway.sdk import (
     Context,
-    EngineArguments,
     Finding,
     Launch,
     ModelDeployment,
+    Resource,
     Sizing,
     dig,
     engine_arguments,
@@ -23,23 +23,22 @@ from airunway.sdk import (
     sizing,
 )
 from airunway_dynamo.runtimes import RUNTIMES, Version, role_flags, router_flags, version_in
-from airunway_dynamo.schemas import SIDECARS, default_runtime
+from airunway_dynamo.schemas import GRAPH_METADATA, default_runtime
 from airunway_dynamo.settings import Settings
 
 __all__ = [
     "FRONTEND",
-    "PICKER",
     "PORT",
     "WORKERS",
     "Part",
     "given_flags",
     "image_of",
     "is_split",
+    "override",
     "parts_of",
     "routed_by_pool",
     "runtime_version",
     "topology",
-    "worker_arguments",
 ]
 
 FRONTEND, PICKER = "Frontend", "Epp"
@@ -48,14 +47,11 @@ WORKERS = ("worker", "prefill", "decode")
 PORT = 8000
 """Where a Frontend listens, and its Service too."""
 
-_ROUTER_MODES = {"none": ""}
-"""What `routerMode` says in upstream's words where they differ; empty: nothing is said."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """One component. `replicas` None: somebody else scales it. `size` is that of one pod, `nodes` are those of one
-    replica. `sidecar` is a frontend beside the worker.
+    replica, `gpus` those of all its pods. `sidecar` is a frontend beside the worker.
     """
 
     name: str
@@ -64,6 +60,7 @@ class Part:
     size: Sizing
     launch: Launch
     nodes: int = 1
+    gpus: int = 0
     sidecar: Launch | None = None
 
     @property
@@ -71,21 +68,10 @@ class Part:
         return self.type in WORKERS
 
 
-def is_split(deployment: ModelDeployment) -> bool:
-    """Whether prefill and decode have workers of their own."""
-    return deployment.spec.serving.mode == "disaggregated"
-
-
-def routed_by_pool(context: Context[Settings]) -> bool:
-    """Whether a gateway picks the worker, by an InferencePool, so that there is no Frontend."""
-    return context.gateway is not None and context.gateway.uses_pool and context.has(SIDECARS)
-
-
 def parts_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[Part, ...]:
     """The components, the way in first."""
-    entry = _picker(deployment, context) if routed_by_pool(context) else _frontend(deployment, context)
-    roles = ("prefill", "decode") if is_split(deployment) else ("worker",)
-    return (entry, *(_worker(deployment, context, role) for role in roles))
+    roles = WORKERS[1:] if is_split(deployment) else WORKERS[:1]
+    return (_entry(deployment, context), *(_worker(deployment, context, role) for role in roles))
 
 
 def topology(parts: tuple[Part, ...]) -> dict[str, object]:
@@ -96,59 +82,99 @@ def topology(parts: tuple[Part, ...]) -> dict[str, object]:
     }
 
 
-# --------------------------------------------------------------------------------------------------------------- images
+def is_split(deployment: ModelDeployment) -> bool:
+    """Whether prefill and decode have workers of their own."""
+    return deployment.spec.serving.mode == "disaggregated"
+
+
+def routed_by_pool(context: Context[Settings]) -> bool:
+    """Whether a gateway picks the worker, by an InferencePool, so that there is no Frontend."""
+    return context.gateway is not None and context.gateway.uses_pool and context.has(GRAPH_METADATA)
+
+
+def override(deployment: ModelDeployment, *path: str, default: object = None) -> object:
+    """What the deployment says under a typed key of its overrides."""
+    return dig(deployment.spec.provider.overrides, *path, default=default)
 
 
 def image_of(deployment: ModelDeployment, context: Context[Settings]) -> str:
     """The runtime image: the deployment's, else Dynamo's own for the engine."""
-    spec, settings = deployment.spec, context.settings
-    own = spec.engine.image or spec.image
-    release = settings.runtime_version or default_runtime(context.upstream.transformer)
-    return own or f"{settings.registry}/{RUNTIMES[context.engine].image}:{release}"
+    own = deployment.spec.engine.image or deployment.spec.image
+    return own or _published(context, RUNTIMES[context.engine].image)
+
+
+def _published(context: Context[Settings], name: str) -> str:
+    release = context.settings.runtime_version or default_runtime(context.upstream.transformer)
+    return f"{context.settings.registry}/{name}:{release}"
 
 
 def runtime_version(deployment: ModelDeployment, context: Context[Settings]) -> Version | None:
     """The release of the runtime: as the deployment says, else as the image's tag does; None where nobody says."""
-    said = dig(deployment.spec.provider.overrides, "runtimeVersion")
-    named = version_in(f"image:{said}") if isinstance(said, str) else None
-    return named or version_in(image_of(deployment, context))
+    said = override(deployment, "runtimeVersion")
+    return version_in(f"said:{said}") or version_in(image_of(deployment, context))
+
+
+# ----------------------------------------------------------------------------------------------------------- the way in
+
+
+def _entry(deployment: ModelDeployment, context: Context[Settings]) -> Part:
+    env: dict[str, str] = {}
+    pooled, mode = routed_by_pool(context), _router_mode(deployment)
+    if pooled:
+        split = is_split(deployment)
+        env = {"DYN_DECODE_FALLBACK": str(not split).lower(), "DYN_ENFORCE_DISAGG": str(split).lower()}
+    elif mode != "none":
+        env = {"DYN_ROUTER_MODE": mode}
+    image = _published(context, "dynamo-frontend") if pooled else image_of(deployment, context)
+    replicas = override(deployment, "frontend", "replicas", default=1)
+    cpu, memory = (
+        override(deployment, "frontend", "resources", name, default=usual)
+        for name, usual in (("cpu", "2"), ("memory", "4Gi"))
+    )
+    return Part(
+        name=PICKER if pooled else FRONTEND,
+        type="epp" if pooled else "frontend",
+        replicas=replicas if isinstance(replicas, int) and not pooled else 1,
+        size=Sizing(gpu_type="", gpus=0, cpu=str(cpu), memory=str(memory)),
+        launch=Launch(
+            engine=context.engine,
+            image=image,
+            env=tuple({"name": name, "value": value} for name, value in env.items()),
+        ),
+    )
+
+
+def _router_mode(deployment: ModelDeployment) -> str:
+    return str(override(deployment, "routerMode", default="round-robin"))
 
 
 # -------------------------------------------------------------------------------------------------------------- workers
 
 
 def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) -> Part:
-    spec = deployment.spec
-    own = {"prefill": spec.scaling.prefill, "decode": spec.scaling.decode}.get(role)
+    scaling = deployment.spec.scaling
+    own = {"prefill": scaling.prefill, "decode": scaling.decode}.get(role)
     whole = sizing(deployment, role if own is not None else "")
     nodes = max(1, -(-whole.gpus // context.settings.gpus_per_node))
-    scaled = dig(spec.provider.overrides, "scalingAdapter") is True
-    replicas = own.replicas if own is not None else spec.scaling.replicas
-    sidecar = None
-    if routed_by_pool(context):
-        sidecar = Launch(
-            engine=context.engine,
-            image=image_of(deployment, context),
-            args=("-m", "dynamo.frontend", "--router-mode", "direct"),
-        )
+    replicas = own.replicas if own is not None else scaling.replicas
+    image = image_of(deployment, context)
+    beside = Launch(engine=context.engine, image=image, args=("-m", "dynamo.frontend", "--router-mode", "direct"))
     return Part(
         name=role,
         type=role,
-        replicas=None if scaled else replicas,
+        replicas=None if override(deployment, "scalingAdapter") is True else replicas,
         size=whole.divided(nodes) if nodes > 1 else whole,
         nodes=nodes,
-        launch=_worker_launch(deployment, context, role, gpus=whole.gpus, nodes=nodes),
-        sidecar=sidecar,
+        gpus=whole.gpus,
+        launch=_launch(deployment, context, role, gpus=whole.gpus, nodes=nodes),
+        sidecar=beside if routed_by_pool(context) else None,
     )
 
 
-def worker_arguments(
-    deployment: ModelDeployment, context: Context[Settings], *, gpus: int, nodes: int
-) -> EngineArguments:
-    """The engine's own flags for a worker with so many GPUs on so many nodes."""
-    runtime = RUNTIMES[context.engine]
+def _launch(deployment: ModelDeployment, context: Context[Settings], role: str, *, gpus: int, nodes: int) -> Launch:
+    runtime, given = RUNTIMES[context.engine], given_flags(deployment)
     split, stages = (gpus // nodes, nodes) if runtime.staged else (gpus, 1)
-    return engine_arguments(
+    flags = engine_arguments(
         deployment,
         engine=context.engine,
         dialect=runtime.dialect,
@@ -156,13 +182,6 @@ def worker_arguments(
         gpus=split,
         stages=stages,
     )
-
-
-def _worker_launch(
-    deployment: ModelDeployment, context: Context[Settings], role: str, *, gpus: int, nodes: int
-) -> Launch:
-    runtime, given = RUNTIMES[context.engine], given_flags(deployment)
-    flags = worker_arguments(deployment, context, gpus=gpus, nodes=nodes)
     version = runtime_version(deployment, context) or (9999, 0, 0)
     derived = [*role_flags(context.engine, version, role)]
     # The one that decodes caches nothing that a later request could be sent to.
@@ -183,76 +202,23 @@ def _worker_launch(
 def given_flags(deployment: ModelDeployment) -> Mapping[str, str]:
     """The flags that the user sets, without dashes, and where."""
     engine = deployment.spec.engine
-    flags = {key.replace("_", "-"): f"spec.engine.args[{key}]" for key in engine.args}
-    for i, word in enumerate(engine.extra_args):
-        if word.startswith("-"):
-            flags[word.lstrip("-").partition("=")[0].replace("_", "-")] = f"spec.engine.extraArgs[{i}]"
-    return flags
-
-
-_APART = ("--tensor-parallel-size=", "--pipeline-parallel-size=")
+    flags = {f"--{key}": f"spec.engine.args[{key}]" for key in engine.args}
+    flags |= {word: f"spec.engine.extraArgs[{i}]" for i, word in enumerate(engine.extra_args) if word.startswith("-")}
+    return {flag.lstrip("-").partition("=")[0].replace("_", "-"): path for flag, path in flags.items()}
 
 
 def _apart(argv: tuple[str, ...]) -> Iterator[str]:
     """Flag and value as two words: joined, the operator does not see that a worker needs more GPUs than a node has."""
     for word in argv:
-        if word.startswith(_APART):
-            flag, _, value = word.partition("=")
-            yield from (flag, value)
+        if word.startswith(("--tensor-parallel-size=", "--pipeline-parallel-size=")):
+            yield from word.split("=", 1)
         else:
             yield word
 
 
-def _transfer_address(engine: str, role: str) -> tuple[dict[str, object], ...]:
+def _transfer_address(engine: str, role: str) -> tuple[Resource, ...]:
     """Where the other side of a transfer finds a worker: its own pod, not the name of its node."""
     if engine != "vllm" or role == "worker":
         return ()
     address = {"fieldRef": {"fieldPath": "status.podIP"}}
     return ({"name": "VLLM_NIXL_SIDE_CHANNEL_HOST", "valueFrom": address},)
-
-
-# ------------------------------------------------------------------------------------------------------- the way in
-
-
-def _frontend(deployment: ModelDeployment, context: Context[Settings]) -> Part:
-    mode = _router_mode(deployment)
-    said = _ROUTER_MODES.get(mode, mode)
-    env = ({"name": "DYN_ROUTER_MODE", "value": said},) if said else ()
-    return _entry(deployment, context, FRONTEND, "frontend", image_of(deployment, context), env)
-
-
-def _picker(deployment: ModelDeployment, context: Context[Settings]) -> Part:
-    split = "true" if is_split(deployment) else "false"
-    whole = "false" if is_split(deployment) else "true"
-    env = ({"name": "DYN_DECODE_FALLBACK", "value": whole}, {"name": "DYN_ENFORCE_DISAGG", "value": split})
-    release = context.settings.runtime_version or default_runtime(context.upstream.transformer)
-    image = f"{context.settings.registry}/dynamo-frontend:{release}"
-    return _entry(deployment, context, PICKER, "epp", image, env)
-
-
-def _entry(
-    deployment: ModelDeployment,
-    context: Context[Settings],
-    name: str,
-    type_: str,
-    image: str,
-    env: tuple[dict[str, object], ...],
-) -> Part:
-    wished = dig(deployment.spec.provider.overrides, "frontend")
-    replicas = dig(wished, "replicas", default=1)
-    return Part(
-        name=name,
-        type=type_,
-        replicas=1 if type_ == "epp" else replicas,
-        size=Sizing(
-            gpu_type="",
-            gpus=0,
-            cpu=str(dig(wished, "resources", "cpu", default="2")),
-            memory=str(dig(wished, "resources", "memory", default="4Gi")),
-        ),
-        launch=Launch(engine=context.engine, image=image, env=env),
-    )
-
-
-def _router_mode(deployment: ModelDeployment) -> str:
-    return str(dig(deployment.spec.provider.overrides, "routerMode", default="round-robin"))

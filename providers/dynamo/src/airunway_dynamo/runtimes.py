@@ -6,7 +6,7 @@ Flags follow the image, not the operator: vLLM's workers were told their role in
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airunway.sdk import canonical_json
@@ -32,9 +32,7 @@ class Runtime:
 RUNTIMES: Mapping[str, Runtime] = {
     "vllm": Runtime(image="vllm-runtime", module="dynamo.vllm", model="--model", staged=True),
     "sglang": Runtime(image="sglang-runtime", module="dynamo.sglang", model="--model-path"),
-    "trtllm": Runtime(
-        image="tensorrtllm-runtime", module="dynamo.trtllm", model="--model-path", dialect="dynamo", staged=False
-    ),
+    "trtllm": Runtime(image="tensorrtllm-runtime", module="dynamo.trtllm", model="--model-path", dialect="dynamo"),
 }
 
 OWN_FLAGS = frozenset({"disaggregation-mode", "is-prefill-worker", "is-decode-worker"})
@@ -46,53 +44,41 @@ def _json(**fields: object) -> str:
 
 
 _NIXL = ("--kv-transfer-config", _json(kv_connector="NixlConnector", kv_role="kv_both"))
-_TRANSFER = {"backend": "DEFAULT"}
 _SGLANG = (
     ("--disaggregation-transfer-backend", "nixl"),
     ("--disaggregation-bootstrap-port", "12345"),
     ("--host", "0.0.0.0"),
 )
+_TRANSFER = {"backend": "DEFAULT"}
+# The one that prefills hands each request over as soon as it is done: nothing to overlap with.
+_TRTLLM = {
+    "prefill": _json(cache_transceiver_config=_TRANSFER, disable_overlap_scheduler=True),
+    "decode": _json(cache_transceiver_config=_TRANSFER),
+}
 
-_ROLES: tuple[tuple[str, Version, Mapping[str, Flags]], ...] = (
-    ("vllm", (0, 0, 0), {"prefill": (("--is-prefill-worker",),), "decode": ()}),
+
+def _mode(role: str, *flags: tuple[str, ...]) -> Flags:
+    return (("--disaggregation-mode", role), *flags)
+
+
+_ROLES: Sequence[tuple[str, Version, Mapping[str, Flags]]] = (
+    ("vllm", (0, 0, 0), {"prefill": (("--is-prefill-worker",),)}),
     ("vllm", (0, 6, 1), {"prefill": (("--is-prefill-worker",),), "decode": (("--is-decode-worker",),)}),
-    (
-        "vllm",
-        (1, 0, 0),
-        {role: (("--disaggregation-mode", role), _NIXL) for role in ("prefill", "decode")},
-    ),
-    ("sglang", (0, 0, 0), {role: (("--disaggregation-mode", role), *_SGLANG) for role in ("prefill", "decode")}),
-    (
-        "trtllm",
-        (0, 0, 0),
-        {
-            # The one that prefills hands each request over as soon as it is done: nothing to overlap with.
-            "prefill": (
-                ("--disaggregation-mode", "prefill"),
-                (
-                    "--override-engine-args",
-                    _json(cache_transceiver_config=_TRANSFER, disable_overlap_scheduler=True),
-                ),
-            ),
-            "decode": (
-                ("--disaggregation-mode", "decode"),
-                ("--override-engine-args", _json(cache_transceiver_config=_TRANSFER)),
-            ),
-        },
-    ),
+    ("vllm", (1, 0, 0), {role: _mode(role, _NIXL) for role in ("prefill", "decode")}),
+    ("sglang", (0, 0, 0), {role: _mode(role, *_SGLANG) for role in ("prefill", "decode")}),
+    ("trtllm", (0, 0, 0), {role: _mode(role, ("--override-engine-args", said)) for role, said in _TRTLLM.items()}),
 )
-"""By engine and the first release of the image that has them; the newest row that is not newer than the image."""
+"""By engine and the first release of the image that has them: the newest row that is not newer than the image."""
 
 _VLLM_EVENTS = _json(publisher="zmq", topic="kv-events", endpoint="tcp://*:20080", enable_kv_cache_events=True)
 _SGLANG_EVENTS = _json(publisher="zmq", topic="kv-events", endpoint="tcp://*:5557")
-_ROUTERS: tuple[tuple[str, Version, Flags], ...] = (
-    # Before 1.0 vLLM's workers publish what they cache unasked.
-    ("vllm", (0, 0, 0), ()),
+_ROUTERS: Sequence[tuple[str, Version, Flags]] = (
+    ("vllm", (0, 0, 0), ()),  # they publish what they cache unasked
     ("vllm", (1, 0, 0), (("--kv-events-config", _VLLM_EVENTS),)),
     ("sglang", (0, 0, 0), (("--kv-events-config", _SGLANG_EVENTS),)),
     ("trtllm", (0, 0, 0), (("--publish-events-and-metrics",),)),
 )
-"""What a worker has to be told so that a router by cache knows what it holds; same order."""
+"""What a worker is told so that a router by cache knows what it holds; same order."""
 
 
 def role_flags(engine: str, version: Version, role: str) -> Flags:
@@ -107,8 +93,8 @@ def router_flags(engine: str, version: Version) -> Flags:
     return rows[-1] if rows else ()
 
 
-_RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})([-+.][0-9A-Za-z.+-]*)?")
-_SEMANTIC = re.compile(r"v?\d{1,4}\.\d{1,4}\.\d{1,4}([-+][0-9A-Za-z.+-]+)?")
+_RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})([-+.][0-9A-Za-z.+-]*)?", re.ASCII)
+_SEMANTIC = re.compile(r"v?\d{1,4}\.\d{1,4}\.\d{1,4}([-+][0-9A-Za-z.+-]+)?", re.ASCII)
 
 
 def version_in(image: str) -> Version | None:
@@ -118,10 +104,9 @@ def version_in(image: str) -> Version | None:
 
 
 def is_release(image: str) -> bool:
-    """Whether the operator understands the tag too: it takes semantic versions only."""
+    """Whether the operator can read the release off the tag, too: it takes semantic versions only."""
     return _SEMANTIC.fullmatch(_tag(image)) is not None
 
 
 def _tag(image: str) -> str:
-    name = image.partition("@")[0].rpartition("/")[2]
-    return name.partition(":")[2]
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from airunway.sdk import Transformer
 
 __all__ = [
     "DYNAMO_NAMESPACE",
     "GPU_TYPES",
     "GRAPH_METADATA",
-    "POD_LABELS",
     "RUNTIME_VERSION",
-    "SANDBOX_ALPHA",
-    "SANDBOX_BETA",
     "SCALING_ADAPTERS",
-    "SIDECARS",
     "SUB_TYPES",
     "TRANSFORMERS",
     "V1BETA1",
@@ -25,125 +19,60 @@ __all__ = [
 V1ALPHA1, V1BETA1 = "nvidia.com/v1alpha1", "nvidia.com/v1beta1"
 
 SUB_TYPES = "sub-types"
-"""`subComponentType` says which worker prefills."""
-POD_LABELS = "pod-labels"
-"""The operator labels pods with graph and type on all its ways; before, Grove's pods got only what the graph says."""
+"""`subComponentType` says which worker prefills, and all pods are labelled with graph and type; before, Grove's pods
+got only the labels that the graph itself has."""
 GPU_TYPES = "gpu-types"
 """GPUs of another resource name than `nvidia.com/gpu`."""
 SCALING_ADAPTERS = "scaling-adapters"
 DYNAMO_NAMESPACE = "dynamo-namespace"
-"""Workers find each other by `dynamoNamespace`, whose default is the graph's name alone: two graphs of one name in
-different namespaces would serve each other's requests. Since 1.0 the operator derives it from both."""
-SIDECARS = "sidecars"
-"""A frontend beside each worker, and a picker for a gateway's pool."""
+"""Workers find each other by `dynamoNamespace`, whose default was the graph's name alone: graphs of one name in two
+namespaces would serve each other's requests. Since 1.0 the operator derives it from both."""
 GRAPH_METADATA = "graph-metadata"
-"""`spec.labels`, `spec.annotations` and `spec.topologyConstraint`."""
+"""Labels, annotations and topology of a whole graph; a frontend beside each worker, for a gateway's pool."""
 RUNTIME_VERSION = "runtime-version"
-"""`runtimeVersionOverride`, which is required where the image's tag names no version."""
+"""`runtimeVersionOverride`, which is required where the image's tag names no release."""
 
 IMMUTABLE = ("spec.backendFramework",)
-"""Components may not come or go either, nor change between one node and several: the plan's topology says so."""
+"""Nor may components come, go, or change between one node and several: the plan's topology says so."""
 
-SANDBOX_ALPHA, SANDBOX_BETA = "c268b6468a35", "ff6860f3bd75"
+_RUNTIMES: dict[str, str] = {}
+
+
+def _transformer(version: str, since: str, until: str, runtime: str, hashes: str, *features: str) -> Transformer:
+    name = f"{version.rpartition('/')[2]}-{since}"
+    _RUNTIMES[name] = runtime
+    return Transformer(
+        name=name,
+        api_version=version,
+        schema_hashes=tuple(hashes.split()),
+        features=frozenset(features),
+        immutable=IMMUTABLE,
+        since=since,
+        until=until,
+    )
+
+
+_0_8 = (SUB_TYPES, GPU_TYPES, SCALING_ADAPTERS)
+_1_1 = (*_0_8, GRAPH_METADATA)
+_BESIDE_V1BETA1 = "a4914115f90b 059210dd0ebd 88985df0030f 817dfe43fd5b"
+"""v1alpha1 as it is served from 1.2 on: what was written in it stays in it."""
+_SANDBOX = ("c268b6468a35", "ff6860f3bd75")
 """The minimal CRD that AI Runway's sandbox installs in place of Dynamo's own, by version."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Generation:
-    since: str
-    until: str
-    runtime: str
-    api_version: str
-    hashes: tuple[str, ...]
-    features: tuple[str, ...]
-
-    @property
-    def name(self) -> str:
-        return f"{self.api_version.rpartition('/')[2]}-{self.since}"
-
-    @property
-    def transformer(self) -> Transformer:
-        return Transformer(
-            name=self.name,
-            api_version=self.api_version,
-            schema_hashes=self.hashes,
-            features=frozenset(self.features),
-            immutable=IMMUTABLE,
-            since=self.since,
-            until=self.until,
-        )
-
-
-_SINCE_0_6 = (SUB_TYPES, POD_LABELS)
-_SINCE_0_8 = (*_SINCE_0_6, GPU_TYPES, SCALING_ADAPTERS)
-_SINCE_1_1 = (*_SINCE_0_8, SIDECARS, GRAPH_METADATA)
-
-_GENERATIONS = (
-    _Generation(
-        since="0.4.1",
-        until="0.5",
-        runtime="0.5.1",
-        api_version=V1ALPHA1,
-        hashes=("7be4d2ff8ec3",),
-        features=(DYNAMO_NAMESPACE,),
+TRANSFORMERS = (
+    _transformer(V1ALPHA1, "0.4.1", "0.5", "0.5.1", "7be4d2ff8ec3", DYNAMO_NAMESPACE),
+    _transformer(
+        V1ALPHA1, "0.6", "0.7", "0.7.1", "d252ed579f6a 37b71daf5798 00da01294354", SUB_TYPES, DYNAMO_NAMESPACE
     ),
-    _Generation(
-        since="0.6",
-        until="0.7",
-        runtime="0.7.1",
-        api_version=V1ALPHA1,
-        hashes=("d252ed579f6a", "37b71daf5798", "00da01294354"),
-        features=(*_SINCE_0_6, DYNAMO_NAMESPACE),
-    ),
-    _Generation(
-        since="0.8",
-        until="0.9",
-        runtime="0.9.1",
-        api_version=V1ALPHA1,
-        hashes=("ae157d6156f4", "1df5dc73b151"),
-        features=(*_SINCE_0_8, DYNAMO_NAMESPACE),
-    ),
-    _Generation(
-        since="1.0",
-        until="1.0",
-        runtime="1.0.1",
-        api_version=V1ALPHA1,
-        hashes=("2678b726c672",),
-        features=_SINCE_0_8,
-    ),
-    # Served on beside v1beta1: what was written in it stays in it.
-    _Generation(
-        since="1.1",
-        until="",
-        runtime="1.1.1",
-        api_version=V1ALPHA1,
-        hashes=("994637c7de0d", "a4914115f90b", "059210dd0ebd", "88985df0030f", "817dfe43fd5b", SANDBOX_ALPHA),
-        features=_SINCE_1_1,
-    ),
-    _Generation(
-        since="1.2",
-        until="1.3",
-        runtime="1.3.1",
-        api_version=V1BETA1,
-        hashes=("ca1f3a7ef31d", "8a09913f0d2d"),
-        features=_SINCE_1_1,
-    ),
-    _Generation(
-        since="1.4",
-        until="",
-        runtime="1.3.1",
-        api_version=V1BETA1,
-        hashes=("1274c90ffc37", "5de533b21e0e", SANDBOX_BETA),
-        features=(*_SINCE_1_1, RUNTIME_VERSION),
-    ),
+    _transformer(V1ALPHA1, "0.8", "0.9", "0.9.1", "ae157d6156f4 1df5dc73b151", *_0_8, DYNAMO_NAMESPACE),
+    _transformer(V1ALPHA1, "1.0", "1.0", "1.0.1", "2678b726c672", *_0_8),
+    _transformer(V1ALPHA1, "1.1", "", "1.1.1", f"994637c7de0d {_BESIDE_V1BETA1} {_SANDBOX[0]}", *_1_1),
+    _transformer(V1BETA1, "1.2", "1.3", "1.3.1", "ca1f3a7ef31d 8a09913f0d2d", *_1_1),
+    _transformer(V1BETA1, "1.4", "", "1.3.1", f"1274c90ffc37 5de533b21e0e {_SANDBOX[1]}", *_1_1, RUNTIME_VERSION),
 )
-
-TRANSFORMERS = tuple(generation.transformer for generation in _GENERATIONS)
-"""Oldest first."""
-
-_RUNTIMES = {generation.name: generation.runtime for generation in _GENERATIONS}
+"""Oldest first. The fourth text is the release of the runtime images that goes with the operator."""
 
 
 def default_runtime(transformer: Transformer) -> str:
-    """The release of the runtime images that goes with an operator of that generation; part of what is released."""
-    return _RUNTIMES.get(transformer.name, _GENERATIONS[-1].runtime)
+    """The release of the images where neither deployment nor provider names one; part of what is released."""
+    return _RUNTIMES.get(transformer.name, "1.3.1")

@@ -6,6 +6,7 @@ itself; nothing in a graph tells of images, crashes or quota, which the runtime 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
@@ -21,9 +22,7 @@ from airunway.sdk import (
     Resource,
     dig,
 )
-from airunway.sdk.conditions import condition, is_observed, number, records, text, truth
-from airunway_dynamo import reasons
-from airunway_dynamo.objects import GRAPH_NAME
+from airunway.sdk.conditions import CREATION, condition, is_observed, meaning, number, records, text, truth
 from airunway_dynamo.plan import FRONTEND, PORT, WORKERS, routed_by_pool
 from airunway_dynamo.settings import Settings
 
@@ -36,93 +35,105 @@ _COMPONENT = "nvidia.com/dynamo-component"
 _SETTLES = timedelta(seconds=5)
 """How long the word of an operator is not taken that does not say of which generation it is (before 1.0)."""
 
+_INCOMPATIBLE = "IncompatibleConfiguration"
+_REASONS: Mapping[str, str] = {
+    "insufficient_capacity": "InsufficientCapacity",
+    "rolling_update_failed": "UpstreamFailed",
+    "no_multinode_orchestrator_available": _INCOMPATIBLE,
+    "unsupported_workload_provider": _INCOMPATIBLE,
+    "selected_workload_provider_unavailable": _INCOMPATIBLE,
+}
+"""Every other one but an error only says that something is not ready; why, the pods show."""
+
+_ERRORS = tuple(
+    (re.compile(pattern, re.IGNORECASE), reason)
+    for pattern, reason in (
+        (r"the object has been modified|already exists", "Progressing"),
+        (r"exceeds the \d{1,4}-character", "NameTooLong"),
+        (r"is immutable|must have at least one|required value|invalid value|is required", "InvalidSpec"),
+        (r"no such host|server misbehaving", "DNSFailure"),
+        (r"connection refused", "ConnectionRefused"),
+        (r"timeout|deadline exceeded", "Timeout"),
+    )
+)
+
 
 def observation(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
     """Component, replicas and endpoint, from whatever exists. Total: any JSON gives an answer."""
     graph = observed.primary if isinstance(observed.primary, dict) else {}
     component = _judge(graph)
-    made = {_name_of(obj): obj for obj in observed.objects if obj is not observed.primary}
-    specs = dict(_specs(graph))
-    counts = [_replicas(name, spec, graph, made) for name, spec in specs.items() if _type_of(spec) in WORKERS]
+    made = {_made_for(obj): obj for obj in observed.objects if obj is not observed.primary}
+    counts = {name: _replicas(name, spec, graph, made) for name, spec in _components(graph)}
+    working = [counts[name] for name, spec in _components(graph) if _type_of(spec) in WORKERS]
     current, settles = _currency(graph, observed, context.now)
-    entry = _replicas(FRONTEND, specs.get(FRONTEND, {}), graph, made)
-    pooled = routed_by_pool(context)
-    served = component.ready is True or entry.ready > 0
+    name, pooled = deployment.metadata.name, routed_by_pool(context)
+    # The Service is there long before anything answers.
+    served = component.ready is True or counts.get(FRONTEND, Replicas()).ready > 0
     return Observation(
         components=(component,),
         replicas=Replicas(
-            desired=sum(count.desired for count in counts),
-            ready=sum(count.ready for count in counts),
-            available=sum(count.available for count in counts),
+            desired=sum(count.desired for count in working),
+            ready=sum(count.ready for count in working),
+            available=sum(count.available for count in working),
         ),
-        # The Service is there long before anything answers.
-        endpoint=None if pooled or not served else Endpoint(service=_frontend_service(deployment), port=PORT),
-        pool=Pool(name=f"{deployment.metadata.name}-pool", port=PORT) if pooled and served else None,
+        endpoint=Endpoint(service=f"{name}-{FRONTEND.lower()}", port=PORT) if served and not pooled else None,
+        pool=Pool(name=f"{name}-pool", port=PORT) if served and pooled else None,
         current=current,
         look_again=settles,
     )
 
 
-def _frontend_service(deployment: ModelDeployment) -> str:
-    return f"{deployment.metadata.name}-{FRONTEND.lower()}"
-
-
-# ------------------------------------------------------------------------------------------------------------ the word
-
-
 def _judge(graph: Resource) -> Component:
     if not graph:
-        return _component(False, "Starting", "the DynamoGraphDeployment does not exist yet", waits=True)
+        return _component("Starting", "the DynamoGraphDeployment does not exist yet", waits=True)
     if dig(graph, "metadata", "deletionTimestamp"):
-        return _component(False, "Terminating", "the DynamoGraphDeployment is being deleted")
-    ready, state = truth(graph, "Ready"), text(graph, "status", "state")
-    said = condition(graph, "Ready")
-    message = text(said, "message")
-    if state != "failed" and (ready or (not said and state == "successful")):
-        return _component(True, "Ready", message)
+        return _component("Terminating", "the DynamoGraphDeployment is being deleted")
+    said, state = condition(graph, "Ready"), text(graph, "status", "state")
+    reason, message = text(said, "reason"), text(said, "message")
+    if state != "failed" and (truth(graph, "Ready") or (not said and state == "successful")):
+        return Component(name=COMPONENT, ready=True, reason="Ready", message=message)
     if not said and state in ("", "initializing"):
-        return _component(False, "Starting", "the Dynamo operator has not reported yet")
-    reason = text(said, "reason")
-    return _component(False, reasons.of(reason, state=state, message=message), message or f"state is {state!r}"[:200])
+        return _component("Starting", "the Dynamo operator has not reported yet")
+    found = _REASONS.get(reason) or (_error(message) if state == "failed" else "Progressing")
+    return _component(found, message or f"the graph's state is {state[:64]!r}")
 
 
-def _component(ready: bool, reason: str, message: str, *, waits: bool = False) -> Component:
-    return Component(name=COMPONENT, ready=ready, reason=reason, message=message, waits=waits)
+def _component(reason: str, message: str, *, waits: bool = False) -> Component:
+    return Component(name=COMPONENT, ready=False, reason=reason, message=message, waits=waits)
+
+
+def _error(message: str) -> str:
+    """What an error of the operator means. It tries again, so that an unknown one is told only once it lasts."""
+    found = next((reason for pattern, reason in _ERRORS if pattern.search(message)), "")
+    return found or meaning(message, CREATION, otherwise="DependenciesUnreachable")
 
 
 def _currency(graph: Resource, observed: Observed, now: datetime) -> tuple[bool, float | None]:
     """Whether the status is of the newest spec; and where only time can tell, in how many seconds it will count."""
-    if not graph or dig(graph, "metadata", "deletionTimestamp"):
+    status = dig(graph, "status")
+    if not isinstance(status, dict) or not status or dig(graph, "metadata", "deletionTimestamp"):
         return False, None
-    if not dig(graph, "status"):
-        return False, None
-    if "observedGeneration" in (dig(graph, "status") or {}):
+    if "observedGeneration" in status or observed.applied is None:
         return is_observed(graph), None
-    moved = _moment(text(condition(graph, "Ready"), "lastTransitionTime"))
-    if observed.applied is None or (moved is not None and moved >= observed.applied):
+    try:
+        moved = datetime.fromisoformat(text(condition(graph, "Ready"), "lastTransitionTime"))
+    except ValueError:
+        moved = None
+    if moved is not None and moved.tzinfo is not None and moved >= observed.applied:
         return True, None
     left = (observed.applied + _SETTLES - now).total_seconds()
     return (True, None) if left <= 0 else (False, left)
 
 
-def _moment(said: str) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(said)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None
-
-
 # ------------------------------------------------------------------------------------------------------------- replicas
 
 
-def _specs(graph: Resource) -> Iterator[tuple[str, Resource]]:
+def _components(graph: Resource) -> Iterator[tuple[str, Resource]]:
     """The components of a live graph, somebody else's included, in either version."""
     services = dig(graph, "spec", "services")
     if isinstance(services, dict):
         yield from ((name, spec) for name, spec in services.items() if isinstance(spec, dict))
-    for spec in records(graph, "spec", "components"):
-        yield text(spec, "name"), spec
+    yield from ((text(spec, "name"), spec) for spec in records(graph, "spec", "components"))
 
 
 def _type_of(spec: Resource) -> str:
@@ -134,26 +145,17 @@ def _replicas(name: str, spec: Resource, graph: Resource, made: Mapping[str, Res
     wanted = max(0, number(spec, "replicas", default=1))
     told = dig(graph, "status", "services", name) or dig(graph, "status", "components", name)
     if not isinstance(told, dict):
-        told = _told_by(made.get(name, {}), wanted)
-    if "replicas" not in spec and spec:
-        wanted = max(wanted, 0, number(told, "replicas", default=wanted))
+        # A graph before 0.8 does not say: what was made of it does.
+        own = made.get(name, {})
+        told = dig(own, "status") if text(own, "kind") == "PodClique" else {"readyReplicas": wanted}
+        told = told if truth(own, "Available") or text(own, "kind") == "PodClique" else {}
+    if "replicas" not in spec:  # an adapter's
+        wanted = max(0, number(told, "replicas", default=wanted))
     ready = max(0, number(told, "readyReplicas", default=number(told, "availableReplicas")))
     available = max(0, number(told, "availableReplicas", default=ready))
     return Replicas(desired=wanted, ready=min(ready, wanted), available=min(available, wanted))
 
 
-def _name_of(obj: Resource) -> str:
-    """The component that an object of the operator's was made for: DynamoComponentDeployments say it, cliques too."""
-    labels = dig(obj, "metadata", "labels")
-    found = labels.get(_COMPONENT) if isinstance(labels, dict) and GRAPH_NAME in labels else None
-    if isinstance(found, str):
-        return found
-    return text(obj, "spec", "serviceName") or text(obj, "spec", "name")
-
-
-def _told_by(obj: Resource, wanted: int) -> Resource:
-    """What a graph before 0.8 does not say of its components, out of what was made for them."""
-    if text(obj, "kind") == "PodClique":
-        status = dig(obj, "status")
-        return status if isinstance(status, dict) else {}
-    return {"readyReplicas": wanted} if truth(obj, "Available") else {}
+def _made_for(obj: Resource) -> str:
+    """The component that an object of the operator's was made for: a label says it, or the object itself."""
+    return text(obj, "metadata", "labels", _COMPONENT) or text(obj, "spec", "serviceName") or text(obj, "spec", "name")

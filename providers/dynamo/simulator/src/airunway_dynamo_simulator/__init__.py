@@ -1,8 +1,8 @@
 """A simulated NVIDIA Dynamo operator, for graphs of both API versions, without Grove and with it.
 
-`Scripted` answers on an API server alone; what it knows is in pure functions: `graph` (what a graph asks for), `status`
-(counts in, status out). There is no recording of the real
-operator: what is taken to be true of it is listed, with its source, in README.md.
+`SimulatedOperator` for a cluster with pods, `Scripted` for an API server alone; what both know is in pure functions:
+`graph` (what a graph asks for), `status` (counts in, status out), `workloads` (objects). There is no recording of the
+real operator: what is taken to be true of it is listed, with its source, in README.md.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway_dynamo_simulator import names
 from airunway_dynamo_simulator.kinds import graphs
+from airunway_dynamo_simulator.operator import SimulatedOperator
 from airunway_dynamo_simulator.scenarios import scripted_status
 from airunway_testing.simulators import Level, ScenarioError, Simulator
 from airunway_testing.simulators.scenarios import parse_scenario
 from airunway_testing.simulators.scripted import Scripted
 
-__all__ = ["simulator"]
+__all__ = ["SimulatedOperator", "simulator"]
 
 _CRD = ObjectKey("", f"dynamographdeployments.{names.API_GROUP}")
 
@@ -30,7 +31,8 @@ class _Program:
         self._client, self._level, self._scenario = client, level, scenario
 
     async def run(self) -> None:
-        await self._scripted(graphs(await self._stored())).run()
+        kind = graphs(await self._stored())
+        await (self._scripted(kind) if self._level == "api" else SimulatedOperator(self._client, kind)).run()
 
     def _scripted(self, kind: Kind) -> Scripted:
         return Scripted(
@@ -60,8 +62,8 @@ def _versions(crd: Resource) -> list[Resource]:
 
 
 def _program(client: Client, level: Level, scenario: str) -> _Program:
-    if level != "api":
-        raise ScenarioError("Dynamo is not played on level cluster")
+    if scenario and level != "api":
+        raise ScenarioError(f"scenario {scenario!r}: on level cluster what becomes of the pods decides; leave it out")
     parse_scenario(scenario or "instant")
     return _Program(client, level, scenario)
 

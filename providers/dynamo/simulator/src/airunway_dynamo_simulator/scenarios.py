@@ -1,7 +1,7 @@
 """What the words of `airunway_testing.simulators.scenarios` look like in a graph's status.
 
-``never-ready``, ``fails`` and ``degrades`` are all "some resources are not ready": the operator knows no more. A reason of
-the operator's own (``fails:rolling_update_failed``) is shown as it is, ``error`` as an error of its reconcile.
+``never-ready``, ``fails`` and ``degrades`` are all "some resources are not ready": the operator knows no more. A reason
+of the operator's own (``fails:rolling_update_failed``) is shown as it is, ``error`` as an error of its reconcile.
 """
 
 from __future__ import annotations
