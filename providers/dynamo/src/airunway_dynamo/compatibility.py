@@ -14,7 +14,6 @@ from airunway.sdk import (
     kind_key,
     pod_blockers,
     pod_findings,
-    served_name_of,
     too_long,
 )
 from airunway_dynamo.objects import RESERVED_LABELS
@@ -177,7 +176,7 @@ def _shell_blockers(deployment: ModelDeployment) -> Iterator[Finding]:
     spec = deployment.spec
     words = {
         "spec.model.id": spec.model.id or "",
-        "spec.model.servedName": served_name_of(deployment),
+        "spec.model.servedName": spec.model.served_name or "",
         **{f"spec.engine.args[{key}]": f"{key}={value}" for key, value in sorted(spec.engine.args.items())},
         **{f"spec.engine.extraArgs[{i}]": word for i, word in enumerate(spec.engine.extra_args)},
     }
