@@ -54,19 +54,19 @@ def _transformer(version: str, since: str, until: str, runtime: str, hashes: str
 
 _0_8 = (SUB_TYPES, GPU_TYPES, SCALING_ADAPTERS)
 _1_1 = (*_0_8, GRAPH_METADATA)
-_BESIDE_V1BETA1 = "a4914115f90b 059210dd0ebd 88985df0030f 817dfe43fd5b"
+_BESIDE_V1BETA1 = "1e2ba548b1a0 40a5afa93be2 cf4bd1b1f044 be7d80ad1ddf"
 """v1alpha1 as it is served from 1.2 on: what was written in it stays in it."""
 _SANDBOX = ("c268b6468a35", "ff6860f3bd75")
 """The minimal CRD that AI Runway's sandbox installs in place of Dynamo's own, by version."""
 
 TRANSFORMERS = (
-    _transformer(V1ALPHA1, "0.4.1", "0.5", "0.5.1", "7be4d2ff8ec3", DYNAMO_NAMESPACE),
+    _transformer(V1ALPHA1, "0.4.1", "0.5", "0.5.1", "69c5dc9ca435", DYNAMO_NAMESPACE),
     _transformer(
-        V1ALPHA1, "0.6", "0.7", "0.7.1", "d252ed579f6a 37b71daf5798 00da01294354", SUB_TYPES, DYNAMO_NAMESPACE
+        V1ALPHA1, "0.6", "0.7", "0.7.1", "28af6d3cf95f 6ab2a03c7c10 d9a2a3e70a17", SUB_TYPES, DYNAMO_NAMESPACE
     ),
-    _transformer(V1ALPHA1, "0.8", "0.9", "0.9.1", "ae157d6156f4 1df5dc73b151", *_0_8, DYNAMO_NAMESPACE),
-    _transformer(V1ALPHA1, "1.0", "1.0", "1.0.1", "2678b726c672", *_0_8),
-    _transformer(V1ALPHA1, "1.1", "", "1.1.1", f"994637c7de0d {_BESIDE_V1BETA1} {_SANDBOX[0]}", *_1_1),
+    _transformer(V1ALPHA1, "0.8", "0.9", "0.9.1", "d1b128e6e03d cda79d0a2a18", *_0_8, DYNAMO_NAMESPACE),
+    _transformer(V1ALPHA1, "1.0", "1.0", "1.0.1", "290583da092b", *_0_8),
+    _transformer(V1ALPHA1, "1.1", "", "1.1.1", f"5862ae921abf {_BESIDE_V1BETA1} {_SANDBOX[0]}", *_1_1),
     _transformer(V1BETA1, "1.2", "1.3", "1.3.1", "ca1f3a7ef31d 8a09913f0d2d", *_1_1),
     _transformer(V1BETA1, "1.4", "", "1.3.1", f"1274c90ffc37 5de533b21e0e {_SANDBOX[1]}", *_1_1, RUNTIME_VERSION),
 )
