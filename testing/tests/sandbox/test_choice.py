@@ -90,5 +90,5 @@ def test_every_sample_is_called_like_its_deployment() -> None:
 
 def test_a_provider_of_kubernetes_own_kinds_takes_part_beside_the_others() -> None:
     chosen = {found.provider: found for found in choose()}
-    assert list(chosen) == ["kaito", "vllm"]
+    assert list(chosen) == ["dynamo", "kaito", "vllm"]
     assert chosen["vllm"].missing == ""
