@@ -120,7 +120,7 @@ def has_a_state(host: ProviderHost, deployment: Any, context: Any, observed: Obs
     assert 0 <= found.replicas.ready <= found.replicas.desired, seed
 
 
-def attempts(count: int) -> Any:
+def attempts(count: int) -> pytest.MarkDecorator:
     """So many by default, all of them if asked for."""
     return pytest.mark.parametrize(
         "seeds",
