@@ -75,3 +75,44 @@ async def test_pods_come_by_the_way_that_is_there(playing: str, make: Deploy, cl
         assert deployments == []
     else:
         assert len(deployments) == 2
+
+
+async def test_an_adapters_workers_and_a_planner_leave_it_running(playing: str, make: Deploy, client: Client) -> None:
+    """Others write into the graph what is theirs: it is left alone, and what it waits for is not our deployment's."""
+    key = await make(overrides={"scalingAdapter": True})
+    await until(client, key, running_at(1))
+    main = {"name": "main", "image": "registry.example/planner:1.3.1", "command": ["sleep"], "args": ["infinity"]}
+    broken = {"metadata": {"annotations": {"testing.airunway.ai/outcome": "NotReady"}}, "spec": {"containers": [main]}}
+    theirs = [
+        {"name": "worker", "replicas": 2},
+        {"name": "Planner", "type": "planner", "replicas": 1, "podTemplate": broken},
+    ]
+    graph = {
+        "apiVersion": BETA.api_version,
+        "kind": BETA.kind,
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "spec": {"components": theirs},
+    }
+    seen: set[str] = set()
+    watched = asyncio.create_task(note_phases(client, key, seen))
+    await client.apply(BETA, graph, manager="planner")
+    await until(client, key, lambda found: summary(found) == "2/2", what="the adapter's second worker")
+    async with asyncio.timeout(30):
+        while not any(dig(pod, "spec", "nodeName") for pod in await pods_of(client, key, "planner")):
+            await asyncio.sleep(0.05)
+    watched.cancel()
+    assert seen == {"Running"}
+    live = await client.get(BETA, key)
+    assert {component["name"]: component.get("replicas") for component in live["spec"]["components"]} == {
+        "Frontend": 1,
+        "worker": 2,
+        "Planner": 1,
+    }
+    assert dig(live, "status", "state") == "pending", "the planner is not ready, and the operator says so"
+
+
+async def note_phases(client: Client, key: ObjectKey, seen: set[str]) -> None:
+    """Notes every phase of a deployment until cancelled."""
+    while True:
+        seen.add(str(dig(await client.get(MODEL_DEPLOYMENT, key), "status", "phase")))
+        await asyncio.sleep(0.02)

@@ -102,6 +102,11 @@ def test_a_name_that_is_too_long_for_what_is_made_of_it(
     assert "shorter name" in found.message
 
 
+def test_before_1_0_the_name_of_a_worker_has_no_digest(host: ProviderHost, deployment: Any, context: Any) -> None:
+    assert blockers(host, deployment("m" * 50), context(written="v1alpha1-0.8")) == {}
+    assert blockers(host, deployment("m" * 50), context(written="v1alpha1-1.0")) != {}
+
+
 def test_without_grove_by_setting_its_limit_does_not_hold(host: ProviderHost, deployment: Any, context: Any) -> None:
     long = deployment("m" * 40)
     assert blockers(host, long, context(grove=True)) != {}

@@ -50,10 +50,10 @@ def beta(*, prefill: int = 1, decode: int = 1, more: Any = (), **status: Any) ->
 def observe(host: ProviderHost, deployment: Any, context: Any) -> Any:
     """What the provider makes of a graph and of what was made for it."""
 
-    def of(graph: Any, *made: Resource, applied: Any = None, **of_context: Any) -> Observation:
+    def of(graph: Any, *made: Resource, applied: Any = None, asked: Any = None, **of_context: Any) -> Observation:
         seen = (graph, *made) if isinstance(graph, dict) else made
         observed = Observed(primary=graph, objects=seen, applied=applied)
-        return host.translate_status(deployment(), observed, context(**of_context))
+        return host.translate_status(deployment(**(asked or {})), observed, context(**of_context))
 
     return of
 
@@ -85,12 +85,40 @@ def test_a_group_of_nodes_is_one_replica(observe: Any) -> None:
     assert found.replicas == Replicas(desired=2, ready=2, available=2)
 
 
-def test_what_an_adapter_scales_has_the_number_that_the_graph_or_its_status_has(observe: Any) -> None:
-    graph = alpha(state="successful", conditions=[ready()], services={"worker": counts(3, 3)})
-    graph["spec"]["services"]["worker"] = {"componentType": "worker", "scalingAdapter": {"enabled": True}}
-    assert observe(graph).replicas == Replicas(desired=3, ready=3, available=3)
-    graph["spec"]["services"]["worker"]["replicas"] = 4  # the adapter has asked for one more
-    assert observe(graph).replicas == Replicas(desired=4, ready=3, available=3)
+NOT_READY = ready("False", "some_resources_are_not_ready", "Resources not ready: x")
+
+
+def test_a_worker_that_an_adapter_adds_takes_nothing_from_those_that_serve(observe: Any) -> None:
+    asked = {"overrides": {"scalingAdapter": True}}
+
+    def scaled(wanted: int, got: int) -> Observation:
+        services = {"Frontend": counts(1, 1), "worker": counts(wanted, got)}
+        found: Observation = observe(
+            alpha(worker=wanted, state="pending", conditions=[NOT_READY], services=services), asked=asked
+        )
+        return found
+
+    found = scaled(3, 2)
+    assert (found.components[0].ready, found.replicas) == (True, Replicas(desired=2, ready=2, available=2))
+    none = scaled(3, 0)
+    assert (none.components[0].ready, none.replicas) == (False, Replicas(desired=1, ready=0, available=0))
+    gone = scaled(0, 0)
+    assert gone.replicas == Replicas(desired=0, ready=0, available=0)
+
+
+def test_what_somebody_else_put_into_the_graph_makes_it_no_worse(observe: Any) -> None:
+    told = {"Frontend": counts(1, 1), "worker": counts(2, 2), "Planner": counts(1, 0)}
+    graph = alpha(worker=2, state="pending", conditions=[NOT_READY], services=told)
+    assert observe(graph).components[0].ready is False, "with what is ours alone the operator's word counts"
+    graph["spec"]["services"]["Planner"] = {"componentType": "planner", "replicas": 1}
+    found = observe(graph)
+    assert (found.components[0].ready, found.components[0].message) == (True, "Resources not ready: x")
+    assert found.replicas == Replicas(desired=2, ready=2, available=2)
+    for name in ("Frontend", "worker"):
+        graph["status"]["services"] = {**told, name: counts(2, 0)}
+        assert observe(graph).components[0].ready is False
+    graph["status"] = {"state": "failed", "conditions": [NOT_READY], "services": told}
+    assert observe(graph).components[0].ready is False
 
 
 @pytest.mark.parametrize(

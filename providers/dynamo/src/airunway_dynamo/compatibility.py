@@ -28,7 +28,7 @@ from airunway_dynamo.plan import (
     runtime_version,
 )
 from airunway_dynamo.runtimes import OWN_FLAGS, RUNTIMES
-from airunway_dynamo.schemas import GPU_TYPES, GRAPH_METADATA, RUNTIME_VERSION, SCALING_ADAPTERS
+from airunway_dynamo.schemas import DYNAMO_NAMESPACE, GPU_TYPES, GRAPH_METADATA, RUNTIME_VERSION, SCALING_ADAPTERS
 from airunway_dynamo.settings import Settings
 
 __all__ = ["compatibility"]
@@ -128,7 +128,8 @@ def _name_blockers(
     """The operator and Kubernetes limit what is made of the deployment's name; the narrowest limit is said."""
     grove = context.settings.grove and kind_key("grove.io", "PodClique") in context.served
     namespace = deployment.metadata.namespace
-    limits = [_limit(part, grove=grove) for part in parts]
+    hashed = not context.has(DYNAMO_NAMESPACE)  # since 1.0
+    limits = [_limit(part, grove=grove, hashed=hashed) for part in parts]
     # The operator's label has both.
     limits.append((_OF_A_LABEL - 1 - len(namespace), f"Dynamo's label of a graph in namespace {namespace}"))
     limit, what = min(limits)
@@ -136,14 +137,14 @@ def _name_blockers(
         yield found
 
 
-def _limit(part: Part, *, grove: bool) -> tuple[int, str]:
+def _limit(part: Part, *, grove: bool, hashed: bool) -> tuple[int, str]:
     """How long a deployment's name may be for the sake of one component, and what asks for it."""
     own = len(part.name)
     if grove:
         # Over several nodes the name of the group and that of its leader count too.
         taken = own + (own + len("-ldr") if part.nodes > 1 else 0)
         return _ON_GROVE - taken, f"Dynamo's component {part.name} on Grove ({_ON_GROVE} together)"
-    made = 1 + own + (_WORKER_HASH if part.serves else 0)
+    made = 1 + own + (_WORKER_HASH if part.serves and hashed else 0)
     if part.nodes > 1:
         return _OF_A_GROUP - made - len("-0"), f"the LeaderWorkerSet of Dynamo's component {part.name}"
     return _OF_A_LABEL - made, f"Dynamo's component {part.name}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from airunway.sdk import (
@@ -23,7 +24,8 @@ from airunway.sdk import (
     dig,
 )
 from airunway.sdk.conditions import CREATION, condition, is_observed, meaning, number, records, text, truth
-from airunway_dynamo.plan import FRONTEND, PORT, WORKERS, routed_by_pool
+from airunway_dynamo.plan import FRONTEND, PORT, WORKERS, Part, parts_of, routed_by_pool
+from airunway_dynamo.runtimes import RUNTIMES
 from airunway_dynamo.settings import Settings
 
 __all__ = ["COMPONENT", "observation"]
@@ -45,6 +47,10 @@ _REASONS: Mapping[str, str] = {
 }
 """Every other one but an error only says that something is not ready; why, the pods show."""
 
+_WAITS = frozenset(
+    {"some_resources_are_not_ready", "pods_not_ready", "mixed_not_ready_reasons", "insufficient_capacity"}
+)
+
 _ERRORS = tuple(
     (re.compile(pattern, re.IGNORECASE), reason)
     for pattern, reason in (
@@ -61,10 +67,16 @@ _ERRORS = tuple(
 def observation(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
     """Component, replicas and endpoint, from whatever exists. Total: any JSON gives an answer."""
     graph = observed.primary if isinstance(observed.primary, dict) else {}
-    component = _judge(graph)
     made = {_made_for(obj): obj for obj in observed.objects if obj is not observed.primary}
     counts = {name: _replicas(name, spec, graph, made) for name, spec in _components(graph)}
+    ours = {part.name: part for part in parts_of(deployment, context)} if context.engine in RUNTIMES else {}
     working = [counts[name] for name, spec in _components(graph) if _type_of(spec) in WORKERS]
+    if any(part.replicas is None for part in ours.values()):
+        # Nobody here has asked for more than the adapters have brought up: one that starts is nobody's loss.
+        working = [replace(count, desired=max(count.ready, min(1, count.desired))) for count in working]
+    component = _judge(graph)
+    if _is_others_business(graph, counts, ours) and all(count.ready >= count.desired for count in working):
+        component = replace(component, ready=True, reason="Ready", waits=False)
     current, settles = _currency(graph, observed, context.now)
     name, pooled = deployment.metadata.name, routed_by_pool(context)
     # The Service is there long before anything answers.
@@ -96,6 +108,17 @@ def _judge(graph: Resource) -> Component:
         return _component("Starting", "the Dynamo operator has not reported yet")
     found = _REASONS.get(reason) or (_error(message) if state == "failed" else "Progressing")
     return _component(found, message or f"the graph's state is {state[:64]!r}")
+
+
+def _is_others_business(graph: Resource, counts: Mapping[str, Replicas], ours: Mapping[str, Part]) -> bool:
+    """Whether only what somebody else has put into the graph can be what it waits for: an adapter's workers, a planner.
+
+    Whether our workers are as many as they should be is not looked at here.
+    """
+    theirs = counts.keys() - ours.keys() or any(part.replicas is None for part in ours.values())
+    waits = text(condition(graph, "Ready"), "reason") in _WAITS and text(graph, "status", "state") == "pending"
+    fixed = [counts.get(name, Replicas()) for name, part in ours.items() if part.replicas is not None]
+    return bool(ours and theirs) and waits and all(0 < count.desired <= count.ready for count in fixed)
 
 
 def _component(reason: str, message: str, *, waits: bool = False) -> Component:
