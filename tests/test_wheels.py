@@ -60,6 +60,8 @@ def test_wheels_find_each_other_by_entry_point(wheels: dict[str, Path], tmp_path
     assert set(wheels) == {
         "airunway",
         "airunway_testing",
+        "airunway_dynamo",
+        "airunway_dynamo_simulator",
         "airunway_kaito",
         "airunway_kaito_simulator",
         "airunway_vllm",
@@ -124,6 +126,9 @@ def test_wheels_carry_licence_types_and_data(wheels: dict[str, Path]) -> None:
         ("airunway_testing", "airunway_testing/sandbox/samples/typo.yaml"),
         ("airunway_testing", "airunway_testing/toy/crds/toys.yaml"),
         ("airunway_testing", "airunway_testing/scaffold/template/.gitignore.template"),
+        ("airunway_dynamo", "airunway_dynamo/samples/index.yaml"),
+        ("airunway_dynamo_simulator", "airunway_dynamo_simulator/crds/dynamographdeployments.yaml"),
+        ("airunway_dynamo_simulator", "airunway_dynamo_simulator/grove/podcliques.yaml"),
         ("airunway_kaito", "airunway_kaito/samples/index.yaml"),
         ("airunway_testing", "airunway_testing/controlplane/go/main.go"),
         ("airunway_testing", "airunway_testing/controlplane/go/go.sum"),

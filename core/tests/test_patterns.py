@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 import airunway
+import airunway_dynamo
 import airunway_kaito
 from airunway.api import inferenceproviderconfig, modeldeployment
 from airunway.api.crds import schema_of
@@ -43,7 +44,7 @@ class Slow(Exception):
 
 
 def modules() -> Iterator[ModuleType]:
-    for root in (airunway, airunway_kaito):
+    for root in (airunway, airunway_dynamo, airunway_kaito):
         yield root
         for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
             if not found.name.endswith("__main__"):

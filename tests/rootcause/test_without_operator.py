@@ -1,4 +1,4 @@
-"""The worked faults where no operator stands between us and the pods: the codes are those of KAITO's."""
+"""The worked faults with every other provider: the codes are those of KAITO's, whoever makes the pods."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi"}
 APART: Resource = {"serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}}
+DYNAMO: Resource = {"provider": {"name": "dynamo", "overrides": {"runtimeVersion": "1.3.1"}}}
 SHAPES: dict[str, tuple[str, str, Resource]] = {
     "vllm": ("vllm", "server", {"resources": {"gpu": {"count": 1}}}),
     "llmd": ("llmd", "server", {"resources": {"gpu": {"count": 1}}}),
     "llmd, decode": ("llmd", "decode", APART),
+    "dynamo": ("dynamo", "worker", {**DYNAMO, "resources": {"gpu": {"count": 1}}}),
+    "dynamo, decode": ("dynamo", "decode", {**DYNAMO, **APART}),
 }
 """Provider, role of the pod that is broken, and the rest of the spec."""
 
@@ -70,7 +73,8 @@ async def test_what_a_kubelet_reports_has_the_same_code(
         found = await until(client, key, has_cause(fault.code), what=f"{name}: {fault.code}")
         cause, pod_name = found["status"]["rootCause"], pod["metadata"]["name"]
         assert cause["object"] == f"Pod/{namespace}/{pod_name}"
-        for text in (pod_name, "container model", *fault.says):
+        container = dig(pod, "spec", "containers")[0]["name"]
+        for text in (pod_name, f"container {container}", *fault.says):
             assert text.format(pod=pod_name) in cause["message"]
         assert cause.get("field", "") == ("spec.secrets.huggingFaceToken" if secrets else CODES[fault.code].field)
         assert (found["status"]["phase"], found["status"]["message"]) == (fault.phase, cause["message"])

@@ -202,7 +202,7 @@ def test_structured_output(write: Any) -> None:
 def test_installed_plugins_and_standard_input() -> None:
     done = run("explain", "-f", "-", "--providers", "installed", stdin=yaml.safe_dump(deployment(resources=GPU)))
     assert done.exit_code == 0, done.output
-    assert "Provider:  kaito" in done.stdout
+    assert "Provider:  dynamo" in done.stdout
 
 
 @pytest.mark.parametrize(

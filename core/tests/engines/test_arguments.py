@@ -35,6 +35,7 @@ EVERYTHING = {"contextLength": 8192, "trustRemoteCode": True, "enablePrefixCachi
             "--disable-cuda-graph --tp-size=4",
         ),
         ("trtllm", "", "--served_model_name=n --trust_remote_code --tp_size=4"),
+        ("trtllm", "dynamo", "--served-model-name=n --tensor-parallel-size=4"),
         ("llamacpp", "", "--alias n --ctx-size 8192"),
         ("llamacpp", "localai", "--context-size=8192"),
     ],
@@ -160,7 +161,9 @@ def test_keys_that_the_provider_uses_up_are_no_flags() -> None:
 
 
 def test_an_unknown_engine_is_named_with_the_known_ones() -> None:
-    with pytest.raises(UnknownEngineError, match=r"'tgi'.*llamacpp, llamacpp localai, sglang, trtllm, vllm"):
+    with pytest.raises(
+        UnknownEngineError, match=r"'tgi'.*llamacpp, llamacpp localai, sglang, trtllm, trtllm dynamo, vllm"
+    ):
         flag_table("tgi")
 
 

@@ -48,6 +48,13 @@ def test_words_do_not_change_the_hash_but_a_property_named_description_does() ->
     assert schema_hash(with_property) != schema_hash(OLD)
 
 
+def test_a_list_of_nothing_required_says_nothing_as_the_api_server_drops_it() -> None:
+    inner = {"type": "object", "properties": {"required": {"type": "array", "default": []}}}
+    assert schema_hash({**inner, "required": []}) == schema_hash(inner)
+    assert schema_hash({**inner, "required": ["x"]}) != schema_hash(inner)
+    assert schema_hash({"properties": {"required": []}}) != schema_hash({"properties": {}}), "there it is a name"
+
+
 def test_the_preferred_served_version_is_taken_with_the_transformer_that_fits() -> None:
     found = detect(KIND, REGISTRY, crd_facts(crd(("v1beta1", OLD, True), ("v1", OLD, True))))
     assert found.upstream is not None

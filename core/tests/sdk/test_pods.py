@@ -182,6 +182,17 @@ def test_shared_memory_is_only_for_pods_with_gpus(pod: Callable[..., Resource]) 
     assert "volumes" not in pod(size=Sizing(gpu_type="nvidia.com/gpu", gpus=0))["spec"]
 
 
+def test_an_upstream_that_completes_a_container_gets_it_by_its_name_and_without_what_it_mounts_itself(
+    plain: MakeDeployment,
+) -> None:
+    deployment = parse_deployment(plain())
+    how = launch(deployment, "vllm", port=8000)
+    found = model_pod(deployment, CONTEXT, how, container="main", shared_memory=False)
+    assert [container["name"] for container in found["spec"]["containers"]] == ["main"]
+    assert "volumes" not in found["spec"]
+    assert "volumeMounts" not in found["spec"]["containers"][0]
+
+
 def test_labels_of_the_provider_win_and_reserved_ones_are_said_and_left_out(
     pod: Callable[..., Resource], plain: MakeDeployment
 ) -> None:

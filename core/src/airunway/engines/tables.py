@@ -94,6 +94,23 @@ _TABLES = (
         },
         prefixes=False,
     ),
+    # `python3 -m dynamo.trtllm`: a command line of its own, unlike that of dynamo.vllm and dynamo.sglang, which pass on
+    # what they do not know to the engine's own parser.
+    FlagTable(
+        engine="trtllm",
+        dialect="dynamo",
+        title="TensorRT-LLM",
+        served_name="--served-model-name",
+        tensor_parallel="--tensor-parallel-size",
+        pipeline_parallel="--pipeline-parallel-size",
+        reserved=frozenset({"model-path", "disaggregation-mode", "endpoint"}),
+        notes={
+            "context_length": "must be configured at engine build time",
+            "trust_remote_code": "the worker has no flag for it",
+            "prefix_caching": "block reuse is set in its kv_cache_config, not by a flag",
+            "enforce_eager": "CUDA graphs are set in its configuration file, not by a flag",
+        },
+    ),
     FlagTable(
         engine="llamacpp",
         title="llama.cpp",

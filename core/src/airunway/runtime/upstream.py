@@ -59,23 +59,22 @@ def api_version(kind: UpstreamKind, version: str) -> str:
 def schema_hash(schema: object) -> str:
     """sha256 of the canonical JSON of an ``openAPIV3Schema`` without its descriptions (../upstream-crds/INDEX.md).
 
-    A property that is *named* ``description`` stays.
+    A property that is *named* ``description`` stays. An empty ``required`` is left out, as the API server leaves it out
+    of what it serves: the file of an upstream's CRD and the CRD in a cluster have one hash.
     """
-    return digest(_without_descriptions(schema))
+    return digest(_essence(schema))
 
 
-def _without_descriptions(node: object, *, named: bool = False) -> object:
+def _essence(node: object, *, named: bool = False) -> object:
     # `named` is true where the keys of a map are property names rather than schema keywords.
     if isinstance(node, dict):
         return {
-            key: _without_descriptions(
-                value, named=not named and key in ("properties", "patternProperties", "definitions")
-            )
+            key: _essence(value, named=not named and key in ("properties", "patternProperties", "definitions"))
             for key, value in node.items()
-            if named or key != "description" or not isinstance(value, str)
+            if named or not ((key == "description" and isinstance(value, str)) or (key == "required" and value == []))
         }
     if isinstance(node, list):
-        return [_without_descriptions(value) for value in node]
+        return [_essence(value) for value in node]
     return node
 
 

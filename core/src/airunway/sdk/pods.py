@@ -80,18 +80,20 @@ def model_pod(
     labels: Mapping[str, str] | None = None,
     reserved: Sequence[str] = (),
     node_selector: Mapping[str, str] | None = None,
+    container: str = CONTAINER,
+    shared_memory: bool = True,
 ) -> Resource:
-    """A pod template (metadata and spec) with one container ``model`` that runs `launch`.
+    """A pod template (metadata and spec) with one container that runs `launch`, called ``model`` unless `container`.
 
     `size` is that of the deployment unless given; `labels` go onto the pod and win over the user's; `reserved` are
     further prefixes of label keys that the user cannot set; `node_selector` are labels that a node must have unless the
-    deployment says otherwise.
+    deployment says otherwise. Without `shared_memory` nothing is mounted at ``/dev/shm``: some upstreams do that.
     """
     spec = deployment.spec
     size = size or sizing(deployment)
-    volumes, mounts = _storage(deployment, context, size)
-    container = {
-        "name": CONTAINER,
+    volumes, mounts = _storage(deployment, context, shared_memory=shared_memory and bool(size.gpus))
+    main = {
+        "name": container,
         "image": launch.image,
         "command": list(launch.command),
         "args": list(launch.args),
@@ -107,7 +109,7 @@ def model_pod(
     }
     secrets = dict.fromkeys([*(ref.name for ref in spec.image_pull_secrets), *context.runtime.image_pull_secrets])
     pod = {
-        "containers": [_without_empty(container)],
+        "containers": [_without_empty(main)],
         "volumes": volumes,
         "nodeSelector": {**(node_selector or {}), **spec.node_selector},
         "tolerations": [toleration.to_resource() for toleration in spec.tolerations],
@@ -207,11 +209,13 @@ def container_resources(size: Sizing) -> Resource:
     return _without_empty({"requests": {**gpus, **memory, **cpu}, "limits": {**gpus, **memory}})
 
 
-def _storage(deployment: ModelDeployment, context: Context[Any], size: Sizing) -> tuple[list[Resource], list[Resource]]:
+def _storage(
+    deployment: ModelDeployment, context: Context[Any], *, shared_memory: bool
+) -> tuple[list[Resource], list[Resource]]:
     """Volumes and mounts: shared memory for GPUs, the model cache, the deployment's own claims."""
     volumes: list[Resource] = []
     mounts: list[Resource] = []
-    if size.gpus:
+    if shared_memory:
         # Engines pass tensors between their processes through it; the default of 64 MiB is too little.
         volumes.append({"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}})
         mounts.append({"name": _SHARED_MEMORY, "mountPath": "/dev/shm"})

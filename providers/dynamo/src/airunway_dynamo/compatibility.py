@@ -1,0 +1,219 @@
+"""What stands between a deployment and Dynamo: every field that cannot be honoured, by name (spec ruling 18)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from airunway.sdk import (
+    DEFAULT_GPU_TYPE,
+    Compatibility,
+    Context,
+    Finding,
+    ModelDeployment,
+    kind_key,
+    pod_blockers,
+    pod_findings,
+    too_long,
+)
+from airunway_dynamo.objects import RESERVED_LABELS
+from airunway_dynamo.plan import (
+    Part,
+    given_flags,
+    image_of,
+    is_split,
+    override,
+    parts_of,
+    routed_by_pool,
+    runtime_version,
+)
+from airunway_dynamo.runtimes import OWN_FLAGS, RUNTIMES
+from airunway_dynamo.schemas import DYNAMO_NAMESPACE, GPU_TYPES, GRAPH_METADATA, RUNTIME_VERSION, SCALING_ADAPTERS
+from airunway_dynamo.settings import Settings
+
+__all__ = ["compatibility"]
+
+_OVERRIDES = "spec.provider.overrides"
+_ON_GROVE, _OF_A_LABEL, _OF_A_GROUP = 45, 63, 49
+"""The longest names: of graph and component together on Grove, as a label's value, of a LeaderWorkerSet."""
+_WORKER_HASH = len("-12345678")
+"""What the operator adds to the name of a worker: a digest of what it runs."""
+_SHELL_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]*", re.ASCII)
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Compatibility:
+    """Blockers change what runs; warnings do not."""
+    if fundamental := tuple(_fundamental(deployment, context)):
+        return Compatibility(blockers=fundamental)
+    parts = parts_of(deployment, context)
+    blockers = [
+        *(finding for part in parts for finding in part.launch.blockers),
+        *_runtime_blockers(deployment, context, parts),
+        *_name_blockers(deployment, context, parts),
+        *_override_blockers(deployment, context),
+        *pod_blockers(deployment, context),
+    ]
+    if any(part.nodes > 1 for part in parts):
+        blockers += [*_node_blockers(deployment, context, parts), *_shell_blockers(deployment)]
+    warnings = [
+        *(finding for part in parts for finding in part.launch.warnings),
+        *pod_findings(deployment, reserved=RESERVED_LABELS),
+        *_warnings(deployment, context),
+    ]
+    # Each role says the same of what they share.
+    return Compatibility(blockers=tuple(dict.fromkeys(blockers)), warnings=tuple(dict.fromkeys(warnings)))
+
+
+def _blocker(path: str, message: str, reason: str = "IncompatibleConfiguration") -> Finding:
+    return Finding(path=path, reason=reason, message=message)
+
+
+def _ignored(path: str, message: str) -> Finding:
+    return Finding(path=path, reason="FieldIgnored", message=message)
+
+
+def _field_of(deployment: ModelDeployment, part: Part) -> str:
+    """Where the deployment says how large a worker is."""
+    return f"spec.scaling.{part.type}.gpu" if is_split(deployment) else "spec.resources.gpu"
+
+
+def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
+    """The seeds' own messages, word for word; with one of these nothing else is worth saying."""
+    spec = deployment.spec
+    if context.engine not in RUNTIMES:
+        yield _blocker("spec.engine.type", f"Dynamo does not support {context.engine} engine")
+    if spec.model.source == "custom":
+        text = "Dynamo starts the engine with model.id: for an image with a model of its own use another provider"
+        yield _blocker("spec.model.source", text)
+    gpus = {"resources": spec.resources.gpu.count}
+    if is_split(deployment):
+        roles = {"scaling.prefill": spec.scaling.prefill, "scaling.decode": spec.scaling.decode}
+        gpus = {path: worker.gpu.count if worker is not None else 0 for path, worker in roles.items()}
+    for path, count in gpus.items():
+        if not count:
+            yield _blocker(f"spec.{path}.gpu.count", f"Dynamo requires GPU (set {path}.gpu.count > 0)")
+
+
+def _runtime_blockers(
+    deployment: ModelDeployment, context: Context[Settings], parts: tuple[Part, ...]
+) -> Iterator[Finding]:
+    spec, image = deployment.spec, image_of(deployment, context)
+    asks = is_split(deployment) or override(deployment, "routerMode") == "kv" or context.has(RUNTIME_VERSION)
+    if asks and runtime_version(deployment, context) is None:
+        text = (
+            f"the tag of {image} names no release, and the flags of Dynamo's workers depend on it: use a tag like "
+            f"1.3.1, or say which release it has in {_OVERRIDES}.runtimeVersion"
+        )
+        yield _blocker("spec.engine.image" if spec.engine.image else "spec.image", text)
+    for part in parts:
+        kind, path = part.size.gpu_type, f"{_field_of(deployment, part)}.type"
+        if not part.serves or kind == DEFAULT_GPU_TYPE:
+            continue
+        if not context.has(GPU_TYPES):
+            yield _blocker(path, f"this release of Dynamo knows {DEFAULT_GPU_TYPE} only; {kind} needs Dynamo 0.8")
+        elif not (spec.image or spec.engine.image):
+            yield _blocker(path, f"the default image {image} needs {DEFAULT_GPU_TYPE}; set spec.image for {kind}")
+    if (spec.model.id or "").startswith("-"):
+        yield _blocker("spec.model.id", f"{spec.model.id!r} begins with '-': the engine would take it for a flag")
+    for flag, path in given_flags(deployment).items():
+        if flag in OWN_FLAGS:
+            text = f"engine arg {flag!r} says what a worker does, which spec.serving.mode says: remove it"
+            yield _blocker(path, text, "BadArguments")
+
+
+def _name_blockers(
+    deployment: ModelDeployment, context: Context[Settings], parts: tuple[Part, ...]
+) -> Iterator[Finding]:
+    """The operator and Kubernetes limit what is made of the deployment's name; the narrowest limit is said."""
+    grove = context.settings.grove and kind_key("grove.io", "PodClique") in context.served
+    namespace = deployment.metadata.namespace
+    hashed = not context.has(DYNAMO_NAMESPACE)  # since 1.0
+    limits = [_limit(part, grove=grove, hashed=hashed) for part in parts]
+    # The operator's label has both.
+    limits.append((_OF_A_LABEL - 1 - len(namespace), f"Dynamo's label of a graph in namespace {namespace}"))
+    limit, what = min(limits)
+    if found := too_long(deployment.metadata.name, limit=limit, what=what):
+        yield found
+
+
+def _limit(part: Part, *, grove: bool, hashed: bool) -> tuple[int, str]:
+    """How long a deployment's name may be for the sake of one component, and what asks for it."""
+    own = len(part.name)
+    if grove:
+        # Over several nodes the name of the group and that of its leader count too.
+        taken = own + (own + len("-ldr") if part.nodes > 1 else 0)
+        return _ON_GROVE - taken, f"Dynamo's component {part.name} on Grove ({_ON_GROVE} together)"
+    made = 1 + own + (_WORKER_HASH if part.serves and hashed else 0)
+    if part.nodes > 1:
+        return _OF_A_GROUP - made - len("-0"), f"the LeaderWorkerSet of Dynamo's component {part.name}"
+    return _OF_A_LABEL - made, f"Dynamo's component {part.name}"
+
+
+def _override_blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
+    for key, feature, text in (
+        ("scalingAdapter", SCALING_ADAPTERS, "Dynamo has scaling adapters since release 0.8"),
+        ("spec", GRAPH_METADATA, "Dynamo takes labels, annotations and a topology of a whole graph since release 1.1"),
+    ):
+        if override(deployment, key) and not context.has(feature):
+            yield _blocker(f"{_OVERRIDES}.{key}", text, "InvalidOverride")
+
+
+def _node_blockers(
+    deployment: ModelDeployment, context: Context[Settings], parts: tuple[Part, ...]
+) -> Iterator[Finding]:
+    for part in parts:
+        if part.nodes > 1 and part.gpus % part.nodes:
+            text = (
+                f"{part.gpus} GPUs per worker are more than the {context.settings.gpus_per_node} of one node (provider "
+                f"setting gpusPerNode), and cannot be spread evenly over {part.nodes} nodes: ask for "
+                f"{part.gpus + part.nodes - part.gpus % part.nodes}"
+            )
+            yield _blocker(f"{_field_of(deployment, part)}.count", text)
+
+
+def _shell_blockers(deployment: ModelDeployment) -> Iterator[Finding]:
+    """Over several nodes the operator puts the words of a worker into one line for a shell, hardly quoted."""
+    spec = deployment.spec
+    words = {
+        "spec.model.id": spec.model.id or "",
+        "spec.model.servedName": spec.model.served_name or "",
+        **{f"spec.engine.args[{key}]": f"{key}={value}" for key, value in sorted(spec.engine.args.items())},
+        **{f"spec.engine.extraArgs[{i}]": word for i, word in enumerate(spec.engine.extra_args)},
+    }
+    for path, word in words.items():
+        if not _SHELL_SAFE.fullmatch(word):
+            text = (
+                "over several nodes Dynamo starts workers through a shell, which leaves only letters, digits and "
+                f"_@%+=:,./- as they are: {path} has others; take them out, or ask for the GPUs of one node"
+            )
+            yield _blocker(path, text, "BadArguments")
+    for i, entry in enumerate(spec.env):
+        if not _VARIABLE.fullmatch(entry.name):
+            text = f"over several nodes Dynamo names variables to a shell: {entry.name[:64]!r} is no name for one"
+            yield _blocker(f"spec.env[{i}].name", text, "BadArguments")
+
+
+def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
+    prefill, decode = deployment.spec.scaling.prefill, deployment.spec.scaling.decode
+    if not is_split(deployment):
+        for role, worker in (("prefill", prefill), ("decode", decode)):
+            if worker is not None:
+                yield _ignored(f"spec.scaling.{role}", f"scaling.{role} has no meaning in aggregated mode")
+    elif prefill and decode and context.engine == "vllm" and prefill.gpu.count > decode.gpu.count:
+        text = (
+            f"prefill has {prefill.gpu.count} GPUs and decode {decode.gpu.count}: the NIXL connector of many releases "
+            "of vLLM refuses fewer for decode than for prefill"
+        )
+        yield Finding(path="spec.scaling.decode.gpu.count", reason="MayNotStart", message=text)
+    if override(deployment, "scalingAdapter") is True:
+        text = "replicas are left to Dynamo's scaling adapters (overrides.scalingAdapter)"
+        yield _ignored("spec.scaling.replicas", text)
+    if routed_by_pool(context):
+        for key in ("routerMode", "frontend"):
+            if override(deployment, key) is not None:
+                text = f"overrides.{key} has no effect behind a gateway's pool: its picker chooses the worker"
+                yield _ignored(f"{_OVERRIDES}.{key}", text)
+    elif context.gateway is not None and context.gateway.uses_pool:
+        text = "this release of Dynamo cannot serve behind a gateway's pool (needs 1.1): it gets a Frontend of its own"
+        yield _ignored("spec.gateway", text)

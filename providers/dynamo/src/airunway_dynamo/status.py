@@ -1,0 +1,184 @@
+"""A graph's status as an observation: its condition ``Ready`` by reason, and the replicas of its workers.
+
+`state` alone says little: ``failed`` is an error of a reconcile, a conflict included, and goes back to ``pending`` by
+itself; nothing in a graph tells of images, crashes or quota, which the runtime reads off the pods.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from airunway.sdk import (
+    Component,
+    Context,
+    Endpoint,
+    ModelDeployment,
+    Observation,
+    Observed,
+    Pool,
+    Replicas,
+    Resource,
+    dig,
+)
+from airunway.sdk.conditions import CREATION, condition, is_observed, meaning, number, records, text, truth
+from airunway_dynamo.plan import FRONTEND, PORT, WORKERS, Part, parts_of, routed_by_pool
+from airunway_dynamo.runtimes import RUNTIMES
+from airunway_dynamo.settings import Settings
+
+__all__ = ["COMPONENT", "observation"]
+
+COMPONENT = "ProviderResource"
+
+_COMPONENT = "nvidia.com/dynamo-component"
+"""Label of what the operator makes for a component, with its name."""
+_SETTLES = timedelta(seconds=5)
+"""How long the word of an operator is not taken that does not say of which generation it is (before 1.0)."""
+
+_INCOMPATIBLE = "IncompatibleConfiguration"
+_REASONS: Mapping[str, str] = {
+    "insufficient_capacity": "InsufficientCapacity",
+    "rolling_update_failed": "UpstreamFailed",
+    "no_multinode_orchestrator_available": _INCOMPATIBLE,
+    "unsupported_workload_provider": _INCOMPATIBLE,
+    "selected_workload_provider_unavailable": _INCOMPATIBLE,
+}
+"""Every other one but an error only says that something is not ready; why, the pods show."""
+
+_WAITS = frozenset(
+    {"some_resources_are_not_ready", "pods_not_ready", "mixed_not_ready_reasons", "insufficient_capacity"}
+)
+
+_ERRORS = tuple(
+    (re.compile(pattern, re.IGNORECASE), reason)
+    for pattern, reason in (
+        (r"the object has been modified|already exists", "Progressing"),
+        (r"exceeds the \d{1,4}-character", "NameTooLong"),
+        (r"is immutable|must have at least one|required value|invalid value|is required", "InvalidSpec"),
+        (r"no such host|server misbehaving", "DNSFailure"),
+        (r"connection refused", "ConnectionRefused"),
+        (r"timeout|deadline exceeded", "Timeout"),
+    )
+)
+
+
+def observation(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
+    """Component, replicas and endpoint, from whatever exists. Total: any JSON gives an answer."""
+    graph = observed.primary if isinstance(observed.primary, dict) else {}
+    made = {_made_for(obj): obj for obj in observed.objects if obj is not observed.primary}
+    counts = {name: _replicas(name, spec, graph, made) for name, spec in _components(graph)}
+    ours = {part.name: part for part in parts_of(deployment, context)} if context.engine in RUNTIMES else {}
+    working = [counts[name] for name, spec in _components(graph) if _type_of(spec) in WORKERS]
+    if any(part.replicas is None for part in ours.values()):
+        # Nobody here has asked for more than the adapters have brought up: one that starts is nobody's loss.
+        working = [replace(count, desired=max(count.ready, min(1, count.desired))) for count in working]
+    component = _judge(graph)
+    if _is_others_business(graph, counts, ours) and all(count.ready >= count.desired for count in working):
+        component = replace(component, ready=True, reason="Ready", waits=False)
+    current, settles = _currency(graph, observed, context.now)
+    name, pooled = deployment.metadata.name, routed_by_pool(context)
+    # The Service is there long before anything answers.
+    served = component.ready is True or counts.get(FRONTEND, Replicas()).ready > 0
+    return Observation(
+        components=(component,),
+        replicas=Replicas(
+            desired=sum(count.desired for count in working),
+            ready=sum(count.ready for count in working),
+            available=sum(count.available for count in working),
+        ),
+        endpoint=Endpoint(service=f"{name}-{FRONTEND.lower()}", port=PORT) if served and not pooled else None,
+        pool=Pool(name=f"{name}-pool", port=PORT) if served and pooled else None,
+        current=current,
+        look_again=settles,
+    )
+
+
+def _judge(graph: Resource) -> Component:
+    if not graph:
+        return _component("Starting", "the DynamoGraphDeployment does not exist yet", waits=True)
+    if dig(graph, "metadata", "deletionTimestamp"):
+        return _component("Terminating", "the DynamoGraphDeployment is being deleted")
+    said, state = condition(graph, "Ready"), text(graph, "status", "state")
+    reason, message = text(said, "reason"), text(said, "message")
+    if state != "failed" and (truth(graph, "Ready") or (not said and state == "successful")):
+        return Component(name=COMPONENT, ready=True, reason="Ready", message=message)
+    if not said and state in ("", "initializing"):
+        return _component("Starting", "the Dynamo operator has not reported yet")
+    found = _REASONS.get(reason) or (_error(message) if state == "failed" else "Progressing")
+    return _component(found, message or f"the graph's state is {state[:64]!r}")
+
+
+def _is_others_business(graph: Resource, counts: Mapping[str, Replicas], ours: Mapping[str, Part]) -> bool:
+    """Whether only what somebody else has put into the graph can be what it waits for: an adapter's workers, a planner.
+
+    Whether our workers are as many as they should be is not looked at here.
+    """
+    theirs = counts.keys() - ours.keys() or any(part.replicas is None for part in ours.values())
+    waits = text(condition(graph, "Ready"), "reason") in _WAITS and text(graph, "status", "state") == "pending"
+    fixed = [counts.get(name, Replicas()) for name, part in ours.items() if part.replicas is not None]
+    return bool(ours and theirs) and waits and all(0 < count.desired <= count.ready for count in fixed)
+
+
+def _component(reason: str, message: str, *, waits: bool = False) -> Component:
+    return Component(name=COMPONENT, ready=False, reason=reason, message=message, waits=waits)
+
+
+def _error(message: str) -> str:
+    """What an error of the operator means. It tries again, so that an unknown one is told only once it lasts."""
+    found = next((reason for pattern, reason in _ERRORS if pattern.search(message)), "")
+    return found or meaning(message, CREATION, otherwise="DependenciesUnreachable")
+
+
+def _currency(graph: Resource, observed: Observed, now: datetime) -> tuple[bool, float | None]:
+    """Whether the status is of the newest spec; and where only time can tell, in how many seconds it will count."""
+    status = dig(graph, "status")
+    if not isinstance(status, dict) or not status or dig(graph, "metadata", "deletionTimestamp"):
+        return False, None
+    if "observedGeneration" in status or observed.applied is None:
+        return is_observed(graph), None
+    try:
+        moved = datetime.fromisoformat(text(condition(graph, "Ready"), "lastTransitionTime"))
+    except ValueError:
+        moved = None
+    if moved is not None and moved.tzinfo is not None and moved >= observed.applied:
+        return True, None
+    left = (observed.applied + _SETTLES - now).total_seconds()
+    return (True, None) if left <= 0 else (False, left)
+
+
+# ------------------------------------------------------------------------------------------------------------- replicas
+
+
+def _components(graph: Resource) -> Iterator[tuple[str, Resource]]:
+    """The components of a live graph, somebody else's included, in either version."""
+    services = dig(graph, "spec", "services")
+    if isinstance(services, dict):
+        yield from ((name, spec) for name, spec in services.items() if isinstance(spec, dict))
+    yield from ((text(spec, "name"), spec) for spec in records(graph, "spec", "components"))
+
+
+def _type_of(spec: Resource) -> str:
+    return text(spec, "type") or text(spec, "componentType")
+
+
+def _replicas(name: str, spec: Resource, graph: Resource, made: Mapping[str, Resource]) -> Replicas:
+    """How many of one component are wanted, ready and available."""
+    wanted = max(0, number(spec, "replicas", default=1))
+    told = dig(graph, "status", "services", name) or dig(graph, "status", "components", name)
+    if not isinstance(told, dict):
+        # A graph before 0.8 does not say: what was made of it does.
+        own = made.get(name, {})
+        told = dig(own, "status") if text(own, "kind") == "PodClique" else {"readyReplicas": wanted}
+        told = told if truth(own, "Available") or text(own, "kind") == "PodClique" else {}
+    if "replicas" not in spec:  # an adapter's
+        wanted = max(0, number(told, "replicas", default=wanted))
+    ready = max(0, number(told, "readyReplicas", default=number(told, "availableReplicas")))
+    available = max(0, number(told, "availableReplicas", default=ready))
+    return Replicas(desired=wanted, ready=min(ready, wanted), available=min(available, wanted))
+
+
+def _made_for(obj: Resource) -> str:
+    """The component that an object of the operator's was made for: a label says it, or the object itself."""
+    return text(obj, "metadata", "labels", _COMPONENT) or text(obj, "spec", "serviceName") or text(obj, "spec", "name")

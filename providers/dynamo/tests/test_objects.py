@@ -1,0 +1,378 @@
+"""The graph: in both versions, for every engine and mode, with the flags of every release of the runtime images."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airunway.plugins.contract import ModelCache, RuntimeSettings, SecretKey
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource
+from airunway_dynamo.schemas import TRANSFORMERS
+from airunway_dynamo.settings import Settings
+
+NAMES = [transformer.name for transformer in TRANSFORMERS]
+ALPHA = [name for name in NAMES if name.startswith("v1alpha1")]
+BETA = [name for name in NAMES if name.startswith("v1beta1")]
+ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "16Gi"}
+SPLIT = {"resources": None, "serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}}
+JSON_NIXL = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
+
+
+def graph(host: ProviderHost, deployment: Any, context: Any) -> Resource:
+    assert host.can_handle(deployment, context).blockers == ()
+    (found,) = host.translate_spec(deployment, context).objects
+    return found
+
+
+def parts(found: Resource) -> dict[str, Resource]:
+    """The components by name, with ``main`` for their container, in either version."""
+    if "services" in found["spec"]:
+        return {
+            name: {**service, "main": {**service["extraPodSpec"]["mainContainer"], "env": service.get("envs", [])}}
+            for name, service in found["spec"]["services"].items()
+        }
+    return {
+        component["name"]: {**component, "main": component["podTemplate"]["spec"]["containers"][0]}
+        for component in found["spec"]["components"]
+    }
+
+
+def env_of(part: Resource) -> dict[str, Any]:
+    return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in part["main"].get("env", [])}
+
+
+@pytest.mark.parametrize("written", NAMES)
+def test_one_plan_is_written_in_every_version(host: ProviderHost, deployment: Any, context: Any, written: str) -> None:
+    found = graph(host, deployment(), context(written=written))
+    assert found["apiVersion"] == f"nvidia.com/{written.partition('-')[0]}"
+    assert found["spec"]["backendFramework"] == "vllm"
+    components = parts(found)
+    assert list(components) == ["Frontend", "worker"]
+    assert components["worker"]["main"]["command"] == ["python3", "-m", "dynamo.vllm"]
+    assert components["worker"]["main"]["args"] == [
+        "--model",
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "--served-model-name=Llama-3.1-8B-Instruct",
+    ]
+    assert env_of(components["Frontend"]) == {"DYN_ROUTER_MODE": "round-robin"}
+    assert "command" not in components["Frontend"]["main"], "the operator knows how a frontend is started"
+
+
+def test_v1beta1_has_native_pods_and_v1alpha1_has_its_own_words(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    asked = deployment(resources={"gpu": {"count": 2}, "memory": "32Gi", "cpu": "4"})
+    beta = parts(graph(host, asked, context()))["worker"]
+    assert beta["type"] == "worker"
+    assert beta["main"]["name"] == "main"
+    assert beta["main"]["resources"] == {
+        "requests": {"nvidia.com/gpu": "2", "memory": "32Gi", "cpu": "4"},
+        "limits": {"nvidia.com/gpu": "2", "memory": "32Gi"},
+    }
+    alpha = parts(graph(host, asked, context(written="v1alpha1-1.0")))["worker"]
+    assert alpha["componentType"] == "worker"
+    assert alpha["resources"] == {
+        "requests": {"gpu": "2", "memory": "32Gi", "cpu": "4"},
+        "limits": {"gpu": "2", "memory": "32Gi"},
+    }
+    assert "name" not in alpha["main"]
+    labels = alpha["extraPodMetadata"]["labels"]
+    assert (labels["airunway.ai/model-deployment"], labels["airunway.ai/provider"]) == ("llama-8b", "dynamo")
+
+
+@pytest.mark.parametrize("written", NAMES)
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "trtllm"])
+def test_prefill_and_decode_apart(host: ProviderHost, deployment: Any, context: Any, engine: str, written: str) -> None:
+    found = graph(host, deployment(**SPLIT), context(engine, written=written))
+    components = parts(found)
+    assert list(components) == ["Frontend", "prefill", "decode"]
+    if written in BETA:
+        assert [components[role]["type"] for role in ("prefill", "decode")] == ["prefill", "decode"]
+    else:
+        assert [components[role]["componentType"] for role in ("prefill", "decode")] == ["worker", "worker"]
+        known = [components[role].get("subComponentType") for role in ("prefill", "decode")]
+        assert known == ([None, None] if written == "v1alpha1-0.4.1" else ["prefill", "decode"])
+
+
+VLLM_ROLES = {
+    "0.6.0": (["--is-prefill-worker"], []),
+    "0.6.1": (["--is-prefill-worker"], ["--is-decode-worker"]),
+    "0.9.1": (["--is-prefill-worker"], ["--is-decode-worker"]),
+    **{
+        release: tuple(
+            ["--disaggregation-mode", role, "--kv-transfer-config", JSON_NIXL] for role in ("prefill", "decode")
+        )
+        for release in ("1.0.0", "1.3.1", "1.4.0", "2.0.0")
+    },
+}
+
+
+@pytest.mark.parametrize("release", VLLM_ROLES)
+def test_a_role_is_told_as_the_release_of_the_image_understands_it(
+    host: ProviderHost, deployment: Any, context: Any, release: str
+) -> None:
+    image = f"registry.example/ai-dynamo/vllm-runtime:{release}"
+    components = parts(graph(host, deployment(image=image, **SPLIT), context(written="v1alpha1-1.0")))
+    for role, expected in zip(("prefill", "decode"), VLLM_ROLES[release], strict=True):
+        assert components[role]["main"]["args"][2:-1] == expected
+
+
+def test_the_roles_of_other_engines(host: ProviderHost, deployment: Any, context: Any) -> None:
+    sglang = parts(graph(host, deployment(**SPLIT), context("sglang")))
+    assert sglang["prefill"]["main"]["args"][:4] == [
+        "--model-path",
+        "meta-llama/Llama-3.1-8B-Instruct",
+        "--disaggregation-mode",
+        "prefill",
+    ]
+    assert "--disaggregation-bootstrap-port" in sglang["decode"]["main"]["args"]
+    trtllm = parts(graph(host, deployment(**SPLIT), context("trtllm")))
+    assert '{"cache_transceiver_config":{"backend":"DEFAULT"}}' in trtllm["decode"]["main"]["args"]
+    assert any("disable_overlap_scheduler" in word for word in trtllm["prefill"]["main"]["args"])
+    assert trtllm["decode"]["main"]["image"].endswith("/tensorrtllm-runtime:1.3.1")
+
+
+@pytest.mark.parametrize(
+    ("release", "engine", "flag"),
+    [
+        ("0.9.1", "vllm", None),
+        ("1.0.0", "vllm", "--kv-events-config"),
+        ("1.3.1", "sglang", "--kv-events-config"),
+        ("1.3.1", "trtllm", "--publish-events-and-metrics"),
+    ],
+)
+def test_a_router_by_cache_is_told_what_workers_hold(
+    host: ProviderHost, deployment: Any, context: Any, release: str, engine: str, flag: str | None
+) -> None:
+    asked = {"image": f"registry.example/runtime:{release}", "overrides": {"routerMode": "kv"}}
+    whole = parts(graph(host, deployment(**asked), context(engine)))
+    assert env_of(whole["Frontend"])["DYN_ROUTER_MODE"] == "kv"
+    said = {word for word in whole["worker"]["main"]["args"] if word.startswith(("--kv-ev", "--publish"))}
+    assert said == ({flag} if flag else set())
+    split = parts(graph(host, deployment(**asked, **SPLIT), context(engine)))
+    assert (flag in split["prefill"]["main"]["args"]) is bool(flag)
+    assert flag not in split["decode"]["main"]["args"], "it caches nothing that a later request could be sent to"
+
+
+def test_no_router_mode_leaves_the_choice_to_dynamo(host: ProviderHost, deployment: Any, context: Any) -> None:
+    found = parts(graph(host, deployment(overrides={"routerMode": "none"}), context()))
+    assert env_of(found["Frontend"]) == {}
+
+
+def test_a_flag_of_the_user_takes_the_place_of_a_derived_one(host: ProviderHost, deployment: Any, context: Any) -> None:
+    for engine in ({"args": {"kv-transfer-config": "{}"}}, {"extraArgs": ["--kv-transfer-config={}"]}):
+        args = parts(graph(host, deployment(engine=engine, **SPLIT), context()))["decode"]["main"]["args"]
+        assert JSON_NIXL not in args
+        assert "--kv-transfer-config={}" in args
+
+
+def test_the_frontend_is_as_large_as_the_overrides_say(host: ProviderHost, deployment: Any, context: Any) -> None:
+    wished = {"frontend": {"replicas": 2, "resources": {"cpu": "4", "memory": "8Gi"}}}
+    for written in (ALPHA[-1], BETA[-1]):
+        frontend = parts(graph(host, deployment(overrides=wished), context(written=written)))["Frontend"]
+        assert frontend["replicas"] == 2
+        resources = frontend.get("resources") or frontend["main"]["resources"]
+        assert resources == {"requests": {"cpu": "4", "memory": "8Gi"}, "limits": {"memory": "8Gi"}}
+
+
+@pytest.mark.parametrize("written", [ALPHA[-1], BETA[-1]])
+def test_what_an_adapter_scales_has_no_replicas_of_ours(
+    host: ProviderHost, deployment: Any, context: Any, written: str
+) -> None:
+    asked, ctx = deployment(overrides={"scalingAdapter": True}), context(written=written)
+    components = parts(graph(host, asked, ctx))
+    assert "replicas" not in components["worker"]
+    assert components["worker"]["scalingAdapter"] == ({} if written in BETA else {"enabled": True})
+    assert components["Frontend"]["replicas"] == 1
+    assert [finding.path for finding in host.can_handle(asked, ctx).warnings] == ["spec.scaling.replicas"]
+
+
+# -------------------------------------------------------------------------------------------------------- several nodes
+
+
+@pytest.mark.parametrize(
+    ("engine", "words"),
+    [
+        ("vllm", ["--tensor-parallel-size", "8", "--pipeline-parallel-size", "2"]),
+        ("sglang", ["--tp-size=16"]),
+        ("trtllm", ["--tensor-parallel-size", "16"]),
+    ],
+)
+def test_a_worker_with_more_gpus_than_a_node_runs_on_several(
+    host: ProviderHost, deployment: Any, context: Any, engine: str, words: list[str]
+) -> None:
+    asked = deployment(resources={"gpu": {"count": 16}, "memory": "1Ti"})
+    for written in (ALPHA[-1], BETA[-1]):
+        worker = parts(graph(host, asked, context(engine, written=written)))["worker"]
+        assert worker["multinode"] == {"nodeCount": 2}
+        assert worker["main"]["args"][-len(words) :] == words, "two words: the operator does not read joined ones"
+        resources = worker.get("resources") or worker["main"]["resources"]
+        assert resources["limits"]["gpu" if written in ALPHA else "nvidia.com/gpu"] == "8"
+
+
+def test_the_topology_is_what_needs_another_graph(host: ProviderHost, deployment: Any, context: Any) -> None:
+    def replaced_on(**fields: Any) -> Any:
+        return host.translate_spec(deployment(**fields), context()).replace_on
+
+    plain = replaced_on()
+    assert plain == replaced_on(scaling={"replicas": 3}), "a number changes in place"
+    assert plain == replaced_on(overrides={"routerMode": "kv"})
+    assert plain != replaced_on(**SPLIT)
+    assert plain != replaced_on(resources={"gpu": {"count": 16}})
+    assert all(t.immutable == ("spec.backendFramework",) for t in host.transformers)
+
+
+def test_grove_can_be_left_aside(host: ProviderHost, deployment: Any, context: Any) -> None:
+    assert "annotations" not in graph(host, deployment(), context())["metadata"]
+    ctx = replace(context(), settings=Settings(grove=False))
+    assert graph(host, deployment(), ctx)["metadata"]["annotations"] == {"nvidia.com/enable-grove": "false"}
+
+
+# --------------------------------------------------------------------------------------------------- versions of things
+
+
+@pytest.mark.parametrize("written", NAMES)
+def test_only_releases_that_need_it_are_told_a_namespace_of_dynamos_own(
+    host: ProviderHost, deployment: Any, context: Any, written: str
+) -> None:
+    found = graph(host, deployment(namespace="team-a"), context(written=written))
+    expected = "team-a-llama-8b" if written in ALPHA[:3] else None
+    assert {part.get("dynamoNamespace") for part in parts(found).values()} == {expected}
+
+
+@pytest.mark.parametrize("written", NAMES)
+def test_a_release_that_the_tag_does_not_name_is_written_where_there_is_a_place_for_it(
+    host: ProviderHost, deployment: Any, context: Any, written: str
+) -> None:
+    asked = deployment(image="registry.example/mine:latest", overrides={"runtimeVersion": "1.3.1"}, **SPLIT)
+    found = parts(graph(host, asked, context(written=written)))
+    expected = "1.3.1" if written == "v1beta1-1.4" else None
+    assert {part.get("runtimeVersionOverride") for part in found.values()} == {expected}
+    assert "--disaggregation-mode" in found["decode"]["main"]["args"]
+    named = graph(host, deployment(image="registry.example/mine:1.3.1"), context(written=written))
+    assert {part.get("runtimeVersionOverride") for part in parts(named).values()} == {None}
+
+
+def test_pods_of_releases_that_do_not_label_them_all_get_the_operators_labels(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    old = parts(graph(host, deployment(**SPLIT), context(written="v1alpha1-0.4.1")))
+    labels = [old[name]["extraPodMetadata"]["labels"] for name in ("Frontend", "prefill")]
+    assert [label["nvidia.com/dynamo-graph-deployment-name"] for label in labels] == ["llama-8b", "llama-8b"]
+    assert [label["nvidia.com/dynamo-component-type"] for label in labels] == ["frontend", "worker"]
+    newer = parts(graph(host, deployment(), context(written="v1alpha1-0.6")))
+    assert not any(key.startswith("nvidia.com/") for key in newer["worker"]["extraPodMetadata"]["labels"])
+
+
+@pytest.mark.parametrize("written", ["v1alpha1-0.8", BETA[-1]])
+def test_gpus_of_another_name(host: ProviderHost, deployment: Any, context: Any, written: str) -> None:
+    asked = deployment(image="registry.example/rocm:1.3.1", resources={"gpu": {"count": 1, "type": "amd.com/gpu"}})
+    worker = parts(graph(host, asked, context(written=written)))["worker"]
+    if written in BETA:
+        assert worker["main"]["resources"]["limits"] == {"amd.com/gpu": "1"}
+    else:
+        assert worker["resources"]["limits"] == {"gpu": "1", "gpuType": "amd.com/gpu"}
+
+
+# ------------------------------------------------------------------------------------------------------------- the rest
+
+
+@pytest.mark.parametrize("written", [ALPHA[-1], BETA[-1]])
+def test_what_belongs_into_a_pod_is_in_every_one(
+    host: ProviderHost, deployment: Any, context: Any, written: str
+) -> None:
+    asked = deployment(
+        env=[{"name": "A", "value": "b"}],
+        secrets={"huggingFaceToken": "hf"},
+        tolerations=[{"key": "gpu", "operator": "Exists"}],
+        nodeSelector={"pool": "a"},
+        podTemplate={"metadata": {"labels": {"team": "x"}, "annotations": {"note": "y"}}},
+        priorityClassName="high",
+        serviceAccountName="sa",
+    )
+    runtime = RuntimeSettings(env=({"name": "B", "value": "c"},), token=SecretKey(name="other", key="k"))
+    cache = ModelCache(claim="weights")
+    for part in parts(graph(host, asked, context(written=written, runtime=runtime, cache=cache))).values():
+        pod = part.get("extraPodSpec") or part["podTemplate"]["spec"]
+        metadata = part.get("extraPodMetadata") or part["podTemplate"]["metadata"]
+        assert env_of(part).items() >= {"A": "b", "B": "c", "HF_HOME": "/model-cache"}.items()
+        assert env_of(part)["HF_TOKEN"] == {"secretKeyRef": {"name": "hf", "key": "HF_TOKEN"}}
+        assert (pod["nodeSelector"], pod["priorityClassName"]) == ({"pool": "a"}, "high")
+        assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == "weights"
+        assert (metadata["labels"]["team"], metadata["annotations"]) == ("x", {"note": "y"})
+        assert not [v for v in pod["volumes"] if "emptyDir" in v], "the operator mounts shared memory itself"
+
+
+def test_shared_memory_is_a_field_of_the_graph(host: ProviderHost, deployment: Any, context: Any) -> None:
+    asked = deployment(overrides={"sharedMemory": "32Gi"})
+    beta = parts(graph(host, asked, context()))
+    assert (beta["worker"]["sharedMemorySize"], "sharedMemorySize" in beta["Frontend"]) == ("32Gi", False)
+    alpha = parts(graph(host, asked, context(written=ALPHA[0])))
+    assert alpha["worker"]["sharedMemory"] == {"size": "32Gi"}
+
+
+@pytest.mark.parametrize("written", [ALPHA[-1], BETA[-1]])
+@pytest.mark.parametrize("split", [False, True])
+def test_behind_a_gateways_pool_a_picker_takes_the_place_of_the_frontend(
+    host: ProviderHost, deployment: Any, context: Any, written: str, split: bool
+) -> None:
+    asked = deployment(**(SPLIT if split else {}))
+    components = parts(graph(host, asked, context(written=written, pool=True)))
+    assert list(components) == (["Epp", "prefill", "decode"] if split else ["Epp", "worker"])
+    config = components["Epp"]["eppConfig"]["config"]
+    assert [profile["name"] for profile in config["schedulingProfiles"]] == (
+        ["prefill", "decode"] if split else ["decode"]
+    )
+    assert env_of(components["Epp"]) == {
+        "DYN_DECODE_FALLBACK": str(not split).lower(),
+        "DYN_ENFORCE_DISAGG": str(split).lower(),
+    }
+    worker = components["decode" if split else "worker"]
+    if written in BETA:
+        names = [container["name"] for container in worker["podTemplate"]["spec"]["containers"]]
+        assert (names, worker["frontendSidecar"]) == (["main", "sidecar-frontend"], "sidecar-frontend")
+    else:
+        assert worker["frontendSidecar"]["args"] == ["-m", "dynamo.frontend", "--router-mode", "direct"]
+
+
+def test_a_release_that_knows_no_pool_keeps_its_frontend_and_says_so(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    ctx = context(written="v1alpha1-1.0", pool=True)
+    assert "Frontend" in parts(graph(host, deployment(), ctx))
+    assert [finding.path for finding in host.can_handle(deployment(), ctx).warnings] == ["spec.gateway"]
+
+
+def test_the_seeds_third_example_gives_a_working_object(host: ProviderHost, deployment: Any, context: Any) -> None:
+    """004, example 3: prefill and decode with routing by cache; what it got wrong is right here."""
+    asked = deployment(
+        "llama-70b-pd",
+        model={"id": "meta-llama/Llama-3.1-70B-Instruct", "source": "huggingface"},
+        overrides={
+            "routerMode": "kv",
+            "frontend": {"replicas": 2, "resources": {"cpu": "4", "memory": "8Gi"}},
+        },
+        engine={"type": "vllm"},
+        resources=None,
+        serving={"mode": "disaggregated"},
+        scaling={
+            "prefill": {"replicas": 2, "gpu": {"count": 4}, "memory": "128Gi"},
+            "decode": {"replicas": 4, "gpu": {"count": 2}, "memory": "64Gi"},
+        },
+        secrets={"huggingFaceToken": "hf-token"},
+    )
+    for written in NAMES:
+        components = parts(graph(host, asked, context(written=written)))
+        assert {name: part["replicas"] for name, part in components.items()} == {
+            "Frontend": 2,
+            "prefill": 2,
+            "decode": 4,
+        }
+        assert env_of(components["Frontend"])["DYN_ROUTER_MODE"] == "kv", "no field of a service is called router-mode"
+        prefill, decode = (components[role]["main"] for role in ("prefill", "decode"))
+        assert prefill["args"][-2:] == ["--tensor-parallel-size", "4"]
+        assert decode["args"][-2:] == ["--tensor-parallel-size", "2"]
+        assert prefill["command"] == ["python3", "-m", "dynamo.vllm"], "words, not a line for a shell"
+    warned = host.can_handle(asked, context()).warnings
+    assert [finding.path for finding in warned] == ["spec.scaling.decode.gpu.count"], "fewer GPUs to decode than before"

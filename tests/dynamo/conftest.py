@@ -1,0 +1,154 @@
+"""The stage of Dynamo's tests: the simulated operator, and every component of ours under an account of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import yaml
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, POD, Client, Kind
+from airunway.plugins.host import ProviderHost
+from airunway.plugins.registry import load
+from airunway.resource import ObjectKey, Resource, is_deleting, key_of, labels_of
+from airunway_testing.controlplane import Cluster
+from airunway_testing.operator import (
+    gone,
+    install_definitions,
+    remove_leftovers,
+    running_core,
+    running_provider,
+    running_simulator,
+)
+from airunway_testing.simulators import load_simulator
+from airunway_testing.stage import Stage, staged
+
+ALPHA, BETA = (
+    Kind("nvidia.com", version, "DynamoGraphDeployment", "dynamographdeployments")
+    for version in ("v1alpha1", "v1beta1")
+)
+CLIQUE = Kind("grove.io", "v1alpha1", "PodClique", "podcliques")
+
+Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
+
+
+@pytest.fixture(scope="session")
+def dynamo() -> ProviderHost:
+    return load("dynamo")
+
+
+@pytest.fixture
+async def stage(control_plane: Cluster, client: Client, namespace: str, audit_log: Path) -> AsyncIterator[Stage]:
+    """The core runs; the provider comes with ``await stage.provider(dynamo)``.
+
+    After every test: nothing is written at rest, nobody was refused a right, and the deployments go.
+    """
+    await install_definitions(client, load_simulator("dynamo").custom_resource_definitions())
+    await remove_leftovers(client)
+
+    async def clean() -> None:
+        assert await found.at_rest(BETA) == [], "at rest nothing is written"
+        for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+            await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
+        async with asyncio.timeout(30):
+            while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+                await asyncio.sleep(0.05)
+
+    async with staged(control_plane, client, namespace=namespace, audit_log=audit_log, clean=clean) as found:
+        yield found
+
+
+@pytest.fixture
+def deploy(stage: Stage) -> Deploy:
+    """Creates a Llama on one GPU for Dynamo; keyword arguments are fields of the spec."""
+
+    async def create(name: str = "llama", *, overrides: dict[str, Any] | None = None, **spec: Any) -> ObjectKey:
+        return await stage.deploy(
+            name,
+            model={"id": "meta-llama/Llama-3.1-8B-Instruct"},
+            provider={"name": "dynamo", **({"overrides": overrides} if overrides else {})},
+            **{"env": [], **spec},
+        )
+
+    return create
+
+
+# ------------------------------------------------------------------------------------------------------- with real pods
+
+
+@pytest.fixture(params=["deployments", "grove"])
+async def playing(
+    request: pytest.FixtureRequest, kubeconfig: Path, client: Client, dynamo: ProviderHost
+) -> AsyncIterator[str]:
+    """Core, provider and simulated operator on a cluster, without Grove and with it; gives the way."""
+    await install_definitions(client, load_simulator("dynamo").custom_resource_definitions())
+    await remove_leftovers(client)
+    async with AsyncExitStack() as stack:
+        if request.param == "grove":
+            await stack.enter_async_context(grove_installed(client))
+        for context in (
+            running_core(kubeconfig),
+            running_provider(kubeconfig, dynamo),
+            running_simulator(kubeconfig, dynamo, level="cluster"),
+        ):
+            await stack.enter_async_context(context)
+        yield request.param
+
+
+@asynccontextmanager
+async def grove_installed(client: Client) -> AsyncIterator[None]:
+    """The CRD of PodCliques, for as long as the context lasts."""
+    crd = yaml.safe_load((resources.files("airunway_dynamo_simulator") / "grove" / "podcliques.yaml").read_text())
+    await install_definitions(client, [crd])
+    async with asyncio.timeout(30):
+        while not await client.is_served(CLIQUE):
+            await asyncio.sleep(0.05)
+    try:
+        yield
+    finally:
+        await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+        await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+
+
+@pytest.fixture
+async def make(playing: str, client: Client, namespace: str) -> AsyncIterator[Deploy]:
+    """Creates a Llama on one GPU for Dynamo on the cluster; deleted after the test, with all that was made for it."""
+
+    async def create(name: str = "llama", *, overrides: dict[str, Any] | None = None, **spec: Any) -> ObjectKey:
+        body: Resource = {
+            "apiVersion": MODEL_DEPLOYMENT.api_version,
+            "kind": MODEL_DEPLOYMENT.kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+                "engine": {"type": "vllm"},
+                "provider": {"name": "dynamo", **({"overrides": overrides} if overrides else {})},
+                "resources": {"gpu": {"count": 1}},
+                **spec,
+            },
+        }
+        body["spec"] = {field: value for field, value in body["spec"].items() if value is not None}
+        await client.create(MODEL_DEPLOYMENT, body)
+        return ObjectKey(namespace, name)
+
+    yield create
+    for found in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+        await client.delete(MODEL_DEPLOYMENT, key_of(found))
+    async with asyncio.timeout(60):
+        while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+            await asyncio.sleep(0.1)
+
+
+async def pods_of(client: Client, key: ObjectKey, *types: str) -> list[Resource]:
+    """The pods of a deployment that are not on their way out, of these types of components (default: all)."""
+    found = await client.list_all(
+        POD, namespace=key.namespace, label_selector=f"nvidia.com/dynamo-graph-deployment-name={key.name}"
+    )
+    living = [pod for pod in found if not is_deleting(pod)]
+    return [pod for pod in living if not types or labels_of(pod).get("nvidia.com/dynamo-component-type") in types]
