@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +20,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.faultproxy import FaultProxy
+from airunway_testing.killing import own_process
 from airunway_testing.operator import (
     gone,
     install_definitions,
@@ -61,31 +58,6 @@ async def upstreams(
         running_simulator(kubeconfig, toy, level="api"),
     ):
         yield
-
-
-@asynccontextmanager
-async def one_process(kubeconfig: Path, folder: Path, *options: str) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """`airunway run` once it is ready; killed at the end, if it has not ended by then."""
-    ready, log = folder / "ready", folder / "log"
-    ready.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "airunway", "run", "--kubeconfig", str(kubeconfig), "--ready-file", str(ready)]
-    with log.open("wb") as output:
-        process = await asyncio.to_thread(
-            subprocess.Popen,
-            [*command, *options],
-            stdout=output,
-            stderr=output,
-            env={**os.environ, "POD_NAMESPACE": "default", "POD_NAME": "several"},
-        )
-    try:
-        async with asyncio.timeout(60):
-            while not ready.exists():
-                assert process.poll() is None, log.read_text()
-                await asyncio.sleep(0.02)
-        yield process
-    finally:
-        process.kill()
-        await asyncio.to_thread(process.wait)
 
 
 def of_toy(manifest: Make, name: str = "toy-one") -> Resource:
@@ -127,7 +99,7 @@ async def test_a_process_that_is_killed_and_started_again_writes_nothing(
 ) -> None:
     """But the heartbeats: everything stands as it would be written."""
     wanted = {"gemma": manifest(provider={"name": "kaito"}), "toy-one": of_toy(manifest)}
-    async with one_process(kubeconfig, tmp_path) as process:
+    async with own_process(kubeconfig, tmp_path, "run") as process:
         for deployment in wanted.values():
             await client.create(MODEL_DEPLOYMENT, deployment)
         for name in wanted:
@@ -137,7 +109,7 @@ async def test_a_process_that_is_killed_and_started_again_writes_nothing(
         assert await asyncio.to_thread(process.wait) == -9
     audit = AuditReader(audit_log)
     before = {name: await client.get(MODEL_DEPLOYMENT, ObjectKey(namespace, name)) for name in wanted}
-    async with one_process(kubeconfig, tmp_path):
+    async with own_process(kubeconfig, tmp_path, "run"):
         # A new one comes after all that is looked at at the start.
         await client.create(MODEL_DEPLOYMENT, of_toy(manifest, "toy-two"))
         await until(client, ObjectKey(namespace, "toy-two"), running_at(1))
@@ -239,10 +211,10 @@ async def test_each_part_has_its_lease_and_says_farewell(
 ) -> None:
     parts = (names.CORE_MANAGER, names.provider_manager("kaito"), names.provider_manager("toy"))
     configs = [ObjectKey("", name) for name in ("kaito", "toy")]
-    async with one_process(kubeconfig, tmp_path, "--leader-elect") as process:
+    async with own_process(kubeconfig, tmp_path, "run", "--leader-elect") as process:
         for part in parts:
             lease = await client.get(LEASE, ObjectKey("default", part))
-            assert dig(lease, "spec", "holderIdentity") == "several"
+            assert dig(lease, "spec", "holderIdentity") == "own-process"
         for key in configs:
             assert dig(await client.get(INFERENCE_PROVIDER_CONFIG, key), "status", "ready") is True
         process.terminate()

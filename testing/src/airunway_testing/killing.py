@@ -1,4 +1,4 @@
-"""A provider as a process of its own, for tests that end it where it hurts."""
+"""AI Runway as a process of its own, for tests that end it where it hurts."""
 
 from __future__ import annotations
 
@@ -7,25 +7,33 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-__all__ = ["provider_process"]
+__all__ = ["own_process", "provider_process"]
+
+
+def provider_process(name: str, kubeconfig: Path, folder: Path) -> AbstractAsyncContextManager[subprocess.Popen[bytes]]:
+    """`airunway provider run NAME` once it is ready; it is the caller's to end it, and is killed after the context."""
+    quiet = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0")
+    return own_process(kubeconfig, folder, "provider", "run", name, *quiet)
 
 
 @asynccontextmanager
-async def provider_process(name: str, kubeconfig: Path, folder: Path) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """`airunway provider run NAME` once it is ready; it is the caller's to end it, and is killed after the context."""
+async def own_process(kubeconfig: Path, folder: Path, *arguments: str) -> AsyncIterator[subprocess.Popen[bytes]]:
+    """`airunway ARGUMENTS...` once it is ready; killed after the context, if it has not ended by then.
+
+    `folder` gets its log. Raises AssertionError, with the log, if it ends before it is ready.
+    """
     ready, log = folder / "ready", folder / "log"
-    options = ["--kubeconfig", str(kubeconfig), "--ready-file", str(ready)]
-    options += ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
+    ready.unlink(missing_ok=True)
     with log.open("wb") as output:
         process = await asyncio.to_thread(
             subprocess.Popen,
-            [sys.executable, "-m", "airunway", "provider", "run", name, *options],
+            [sys.executable, "-m", "airunway", *arguments, "--kubeconfig", str(kubeconfig), "--ready-file", str(ready)],
             stdout=output,
             stderr=output,
-            env={**os.environ, "POD_NAMESPACE": "default", "POD_NAME": "killed"},
+            env={**os.environ, "POD_NAMESPACE": "default", "POD_NAME": "own-process"},
         )
     try:
         async with asyncio.timeout(60):
