@@ -98,13 +98,13 @@ Look = Callable[[], Awaitable[dict[str, State]]]
 
 
 @pytest.fixture
-async def without_kaito(client: Client) -> AsyncIterator[None]:
+async def without_kaito(client: Client, namespace: str) -> AsyncIterator[None]:
     """Neither KAITO's CRD nor what was registered, before and after."""
     await install_definitions(client)
     await remove_leftovers(client)
     await removed(client)
     yield
-    for deployment in await client.list_all(MODEL_DEPLOYMENT):
+    for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
         with suppress(NotFound):
             await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
             await client.merge_patch(MODEL_DEPLOYMENT, key_of(deployment), {"metadata": {"finalizers": None}})
