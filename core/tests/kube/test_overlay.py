@@ -181,3 +181,14 @@ def test_what_happens_during_a_write_that_fails_is_told_all_the_same() -> None:
         fail()
     cache.put(obj("2"))
     assert heard.changes == [(None, "1", False), ("1", "2", False)]
+
+
+def test_what_comes_and_goes_during_a_write_is_told_as_gone() -> None:
+    cache, heard = PlainCache(), Heard()
+    overlay = Overlay(cache)
+    overlay.add_listener(heard)
+    with overlay.writing(KEY):
+        cache.put(obj("1"))
+        cache.put(None)
+        overlay.note(obj("1"))
+    assert heard.changes == [("1", None, False)]

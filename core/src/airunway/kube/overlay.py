@@ -112,8 +112,8 @@ class Overlay:
     def _on_change(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         entry = self._written.get(key)
         if key in self._under_way:
-            before, _ = self._untold.get(key, (old, new))
-            self._untold[key] = (before, new)
+            before, _ = self._untold.get(key, (None, None))
+            self._untold[key] = (old if before is None else before, new)
         else:
             self._tell(key, old, new, entry)
         if entry is None:

@@ -110,7 +110,7 @@ def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
     typed = parsed(seen.deployment)
     wanted_for = written_for(seen.deployment, typed)
     context = _context(seen, host, installed, settings=settings, wanted_for=wanted_for)
-    judged = judge(host, seen.deployment, typed, context)
+    judged = judge(host, seen.deployment, typed, context, wanted_for=wanted_for)
     base = replace(base, warnings=(*judged.warnings, *_waiting(seen, host, installed, judged, typed, context)))
     known = Decision(do=Do.WATCH, typed=typed, context=context, upstream=context.upstream)
     if judged.blockers and not typed.spec.suspend:

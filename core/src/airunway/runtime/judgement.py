@@ -42,12 +42,14 @@ def parsed(deployment: Resource) -> ModelDeployment:
     return parse_deployment(deployment)
 
 
-def judge(host: ProviderHost, deployment: Resource, typed: ModelDeployment, context: Context[Any]) -> Judgement:
+def judge(
+    host: ProviderHost, deployment: Resource, typed: ModelDeployment, context: Context[Any], *, wanted_for: str = ""
+) -> Judgement:
     """What speaks against the deployment, else what is to be there for it. Raises PluginFault.
 
-    `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed. Of the overrides the
-    provider's schema speaks first. A field that the user set and the provider never looked at is reported here: nothing
-    is dropped without a word (spec ruling 18).
+    `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed; `wanted_for` is what
+    `written_for` says of it, where that is known already. Of the overrides the provider's schema speaks first. A field
+    that the user set and the provider never looked at is reported here: nothing is dropped without a word (ruling 18).
     """
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
     view, reads = tracked(typed)
@@ -68,7 +70,7 @@ def judge(host: ProviderHost, deployment: Resource, typed: ModelDeployment, cont
         deployment,
         provider=host.name,
         transformer=_writer(host, objects[0], context).name,
-        wanted_for=written_for(deployment, typed),
+        wanted_for=wanted_for or written_for(deployment, typed),
         replaceable=Replaceable(deployment=identity_of(typed, context.engine), topology=translation.replace_on),
         immutable=[_immutable(host, obj, context, primary=i == 0) for i, obj in enumerate(objects)],
     )

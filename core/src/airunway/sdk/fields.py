@@ -78,9 +78,11 @@ def _steps(model: type[BaseModel]) -> dict[str, str]:
 
 
 class _View:
-    """One model of the API, seen through; as good as the model for everything but `type`."""
+    """One model of the API, seen through; as good as the model for everything but `type`.
 
-    __slots__ = ("_model", "_path", "_reads")
+    What was read once, and cannot be changed, is an attribute from then on: a translation reads the same few fields
+    over and over.
+    """
 
     def __init__(self, model: BaseModel, path: str, reads: Reads) -> None:
         object.__setattr__(self, "_model", model)
@@ -99,8 +101,10 @@ class _View:
             if callable(value):  # a method sees all of it
                 reads.paths.update(_set_fields(model, path))
             return value
-        here = f"{path}.{step}" if path else step
-        return _seen(value, here, reads)
+        found = _seen(value, f"{path}.{step}" if path else step, reads)
+        if not isinstance(value, dict | list):
+            object.__setattr__(self, name, found)
+        return found
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a deployment is not to be changed: {self._path}.{name}")
