@@ -69,3 +69,11 @@ generate: sync  ## Write the generated files (CRDs, charts, dashboard, alerts, r
 .PHONY: wheels
 wheels: sync  ## Build the wheels of all distributions into dist/.
 	@$(UV) build --quiet --all-packages --wheel
+
+.PHONY: images
+images: sync  ## Build the container images (root, buildah).
+	@$(RUN) python -m tools.images.build
+
+.PHONY: release
+release: sync  ## Everything of a release in dist/: make release VERSION=0.1.0 REGISTRY=registry.internal/team
+	@$(RUN) python -m tools.release $(VERSION) $(if $(REGISTRY),--registry $(REGISTRY)) $(RELEASE_FLAGS)

@@ -51,6 +51,12 @@ class Images:
         assert done.returncode == 0 or not check, f"podman {arguments}: {done.stderr}{done.stdout}"
         return done
 
+    def values(self, process: str) -> dict[str, str]:
+        """`image` of a process's chart, so that its pods name the image that was built here."""
+        registry, _, rest = self.names["controller" if process == "core" else f"provider-{process}"].partition("/")
+        repository, _, tag = rest.partition(":")
+        return {"registry": registry, "repository": repository, "tag": tag}
+
     def run(self, name: str, *arguments: str, options: Sequence[str] = ()) -> str:
         """What the image's program says, run as a restricted pod would be: read-only, without any capability."""
         restricted = ["--rm", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp"]

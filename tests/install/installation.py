@@ -60,13 +60,19 @@ class Installation:
         found: list[Resource] = json.loads(self.kubectl("get", *arguments, "-o", "json"))["items"]
         return found
 
-    def options(self, process: str) -> list[str]:
+    def sandbox(self, process: str) -> Resource:
         """The values that this machine needs: a port for everything, and a webhook that is reached without Services."""
         first = list(CHARTS_OF).index(process) * 3
         health, metrics, webhook = self.ports[first : first + 3]
-        given = [f"--set=ports.health={health}", f"--set=ports.metrics={metrics}"]
+        found: Resource = {"ports": {"health": health, "metrics": metrics}}
         if process == "core":
-            given += [f"--set=ports.webhook={webhook}", f"--set=webhook.url=https://127.0.0.1:{webhook}"]
+            found["ports"]["webhook"] = webhook
+            found["webhook"] = {"url": f"https://127.0.0.1:{webhook}"}
+        return found
+
+    def options(self, process: str) -> list[str]:
+        """All values of a process's chart, as options of helm."""
+        given = [f"--set-json={key}={json.dumps(value)}" for key, value in self.sandbox(process).items()]
         return [*given, *self.values.get(process, ())]
 
     def install(self, verb: str, process: str, *more: str, chart: str = "") -> str:

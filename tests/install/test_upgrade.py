@@ -1,0 +1,207 @@
+"""Core, CRDs and providers are upgraded and rolled back in every order while twenty models run: no model moves."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.install.helm import APPLICATIONS, NAMESPACE, Helm, Major
+from tests.install.installation import CHARTS_OF, Installation, account, installation, simulated_kaito
+from tests.install.node import Node, processes
+
+from airunway.resource import Resource
+from airunway_testing.audit import AuditReader
+from airunway_testing.controlplane.ports import reserved_ports
+
+pytestmark = [pytest.mark.chart, pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(580)]
+
+TEAM = "team-a"
+MODELS = 20
+PARTS = ("crds", *CHARTS_OF)
+
+# What is the operator's own and of the API's, and no model's: leases, registrations, events, statuses, finalizers.
+OWN = {"leases", "events", "modeldeployments/status", "inferenceproviderconfigs", "inferenceproviderconfigs/status"}
+OWN |= {"validatingwebhookconfigurations", "secrets"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """An installation on which the models run, and the charts of the release before and of this one."""
+
+    made: Installation
+    audit: AuditReader
+    previous: Path
+    current: Path
+
+    def move(self, part: str, charts: Path) -> None:
+        """Upgrade one part to the charts of a release, as packages."""
+        name = "airunway-crds" if part == "crds" else CHARTS_OF[part]
+        (package,) = charts.glob(f"{name}-[0-9]*.tgz")
+        if part == "crds":
+            self.made.helm("upgrade", name, package, "-n", NAMESPACE)
+        else:
+            self.made.install("upgrade", part, chart=str(package))
+
+    def back(self, part: str) -> None:
+        """Roll one part back to its release before."""
+        name = "airunway-crds" if part == "crds" else CHARTS_OF[part]
+        self.made.helm("rollback", name, "-n", NAMESPACE)
+
+    def settled(self) -> None:
+        """Wait until every process works again."""
+        self.made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=60s")
+        for process in CHARTS_OF:
+            self.made.until_ready(process)
+
+    def identities(self) -> dict[str, tuple[str, int]]:
+        """uid and generation of everything that the models are made of."""
+        found: list[Resource] = []
+        for kind in ("workspaces", "deployments", "statefulsets", "replicasets", "pods", "services"):
+            found += self.made.objects(kind, "-n", TEAM)
+        return {
+            f"{obj['kind']}/{obj['metadata']['name']}": (obj["metadata"]["uid"], obj["metadata"].get("generation", 0))
+            for obj in found
+        }
+
+    def upstream_writes(self) -> list[str]:
+        """What our accounts have written since last asked that is a model's."""
+        accounts = {account(process) for process in CHARTS_OF}
+        return [
+            f"{request.user} {request.verb} {request.resource} {request.namespace}/{request.name}"
+            for request in self.audit.read()
+            if request.user in accounts and request.writes and request.resource not in OWN
+        ]
+
+
+def packaged(helm: Helm, folder: Path, version: str) -> Path:
+    """The charts as the release `version` packages them."""
+    sources, packages = folder / f"sources-{version}", folder / f"packages-{version}"
+    shutil.copytree(helm.folder, sources)
+    for chart in APPLICATIONS:
+        if chart != "airunway-stack":
+            helm("package", sources / chart, "--version", version, "--app-version", version, "-d", packages)
+    return packages
+
+
+def models(number: int) -> Iterator[Resource]:
+    """Models on both providers in turn."""
+    for index in range(number):
+        vllm = index % 2 == 0
+        yield {
+            "apiVersion": "airunway.ai/v1alpha1",
+            "kind": "ModelDeployment",
+            "metadata": {"name": f"model-{index}", "namespace": TEAM},
+            "spec": {
+                "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},
+                "engine": {"type": "llamacpp"},
+                "provider": {"name": "vllm" if vllm else "kaito"},
+                "resources": {"memory": "1Gi", "cpu": "1"},
+                "image": "registry.example/llama-cpp:1",
+            },
+        }
+
+
+@pytest.fixture(scope="module", params=[3, 4], ids=["helm3", "helm4"])
+def fleet(
+    request: pytest.FixtureRequest, helms: dict[Major, Helm], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    folder = tmp_path_factory.mktemp("fleet")
+    helm = helms[request.param]
+    previous, current = (packaged(helms[4], folder, version) for version in ("0.0.9", "0.1.0"))
+    with ExitStack() as stack:
+        ports = stack.enter_context(reserved_ports(3 * len(CHARTS_OF)))
+        made = stack.enter_context(installation(helm, ports, {}, namespaces=[TEAM]))
+        audit = AuditReader(made.plane.audit_log or Path())
+        made_fleet = Fleet(made=made, audit=audit, previous=previous, current=current)
+        stack.enter_context(simulated_kaito(made, folder))
+        stack.enter_context(Node(made, folder, processes))
+        made_fleet.settled()
+        for part in PARTS:
+            made_fleet.move(part, previous)
+        made_fleet.settled()
+        wait_for_webhook(made)
+        made.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(models(MODELS)))
+        made.kubectl("wait", "md", "--all", "-n", TEAM, "--for=jsonpath={.status.phase}=Running", "--timeout=120s")
+        yield made_fleet
+
+
+def wait_for_webhook(made: Installation) -> None:
+    probe = yaml.safe_dump({**next(models(1)), "metadata": {"name": "probe", "namespace": TEAM}})
+    for _ in range(100):
+        if "created" in made.kubectl("create", "--dry-run=server", "-f", "-", stdin=probe, check=False):
+            return
+        time.sleep(0.2)
+    pytest.fail("the webhook does not answer")
+
+
+def steps() -> Iterator[str]:
+    """Parts to be moved, one after the other: each step that any order has, from every mix of old and new, once.
+
+    Mixes are the corners of a cube; this walks along all of its edges in both directions, and ends where it began.
+    """
+    left: dict[frozenset[str], list[str]] = {}
+    trail: list[tuple[frozenset[str], str]] = [(frozenset(), "")]
+    walk: list[str] = []
+    while trail:
+        mix, arrived_by = trail[-1]
+        ways = left.setdefault(mix, list(PARTS))
+        if ways:
+            part = ways.pop()
+            trail.append((mix ^ {part}, part))
+        else:
+            trail.pop()
+            walk.append(arrived_by)
+    return iter([part for part in reversed(walk) if part])
+
+
+def test_the_walk_has_every_step_of_every_order() -> None:
+    mix: frozenset[str] = frozenset()
+    seen = []
+    for part in steps():
+        seen.append((mix, part))
+        mix ^= {part}
+    assert not mix
+    assert len(set(seen)) == len(seen) == 2 ** len(PARTS) * len(PARTS)
+
+
+def test_every_order_of_upgrades_and_back_leaves_every_model_as_it_is(fleet: Fleet) -> None:
+    before = fleet.identities()
+    assert len([name for name in before if name.startswith("Pod/")]) >= MODELS
+    fleet.upstream_writes()
+    new: set[str] = set()
+    for number, part in enumerate(steps()):
+        if part in new:
+            fleet.back(part)
+        else:
+            fleet.move(part, fleet.current)
+        new ^= {part}
+        if number % 8 == 7:  # the processes do work in between
+            fleet.settled()
+            assert fleet.identities() == before, (number, part, new)
+    fleet.settled()
+    assert fleet.identities() == before
+    assert fleet.upstream_writes() == []
+    assert len(fleet.made.objects("md", "-n", TEAM, "--field-selector=status.phase=Running")) == MODELS
+
+
+def test_a_release_that_does_not_get_ready_leaves_the_old_one_serving(fleet: Fleet) -> None:
+    """An image that nobody has: the pods of before stay, and the webhook answers."""
+    made = fleet.made
+    broken = ("--set=podAnnotations.testing\\.airunway\\.ai/outcome=ImagePullBackOff", "--set=image.tag=absent")
+    before = {pod["metadata"]["uid"] for pod in made.objects("pods", "-n", NAMESPACE)}
+    made.install("upgrade", "core", *broken)
+    said = made.kubectl(
+        "rollout", "status", "deployment/airunway-controller", "-n", NAMESPACE, "--timeout=5s", check=False
+    )
+    assert "timed out" in said
+    assert before <= {pod["metadata"]["uid"] for pod in made.objects("pods", "-n", NAMESPACE)}
+    wait_for_webhook(made)
+    made.helm("rollback", CHARTS_OF["core"], "-n", NAMESPACE)
+    fleet.settled()
+    assert fleet.upstream_writes() == []

@@ -1,0 +1,186 @@
+"""Everything of a release in one folder.
+
+python -m tools.release VERSION [--registry HOST/PATH] [--output DIR] [--without-images]
+
+    python/       wheels and sdists of all distributions
+    charts/       packaged charts, whose images are in the registry that was given
+    images/       one OCI archive for each image (skopeo copy oci-archive:FILE docker://…), and their digests
+    sboms/        bills of materials of the images (CycloneDX)
+    install.yaml  CRDs and core for kubectl apply --server-side; crds.yaml: the CRDs alone
+    CHANGELOG.md  what changed; checksums.txt: sha256 of all the rest
+
+The same commit makes the same files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+
+import yaml
+from tools.generated import ROOT
+from tools.images import build
+from tools.images.site import uv
+
+from airunway_testing.kubetools import helm_path
+
+__all__ = ["ReleaseError", "release"]
+
+_NAMESPACE = "airunway-system"
+_UNRELEASED = "registry.example"
+
+
+class ReleaseError(Exception):
+    """There can be no release; one sentence says why, and what to do."""
+
+
+def release(version: str, target: Path, *, registry: str, images: bool = True) -> None:
+    """Write a release into the folder `target`, which must not be there. Raises ReleaseError, CalledProcessError."""
+    _check(version, target, images=images)
+    time = build.source_time()
+    os.environ["SOURCE_DATE_EPOCH"] = str(time)
+    for part in ("python", "charts"):
+        (target / part).mkdir(parents=True)
+    uv("build", "--quiet", "--all-packages", "--wheel", "--sdist", "--out-dir", target / "python")
+    (target / "python" / ".gitignore").unlink(missing_ok=True)
+    _charts(target, registry=registry, time=time)
+    if images:
+        _images(target, time=time)
+    changes = subprocess.run(
+        [sys.executable, "-m", "towncrier", "build", "--draft", "--version", version, "--date", _date(time)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    (target / "CHANGELOG.md").write_text(changes, encoding="utf-8")
+    sums = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(target)}\n"
+        for path in sorted(target.rglob("*"))
+        if path.is_file()
+    ]
+    (target / "checksums.txt").write_text("".join(sums), encoding="utf-8")
+
+
+def _check(version: str, target: Path, *, images: bool) -> None:
+    if target.exists():
+        raise ReleaseError(f"{target} is there already: remove it, or name another folder with --output")
+    patterns = ("core", "testing", "providers/*", "providers/*/simulator")
+    projects = sorted(path for pattern in patterns for path in ROOT.glob(f"{pattern}/pyproject.toml"))
+    for path in projects:
+        found = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["version"]
+        if found != version:
+            raise ReleaseError(
+                f"{path.relative_to(ROOT)} has version {found}, not {version}: all distributions, charts and images of "
+                "a release have one version; change it there, then `uv lock` and `make generate`"
+            )
+    lacking = build.missing() if images else ""
+    if lacking:
+        raise ReleaseError(f"images cannot be built here: {lacking}; --without-images leaves them out")
+
+
+def _charts(target: Path, *, registry: str, time: int) -> None:
+    """Packages and plain manifests. Helm 4: its packages are the same for the same files."""
+    helm = helm_path(4)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        shutil.copytree(ROOT / "charts", folder, dirs_exist_ok=True)
+        for path in folder.glob("*/values.yaml"):
+            text = path.read_text(encoding="utf-8")
+            path.write_text(text.replace(f"registry: {_UNRELEASED}", f"registry: {registry}"), encoding="utf-8")
+        charts = sorted(path.parent.name for path in folder.glob("*/values.yaml"))
+        for chart in charts:
+            _bring_dependencies(folder, chart)
+        for path in folder.rglob("*"):
+            os.utime(path, (time, time))
+        for chart in charts:
+            _helm(helm, folder, "package", chart, "-d", str(target / "charts"))
+        render = ("template", "--namespace", _NAMESPACE)
+        crds = _helm(helm, folder, *render, "airunway-crds", "airunway-crds")
+        core = _helm(helm, folder, *render, "airunway", "airunway")
+    namespace = yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}})
+    (target / "crds.yaml").write_text(crds, encoding="utf-8")
+    (target / "install.yaml").write_text(f"---\n{namespace}{crds}{core}", encoding="utf-8")
+
+
+def _bring_dependencies(folder: Path, chart: str) -> None:
+    """Put the charts beside this one that it depends on into it; `helm dependency build` notes the time of day."""
+    metadata = yaml.safe_load((folder / chart / "Chart.yaml").read_text(encoding="utf-8"))
+    for dependency in metadata.get("dependencies", []):
+        inside = folder / chart / "charts" / dependency["name"]
+        if not inside.exists():
+            _bring_dependencies(folder, dependency["name"])
+            shutil.copytree(folder / dependency["name"], inside)
+
+
+def _helm(helm: Path, folder: Path, *arguments: str) -> str:
+    return subprocess.run([helm, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def _images(target: Path, *, time: int) -> None:
+    folder, bills = target / "images", target / "sboms"
+    folder.mkdir()
+    bills.mkdir()
+    digests = []
+    with build.builder() as made, tempfile.TemporaryDirectory() as temporary:
+        base = made.base()
+        for name in build.packages_by_image():
+            image, layout = made.image(name, base), Path(temporary) / name
+            subprocess.run(["buildah", "push", "--quiet", image, f"oci:{layout}:{name}"], check=True)
+            digest = json.loads((layout / "index.json").read_text())["manifests"][0]["digest"]
+            digests.append(f"airunway/{name} {digest}\n")
+            _archive(layout, folder / f"{name}.oci.tar", time=time)
+        for path in made.work.glob("*.cdx.json"):
+            shutil.copy(path, bills)
+    (folder / "digests.txt").write_text("".join(digests), encoding="utf-8")
+
+
+def _archive(layout: Path, target: Path, *, time: int) -> None:
+    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
+        for path in sorted(layout.rglob("*")):
+            info = archive.gettarinfo(path, arcname=str(path.relative_to(layout)))
+            info.mtime, info.uid, info.gid, info.uname, info.gname = time, 0, 0, "", ""
+            if path.is_file():
+                with path.open("rb") as content:
+                    archive.addfile(info, content)
+            else:
+                archive.addfile(info)
+
+
+def _date(time: int) -> str:
+    return datetime.fromtimestamp(time, UTC).date().isoformat()
+
+
+def main() -> int:
+    """The exit code of the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("version")
+    parser.add_argument("--registry", default=_UNRELEASED, help="where the images will be, e.g. registry.internal/team")
+    parser.add_argument("--output", type=Path, default=None, help="folder (default: dist/release-VERSION)")
+    parser.add_argument("--without-images", action="store_true", help="where images cannot be built")
+    arguments = parser.parse_args()
+    target = arguments.output or ROOT / "dist" / f"release-{arguments.version}"
+    try:
+        release(arguments.version, target, registry=arguments.registry, images=not arguments.without_images)
+    except ReleaseError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except subprocess.CalledProcessError as error:
+        sys.stderr.write(f"{error}\n{error.stderr or ''}\n")
+        return 1
+    sys.stdout.write((target / "checksums.txt").read_text(encoding="utf-8"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
