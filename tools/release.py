@@ -15,7 +15,9 @@ The same commit makes the same files.
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -90,7 +92,7 @@ def _check(version: str, target: Path, *, images: bool) -> None:
 
 
 def _charts(target: Path, *, registry: str, time: int) -> None:
-    """Packages and plain manifests. Helm 4: its packages are the same for the same files."""
+    """Packages and plain manifests."""
     helm = helm_path(4)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -105,6 +107,8 @@ def _charts(target: Path, *, registry: str, time: int) -> None:
             os.utime(path, (time, time))
         for chart in charts:
             _helm(helm, folder, "package", chart, "-d", str(target / "charts"))
+        for package in (target / "charts").iterdir():
+            _sorted(package)
         render = ("template", "--namespace", _NAMESPACE)
         crds = _helm(helm, folder, *render, "airunway-crds", "airunway-crds")
         core = _helm(helm, folder, *render, "airunway", "airunway")
@@ -121,6 +125,16 @@ def _bring_dependencies(folder: Path, chart: str) -> None:
         if not inside.exists():
             _bring_dependencies(folder, dependency["name"])
             shutil.copytree(folder / dependency["name"], inside)
+
+
+def _sorted(package: Path) -> None:
+    """Write a package of helm anew with its files by name: helm puts several dependencies into any order."""
+    with tarfile.open(package) as archive:
+        entries = [(member, archive.extractfile(member)) for member in archive if member.isfile()]
+        contents = sorted(((member, file.read()) for member, file in entries if file), key=lambda each: each[0].name)
+    with gzip.GzipFile(package, "wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as archive:
+        for member, content in contents:
+            archive.addfile(member, io.BytesIO(content))
 
 
 def _helm(helm: Path, folder: Path, *arguments: str) -> str:

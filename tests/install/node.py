@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -81,10 +82,15 @@ class Pod:
         return found
 
     def token(self) -> str:
+        """A token of the pod's account that ends with the pod. Raises LookupError for a pod that is gone already."""
         bound = ("--bound-object-kind=Pod", f"--bound-object-name={self.live['metadata']['name']}")
-        return self.made.kubectl(
-            "create", "token", self.live["spec"]["serviceAccountName"], "-n", NAMESPACE, *bound
+        said = self.made.kubectl(
+            *("create", "token", self.live["spec"]["serviceAccountName"], "-n", NAMESPACE), *bound, check=False
         ).strip()
+        if "error" in said:
+            assert "not found" in said, said
+            raise LookupError(said)
+        return said
 
     def _account(self, folder: Path) -> None:
         admin = yaml.safe_load(self.made.plane.kubeconfig.read_text())
@@ -183,11 +189,12 @@ class Node:
                 del self._running[part]
         for part, live in pods.items():
             if part not in self._running:
-                self._run(part, max(live, key=lambda pod: str(pod["metadata"]["creationTimestamp"])))
+                with suppress(LookupError):  # gone while it was looked at: there will be another
+                    self._run(part, max(live, key=lambda pod: str(pod["metadata"]["creationTimestamp"])))
 
     def _run(self, part: str, live: Resource) -> None:
         folder = self._folder / live["metadata"]["name"]
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         command, environment = self._start(Pod(made=self._made, live=live, folder=folder))
         with self.log(part).open("a") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)

@@ -27,7 +27,7 @@ PARTS = ("crds", *CHARTS_OF)
 
 # What is the operator's own and of the API's, and no model's: leases, registrations, events, statuses, finalizers.
 OWN = {"leases", "events", "modeldeployments/status", "inferenceproviderconfigs", "inferenceproviderconfigs/status"}
-OWN |= {"validatingwebhookconfigurations", "secrets"}
+OWN |= {"validatingwebhookconfigurations", "secrets", "subjectaccessreviews"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,6 +193,7 @@ def test_every_order_of_upgrades_and_back_leaves_every_model_as_it_is(fleet: Fle
 def test_a_release_that_does_not_get_ready_leaves_the_old_one_serving(fleet: Fleet) -> None:
     """An image that nobody has: the pods of before stay, and the webhook answers."""
     made = fleet.made
+    fleet.upstream_writes()
     broken = ("--set=podAnnotations.testing\\.airunway\\.ai/outcome=ImagePullBackOff", "--set=image.tag=absent")
     before = {pod["metadata"]["uid"] for pod in made.objects("pods", "-n", NAMESPACE)}
     made.install("upgrade", "core", *broken)
