@@ -26,6 +26,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -46,9 +47,12 @@ class ReleaseError(Exception):
     """There can be no release; one sentence says why, and what to do."""
 
 
-def release(version: str, target: Path, *, registry: str, images: bool = True) -> None:
-    """Write a release into the folder `target`, which must not be there. Raises ReleaseError, CalledProcessError."""
-    _check(version, target, images=images)
+def release(version: str, target: Path, *, registry: str, images: build.Builder | None) -> None:
+    """Write a release into the folder `target`, which must not be there; without `images` there are none in it.
+
+    Raises ReleaseError, CalledProcessError.
+    """
+    _check(version, target)
     time = build.source_time()
     os.environ["SOURCE_DATE_EPOCH"] = str(time)
     for part in ("python", "charts"):
@@ -56,8 +60,8 @@ def release(version: str, target: Path, *, registry: str, images: bool = True) -
     uv("build", "--quiet", "--all-packages", "--wheel", "--sdist", "--out-dir", target / "python")
     (target / "python" / ".gitignore").unlink(missing_ok=True)
     _charts(target, registry=registry, time=time)
-    if images:
-        _images(target, time=time)
+    if images is not None:
+        _images(images, target, time=time)
     changes = subprocess.run(
         [sys.executable, "-m", "towncrier", "build", "--draft", "--version", version, "--date", _date(time)],
         cwd=ROOT,
@@ -74,7 +78,7 @@ def release(version: str, target: Path, *, registry: str, images: bool = True) -
     (target / "checksums.txt").write_text("".join(sums), encoding="utf-8")
 
 
-def _check(version: str, target: Path, *, images: bool) -> None:
+def _check(version: str, target: Path) -> None:
     if target.exists():
         raise ReleaseError(f"{target} is there already: remove it, or name another folder with --output")
     patterns = ("core", "testing", "providers/*", "providers/*/simulator")
@@ -86,9 +90,6 @@ def _check(version: str, target: Path, *, images: bool) -> None:
                 f"{path.relative_to(ROOT)} has version {found}, not {version}: all distributions, charts and images of "
                 "a release have one version; change it there, then `uv lock` and `make generate`"
             )
-    lacking = build.missing() if images else ""
-    if lacking:
-        raise ReleaseError(f"images cannot be built here: {lacking}; --without-images leaves them out")
 
 
 def _charts(target: Path, *, registry: str, time: int) -> None:
@@ -141,21 +142,20 @@ def _helm(helm: Path, folder: Path, *arguments: str) -> str:
     return subprocess.run([helm, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
-def _images(target: Path, *, time: int) -> None:
+def _images(made: build.Builder, target: Path, *, time: int) -> None:
+    """Archives, digests and bills; what was not built yet is."""
     folder, bills = target / "images", target / "sboms"
     folder.mkdir()
     bills.mkdir()
     digests = []
-    with build.builder() as made, tempfile.TemporaryDirectory() as temporary:
-        base = made.base()
-        for name in build.packages_by_image():
-            image, layout = made.image(name, base), Path(temporary) / name
+    for name, image in made.all().items():
+        with tempfile.TemporaryDirectory() as temporary:
+            layout = Path(temporary) / name
             subprocess.run(["buildah", "push", "--quiet", image, f"oci:{layout}:{name}"], check=True)
             digest = json.loads((layout / "index.json").read_text())["manifests"][0]["digest"]
             digests.append(f"airunway/{name} {digest}\n")
             _archive(layout, folder / f"{name}.oci.tar", time=time)
-        for path in made.work.glob("*.cdx.json"):
-            shutil.copy(path, bills)
+        shutil.copy(made.bill_of(name), bills)
     (folder / "digests.txt").write_text("".join(digests), encoding="utf-8")
 
 
@@ -184,8 +184,13 @@ def main() -> int:
     parser.add_argument("--without-images", action="store_true", help="where images cannot be built")
     arguments = parser.parse_args()
     target = arguments.output or ROOT / "dist" / f"release-{arguments.version}"
+    lacking = "" if arguments.without_images else build.missing()
+    if lacking:
+        sys.stderr.write(f"images cannot be built here: {lacking}; --without-images leaves them out\n")
+        return 1
     try:
-        release(arguments.version, target, registry=arguments.registry, images=not arguments.without_images)
+        with nullcontext() if arguments.without_images else build.builder() as images:
+            release(arguments.version, target, registry=arguments.registry, images=images)
     except ReleaseError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from tests.install.helm import APPLICATIONS, CHARTS, Helm, Major
 from tests.install.images import NAMES, PODMAN, PREFIX, Images, unavailable
-from tools.images.build import builder
+from tools.images.build import BASE, builder
 
 from airunway.resource import Resource
 from airunway_testing.kubetools import KubeToolMissingError, helm_path
@@ -74,8 +74,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
     configuration = folder / "containers.conf"
     configuration.write_text(PODMAN)
     with builder(prefix=PREFIX, debs=folder / "debs") as made:
-        base = made.base()
-        names = {name: made.image(name, base) for name in NAMES}
+        names, base = made.all(), made.tag(BASE)
         yield Images(builder=made, base=base, names=names, configuration=configuration)
         subprocess.run(["buildah", "rmi", "--force", *names.values(), base], check=False, capture_output=True)
 

@@ -17,6 +17,7 @@ from tests.install.helm import NAMESPACE, Helm
 
 from airunway.resource import Resource
 from airunway_testing.controlplane import ControlPlane
+from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.kubetools import kubectl_path
 from airunway_testing.simulators import load_simulator
 
@@ -61,10 +62,12 @@ class Installation:
         return found
 
     def sandbox(self, process: str) -> Resource:
-        """The values that this machine needs: a port for everything, and a webhook that is reached without Services."""
+        """The values that this machine needs: a port for everything, a webhook that is reached without Services, and
+        pods that get ready when a `Node` says so.
+        """
         first = list(CHARTS_OF).index(process) * 3
         health, metrics, webhook = self.ports[first : first + 3]
-        found: Resource = {"ports": {"health": health, "metrics": metrics}}
+        found: Resource = {"ports": {"health": health, "metrics": metrics}, "podAnnotations": {OUTCOME: "NotReady"}}
         if process == "core":
             found["ports"]["webhook"] = webhook
             found["webhook"] = {"url": f"https://127.0.0.1:{webhook}"}

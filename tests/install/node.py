@@ -1,8 +1,8 @@
 """A node for the operator's own pods: what they say is run for real, as processes or as containers of this machine.
 
 The nodes of the cluster are simulated. Here is what a kubelet would do for pods of one namespace: arguments, variables,
-volumes and a token of the pod's own account. All of them share the network of this machine, so that of the pods of one
-part one runs at a time.
+volumes and a token of the pod's own account. A pod is ready when its program says so by its probe. All of them share
+the network of this machine, so that of the pods of one part one runs at a time: the newest.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +27,25 @@ import yaml
 from tests.install.helm import NAMESPACE
 from tests.install.installation import Installation
 
-from airunway.resource import Resource, dig, is_deleting, uid_of
+from airunway.resource import Resource, annotations_of, dig, is_deleting, uid_of
+from airunway_testing.controlplane.stages import OUTCOME
 
-__all__ = ["Node", "Start", "containers", "processes"]
+__all__ = ["Node", "Run", "Start", "containers", "processes"]
 
-Start: TypeAlias = Callable[["Pod"], tuple[list[str], dict[str, str]]]
-"""Command line and environment by which a pod's container is run."""
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """How a pod's container is run; `stop` is a command that ends it as a kubelet would (empty: SIGTERM does)."""
+
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    stop: Sequence[str] = ()
+
+
+Start: TypeAlias = Callable[["Pod"], Run]
+
+_NOT_YET = "NotReady"
+"""What pods are annotated with until they are ready (values of the installation)."""
 
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -102,7 +116,7 @@ class Pod:
             path.chmod(0o755)
 
 
-def processes(pod: Pod) -> tuple[list[str], dict[str, str]]:
+def processes(pod: Pod) -> Run:
     """The program of this environment, with the pod's arguments; paths of mounts are those of the folders."""
     content = yaml.safe_load(pod.made.plane.kubeconfig.read_text())
     content["users"] = [{"name": entry["name"], "user": {"token": pod.token()}} for entry in content["users"]]
@@ -113,16 +127,16 @@ def processes(pod: Pod) -> tuple[list[str], dict[str, str]]:
         if folder is not None:
             arguments = [argument.replace(path, str(folder)) for argument in arguments]
     command = [sys.executable, "-m", "airunway", *arguments, f"--kubeconfig={kubeconfig}"]
-    return command, {**os.environ, **pod.environment}
+    return Run(command=command, environment={**os.environ, **pod.environment})
 
 
 def containers(configuration: Path) -> Start:
     """The pod's image in podman, with the pod's own security context; `configuration` is podman's."""
 
-    def start(pod: Pod) -> tuple[list[str], dict[str, str]]:
-        container = pod.container
+    def start(pod: Pod) -> Run:
+        container, name = pod.container, pod.live["metadata"]["name"]
         security = container["securityContext"]
-        command = ["podman", "run", "--rm", "--pull=never", "--network=host", f"--name={pod.live['metadata']['name']}"]
+        command = ["podman", "run", "--rm", "--pull=never", "--network=host", f"--name={name}"]
         if security["readOnlyRootFilesystem"]:
             command += ["--read-only", "--read-only-tmpfs=false"]
         if not security["allowPrivilegeEscalation"]:
@@ -131,12 +145,30 @@ def containers(configuration: Path) -> Start:
         command += [f"--env={name}={value}" for name, value in pod.environment.items()]
         for path, folder in pod.mounts().items():
             command.append(f"--tmpfs={path}" if folder is None else f"--volume={folder}:{path}:ro")
-        return [*command, container["image"], *container["args"]], {
-            **os.environ,
-            "CONTAINERS_CONF": str(configuration),
-        }
+        return Run(
+            command=[*command, container["image"], *container["args"]],
+            environment={**os.environ, "CONTAINERS_CONF": str(configuration)},
+            stop=["podman", "stop", "--ignore", "--time=20", name],
+        )
 
     return start
+
+
+def _template(pod: Resource) -> str:
+    return str(pod["metadata"]["labels"]["pod-template-hash"])
+
+
+def _is_ready(pod: Resource) -> bool:
+    """What the readiness probe of the pod says."""
+    (container,) = pod["spec"]["containers"]
+    (port,) = (port["containerPort"] for port in container["ports"] if port["name"] == "health")
+    try:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}{container['readinessProbe']['httpGet']['path']}", timeout=5
+        ):
+            return True
+    except OSError:
+        return False
 
 
 class Node:
@@ -144,7 +176,7 @@ class Node:
 
     def __init__(self, made: Installation, folder: Path, start: Start) -> None:
         self._made, self._folder, self._start = made, folder, start
-        self._running: dict[str, tuple[str, subprocess.Popen[bytes]]] = {}
+        self._running: dict[str, tuple[str, Run, subprocess.Popen[bytes]]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="node", daemon=True)
         self._failed: BaseException | None = None
@@ -163,10 +195,8 @@ class Node:
     ) -> None:
         self._stop.set()
         self._thread.join(60)
-        for _, process in self._running.values():
-            process.terminate()
-        for part in self._running:
-            self._ended(part)
+        for part in list(self._running):
+            self._end(part)
         if self._failed is not None:
             raise self._failed
 
@@ -180,30 +210,36 @@ class Node:
     def _look(self) -> None:
         pods: dict[str, list[Resource]] = {}
         for pod in self._made.objects("pods", "-n", NAMESPACE):
-            if not is_deleting(pod):
+            if not is_deleting(pod) and annotations_of(pod).get(OUTCOME, _NOT_YET) == _NOT_YET:
                 pods.setdefault(pod["metadata"]["labels"]["app.kubernetes.io/name"], []).append(pod)
-        for part, (uid, process) in list(self._running.items()):
-            if uid not in map(uid_of, pods.get(part, [])):
-                process.terminate()
-                self._ended(part)
-                del self._running[part]
-        for part, live in pods.items():
-            if part not in self._running:
+        for part in {*pods, *self._running}:
+            live = sorted(pods.get(part, []), key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+            newest = [pod for pod in live if _template(pod) == _template(live[-1])]
+            if part in self._running and self._running[part][0] not in map(uid_of, newest):
+                self._end(part)
+            if newest and part not in self._running:
                 with suppress(LookupError):  # gone while it was looked at: there will be another
-                    self._run(part, max(live, key=lambda pod: str(pod["metadata"]["creationTimestamp"])))
+                    self._run(part, newest[-1])
+            waiting = [pod["metadata"]["name"] for pod in newest if OUTCOME in annotations_of(pod)]
+            if waiting and _is_ready(newest[-1]):
+                self._made.kubectl("annotate", "pods", "-n", NAMESPACE, *waiting, f"{OUTCOME}-", check=False)
 
     def _run(self, part: str, live: Resource) -> None:
         folder = self._folder / live["metadata"]["name"]
         folder.mkdir(exist_ok=True)
-        command, environment = self._start(Pod(made=self._made, live=live, folder=folder))
+        run = self._start(Pod(made=self._made, live=live, folder=folder))
         with self.log(part).open("a") as output:
-            process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
-        self._running[part] = (uid_of(live), process)
+            process = subprocess.Popen(run.command, stdout=output, stderr=output, env=run.environment)
+        self._running[part] = (uid_of(live), run, process)
         self.started[part] = time.monotonic()
 
-    def _ended(self, part: str) -> None:
-        _, process = self._running[part]
+    def _end(self, part: str) -> None:
+        _, run, process = self._running.pop(part)
+        if run.stop:
+            subprocess.run(run.stop, env=run.environment, check=False, capture_output=True, timeout=60)
+        else:
+            process.terminate()
         code = process.wait(60)
-        assert code in (0, -signal.SIGTERM, 128 + signal.SIGTERM), (
-            f"{part} ended with {code}: {self.log(part).read_text()[-4000:]}"
-        )
+        # A program that has only begun to start is ended by the signal itself.
+        ended = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+        assert code in ended, f"{part} ended with {code}: {self.log(part).read_text()[-4000:]}"

@@ -102,7 +102,7 @@ def test_a_traceback_names_files_and_shows_our_own_lines(images: Images) -> None
 
 
 def test_the_bill_lists_everything_and_is_inside_and_beside(images: Images, name: str) -> None:
-    beside = (images.builder.work / f"airunway-{name}.cdx.json").read_text()
+    beside = images.builder.bill_of(name).read_text()
     with mounted(images.names[name]) as root:
         assert (root / "usr/share/sbom/airunway.cdx.json").read_text() == beside
         installed = {PathDistribution(path) for path in (root / "opt/airunway").glob("*.dist-info")}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -53,10 +52,9 @@ def running(
         audit = AuditReader(made.plane.audit_log or Path())
         stack.enter_context(simulated_kaito(made, folder))
         node = stack.enter_context(Node(made, folder, processes))
-        for process in CHARTS_OF:
-            made.until_ready(process)
+        made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=60s")
         for sample in SAMPLES.values():
-            admitted(made, sample)
+            made.kubectl("apply", "-n", TEAM, "-f", str(sample))
         for sample in SAMPLES.values():
             made.kubectl(
                 *("wait", "-n", TEAM, "--for=jsonpath={.status.phase}=Running", f"md/{sample.stem}", "--timeout=90s")
@@ -66,21 +64,9 @@ def running(
             assert "Traceback" not in node.log(component(process)).read_text(), process
 
 
-def admitted(made: Installation, sample: Path) -> None:
-    """Apply a sample; the webhook's first certificate reaches API servers within moments."""
-    for _ in range(50):
-        said = made.kubectl("apply", "-n", TEAM, "-f", str(sample), check=False)
-        if "created" in said:
-            return
-        assert "webhook" in said, said
-        time.sleep(0.2)
-    pytest.fail(said)
-
-
 def test_a_namespace_for_restricted_pods_takes_them(running: Running) -> None:
     made = running.made
     for process, chart in CHARTS_OF.items():
-        made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=60s")
         pods = made.objects("pods", "-n", NAMESPACE, "-l", f"app.kubernetes.io/instance={chart}")
         assert len(pods) == 2, process
 
@@ -163,8 +149,7 @@ def test_upgrades_and_rollbacks_take_nothing_from_the_operator_and_nothing_from_
     made.helm("upgrade", "airunway-crds", "airunway-crds", "-n", NAMESPACE, "--set=labels.team=platform")
     made.helm("rollback", "airunway-crds", "1", "-n", NAMESPACE)
     assert bundle(made) == authority
-    for process in CHARTS_OF:
-        made.until_ready(process)
+    made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=60s")
     assert identities(made) == before
     test_the_webhook_judges_by_what_the_cluster_has(running)
 

@@ -23,7 +23,7 @@ REGISTRY = "registry.internal/team"
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("release") / "made"
-    release(__version__, target, registry=REGISTRY, images=False)
+    release(__version__, target, registry=REGISTRY, images=None)
     return target
 
 
@@ -60,7 +60,7 @@ def test_the_plain_manifests_are_crds_core_and_its_namespace(made: Path) -> None
 
 @pytest.mark.chart
 def test_it_is_the_same_again(made: Path, tmp_path: Path) -> None:
-    release(__version__, tmp_path / "again", registry=REGISTRY, images=False)
+    release(__version__, tmp_path / "again", registry=REGISTRY, images=None)
     assert (tmp_path / "again" / "checksums.txt").read_text() == (made / "checksums.txt").read_text()
     done = subprocess.run(["sha256sum", "--check", "--quiet", "checksums.txt"], cwd=made, check=False)
     assert done.returncode == 0
@@ -69,14 +69,14 @@ def test_it_is_the_same_again(made: Path, tmp_path: Path) -> None:
 @pytest.mark.chart
 def test_another_version_is_refused_and_a_folder_is_not_overwritten(made: Path, tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match=r"core/pyproject.toml has version .*, not 9.9.9: .* change it there"):
-        release("9.9.9", tmp_path / "release", registry=REGISTRY, images=False)
+        release("9.9.9", tmp_path / "release", registry=REGISTRY, images=None)
     with pytest.raises(ReleaseError, match="is there already"):
-        release(__version__, made, registry=REGISTRY, images=False)
+        release(__version__, made, registry=REGISTRY, images=None)
 
 
 @pytest.mark.image
 def test_images_are_archives_with_digests_and_bills(images: Images, tmp_path: Path) -> None:
-    release(__version__, tmp_path / "release", registry=REGISTRY)
+    release(__version__, tmp_path / "release", registry=REGISTRY, images=images.builder)
     folder = tmp_path / "release" / "images"
     assert {path.name for path in folder.glob("*.oci.tar")} == {f"{name}.oci.tar" for name in NAMES}
     digests = dict(line.split() for line in (folder / "digests.txt").read_text().splitlines())

@@ -74,6 +74,23 @@ class Builder:
             write_rootfs(self.packages, context / "rootfs-without-library.tar", time=self.time, without=library)
             return self._build(BASE, context, _CONTEXT / "Containerfile.base", {})
 
+    def all(self) -> dict[str, str]:
+        """Every image by its short name; what is there already is not built again."""
+        base = ""
+        for name in packages_by_image():
+            if not self.bill_of(name).exists():
+                base = base or self.base()
+                self.image(name, base)
+        return {name: self.tag(name) for name in packages_by_image()}
+
+    def tag(self, name: str) -> str:
+        """What an image is called."""
+        return f"{self.prefix}-{name}:{__version__}"
+
+    def bill_of(self, name: str) -> Path:
+        """Where the bill of materials of an image is once it is built."""
+        return self.work / f"airunway-{name}.cdx.json"
+
     def image(self, name: str, base: str) -> str:
         """One image; returns its name. Raises LicenceError, CalledProcessError."""
         with _folder(self.work, name) as context:
@@ -82,9 +99,10 @@ class Builder:
             title = f"airunway-{name}"
             made = bill(title, __version__, site.distributions(), self.packages, self.time)
             (context / "sbom.json").write_text(made, encoding="utf-8")
-            (self.work / f"{title}.cdx.json").write_text(made, encoding="utf-8")
             arguments = {"BASE": base, "TITLE": title, "VERSION": __version__, "REVISION": _revision()}
-            return self._build(name, context, _CONTEXT / "Containerfile", arguments)
+            image = self._build(name, context, _CONTEXT / "Containerfile", arguments)
+            self.bill_of(name).write_text(made, encoding="utf-8")
+            return image
 
     def site(self, name: str, folder: Path, *, prune: bool = True) -> Site:
         """What is installed in an image. Raises SystemExit for a licence that must not be there."""
@@ -95,7 +113,7 @@ class Builder:
         return site
 
     def _build(self, name: str, context: Path, file: Path, arguments: Mapping[str, str]) -> str:
-        image = f"{self.prefix}-{name}:{__version__}"
+        image = self.tag(name)
         given = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
         command = ["buildah", "bud", "--isolation", "chroot", "--pull-never", "--layers=false", "--quiet"]
         command += ["--timestamp", str(self.time), "--tag", image, "--file", str(file), *given, str(context)]
