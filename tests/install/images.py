@@ -89,4 +89,13 @@ def unavailable() -> str:
         return lacking
     if os.geteuid() != 0:
         return "only root may mount images"
-    return next((f"{each} is not on PATH" for each in ("podman", "runc") if shutil.which(each) is None), "")
+    absent = next((each for each in ("podman", "runc") if shutil.which(each) is None), "")
+    if absent:
+        return f"{absent} is not on PATH"
+    try:
+        container = _buildah("from", "scratch")
+        _buildah("mount", container)
+        _buildah("rm", container)
+    except subprocess.CalledProcessError as error:  # in a container that may not
+        return f"buildah cannot work: {error.stderr.strip()}"
+    return ""

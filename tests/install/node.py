@@ -180,8 +180,9 @@ class Node:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="node", daemon=True)
         self._failed: BaseException | None = None
-        self.started: dict[str, float] = {}
-        """When the last pod of each part was started, by `time.monotonic`."""
+        self._since: dict[str, float] = {}
+        self.took: dict[str, float] = {}
+        """Seconds from when the first program of each part was started until it was seen to be ready."""
 
     def log(self, part: str) -> Path:
         return self._folder / f"{part}.log"
@@ -222,6 +223,7 @@ class Node:
                     self._run(part, newest[-1])
             waiting = [pod["metadata"]["name"] for pod in newest if OUTCOME in annotations_of(pod)]
             if waiting and _is_ready(newest[-1]):
+                self.took.setdefault(part, time.monotonic() - self._since[part])
                 self._made.kubectl("annotate", "pods", "-n", NAMESPACE, *waiting, f"{OUTCOME}-", check=False)
 
     def _run(self, part: str, live: Resource) -> None:
@@ -231,7 +233,7 @@ class Node:
         with self.log(part).open("a") as output:
             process = subprocess.Popen(run.command, stdout=output, stderr=output, env=run.environment)
         self._running[part] = (uid_of(live), run, process)
-        self.started[part] = time.monotonic()
+        self._since[part] = time.monotonic()
 
     def _end(self, part: str) -> None:
         _, run, process = self._running.pop(part)

@@ -1,4 +1,7 @@
-"""Our images: what is in them, what is not, and that building one twice makes the same."""
+"""Our images: what is in them and what is not, that building one twice makes the same, and that they run a model.
+
+All that needs images is in this file, so that they are built by one process of a run.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,13 @@ from pathlib import Path
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from tests.install.images import Images, identity, mounted
+from tests.install.helm import Helm, Major
+from tests.install.images import NAMES, Images, identity, mounted
+from tests.install.node import containers
+from tests.install.pages import follow
 from tools.images.bill import LicenceError, licence_of, problems
 from tools.images.site import stale_entries, uv
+from tools.release import release
 
 import airunway
 from airunway.plugins.registry import load
@@ -177,3 +184,23 @@ def test_a_licence_that_is_not_allowed_or_not_known_stops_the_build(tmp_path: Pa
     assert problem == "thing is under MIT AND GPL-3.0-only; images/licences.yaml does not allow GPL-3.0-only"
     with pytest.raises(LicenceError, match="names no licence that is known"):
         licence_of(distribution(tmp_path, ""))
+
+
+@pytest.mark.cluster
+def test_the_commands_with_the_images(helms: dict[Major, Helm], images: Images, tmp_path: Path) -> None:
+    """What the pods run are our images, as their specs say: read-only, no capability, their own account."""
+    follow(helms[4], tmp_path, containers(images.configuration), images)
+
+
+def test_images_are_archives_with_digests_and_bills(images: Images, tmp_path: Path) -> None:
+    release(airunway.__version__, tmp_path / "release", registry="registry.internal/team", images=images.builder)
+    folder = tmp_path / "release" / "images"
+    assert {path.name for path in folder.glob("*.oci.tar")} == {f"{name}.oci.tar" for name in NAMES}
+    digests = dict(line.split() for line in (folder / "digests.txt").read_text().splitlines())
+    assert set(digests) == {f"airunway/{name}" for name in NAMES}
+    assert {path.name for path in (tmp_path / "release" / "sboms").iterdir()} == {
+        f"airunway-{name}.cdx.json" for name in NAMES
+    }
+    for name in NAMES:
+        with tarfile.open(folder / f"{name}.oci.tar") as archive:
+            assert "blobs/" + digests[f"airunway/{name}"].replace(":", "/") in archive.getnames()

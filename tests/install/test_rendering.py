@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import kubernetes_validate
 import pytest
-from tests.install.helm import MONITORING, NAMESPACE, Helm, Major
+from tests.install.helm import APPLICATIONS, MONITORING, NAMESPACE, Helm, Major
 
 from airunway.resource import Resource, dig
 
@@ -187,7 +187,7 @@ def test_nothing_that_the_operator_writes_is_rendered(objects: list[Resource]) -
 
 
 def test_watched_namespaces_give_roles_and_leave_to_the_cluster_what_has_no_namespace(rendered: Rendered) -> None:
-    for chart in ("airunway", "airunway-provider-kaito", "airunway-provider-vllm"):
+    for chart in sorted(set(APPLICATIONS) - {"airunway-crds", "airunway-stack"}):
         objects = rendered(4, chart, f"{chart}/ci/namespaces-values.yaml")
         roles = {obj["metadata"]["namespace"] for obj in objects if obj["kind"] == "Role"}
         assert roles == {"team-a", "team-b", NAMESPACE}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import socket
+from typing import Any
 
 import aiohttp
 import pytest
@@ -134,9 +136,30 @@ async def test_an_address_that_is_taken_is_named() -> None:
                 pass
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+async def test_without_a_host_both_families_are_answered(host: str) -> None:
+    """A cluster may have IPv6 only."""
+    if host == "[::1]" and not socket.has_dualstack_ipv6():
+        pytest.skip("this machine has no IPv6")
+    async with probe_server(":0", live=lambda: None, ready=lambda: None) as port:
+        assert (await get(f"http://{host}:{port}/livez"))[0] == 200
+
+
+async def test_where_ipv6_is_switched_off_ipv4_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(address: tuple[str, int], *, family: socket.AddressFamily, **options: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EADDRNOTAVAIL, "cannot assign requested address")
+        return create(address, family=family, **options)
+
+    create = socket.create_server
+    monkeypatch.setattr(socket, "create_server", without)
+    async with probe_server(":0", live=lambda: None, ready=lambda: None) as port:
+        assert (await get(f"http://127.0.0.1:{port}/livez"))[0] == 200
+
+
 @pytest.mark.parametrize(
     ("text", "where"),
-    [("0", None), (":8081", ("0.0.0.0", 8081)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:2", ("::1", 2))],
+    [("0", None), (":8081", ("", 8081)), ("127.0.0.1:1", ("127.0.0.1", 1)), ("[::1]:2", ("::1", 2))],
 )
 def test_addresses(text: str, where: tuple[str, int] | None) -> None:
     assert parse_address(text) == where

@@ -8,7 +8,6 @@ from Prometheus.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeAlias
@@ -17,6 +16,7 @@ from aiohttp import web
 
 from airunway.process.metrics import Metrics
 from airunway.process.pages import Pages
+from airunway.process.sockets import listening
 
 __all__ = ["Check", "metrics_server", "parse_address", "probe_server"]
 
@@ -38,14 +38,14 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def parse_address(address: str) -> tuple[str, int] | None:
     """Host and port of ``:8081``, ``127.0.0.1:8081`` or ``[::1]:8081``; None for ``0`` (switched off).
 
-    Raises ValueError, naming the address, for anything else.
+    The host is empty where every address is meant. Raises ValueError, naming the address, for anything else.
     """
     if address == "0":
         return None
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdecimal():
         raise ValueError(f"{address!r} is not an address (examples: :8081, 127.0.0.1:8081, 0 for none)")
-    return host.strip("[]") or "0.0.0.0", int(port)
+    return host.strip("[]"), int(port)
 
 
 @asynccontextmanager
@@ -112,16 +112,14 @@ async def _served(address: str, handlers: Mapping[str, Handler]) -> AsyncIterato
     application = web.Application()
     for path, handler in handlers.items():
         application.router.add_get(path, handler)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    try:
+    with listening(*where) as listener:
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
         try:
-            await web.TCPSite(runner, *where).start()
-        except OSError as error:
-            raise OSError(error.errno, f"cannot listen on {address}: {os.strerror(error.errno or 0)}") from error
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
+            await web.SockSite(runner, listener).start()
+            yield runner.addresses[0][1]
+        finally:
+            await runner.cleanup()
 
 
 def _handler(check: Check, remark: Check = lambda: None) -> Handler:

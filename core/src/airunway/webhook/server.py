@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -29,6 +28,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube.decoding import decoded, shallow
 from airunway.process.lean_kopf import kopf
 from airunway.process.probes import parse_address
+from airunway.process.sockets import listening
 from airunway.resource import Resource, dig, key_of
 from airunway.webhook.admission import Admission, Answer, User, at_once
 from airunway.webhook.certificates import Material
@@ -170,7 +170,7 @@ class AdmissionServer:
         runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=3.0)
         await runner.setup()
         try:
-            with _listening(self._where) as listener:
+            with listening(*self._where, who="the webhook", backlog=_BACKLOG) as listener:
                 self.listening = True
                 log.info("the webhook listens on port %d", self._where[1])
                 yield {}  # nobody reads it: the configuration is not kopf's
@@ -299,21 +299,6 @@ def _user(info: Mapping[str, Any]) -> User:
             if isinstance(values, list)
         },
     )
-
-
-@contextmanager
-def _listening(where: tuple[str, int]) -> Iterator[socket.socket]:
-    """A socket that listens at a host and port. Raises OSError, which names them."""
-    host, port = where
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server(where, family=family, backlog=_BACKLOG)
-    except OSError as error:
-        reason = os.strerror(error.errno or 0)
-        raise OSError(error.errno, f"the webhook cannot listen on {host}:{port}: {reason}") from error
-    with listener:
-        listener.setblocking(False)
-        yield listener
 
 
 @contextmanager
