@@ -260,10 +260,9 @@ class UpstreamWatch:
         preferred = self._preferred.get((kind.group, kind.kind))
         view = self._views.get(preferred) if preferred is not None else None
         manager = names.provider_manager(self._host.name)
-        wanted = api_version(kind, version)
         if view is None or not kind.write or len(kind.versions) == 1:
             return False
-        return any(written_in(obj, manager) == wanted for obj in view.reflector.values())
+        return any(written_in(obj, manager) == api_version(kind, version) for obj in view.reflector.values())
 
     def _prefer(self, kind: UpstreamKind, preferred: Kind | None) -> None:
         if preferred is None:
@@ -290,10 +289,10 @@ class UpstreamWatch:
 
     def _view(self, group: asyncio.TaskGroup, watched: Kind, label_selector: str) -> View:
         reflector = self._caches.of(watched, project=self._project, label_selector=label_selector)
-        view = View(kind=watched, objects=Overlay(reflector, project=self._project), reflector=reflector)
-        view.task = group.create_task(reflector.run(), name=f"upstream-{watched.plural}-{watched.version}")
+        task = group.create_task(reflector.run(), name=f"upstream-{watched.plural}-{watched.version}")
         group.create_task(self._announce(reflector), name=f"synced-{watched.plural}")
-        return view
+        objects = Overlay(reflector, project=self._project)
+        return View(kind=watched, objects=objects, reflector=reflector, task=task)
 
     async def _announce(self, reflector: AnyReflector) -> None:
         """Once a kind was read completely, everything that waited for it is looked at."""
@@ -344,8 +343,7 @@ class UpstreamWatch:
     def _on_moved(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
         if echo and old is None:
             return  # whoever made it has just seen it
-        found = {deployment_of(key, obj) for obj in (old, new) if obj is not None}
-        for deployment in found:
+        for deployment in {deployment_of(key, obj) for obj in (old, new) if obj is not None}:
             if deployment is not None:
                 self._notify(deployment)
 
