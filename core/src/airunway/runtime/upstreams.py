@@ -198,10 +198,8 @@ class UpstreamWatch:
 
     def views(self) -> tuple[View, ...]:
         """Every kind that is written, in its preferred version."""
-        return tuple(self._views[kind] for kind in self._preferred.values() if self._is_written(kind))
-
-    def _is_written(self, kind: Kind) -> bool:
-        return self._host.kinds[kind.group, kind.kind].write
+        kinds = self._host.kinds
+        return tuple(self._views[kind] for kind in self._preferred.values() if kinds[kind.group, kind.kind].write)
 
     # --------------------------------------------------------------------------------------------------- what runs
 
@@ -304,8 +302,7 @@ class UpstreamWatch:
         for view in (self._views.pop(watched), self._made.pop(watched, None)):
             if view is not None and view.task is not None:
                 view.task.cancel()
-        last = not any((k.group, k.kind) == (watched.group, watched.kind) for k in self._views)
-        if not last:
+        if any((k.group, k.kind) == (watched.group, watched.kind) for k in self._views):
             return
         for index in (self._owned, self._selected):
             for key in list(index):
