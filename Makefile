@@ -42,6 +42,11 @@ sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.
 test: sync  ## Run all tests.
 	@$(RUN) pytest -n $(WORKERS) --dist loadfile
 
+.PHONY: e2e
+e2e: sync  ## Live through every provider's samples on a cluster of yours: make e2e KUBECONFIG=...
+	@test -n "$(KUBECONFIG)" || { echo "make e2e KUBECONFIG=... : name the cluster (docs/e2e.md)" >&2; exit 1; }
+	@$(RUN) python -m airunway_testing.e2e --kubeconfig "$(KUBECONFIG)" $(E2E)
+
 .PHONY: lint
 lint: sync  ## Formatting, linting, types, direction of imports.
 	@$(RUN) ruff format --check --quiet .

@@ -244,15 +244,15 @@ async def test_suspend_removes_what_runs_and_resuming_brings_it_back(
 async def test_an_incompatible_deployment_says_which_field_and_creates_nothing(
     operator: None, client: Client, manifest: Make, create: Create
 ) -> None:
-    key = await create(manifest(scaling={"replicas": 3}, provider={"name": "kaito"}))
+    key = await create(manifest(affinity={"nodeAffinity": {}}, provider={"name": "kaito"}))
     deployment = await until(client, key, condition_is("ProviderCompatible", "False"))
     condition = condition_of(deployment, "ProviderCompatible") or {}
     assert condition["reason"] == "IncompatibleConfiguration"
-    assert "replica" in condition["message"]
+    assert "use spec.nodeSelector" in condition["message"]
     assert deployment["status"]["phase"] == "Pending"
     with pytest.raises(NotFound):
         await client.get(WORKSPACE, key)
-    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"scaling": {"replicas": 1}}}, manager="user")
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"affinity": None}}, manager="user")
     running = await until(client, key, phase_is("Running"))
     assert is_true(running, "ProviderCompatible")
     assert running["status"]["message"] == "Workspace gemma is ready"  # 48: nothing stale is left
@@ -345,7 +345,7 @@ async def test_an_edit_that_cannot_be_honoured_leaves_what_runs_alone_and_in_sig
     key = await create(manifest(provider={"name": "kaito"}))
     await until(client, key, phase_is("Running"))
     before = await client.get(WORKSPACE, key)
-    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"scaling": {"replicas": 3}}}, manager="user")
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"affinity": {"nodeAffinity": {}}}}, manager="user")
     failed = await until(client, key, condition_is("ProviderCompatible", "False"))
     assert failed["status"]["phase"] == "Failed"
     assert failed["status"]["replicas"]["ready"] == 1

@@ -150,6 +150,14 @@ async def tiny(client: Client, installed: None, gone: Callable[..., Awaitable[No
 
 
 @pytest.fixture
+async def no_inference_sets(client: Client, installed: None, gone: Callable[..., Awaitable[None]]) -> None:
+    """As KAITO was before 0.11; `installed` brings them back for the next test."""
+    key = ObjectKey("", "inferencesets.kaito.sh")
+    await client.delete(CUSTOM_RESOURCE_DEFINITION, key)
+    await gone(CUSTOM_RESOURCE_DEFINITION, key)
+
+
+@pytest.fixture
 def gone(client: Client) -> Callable[[Kind, ObjectKey], Awaitable[None]]:
     """Wait until an object is no longer there."""
 

@@ -175,7 +175,7 @@ async def test_case_16_and_31_engine_gpus_and_node_selector_of_a_live_workspace_
 
 
 async def test_case_31_replicas_that_kaito_has_not_are_a_precise_rejection_and_what_runs_stays(
-    operator: None, client: Client, manifest: Make, create: Create, edit: Edit
+    no_inference_sets: None, operator: None, client: Client, manifest: Make, create: Create, edit: Edit
 ) -> None:
     key = await create(manifest())
     await until(client, key, phase_is("Running"))
@@ -258,7 +258,7 @@ async def test_case_21_and_22_prefix_caching_false_and_zero_replicas_survive_the
 
 
 async def test_case_22_zero_replicas_are_an_explicit_incompatibility_where_the_upstream_cannot(
-    operator: None, client: Client, manifest: Make, create: Create
+    no_inference_sets: None, operator: None, client: Client, manifest: Make, create: Create
 ) -> None:
     key = await create(manifest(provider={"name": "kaito"}, scaling={"replicas": 0}))
     refused = await until(client, key, reason_is("ProviderCompatible", "IncompatibleConfiguration"))

@@ -79,6 +79,7 @@ RULES = {
     "bytes; at most": "at most 512 KiB",
     "is wanted ": "no object twice",
     "replace_on must be a mapping": "a mapping from names to what JSON can say",
+    "overrides_at must be a mapping": "a mapping from paths to paths",
     "it has no component": "at least one `Component`",
     "not a Component": "at least one `Component`",
     "makes no name of a condition": "one CamelCase word",

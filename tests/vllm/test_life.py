@@ -12,7 +12,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, SERVICE, Client, Kind
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_testing.audit import AuditReader
-from airunway_testing.expectations import running_at
+from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, until
 
@@ -22,14 +22,6 @@ AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpod
 
 Deploy = Callable[..., Awaitable[ObjectKey]]
 Pods = Callable[[ObjectKey], Awaitable[list[Resource]]]
-
-
-def has_replicas(wanted: int, ready: int) -> Callable[[Resource], bool]:
-    def holds(deployment: Resource) -> bool:
-        counts = dig(deployment, "status", "replicas") or {}
-        return (counts.get("desired", 0), counts.get("ready", 0)) == (wanted, ready)
-
-    return holds
 
 
 async def edit(client: Client, key: ObjectKey, spec: Resource) -> int:

@@ -389,3 +389,15 @@ def test_decisions_are_the_same_for_the_same_view(toy: MakeHost, plain: MakeDepl
     host, deployment = toy(), plain()
     view = seen(host, deployment, *made(host, deployment, writer="v1-a"))
     assert decide(view, host, settings=NoSettings()).objects == decide(view, host, settings=NoSettings()).objects
+
+
+def test_a_translation_is_told_which_kind_runs(toy: MakeHost, plain: MakeDeployment) -> None:
+    host, deployment = toy(), plain()
+    assert [
+        decision.context.live_kind
+        for decision in (
+            decided(host, seen(host, deployment)),
+            decided(host, seen(host, deployment, *made(host, deployment))),
+        )
+        if decision.context is not None
+    ] == ["", "Thing.toy.example.org"]

@@ -123,6 +123,16 @@ def test_b2_overrides_are_checked_merged_into_the_primary_and_unknown_keys_named
     assert [finding.reason for finding in blocked.blockers] == ["InvalidOverride"]
 
 
+def test_overrides_go_where_the_translation_has_a_place_for_them(toy: MakeHost, plain: MakeDeployment) -> None:
+    def inside(deployment: Any, context: Any) -> Translation:
+        thing = {"apiVersion": context.upstream.api_version, "kind": "Thing", "metadata": {"name": "m"}, "spec": {}}
+        return Translation(objects=(thing,), overrides_at={"spec.note": "spec.inner.note"})
+
+    wanted = {"spec": {"note": "hi", "pools": []}}
+    found = judged(toy(override_schema=SCHEMA, translate_spec=inside), plain(provider={"overrides": wanted}))
+    assert found.objects[0]["spec"] == {"inner": {"note": "hi"}, "pools": []}
+
+
 def test_what_is_too_large_is_not_parsed(plain: MakeDeployment) -> None:
     deployment = plain()
     deployment[EXCESS] = [["spec.env", "is longer than 256 entries"]]

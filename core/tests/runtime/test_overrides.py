@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.api.rules import FORBIDDEN_OVERRIDES, MAX_CPU, MAX_MEMORY
-from airunway.runtime.overrides import check_overrides, merged
+from airunway.runtime.overrides import check_overrides, merged, placed
 from airunway.sdk.overrides import CPU, GPUS, MEMORY, REPLICAS, items, keys
 
 SCHEMA: dict[str, Any] = {
@@ -153,3 +153,18 @@ json = st.recursive(
 def test_any_json_gets_a_verdict(overrides: dict[str, Any]) -> None:
     result = check_overrides(overrides, SCHEMA)
     assert set(result.merge) <= {"spec", "adapters"}
+
+
+def test_parts_of_the_overrides_are_merged_where_the_plugin_says_the_longest_path_first() -> None:
+    overlay = {"resource": {"labels": {"a": "1"}, "machine": "m"}, "inference": {"preset": None}, "other": [1]}
+    places = {"resource": "spec.template.resource", "resource.labels": "spec.labels", "inference": "spec.inference"}
+    parts = list(placed(overlay, places))
+    assert parts == [
+        {"spec": {"labels": {"a": "1"}}},
+        {"spec": {"inference": {"preset": None}}},
+        {"spec": {"template": {"resource": {"machine": "m"}}}},
+        {"other": [1]},
+    ]
+    assert overlay["resource"] == {"labels": {"a": "1"}, "machine": "m"}, "what was given stays as it was"
+    assert list(placed(overlay, {})) == [overlay]
+    assert list(placed({"a": 1}, {"a.b": "c", "d": "e"})) == [{"a": 1}]

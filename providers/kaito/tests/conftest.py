@@ -10,7 +10,7 @@ import pytest
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.plugins.contract import Context, RuntimeSettings, Upstream
 from airunway.plugins.settings import read_settings
-from airunway_kaito.schemas import TRANSFORMERS
+from airunway_kaito.schemas import INFERENCE_SET, TRANSFORMERS, WORKSPACE
 from airunway_kaito.settings import Settings
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
@@ -35,16 +35,25 @@ def llamacpp() -> MakeDeployment:
 
 @pytest.fixture(scope="session")
 def context() -> MakeContext:
-    """A context; `release` names a transformer by its oldest release, other keywords are provider settings."""
+    """A context; `release` names a transformer by its oldest release, `sets` that of InferenceSets (without: none are
+    served), `live` is the kind that runs; other keywords are provider settings."""
 
     def make(
-        engine: str = "vllm", *, release: str = "0.12", runtime: RuntimeSettings | None = None, **settings: Any
+        engine: str = "vllm",
+        *,
+        release: str = "0.12",
+        sets: str = "",
+        live: str = "",
+        runtime: RuntimeSettings | None = None,
+        **settings: Any,
     ) -> Context[Settings]:
-        transformer = next(t for t in TRANSFORMERS if t.name == f"v1beta1-{release}")
-        upstream = Upstream(api_version=transformer.api_version, transformer=transformer)
+        upstream = _upstream(f"v1beta1-{release}")
         return Context(
             engine=engine,
             upstream=upstream,
+            served={WORKSPACE.key: upstream}
+            | ({INFERENCE_SET.key: _upstream(f"inferenceset-v1beta1-{sets}")} if sets else {}),
+            live_kind=live,
             runtime=runtime or RuntimeSettings(),
             settings=read_settings(Settings, settings, provider="kaito"),
             now=NOW,
@@ -63,6 +72,11 @@ def upstream_crds(recordings: Path) -> Path:
 def upstream_traces(recordings: Path) -> Path:
     """What KAITO's controller wrote, recorded; data beside the checkout, not part of it."""
     return recordings / "upstream-traces" / "kaito-v0.12.0"
+
+
+def _upstream(name: str) -> Upstream:
+    transformer = next(t for t in TRANSFORMERS if t.name == name)
+    return Upstream(api_version=transformer.api_version, transformer=transformer)
 
 
 def _maker(base: dict[str, Any], name: str) -> MakeDeployment:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from airunway.kube import CONFIG_MAP, STATEFUL_SET, Client, Kind
+from airunway.kube import CONFIG_MAP, SERVICE, STATEFUL_SET, Client, Kind
 from airunway.kube.errors import ApiError
 from airunway.resource import Resource
 from airunway_kaito.compatibility import compatibility as can_handle
@@ -14,6 +14,7 @@ from airunway_kaito.objects import desired_objects as translate_spec
 from airunway_testing.acceptance import in_namespace, installed_alone, refusal
 
 WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces", True)
+INFERENCE_SET = Kind("kaito.sh", "v1beta1", "InferenceSet", "inferencesets", True)
 MANAGER = "airunway-provider-kaito"
 RELEASES = {
     "v0.4.5": "0.4.5",
@@ -23,6 +24,13 @@ RELEASES = {
     "v0.9.0": "0.9",
     "v0.10.0": "0.9",
     "v0.12.0": "0.12",
+}
+
+SETS = {
+    # What stands in the release's CRD, and how KAITO may get its nodes there.
+    "v0.11.0/inferencesets.yaml": ("0.11", {"nodeProvisioner": "karpenter"}),
+    "v0.11.0/inferencesets.chart.yaml": ("0.11", {"nodeProvisioner": "karpenter"}),
+    "v0.12.0/inferencesets.yaml": ("0.12", {}),
 }
 
 VOLUME = {"name": "weights", "purpose": "modelCache", "claimName": "pvc", "readOnly": True}
@@ -101,6 +109,29 @@ async def test_every_release_accepts_the_corpus(
                 await accept(client, CONFIG_MAP, in_namespace(config, namespace), what)
             if "template" in workspace["inference"]:
                 await accept(client, STATEFUL_SET, in_namespace(stateful_set(workspace), namespace), what)
+
+
+@pytest.mark.apiserver
+@pytest.mark.parametrize("definition", SETS)
+async def test_every_release_with_inferencesets_accepts_the_corpus_with_several_replicas_and_none(
+    client: Client, namespace: str, upstream_crds: Path, vllm: Any, llamacpp: Any, context: Any, definition: str
+) -> None:
+    crd = yaml.safe_load((upstream_crds / "kaito" / definition).read_text())
+    release, nodes = SETS[definition]
+    settings = {"instanceType": "Standard_NC24ads_A100_v4", "cpuInstanceType": "Standard_D8s_v5", "partition": True}
+    cases = [("vllm", name, vllm, fields) for name, fields in VLLM.items()]
+    cases += [("llamacpp", name, llamacpp, fields) for name, fields in LLAMACPP.items()]
+    async with installed_alone(client, crd, INFERENCE_SET):
+        for engine, what, make, fields in cases:
+            for replicas in (0, 3):
+                deployment = make(**{**fields, "scaling": {"replicas": replicas}})
+                ctx = context(engine, sets=release, **settings, **nodes)
+                assert can_handle(deployment, ctx).ok, (what, can_handle(deployment, ctx))
+                written, *others = translate_spec(deployment, ctx)
+                await accept(client, INFERENCE_SET, in_namespace(written, namespace), what)
+                for other in others:
+                    kind = SERVICE if other["kind"] == "Service" else CONFIG_MAP
+                    await accept(client, kind, in_namespace(other, namespace), what)
 
 
 @pytest.mark.apiserver

@@ -129,7 +129,6 @@ REFUSED = {
     "spec.model.storage.volumes[].size": {found.base for found in FOUND},
     "spec.model.cache.mode": {found.base for found in FOUND},
     "spec.serving.mode": {found.base for found in FOUND},
-    "spec.scaling.replicas": {found.base for found in FOUND},
     "spec.affinity": {found.base for found in FOUND},
 }
 """The fields whose change is refused, and where; everywhere else a refusal is wrong."""

@@ -41,7 +41,7 @@ def test_the_manifest_speaks_the_contract() -> None:
 
 def test_nothing_is_asked_for_beyond_its_kinds() -> None:
     assert MANIFEST.rbac_rules == ()
-    assert [kind.plural for kind in MANIFEST.upstream] == ["workspaces", "configmaps"]
+    assert [kind.plural for kind in MANIFEST.upstream] == ["workspaces", "inferencesets", "configmaps", "services"]
 
 
 @pytest.mark.parametrize(

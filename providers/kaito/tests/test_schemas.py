@@ -8,7 +8,7 @@ import yaml
 
 from airunway.resource import Resource, digest
 from airunway_kaito.manifest import MANIFEST
-from airunway_kaito.schemas import MODEL_ACCESS_SECRET, PARTITION, SANDBOX_SCHEMA, TRANSFORMERS
+from airunway_kaito.schemas import MODEL_ACCESS_SECRET, PARTITION, SANDBOX_SCHEMAS, TRANSFORMERS
 from airunway_testing.simulators import load_simulator
 
 OLDEST = (0, 4, 5)
@@ -51,16 +51,24 @@ def test_every_stored_release_has_a_transformer(upstream_crds: Path) -> None:
 
 
 def test_every_listed_release_is_covered_and_no_hash_is_made_up(upstream_crds: Path) -> None:
-    section = (upstream_crds / "INDEX.md").read_text().partition("## kaito / workspaces")[2].partition("\n## ")[0]
-    listed = re.findall(r"^\| (\S+) \|.*v1beta1 storage `([0-9a-f]{12})`", section, re.MULTILINE)
-    assert len(listed) > 15
-    registered = [short for transformer in TRANSFORMERS for short in transformer.schema_hashes]
-    assert sorted(registered) == sorted({SANDBOX_SCHEMA, *(short for _, short in listed)})
+    index, of_the_chart = (
+        (upstream_crds / "INDEX.md").read_text(),
+        upstream_crds / "kaito/v0.11.0/inferencesets.chart.yaml",
+    )
+    for kind, sandbox, least, more in (
+        ("", SANDBOX_SCHEMAS[0], 15, set()),
+        ("InferenceSet", SANDBOX_SCHEMAS[1], 1, {hash_of(yaml.safe_load(of_the_chart.read_text()), "v1beta1")}),
+    ):
+        section = index.partition(f"## kaito / {kind.lower() or 'workspace'}s")[2].partition("\n## ")[0]
+        listed = re.findall(r"^\| (\S+) \|.*v1beta1 storage `([0-9a-f]{12})`", section, re.MULTILINE)
+        assert len(listed) > least
+        registered = [short for t in TRANSFORMERS if t.kind == kind for short in t.schema_hashes]
+        assert sorted(registered) == sorted({sandbox, *more, *(short for _, short in listed)})
 
 
-def test_the_sandboxs_own_crd_is_known() -> None:
-    (crd,) = load_simulator("kaito").custom_resource_definitions()
-    assert hash_of(crd, "v1beta1") == SANDBOX_SCHEMA
+def test_the_sandboxs_own_crds_are_known() -> None:
+    found = {crd["spec"]["names"]["kind"]: crd for crd in load_simulator("kaito").custom_resource_definitions()}
+    assert (hash_of(found["Workspace"], "v1beta1"), hash_of(found["InferenceSet"], "v1beta1")) == SANDBOX_SCHEMAS
 
 
 def test_features_are_what_the_schemas_have(upstream_crds: Path) -> None:

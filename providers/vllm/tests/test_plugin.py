@@ -57,8 +57,9 @@ def test_it_is_the_floor_whatever_knows_a_deployment_better_is_preferred(host: P
     found = choose_provider(request_of(spec), facts, engine=engine, now=NOW + timedelta(seconds=1))
     assert {candidate.name for candidate in found.candidates if candidate.eligible} == {"kaito", "vllm"}
     assert found.provider == "kaito"
-    zero = {**spec, "scaling": {"replicas": 0}}
-    assert choose_provider(request_of(zero), facts, engine=engine, now=NOW + timedelta(seconds=1)).provider == "vllm"
+    other = {**spec, "engine": {"type": "sglang"}}
+    found = choose_provider(request_of(other), facts, engine="sglang", now=NOW + timedelta(seconds=1))
+    assert found.provider == ("vllm" if gpus else None)
     assert host.manifest.selection is SelectionMode.AUTO
 
 

@@ -7,7 +7,16 @@ from typing import TypeAlias
 
 from airunway.resource import Resource, condition_of, dig
 
-__all__ = ["Expectation", "condition_is", "phase_is", "plan_says", "reason_is", "running_at", "says"]
+__all__ = [
+    "Expectation",
+    "condition_is",
+    "has_replicas",
+    "phase_is",
+    "plan_says",
+    "reason_is",
+    "running_at",
+    "says",
+]
 
 Expectation: TypeAlias = Callable[[Resource], bool]
 
@@ -22,6 +31,16 @@ def running_at(generation: int) -> Expectation:
     def holds(deployment: Resource) -> bool:
         status = deployment.get("status") or {}
         return (status.get("phase"), status.get("observedGeneration")) == ("Running", generation)
+
+    return holds
+
+
+def has_replicas(wanted: int, ready: int) -> Expectation:
+    """So many are wanted, and so many of them are ready."""
+
+    def holds(deployment: Resource) -> bool:
+        counts = dig(deployment, "status", "replicas") or {}
+        return (counts.get("desired", 0), counts.get("ready", 0)) == (wanted, ready)
 
     return holds
 

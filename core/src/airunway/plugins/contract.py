@@ -92,8 +92,8 @@ class UpstreamKind:
     kind of the manifest all the same (a LeaderWorkerSet in place of a Deployment).
     `builtin` kinds are part of Kubernetes and need no CRD. With `required` False the provider works without the kind,
     and ``context.served`` says whether it is there.
-    `write` False: objects of it are only read, those whose label `select` has the primary object's name as value; they
-    are in ``Observed.objects``.
+    `select` is a label: objects of the kind that carry it with the primary object's name as value are what the upstream
+    made of that; they are in ``Observed.objects``. `write` False: objects of the kind are only read, so.
     `immutable` are JSON paths (``spec.selector``; a trailing ``.*`` covers the subtree) that cannot be changed in
     place: an object that is not the primary is replaced by itself where one of them changes. Paths of the primary
     differ by version and stand in its transformers.
@@ -268,6 +268,8 @@ class Context(Generic[S]):
 
     `engine` is the resolved engine. `upstream` is the primary kind as it is to be written; `served` has every kind of
     the manifest that is served now, by `UpstreamKind.key`. `settings` is the dataclass that the manifest names.
+    `live_kind` is the kind (by `UpstreamKind.key`) of the primary object that exists, empty where there is none: a
+    provider that may begin a plan with either of two kinds keeps to it what runs.
     `kubernetes` is the cluster's version, `now` the only clock.
     """
 
@@ -275,6 +277,7 @@ class Context(Generic[S]):
     engine: str
     upstream: Upstream
     served: Mapping[str, Upstream] = field(default_factory=dict)
+    live_kind: str = ""
     runtime: RuntimeSettings = RuntimeSettings()
     cache: ModelCache | None = None
     gateway: Gateway | None = None
@@ -320,10 +323,13 @@ class Translation:
 
     `replace_on` names what else needs a new primary object when its value changes (component names, roles): anything
     that JSON can say.
+    `overrides_at` says where in the primary object parts of ``spec.provider.overrides`` belong, by their paths
+    (``{"resource": "spec.template.resource"}``; the longest path counts). What is not named is merged as it stands.
     """
 
     objects: tuple[Resource, ...]
     replace_on: Mapping[str, object] = field(default_factory=dict)
+    overrides_at: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import orjson
 
@@ -214,6 +214,10 @@ def translation_problems(found: Translation, manifest: ProviderManifest) -> Iter
         orjson.dumps(dict(found.replace_on))
     except (TypeError, ValueError, orjson.JSONEncodeError):
         yield "replace_on must be a mapping from names to anything that JSON can say"
+    if not isinstance(found.overrides_at, Mapping) or not all(
+        isinstance(path, str) and path for entry in found.overrides_at.items() for path in entry
+    ):
+        yield "overrides_at must be a mapping from paths of the overrides to paths of the primary object"
 
 
 def observation_problems(found: Observation) -> Iterator[str]:

@@ -239,8 +239,9 @@ def _context(
     """What the plugin is told. What exists keeps its version and its transformer (ruling 27)."""
     served = dict(seen.served)
     primary, kind = seen.primary, host.primary_kind
-    upstream = installed.upstream
+    upstream, live_kind = installed.upstream, ""
     if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:
+        live_kind = written.key
         kept = as_written(
             installed if written is kind else seen.installed[written.group, written.kind],
             primary,
@@ -257,6 +258,7 @@ def _context(
         engine=dig(seen.deployment, "status", "engine", "type", default=""),
         upstream=upstream,
         served=served,
+        live_kind=live_kind,
         settings=settings,
         kubernetes=seen.kubernetes,
         now=seen.now,

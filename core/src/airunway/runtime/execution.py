@@ -216,7 +216,9 @@ class Executor:
             await self._writer.rehearse(rehearsed, absent=absent)
             self._announce(seen, step)
             return _leaving(seen, text, again=0.0)
-        for obsolete in (step, *plan.of(Action.DELETE)):
+        # What the old object refers to goes after it (`_clear`): its operator may need it for taking leave.
+        workloads = (other for other in plan.of(Action.DELETE) if self._writer.runs_pods(other.subject))
+        for obsolete in (step, *workloads):
             if not is_deleting(obsolete.subject):
                 await self._writer.delete(obsolete.subject)
         return _leaving(seen, text)

@@ -16,7 +16,7 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway.runtime.desired import Replaceable, complete, identity_in, identity_of, written_for
-from airunway.runtime.overrides import check_overrides, merged
+from airunway.runtime.overrides import check_overrides, merged, placed
 from airunway.runtime.upstream import api_version
 from airunway.sdk.fields import ignored_fields, tracked
 
@@ -61,7 +61,8 @@ def judge(
     translation = host.translate_spec(view, context)
     objects = list(translation.objects)
     if overrides.merge:
-        objects[0] = merged(objects[0], overrides.merge)
+        for part in placed(overrides.merge, translation.overrides_at):
+            objects[0] = merged(objects[0], part)
     told = {finding.path for finding in warnings}
     provided = ("spec.model.cache",) if context.cache is not None else ()
     ignored = (finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in told)

@@ -6,7 +6,7 @@ deployment can reach the provider without any webhook.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -21,9 +21,9 @@ from airunway.api.rules import FORBIDDEN_OVERRIDES
 from airunway.places import Place, entries
 from airunway.plugins.contract import Finding
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource, canonical_json
+from airunway.resource import Resource, canonical_json, copy_of, dig
 
-__all__ = ["Overrides", "check_overrides", "merged"]
+__all__ = ["Overrides", "check_overrides", "merged", "placed"]
 
 ROOT = "spec.provider.overrides"
 
@@ -168,3 +168,19 @@ def merged(base: Resource, overlay: Resource) -> Resource:
         else:
             result[key] = value
     return result
+
+
+def placed(overlay: Resource, places: Mapping[str, str]) -> Iterator[Resource]:
+    """`overlay` in parts, to be merged one after the other: what stands at a path of `places` under the path given for
+    it (the longest path counts), and the rest as it stands.
+    """
+    rest = copy_of(overlay)
+    for path in sorted(places, key=len, reverse=True):
+        *above, key = path.split(".")
+        holder = dig(rest, *above) if above else rest
+        if isinstance(holder, dict) and key in holder:
+            part = holder.pop(key)
+            for step in reversed(places[path].split(".")):
+                part = {step: part}
+            yield part
+    yield rest

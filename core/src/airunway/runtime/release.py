@@ -16,7 +16,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, KubeError, Overlay, StatusWriter, remove_finalizer
 from airunway.resource import ObjectKey, is_deleting, key_of, parse_time, uid_of
 from airunway.runtime.backoff import Attempts, Subject
-from airunway.runtime.desired import is_ours
+from airunway.runtime.desired import is_ours, is_primary
 from airunway.runtime.execution import held_by
 from airunway.runtime.report import terminating_status
 from airunway.runtime.seen import Seen, finalizers_of
@@ -105,9 +105,10 @@ class Releaser:
     async def remove_objects(self, seen: Seen) -> bool:
         """Delete everything upstream that is ours for this deployment; True when nothing is left.
 
-        Raises KubeError when a deletion is refused or cannot be done now.
+        What the workloads refer to goes after them. Raises KubeError when a deletion is refused or cannot be done now.
         """
-        for obj in seen.ours:
+        workloads = [obj for obj in seen.ours if is_primary(obj) or self._writer.runs_pods(obj)]
+        for obj in workloads or seen.ours:
             if not is_deleting(obj):
                 await self._writer.delete(obj)
         # A cache that never saw its kind cannot say that nothing is left.

@@ -91,6 +91,7 @@ class UpstreamWatch:
         self._notify = notify
         self._changed = changed
         self._views: dict[Kind, View] = {}
+        self._made: dict[Kind, View] = {}
         self._preferred: dict[tuple[str, str], Kind] = {}
         self._owned: dict[ObjectKey, dict[Identity, None]] = {}
         self._named: dict[ObjectKey, dict[ObjectKey, None]] = {}
@@ -142,7 +143,7 @@ class UpstreamWatch:
 
     def unread(self) -> list[str]:
         """The kinds that have not been read completely: before that, absence means nothing."""
-        return [view.kind.kind for view in self._views.values() if not view.synced()]
+        return [view.kind.kind for view in (*self._views.values(), *self._made.values()) if not view.synced()]
 
     def view_of(self, obj: Resource) -> View | None:
         """How an object is addressed and cached, in its own version; None if the provider does not watch that."""
@@ -185,7 +186,7 @@ class UpstreamWatch:
         return False
 
     def selected(self, namespace: str, primary: str) -> tuple[Resource, ...]:
-        """The objects of read-only kinds whose label has the primary object's name."""
+        """What the upstream made of the primary object: of the kinds with `select`, what has its name in that label."""
         return tuple(self._selected.get(ObjectKey(namespace, primary), {}).values())
 
     def is_named(self, obj: ObjectKey) -> Iterator[ObjectKey]:
@@ -197,10 +198,8 @@ class UpstreamWatch:
 
     def views(self) -> tuple[View, ...]:
         """Every kind that is written, in its preferred version."""
-        return tuple(self._views[kind] for kind in self._preferred.values() if self._is_written(kind))
-
-    def _is_written(self, kind: Kind) -> bool:
-        return self._host.kinds[kind.group, kind.kind].write
+        kinds = self._host.kinds
+        return tuple(self._views[kind] for kind in self._preferred.values() if kinds[kind.group, kind.kind].write)
 
     # --------------------------------------------------------------------------------------------------- what runs
 
@@ -259,10 +258,9 @@ class UpstreamWatch:
         preferred = self._preferred.get((kind.group, kind.kind))
         view = self._views.get(preferred) if preferred is not None else None
         manager = names.provider_manager(self._host.name)
-        wanted = api_version(kind, version)
         if view is None or not kind.write or len(kind.versions) == 1:
             return False
-        return any(written_in(obj, manager) == wanted for obj in view.reflector.values())
+        return any(written_in(obj, manager) == api_version(kind, version) for obj in view.reflector.values())
 
     def _prefer(self, kind: UpstreamKind, preferred: Kind | None) -> None:
         if preferred is None:
@@ -278,15 +276,21 @@ class UpstreamWatch:
     def _start(self, group: asyncio.TaskGroup, kind: UpstreamKind, watched: Kind) -> None:
         if watched in self._views:
             return
-        whose = f"{names.MANAGED_BY}={names.MANAGED_BY_VALUE},{names.PROVIDER}={self._host.name}"
-        reflector = self._caches.of(watched, project=self._project, label_selector=whose if kind.write else kind.select)
-        view = View(kind=watched, objects=Overlay(reflector, project=self._project), reflector=reflector)
-        reflector.add_handler(self._on_object(kind, view) if kind.write else self._on_selected(kind))
         if kind.write:
+            whose = f"{names.MANAGED_BY}={names.MANAGED_BY_VALUE},{names.PROVIDER}={self._host.name}"
+            view = self._views[watched] = self._view(group, watched, whose)
+            view.reflector.add_handler(self._on_object(kind, view))
             view.objects.add_listener(self._on_moved)
-        self._views[watched] = view
-        view.task = group.create_task(reflector.run(), name=f"upstream-{watched.plural}-{watched.version}")
+        if kind.select:
+            view = (self._made if kind.write else self._views)[watched] = self._view(group, watched, kind.select)
+            view.reflector.add_handler(self._on_selected(kind))
+
+    def _view(self, group: asyncio.TaskGroup, watched: Kind, label_selector: str) -> View:
+        reflector = self._caches.of(watched, project=self._project, label_selector=label_selector)
+        task = group.create_task(reflector.run(), name=f"upstream-{watched.plural}-{watched.version}")
         group.create_task(self._announce(reflector), name=f"synced-{watched.plural}")
+        objects = Overlay(reflector, project=self._project)
+        return View(kind=watched, objects=objects, reflector=reflector, task=task)
 
     async def _announce(self, reflector: AnyReflector) -> None:
         """Once a kind was read completely, everything that waited for it is looked at."""
@@ -295,11 +299,10 @@ class UpstreamWatch:
         self._changed()
 
     def _stop(self, watched: Kind) -> None:
-        view = self._views.pop(watched)
-        if view.task is not None:
-            view.task.cancel()
-        last = not any((k.group, k.kind) == (watched.group, watched.kind) for k in self._views)
-        if not last:
+        for view in (self._views.pop(watched), self._made.pop(watched, None)):
+            if view is not None and view.task is not None:
+                view.task.cancel()
+        if any((k.group, k.kind) == (watched.group, watched.kind) for k in self._views):
             return
         for index in (self._owned, self._selected):
             for key in list(index):
@@ -337,8 +340,7 @@ class UpstreamWatch:
     def _on_moved(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
         if echo and old is None:
             return  # whoever made it has just seen it
-        found = {deployment_of(key, obj) for obj in (old, new) if obj is not None}
-        for deployment in found:
+        for deployment in {deployment_of(key, obj) for obj in (old, new) if obj is not None}:
             if deployment is not None:
                 self._notify(deployment)
 

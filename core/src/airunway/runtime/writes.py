@@ -61,6 +61,10 @@ class Writer:
     def kind(self, obj: Resource) -> UpstreamKind:
         return self._host.kinds[identity_in(obj)[:2]]
 
+    def runs_pods(self, obj: Resource) -> bool:
+        """Whether gone means, of such an object, that its pods are."""
+        return self.kind(obj).deletion == "Foreground"
+
     async def apply(
         self, wanted: Resource, found: Resource | None, *, sure: bool = False, dry_run: bool = False
     ) -> Resource:

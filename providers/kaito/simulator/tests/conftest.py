@@ -13,10 +13,10 @@ import yaml
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource
 from airunway_kaito_simulator import names
-from airunway_kaito_simulator.kinds import WORKSPACE
+from airunway_kaito_simulator.kinds import INFERENCE_SET, WORKSPACE
 from airunway_testing.simulators import Level, load_simulator
 
-UPSTREAM_CRD = Path("upstream-crds/kaito/v0.12.0/workspaces.yaml")  # among the recordings
+UPSTREAM_CRDS = Path("upstream-crds/kaito/v0.12.0")  # among the recordings
 ONLY_UPSTREAM = Kind(names.GROUP, "v1alpha1", "Workspace", "workspaces")  # a version that our minimal CRD leaves out
 MANAGER = "simulator-tests"
 PATIENCE = 120.0  # seconds until something that should happen counts as not happening; garbage collection needs 30
@@ -43,7 +43,7 @@ def eventually() -> Eventually:
 async def workspace_crd(request: pytest.FixtureRequest, client: Client, eventually: Eventually) -> str:
     """Both CRDs in turn; the value says which."""
     name = str(request.param)
-    upstream = request.getfixturevalue("recordings") / UPSTREAM_CRD if name == "upstream" else None
+    upstream = request.getfixturevalue("recordings") / UPSTREAM_CRDS if name == "upstream" else None
     await install(client, upstream, eventually)
     return name
 
@@ -54,15 +54,17 @@ async def minimal_crd(client: Client, eventually: Eventually) -> None:
 
 
 async def install(client: Client, upstream: Path | None, eventually: Eventually) -> None:
-    """Install the CRD in a file, or our minimal one."""
+    """Install the CRDs in a folder, or our minimal ones."""
     if upstream is not None:
-        crd = yaml.safe_load(upstream.read_text())
+        crds = [yaml.safe_load((upstream / f"{plural}.yaml").read_text()) for plural in ("workspaces", "inferencesets")]
     else:
-        (crd,) = load_simulator("kaito").custom_resource_definitions()
-    await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager=MANAGER, force=True)
+        crds = load_simulator("kaito").custom_resource_definitions()
+    for crd in crds:
+        await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager=MANAGER, force=True)
 
     async def serves_it() -> bool:
-        return await client.is_served(WORKSPACE) and await client.is_served(ONLY_UPSTREAM) == (upstream is not None)
+        ours = await client.is_served(WORKSPACE) and await client.is_served(INFERENCE_SET)
+        return ours and await client.is_served(ONLY_UPSTREAM) == (upstream is not None)
 
     await eventually(serves_it)
 

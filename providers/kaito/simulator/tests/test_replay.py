@@ -8,7 +8,7 @@ content of the Services, StatefulSets and ControllerRevisions.
 
 What is not compared, because a recording does not hold it:
 
-* Times of the writes. Transition times may differ by `TOLERANCE` seconds: in the real controller a throttled client
+* Times of the writes. Transition times may differ by a few seconds: in the real controller a throttled client
   adds a third of a second per object made, here it is one pause per pass.
 * Digits of revision hashes, also in names of ControllerRevisions. That an edit returns to an earlier hash is compared.
 * A preset's command and KAITO's own environment variables: they come from a model catalog inside KAITO, not from the
@@ -28,13 +28,12 @@ from pathlib import Path
 
 import pytest
 
-from airunway.resource import Resource, copy_of, dig, parse_time
+from airunway.resource import Resource, copy_of, dig
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.pods import failure_of
-from airunway_kaito_simulator.recordings import RecordedWorld, Recording, Retold, WriteRecord
+from airunway_kaito_simulator.recordings import RecordedWorld, Recording, Retold, with_recorded_times
 
 RECORDINGS = Path(__file__).resolve().parents[5] / "shared" / "upstream-traces" / "kaito-v0.12.0"
-TOLERANCE = 3  # seconds between a transition time here and the recorded one
 
 REPLAYED = {
     "a1-preset-byo": ["llama-8b"],
@@ -50,6 +49,8 @@ REPLAYED = {
     "e4-oom-after-ready": ["llama-8b"],
     "e5-evicted": ["llama-8b"],
     "f1-edits": ["llama-8b", "tm"],
+    "g1-inferenceset": ["llama-8b-qcbcn", "llama-8b-k7l5x"],
+    "g3-inferenceset-template": ["llama-8b-znz6m"],
     "h1-delete-ready": ["llama-8b"],
     "h2-delete-pending": ["llama-8b", "nn"],
     "i1-config-adapters": ["llama-8b"],
@@ -79,6 +80,7 @@ NODE_EVENTS: dict[str, list[tuple[float, str, Resource | None]]] = {
         (16.75, "d1-node", node("d1-node", {"d1": "node"})),
         (36.2, "d1-node", None),
     ],
+    "g1-inferenceset": [(20.4, "gpu-3", node("gpu-3", GPU))],
     # The node lifecycle controller takes the nodes one by one, first the pod's; one ready node is enough for a while.
     "l1-node-notready": [
         (51.3, "gpu-1", node("gpu-1", GPU, ready=False)),
@@ -132,25 +134,6 @@ def retold(path: Path, name: str) -> Retold:
 def world_of(recording: str, name: str) -> RecordedWorld:
     path = RECORDINGS / f"{recording}.jsonl"
     return RecordedWorld(Recording(path, name), retold(path, name))
-
-
-def with_recorded_times(writes: list[WriteRecord], recorded: list[WriteRecord]) -> list[WriteRecord]:
-    """Our writes, with a transition time replaced by the recorded one where both are close enough."""
-    adjusted: list[WriteRecord] = []
-    for index, (kind, content) in enumerate(writes):
-        theirs = recorded[index][1] if index < len(recorded) and recorded[index][0] == kind == "status" else None
-        if kind == "status" and theirs is not None:
-            content = copy_of(content)  # type: ignore[arg-type]
-            for ours, other in zip(
-                dig(content, "conditions", default=[]), dig(theirs, "conditions", default=[]), strict=False
-            ):
-                mine, wanted = parse_time(ours["lastTransitionTime"]), parse_time(other["lastTransitionTime"])
-                assert mine is not None
-                assert wanted is not None
-                if abs((mine - wanted).total_seconds()) <= TOLERANCE:
-                    ours["lastTransitionTime"] = other["lastTransitionTime"]
-        adjusted.append((kind, content))
-    return adjusted
 
 
 @pytest.mark.parametrize(("recording", "name"), CASES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, dig, pod_blockers, pod_findings
+from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, dig, pod_blockers, pod_findings, too_long
 from airunway_kaito.nodes import node_blockers
 from airunway_kaito.objects import RESERVED_LABEL_PREFIXES, launch_of
 from airunway_kaito.plan import Mode, Plan, plan_of
@@ -14,6 +14,8 @@ from airunway_kaito.settings import Settings
 __all__ = ["compatibility"]
 
 _ENGINES = ("vllm", "llamacpp")
+_LONGEST_SET = 46
+"""A StatefulSet's name has at most 52 letters, or its pods are refused; KAITO appends six to the InferenceSet's."""
 
 
 def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Compatibility:
@@ -52,20 +54,23 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
 
 def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Plan) -> Iterator[Finding]:
     spec = deployment.spec
-    if spec.scaling.replicas != 1:
+    if plan.several:
+        yield from _set_blockers(deployment, plan)
+    elif spec.scaling.replicas != 1:
         text = (
             "a KAITO Workspace cannot be scaled to zero; set spec.suspend to stop the model"
             if spec.scaling.replicas == 0
             else "a KAITO Workspace serves exactly one replica: its Service reaches the first pod only"
         )
-        yield _blocker("spec.scaling.replicas", f"replicas is {spec.scaling.replicas}, but {text}")
+        known = "the cluster does not serve InferenceSet v1beta1 (KAITO 0.11), which would make more of them"
+        yield _blocker("spec.scaling.replicas", f"replicas is {spec.scaling.replicas}, but {text}; {known}")
     if context.engine == "vllm" and spec.resources.gpu.count == 0:
         yield _blocker("spec.resources.gpu.count", "vLLM engine requires GPU (set resources.gpu.count > 0)")
     if spec.affinity:
         text = "KAITO replaces the affinity of its pods by the node labels it was given; use spec.nodeSelector"
         yield _blocker("spec.affinity", text)
     yield from pod_blockers(deployment, context)
-    if plan.needs_instance_type and not plan.instance_type:
+    if plan.needs_instance_type and not plan.instance_type and not plan.is_out_of_reach:
         setting = "instanceType" if spec.resources.gpu.count else "cpuInstanceType"
         cause = (
             f"nodes are made by {plan.settings.node_provisioner}"
@@ -76,6 +81,18 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
         yield _blocker("spec.provider.overrides", text)
     yield from _override_conflicts(deployment, plan)
     yield from node_blockers(deployment, plan)
+
+
+def _set_blockers(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
+    """What an InferenceSet cannot do, although a Workspace can."""
+    if plan.is_out_of_reach:
+        text = "an InferenceSet takes nodes that exist since KAITO 0.12: upgrade KAITO, or have it make nodes"
+        yield _blocker("spec.scaling.replicas", f"replicas is {deployment.spec.scaling.replicas}, but {text}")
+    if dig(deployment.spec.provider.overrides, "resource", "preferredNodes"):
+        path = "spec.provider.overrides.resource.preferredNodes"
+        yield Finding(path=path, reason="InvalidOverride", message="an InferenceSet has no preferredNodes: remove them")
+    if found := too_long(deployment.metadata.name, limit=_LONGEST_SET, what="the StatefulSets of an InferenceSet"):
+        yield found
 
 
 def _override_conflicts(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from airunway.sdk import EngineCapability, Installation, ProviderManifest, SelectionRule, UpstreamKind
+from airunway.sdk import EngineCapability, Installation, ProviderManifest, SelectionRule
 from airunway.sdk.overrides import GPUS, TEXT, TEXTS, choice, items, keys
-from airunway.sdk.workloads import CONFIG_MAP
+from airunway.sdk.workloads import CONFIG_MAP, SERVICE
+from airunway_kaito.schemas import INFERENCE_SET, WORKSPACE
 from airunway_kaito.settings import Settings
 
 __all__ = ["MANIFEST", "POD_LABEL", "VERSION"]
@@ -54,18 +55,20 @@ MANIFEST = ProviderManifest(
     name="kaito",
     version=VERSION,
     display_name="KAITO",
-    description="vLLM presets and pod templates, and llama.cpp on CPU or GPU, as KAITO Workspaces",
+    description="vLLM presets and pod templates, and llama.cpp on CPU or GPU, as KAITO Workspaces and InferenceSets",
     documentation="https://kaito-project.github.io/kaito/docs/",
     engines=(
         EngineCapability(
             name="vllm",
             gpu_support=True,
+            scale_to_zero=True,
             api_formats=("openai-chat", "openai-responses", "anthropic-messages"),
         ),
         EngineCapability(
             name="llamacpp",
             gpu_support=True,
             cpu_support=True,
+            scale_to_zero=True,
             api_formats=("openai-chat",),
             gateway={"ignoresServedName": True},
         ),
@@ -74,10 +77,7 @@ MANIFEST = ProviderManifest(
         SelectionRule(condition="spec.resources.gpu.count == 0", priority=100),
         SelectionRule(condition="spec.engine.type == 'llamacpp'", priority=100),
     ),
-    upstream=(
-        UpstreamKind(group="kaito.sh", kind="Workspace", plural="workspaces", versions=("v1beta1",), primary=True),
-        CONFIG_MAP,
-    ),
+    upstream=(WORKSPACE, INFERENCE_SET, CONFIG_MAP, SERVICE),
     pod_labels=(POD_LABEL,),
     settings=Settings,
     override_schema=_OVERRIDES,

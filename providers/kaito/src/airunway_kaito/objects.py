@@ -1,4 +1,4 @@
-"""The desired objects: a Workspace and, for a preset, the ConfigMap that configures its engine."""
+"""The desired objects: a Workspace, or an InferenceSet with the Service that it lacks; and what configures a preset."""
 
 from __future__ import annotations
 
@@ -15,25 +15,45 @@ from airunway.sdk import (
     launch,
     model_pod,
     served_name_of,
+    workloads,
 )
 from airunway_kaito.plan import PORT, Mode, Plan, plan_of
+from airunway_kaito.schemas import CREATED_BY
 from airunway_kaito.settings import Settings
 
-__all__ = ["RESERVED_LABEL_PREFIXES", "desired_objects", "launch_of", "quoted"]
+__all__ = [
+    "OVERRIDES_AT",
+    "RESERVED_LABEL_PREFIXES",
+    "SERVICE_PORT",
+    "desired_objects",
+    "launch_of",
+    "quoted",
+    "serving_pods",
+]
 
 RESERVED_LABEL_PREFIXES = ("kaito.sh/", "inferenceset.kaito.sh/")
 """Pods are selected and owned by these: a user's label cannot take their place."""
+
+OVERRIDES_AT = {
+    "resource.labelSelector": "spec.labelSelector",
+    "resource": "spec.template.resource",
+    "inference": "spec.template.inference",
+}
+"""Where an InferenceSet has what a Workspace has at its top: overrides are written alike for both."""
+
+SERVICE_PORT = 80
+"""Of the Service that KAITO makes for a Workspace, and of ours for an InferenceSet: both are called like it."""
 
 _HASH_LENGTH = 8
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 
 
 def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> list[Resource]:
-    """The Workspace first, then what must exist before it."""
+    """The Workspace or InferenceSet first, then what must exist before it."""
     plan = plan_of(deployment, context)
-    workspace: Resource = {
-        "apiVersion": context.upstream.api_version,
-        "kind": "Workspace",
+    written: Resource = {
+        "apiVersion": plan.api_version,
+        "kind": plan.kind,
         "metadata": {
             "name": deployment.metadata.name,
             "labels": {
@@ -41,16 +61,32 @@ def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> 
                 f"{labels.GROUP}/engine-type": context.engine,
             },
         },
-        "resource": _resource(plan),
     }
-    if plan.mode is not Mode.PRESET:
-        workspace["inference"] = {"template": _pod_template(deployment, context, plan)}
-        return [workspace]
-    config = _inference_config(deployment)
-    # Without the second one KAITO runs a benchmark after every start and reports a failed one as not ready.
-    workspace["metadata"]["annotations"] = {"kaito.sh/runtime": "vllm", "kaito.sh/disable-benchmark": "true"}
-    workspace["inference"] = {"preset": _preset(deployment), "config": config["metadata"]["name"]}
-    return [workspace, config]
+    resource, others = _resource(plan), []
+    if plan.mode is Mode.PRESET:
+        config = _inference_config(deployment)
+        # Without the second one KAITO runs a benchmark after every start and reports a failed one as not ready. An
+        # InferenceSet hands it on to its Workspaces; on these alone it would wait for results that never come.
+        written["metadata"]["annotations"] = {"kaito.sh/runtime": "vllm", "kaito.sh/disable-benchmark": "true"}
+        inference: Resource = {"preset": _preset(deployment), "config": config["metadata"]["name"]}
+        others.append(config)
+    else:
+        inference = {"template": _pod_template(deployment, context, plan)}
+    if not plan.several:
+        return [{**written, "resource": resource, "inference": inference}, *others]
+    written["spec"] = {
+        "replicas": deployment.spec.scaling.replicas,
+        "labelSelector": resource.pop("labelSelector"),
+        "template": {"resource": resource, "inference": inference},
+    }
+    service = workloads.service(deployment, port=SERVICE_PORT, target=PORT)
+    service["spec"]["selector"] = serving_pods(deployment.metadata.name)
+    return [written, *others, service]
+
+
+def serving_pods(inference_set: str) -> dict[str, str]:
+    """The labels of the pods of an InferenceSet that answer: where a model spans several, the first of each replica."""
+    return {CREATED_BY: inference_set, "apps.kubernetes.io/pod-index": "0"}
 
 
 def launch_of(deployment: ModelDeployment, context: Context[Settings], plan: Plan) -> Launch:

@@ -1,8 +1,11 @@
-"""Which of KAITO's three ways a deployment takes, and what both the check and the translation need to know of it.
+"""Which of KAITO's ways a deployment takes, and what both the check and the translation need to know of it.
 
 A preset is KAITO's own recipe for a model: it chooses image, command and GPUs. A template is a pod that we write. A
 preset is taken when the deployment leaves image and arguments to KAITO; everything that changes what the container runs
 or where it may run, and that a preset has no place for, makes it a template (README.md has the table).
+
+Either is one Workspace, or an InferenceSet of several. An InferenceSet that exists stays one, whatever its replicas: to
+become a Workspace it would have to stop first.
 """
 
 from __future__ import annotations
@@ -10,8 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from airunway.sdk import DEFAULT_GPU_TYPE, Context, ModelDeployment, dig, digest, labels
-from airunway_kaito.schemas import EXISTING_NODES, HUGGINGFACE_IDS, MODEL_ACCESS_SECRET, PARTITION
+from airunway.sdk import DEFAULT_GPU_TYPE, Context, ModelDeployment, Upstream, dig, digest, labels
+from airunway_kaito.schemas import (
+    EXISTING_NODES,
+    HUGGINGFACE_IDS,
+    INFERENCE_SET,
+    MODEL_ACCESS_SECRET,
+    PARTITION,
+    WORKSPACE,
+)
 from airunway_kaito.settings import Settings
 
 __all__ = ["NODES_OF", "PORT", "Mode", "Plan", "plan_of"]
@@ -35,10 +45,13 @@ class Mode(StrEnum):
 class Plan:
     """The decisions.
 
+    `kind` and `api_version` are those of what is written: a Workspace, or with `several` an InferenceSet.
     `causes` are the fields that rule a preset out. `partition` is the number of GPUs that a preset is held to, 0 where
     it takes all of a node.
     """
 
+    kind: str
+    api_version: str
     mode: Mode
     causes: tuple[str, ...]
     settings: Settings
@@ -48,12 +61,22 @@ class Plan:
     needs_instance_type: bool
     match_labels: dict[str, str]
 
+    @property
+    def several(self) -> bool:
+        return self.kind == INFERENCE_SET.kind
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        """Whether nodes are not made, but an InferenceSet of this release must name a machine to be made."""
+        return self.several and self.needs_instance_type and not self.settings.provisions_nodes
+
 
 def plan_of(deployment: ModelDeployment, context: Context[Settings]) -> Plan:
     """Decide."""
     spec = deployment.spec
     settings = context.settings
-    features = context.upstream.transformer.features
+    kind, upstream = _written(deployment, context)
+    features = upstream.transformer.features
     gpus = spec.resources.gpu.count
     needs_instance_type = settings.provisions_nodes or EXISTING_NODES not in features
     causes = _template_causes(deployment, context, features)
@@ -62,6 +85,8 @@ def plan_of(deployment: ModelDeployment, context: Context[Settings]) -> Plan:
     overridden = dig(spec.provider.overrides, "resource", "instanceType", default="")
     configured = settings.instance_type if gpus else settings.cpu_instance_type
     return Plan(
+        kind=kind,
+        api_version=upstream.api_version,
         mode=mode,
         causes=causes,
         settings=settings,
@@ -71,6 +96,13 @@ def plan_of(deployment: ModelDeployment, context: Context[Settings]) -> Plan:
         needs_instance_type=needs_instance_type,
         match_labels=_match_labels(deployment, settings),
     )
+
+
+def _written(deployment: ModelDeployment, context: Context[Settings]) -> tuple[str, Upstream]:
+    """The kind that is written, and by which transformer."""
+    several = deployment.spec.scaling.replicas != 1 or context.live_kind == INFERENCE_SET.key
+    found = context.served.get(INFERENCE_SET.key)
+    return (INFERENCE_SET.kind, found) if several and found is not None else (WORKSPACE.kind, context.upstream)
 
 
 def _template_causes(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from airunway.sdk import conditions
+
 __all__ = ["of_condition", "of_error", "of_failure"]
 
 Texts = Sequence[tuple[re.Pattern[str], str]]
@@ -14,14 +16,6 @@ def _texts(*pairs: tuple[str, str]) -> Texts:
     return tuple((re.compile(pattern, re.IGNORECASE), reason) for pattern, reason in pairs)
 
 
-_IMAGE: Texts = _texts(
-    (r"InvalidImageName|invalid reference format", "InvalidImageReference"),
-    (r"\b429\b|toomanyrequests|rate limit", "RateLimited"),
-    (r"unauthorized|authentication required|denied|\b40[13]\b|forbidden", "ImagePullAuthFailure"),
-    (r"not found|manifest unknown|\b404\b", "ImageNotFound"),
-    (r"", "ImagePullBackOff"),
-)
-_SCHEDULING: Texts = _texts((r"\bInsufficient ", "InsufficientCapacity"), (r"", "FailedScheduling"))
 _NODES: Texts = _texts(
     (r"quota", "QuotaExceeded"),
     (r"unauthorized|forbidden|\b40[13]\b", "AuthFailed"),
@@ -41,14 +35,14 @@ _ERRORS: Texts = _texts(
 )
 
 _CONDITIONS: Mapping[str, str | Texts] = {
-    "ImagePullError": _IMAGE,
+    "ImagePullError": "ImagePullBackOff",
     "ContainerCrashLoopBackOff": "CrashLoopBackOff",
     "ContainerOOMKilled": "PodOOMKilled",
     "ContainerStartError": "PodFailed",
     "PodEvicted": "PodEvicted",
     "NodeDiskPressure": "InsufficientCapacity",
     "NodeMemoryPressure": "InsufficientCapacity",
-    "Unschedulable": _SCHEDULING,
+    "Unschedulable": "FailedScheduling",
     "SASTokenFetchFailed": "AuthFailed",
     "ModelStreaming": "Downloading",
     "ModelMirrorNotReady": "Downloading",
@@ -67,6 +61,9 @@ _CONDITIONS: Mapping[str, str | Texts] = {
     "WorkspaceInferenceMigration": "",
 }
 
+_OF_PODS = {"ImagePullError": conditions.IMAGE_PULL, "Unschedulable": conditions.SCHEDULING}
+"""KAITO repeats what a pod says there, in the words of the kubelet and of the scheduler."""
+
 
 def of_condition(type_: str, reason: str, message: str) -> str:
     """What a condition that is False means; empty where it only says that something is not ready."""
@@ -74,6 +71,8 @@ def of_condition(type_: str, reason: str, message: str) -> str:
     if meaning is None:
         # The reasons of node claims are the cloud provider's: an open list. A new one of KAITO's own shows its message.
         return "Progressing" if type_ == "InferenceReady" else _first(_NODES, f"{reason} {message}")
+    if reason in _OF_PODS:
+        return conditions.meaning(message, _OF_PODS[reason], otherwise=str(meaning))
     return meaning if isinstance(meaning, str) else _first(meaning, message)
 
 

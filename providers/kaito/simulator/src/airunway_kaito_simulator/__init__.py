@@ -1,10 +1,13 @@
 """A simulated KAITO 0.12 (bring-your-own nodes), held against recordings of the real controller.
 
-`SimulatedKaito` for a cluster with pods, `Scripted` for an API server alone; what both know is in pure functions:
-`status` (facts in, status out), `passes` (order of writes), `workload` (objects), `admission` (refusals).
+`SimulatedKaito` for a cluster with pods, `Scripted` for an API server alone, each with `SimulatedSets` beside it; what
+they know is in pure functions: `status` (facts in, status out), `passes` and `sets` (order of writes), `workload`
+(objects), `admission` (refusals).
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from airunway.kube import Client
 from airunway.resource import Resource, dig
@@ -12,15 +15,28 @@ from airunway_kaito_simulator import names
 from airunway_kaito_simulator.controller import SimulatedKaito
 from airunway_kaito_simulator.kinds import WORKSPACE
 from airunway_kaito_simulator.scenarios import scripted_status
+from airunway_kaito_simulator.set_controller import SimulatedSets
 from airunway_testing.simulators import Level, ScenarioError, Simulator
 from airunway_testing.simulators.scripted import Scripted
 
-__all__ = ["SimulatedKaito", "simulator"]
+__all__ = ["SimulatedKaito", "SimulatedSets", "simulator"]
 
 
-def _program(client: Client, level: Level, scenario: str) -> Scripted | SimulatedKaito:
+class _Kaito:
+    """Both controllers. Without the CRD of InferenceSets there are none, until it is installed."""
+
+    def __init__(self, workspaces: Scripted | SimulatedKaito, sets: SimulatedSets) -> None:
+        self._workspaces, self._sets = workspaces, sets
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._workspaces.run())
+            group.create_task(self._sets.run())
+
+
+def _program(client: Client, level: Level, scenario: str) -> _Kaito:
     if level == "api":
-        return Scripted(
+        scripted = Scripted(
             client,
             WORKSPACE,
             scripted_status,
@@ -30,9 +46,10 @@ def _program(client: Client, level: Level, scenario: str) -> Scripted | Simulate
             keep=_kept,
             scenario=scenario,
         )
+        return _Kaito(scripted, SimulatedSets(client))
     if scenario:
         raise ScenarioError(f"scenario {scenario!r}: on level cluster what becomes of the pods decides; leave it out")
-    return SimulatedKaito(client)
+    return _Kaito(SimulatedKaito(client), SimulatedSets(client, with_nodes=True))
 
 
 def _kept(workspace: Resource) -> Resource:
@@ -40,6 +57,9 @@ def _kept(workspace: Resource) -> Resource:
 
 
 simulator = Simulator(
-    name="kaito", kinds=(("kaito.sh", "Workspace"),), package="airunway_kaito_simulator", program=_program
+    name="kaito",
+    kinds=(("kaito.sh", "Workspace"), ("kaito.sh", "InferenceSet")),
+    package="airunway_kaito_simulator",
+    program=_program,
 )
 """The entry point ``kaito`` of the group ``airunway.simulators``."""

@@ -6,6 +6,7 @@ __all__ = [
     "API_VERSION",
     "BENCHMARK_TOKENS",
     "CONFIG_KEY",
+    "CREATED_BY",
     "DISABLE_BENCHMARK",
     "FINALIZER",
     "GROUP",
@@ -13,6 +14,10 @@ __all__ = [
     "MANAGER",
     "REVISION",
     "REVISION_OWNER",
+    "SET_FINALIZER",
+    "SET_HASH",
+    "SET_REVISION",
+    "SET_REVISION_OWNER",
     "WORKSPACE",
 ]
 
@@ -28,6 +33,12 @@ HASH = "workspace.kaito.io/hash"
 REVISION = "workspace.kaito.io/revision"
 REVISION_OWNER = "workspace.kaito.io/name"
 """Label with the Workspace's name on its ControllerRevisions."""
+CREATED_BY = f"inferenceset.{GROUP}/created-by"
+"""Label with the InferenceSet's name on its Workspaces, their StatefulSets' selectors and their pods."""
+SET_FINALIZER = f"inferenceset.finalizer.{GROUP}"
+SET_HASH = "inferenceset.kaito.io/hash"
+SET_REVISION = "inferenceset.kaito.io/revision"
+SET_REVISION_OWNER = "inferenceset.kaito.io/name"
 DISABLE_BENCHMARK = f"{GROUP}/disable-benchmark"
 CONFIG_KEY = "inference_config.yaml"
 

@@ -19,14 +19,20 @@ from airunway_kaito_simulator.access import access_error
 from airunway_testing.simulators.replay import Input, Replay
 from airunway_testing.simulators.writes import merged
 
-__all__ = ["RecordedWorld", "Recording", "Retold", "WriteRecord"]
+__all__ = ["RecordedWorld", "Recording", "Retold", "WriteRecord", "ordinal", "with_recorded_times"]
 
 WriteRecord: TypeAlias = tuple[str, object]
-"""A write onto the Workspace: ``finalizer`` (held or not), ``revision`` (ordinal of its hash, number) or ``status``."""
+"""A write onto the object: ``finalizer`` (held or not), ``revision`` (ordinal of its hash, number) or ``status``."""
 
 _PAUSE = 0.33  # between the look at the nodes and the look at the workload: what lies between the recorded writes
 _LATENCY = 0.012  # of one write
+_TOLERANCE = 3  # seconds between a transition time here and the recorded one
 _OWN_ANNOTATIONS = (names.HASH, names.REVISION)
+_MARKS = {
+    "Workspace": (names.FINALIZER, names.HASH, names.REVISION),
+    "InferenceSet": (names.SET_FINALIZER, names.SET_HASH, names.SET_REVISION),
+}
+"""Of each kind the finalizer and the two annotations that KAITO puts on its objects."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +54,13 @@ class Retold:
 
 
 class Recording:
-    """The rows of one recording up to its step ``end``, as far as they concern one Workspace."""
+    """The rows of one recording up to its step ``end``, as far as they concern one Workspace, or one InferenceSet."""
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, *, kind: str = "Workspace") -> None:
         self.namespace = path.stem
         self.name = name
+        self.kind = kind
+        self._marks = _MARKS[kind]
         self.rows: list[Resource] = []
         for line in path.read_text().splitlines():
             row = json.loads(line)
@@ -67,35 +75,39 @@ class Recording:
 
     def began(self) -> datetime:
         """The time of second 0, to the second, by the first transition time written."""
-        for row in self.of("Workspace", "MODIFIED"):
+        for row in self.of(self.kind, "MODIFIED"):
             for condition in dig(row, "status", "conditions", default=[]):
                 moment = parse_time(condition["lastTransitionTime"])
                 if moment is not None:
                     return moment - timedelta(seconds=row["t"])
-        raise ValueError(f"recording {self.namespace}: no condition of Workspace {self.name} has a time")
+        raise ValueError(f"recording {self.namespace}: no condition of {self.kind} {self.name} has a time")
 
     def writes(self) -> list[WriteRecord]:
-        """What KAITO wrote onto the Workspace, in order."""
+        """What KAITO wrote onto the object, in order."""
+        finalizer, hash_, revision = self._marks
         writes: list[WriteRecord] = []
         before: Resource = {}
         hashes: list[str] = []
-        for row in self.of("Workspace", "ADDED", "MODIFIED", "DELETED"):
-            held = names.FINALIZER in (row.get("finalizers") or [])
+        for row in self.of(self.kind, "ADDED", "MODIFIED", "DELETED"):
+            held = finalizer in (row.get("finalizers") or [])
             if row["type"] == "DELETED":
                 if held:  # the row is the last stored state: the write that took the finalizer away also removed it
                     writes.append(("finalizer", False))
                 break
-            if held != (names.FINALIZER in (before.get("finalizers") or [])):
+            if held != (finalizer in (before.get("finalizers") or [])):
                 writes.append(("finalizer", held))
-            digits, known = (dig(state, "annotations", names.HASH, default="") for state in (row, before))
+            digits, known = (dig(state, "annotations", hash_, default="") for state in (row, before))
             if digits != known:
-                writes.append(("revision", (_ordinal(digits, hashes), row["annotations"][names.REVISION])))
+                writes.append(("revision", (ordinal(digits, hashes), row["annotations"][revision])))
             if row.get("status") and row["status"] != before.get("status"):
                 writes.append(("status", row["status"]))
             before = row
         return writes
 
     def _concerns(self, row: Resource) -> bool:
+        if self.kind == "InferenceSet":
+            of = dig(row, "labels", names.CREATED_BY) == self.name if row["kind"] == "Workspace" else False
+            return of or (row["kind"], row["name"]) == (self.kind, self.name)
         if row["kind"] in ("Workspace", "StatefulSet"):
             return bool(row["name"] == self.name)
         if row["kind"] == "Service":
@@ -168,8 +180,8 @@ class RecordedWorld:
                     self._workspace = None
             case passes.Annotate(annotations):
                 self._workspace["metadata"]["annotations"].update(annotations)
-                ordinal = _ordinal(annotations[names.HASH], self._hashes)
-                self.writes.append(("revision", (ordinal, annotations[names.REVISION])))
+                number = annotations[names.REVISION]
+                self.writes.append(("revision", (ordinal(annotations[names.HASH], self._hashes), number)))
             case passes.WriteStatus(status):
                 self._workspace["status"] = copy_of(status)
                 self.writes.append(("status", copy_of(status)))
@@ -278,7 +290,24 @@ class RecordedWorld:
             self.pods[row["name"]] = {"metadata": {"name": row["name"]}, "status": row["status"]}
 
 
-def _ordinal(digits: str, known: list[str]) -> int:
+def with_recorded_times(writes: Sequence[WriteRecord], recorded: Sequence[WriteRecord]) -> list[WriteRecord]:
+    """Our writes, with a transition time replaced by the recorded one where both are a few seconds apart at most."""
+    adjusted: list[WriteRecord] = []
+    for index, (kind, content) in enumerate(writes):
+        theirs = recorded[index][1] if index < len(recorded) and recorded[index][0] == kind == "status" else None
+        if theirs is not None:
+            content = copy_of({"status": content})["status"]
+            pairs = zip(dig(content, "conditions", default=[]), dig(theirs, "conditions", default=[]), strict=False)
+            for ours, other in pairs:
+                mine, wanted = parse_time(ours["lastTransitionTime"]), parse_time(other["lastTransitionTime"])
+                if mine is not None and wanted is not None and abs((mine - wanted).total_seconds()) <= _TOLERANCE:
+                    ours["lastTransitionTime"] = other["lastTransitionTime"]
+        adjusted.append((kind, content))
+    return adjusted
+
+
+def ordinal(digits: str, known: list[str]) -> int:
+    """The position of a hash among those that were seen before; a new one becomes the last."""
     if digits not in known:
         known.append(digits)
     return known.index(digits)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from airunway.resource import Resource, condition_of, copy_of, dig
 from airunway_kaito_simulator.pods import Failure
 
-__all__ = ["Benchmark", "Snapshot", "deleting_status", "status_after", "with_target"]
+__all__ = ["Benchmark", "Conditions", "Snapshot", "deleting_status", "status_after", "with_target"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ def with_target(workspace: Resource, count: int) -> Resource:
 def deleting_status(workspace: Resource, *, now: str) -> Resource:
     """The status once the finalizer is gone and the object still there (foreground deletion, fact 28)."""
     status = _status_of(workspace)
-    _Conditions(status, workspace, now=now).set(
+    Conditions(status, workspace, now=now).set(
         "WorkspaceDeleting", "True", "workspaceDeleted", "workspace is being deleted"
     )
     return status
@@ -59,7 +59,7 @@ def status_after(workspace: Resource, snapshot: Snapshot, *, now: str) -> Resour
     status matters: a Workspace that was ready once is `NotReady` when it is not, never `Pending` again (fact 2).
     """
     status = _status_of(workspace)
-    conditions = _Conditions(status, workspace, now=now, suffix=_suffix(snapshot.error))
+    conditions = Conditions(status, workspace, now=now, suffix=_suffix(snapshot.error))
     _set_nodes(status, conditions, snapshot)
     established = status.get("state") in ("Ready", "NotReady")
     if not (snapshot.nodes_ready and snapshot.workload_ready):
@@ -92,7 +92,7 @@ def status_after(workspace: Resource, snapshot: Snapshot, *, now: str) -> Resour
     return status
 
 
-def _set_nodes(status: Resource, conditions: _Conditions, snapshot: Snapshot) -> None:
+def _set_nodes(status: Resource, conditions: Conditions, snapshot: Snapshot) -> None:
     status.pop("workerNodes", None)
     if snapshot.worker_nodes:
         status["workerNodes"] = list(snapshot.worker_nodes)
@@ -112,7 +112,7 @@ def _suffix(error: str) -> str:
     return f" (last reconcile error: {error})" if error else ""
 
 
-class _Conditions:
+class Conditions:
     """Sets conditions in place: known types keep their position, new ones go to the end."""
 
     def __init__(self, status: Resource, workspace: Resource, *, now: str, suffix: str = "") -> None:

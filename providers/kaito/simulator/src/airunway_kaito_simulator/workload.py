@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from airunway.resource import Resource, copy_of, dig, digest, key_of, owner_reference
+from airunway.resource import Resource, copy_of, dig, digest, key_of, labels_of, owner_reference
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.nodes import affinity_terms, gpus_per_node
 
@@ -101,14 +101,14 @@ def stateful_set(workspace: Resource, nodes: Sequence[Resource]) -> Resource:
     metadata = _metadata(workspace, name=key_of(workspace).name)
     spec: Resource = {
         "replicas": dig(workspace, "status", "targetNodeCount", default=target_count(workspace)),
-        "selector": {"matchLabels": _selector(workspace)},
+        "selector": {"matchLabels": _pod_labels(workspace)},
     }
     if is_preset(workspace):
         metadata["annotations"] = {names.REVISION: _revision(workspace)}
         spec["serviceName"] = headless_name(workspace)
         spec["podManagementPolicy"] = "Parallel"
         spec["persistentVolumeClaimRetentionPolicy"] = {"whenDeleted": "Delete", "whenScaled": "Retain"}
-        spec["template"] = {"metadata": {"labels": _selector(workspace)}, "spec": _preset_pod(workspace, nodes)}
+        spec["template"] = {"metadata": {"labels": _pod_labels(workspace)}, "spec": _preset_pod(workspace, nodes)}
     else:
         spec["podManagementPolicy"] = "OrderedReady"
         spec["template"] = _template_pod(workspace)
@@ -139,6 +139,12 @@ def _selector(workspace: Resource) -> dict[str, str]:
     return {names.WORKSPACE: key_of(workspace).name}
 
 
+def _pod_labels(workspace: Resource) -> dict[str, str]:
+    """Of a Workspace of an InferenceSet its pods have one label more, its Services ask for none."""
+    of = labels_of(workspace).get(names.CREATED_BY)
+    return {**({names.CREATED_BY: of} if of else {}), **_selector(workspace)}
+
+
 def _revision(workspace: Resource) -> str:
     return str(dig(workspace, "metadata", "annotations", names.REVISION, default=""))
 
@@ -151,7 +157,7 @@ def _affinity(workspace: Resource) -> Resource:
 def _template_pod(workspace: Resource) -> Resource:
     template = copy_of(dig(workspace, "inference", "template", default={}))
     metadata = template.setdefault("metadata", {})
-    metadata["labels"] = {**(metadata.get("labels") or {}), **_selector(workspace)}
+    metadata["labels"] = {**(metadata.get("labels") or {}), **_pod_labels(workspace)}
     pod = template.setdefault("spec", {})
     pod["affinity"] = _affinity(workspace)
     pod["tolerations"] = [*(pod.get("tolerations") or []), *copy_of({"t": _TOLERATIONS})["t"]]

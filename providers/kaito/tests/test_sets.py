@@ -1,0 +1,173 @@
+"""Several replicas: an InferenceSet and the Service that it lacks, where the cluster serves InferenceSets."""
+
+from typing import Any
+
+import pytest
+
+from airunway.api.names import API_VERSION
+from airunway.plugins.registry import load
+from airunway.resource import Resource
+from airunway.runtime.judgement import assumed_context, judge, parsed
+from airunway.sdk import Context
+from airunway_kaito.compatibility import compatibility as can_handle
+from airunway_kaito.objects import desired_objects as translate_spec
+from airunway_kaito.schemas import INFERENCE_SET, WORKSPACE
+from airunway_testing.conformance.cases import NOW
+
+THREE = {"replicas": 3}
+
+
+def kinds(objects: list[Resource]) -> list[str]:
+    return [obj["kind"] for obj in objects]
+
+
+def test_a_preset_has_all_that_its_workspace_would_have(vllm: Any, context: Any) -> None:
+    token = {"huggingFaceToken": "hf-token"}
+    (workspace, _) = translate_spec(vllm(secrets=token), context(sets="0.12", partition=True))
+    written, config, service = translate_spec(vllm(scaling=THREE, secrets=token), context(sets="0.12", partition=True))
+    assert (written["apiVersion"], written["kind"]) == ("kaito.sh/v1beta1", "InferenceSet")
+    assert written["metadata"] == workspace["metadata"]
+    # On the InferenceSet itself: on its Workspaces alone it would wait for benchmarks for ever.
+    assert written["metadata"]["annotations"]["kaito.sh/disable-benchmark"] == "true"
+    assert written["spec"] == {
+        "replicas": 3,
+        "labelSelector": workspace["resource"]["labelSelector"],
+        "template": {
+            "resource": {"partition": workspace["resource"]["partition"]},
+            "inference": workspace["inference"],
+        },
+    }
+    assert written["spec"]["template"]["inference"]["config"] == config["metadata"]["name"]
+    assert service["metadata"]["name"] == "llama-8b"
+    assert service["spec"]["ports"] == [{"name": "http", "port": 80, "targetPort": 5000, "protocol": "TCP"}]
+
+
+def test_the_service_is_called_like_a_workspaces_and_reaches_the_first_pod_of_every_replica(
+    vllm: Any, context: Any
+) -> None:
+    service = translate_spec(vllm(scaling=THREE), context(sets="0.12"))[-1]
+    assert service["spec"]["selector"] == {
+        "inferenceset.kaito.sh/created-by": "llama-8b",
+        "apps.kubernetes.io/pod-index": "0",
+    }
+
+
+def test_a_template_needs_no_configuration_and_runs_no_benchmark(llamacpp: Any, context: Any) -> None:
+    written, service = translate_spec(llamacpp(scaling=THREE), context("llamacpp", sets="0.12"))
+    assert kinds([written, service]) == ["InferenceSet", "Service"]
+    assert "annotations" not in written["metadata"]
+    (container,) = written["spec"]["template"]["inference"]["template"]["spec"]["containers"]
+    assert container["image"] == "ghcr.io/sozercan/llama-cpp-runner:latest"
+    assert written["spec"]["labelSelector"]["matchLabels"] == {"kubernetes.io/os": "linux"}
+
+
+def test_a_machine_that_kaito_makes_stands_in_the_template(vllm: Any, context: Any) -> None:
+    machine = {"nodeProvisioner": "karpenter", "instanceType": "gpu-8"}
+    for sets in ("0.11", "0.12"):
+        ctx = context(sets=sets, **machine)
+        assert can_handle(vllm(scaling=THREE), ctx).ok
+        written = translate_spec(vllm(scaling=THREE), ctx)[0]
+        assert written["spec"]["template"]["resource"] == {"instanceType": "gpu-8"}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "live", "served", "kind"),
+    [
+        (1, "", True, "Workspace"),
+        (1, WORKSPACE.key, True, "Workspace"),
+        (3, WORKSPACE.key, True, "InferenceSet"),
+        (0, "", True, "InferenceSet"),
+        (0, INFERENCE_SET.key, True, "InferenceSet"),
+        # Three become one, and stay what they are: the one that is left goes on serving.
+        (1, INFERENCE_SET.key, True, "InferenceSet"),
+        (1, INFERENCE_SET.key, False, "Workspace"),
+    ],
+)
+def test_one_replica_is_a_workspace_unless_an_inferenceset_runs(
+    vllm: Any, context: Any, replicas: int, live: str, served: bool, kind: str
+) -> None:
+    ctx = context(sets="0.12" if served else "", live=live)
+    assert translate_spec(vllm(scaling={"replicas": replicas}), ctx)[0]["kind"] == kind
+
+
+def test_what_runs_as_a_workspace_is_written_alike_before_and_after_inferencesets_appear(
+    vllm: Any, context: Any
+) -> None:
+    assert translate_spec(vllm(), context(live=WORKSPACE.key)) == translate_spec(
+        vllm(), context(sets="0.12", live=WORKSPACE.key)
+    )
+
+
+def test_an_inferenceset_goes_by_the_release_that_wrote_it(vllm: Any, context: Any) -> None:
+    """Kept in 0.11's way while Workspaces are written in 0.12's: no partition, which came later."""
+    machine = {"nodeProvisioner": "karpenter", "instanceType": "gpu-8"}
+    overrides = {"overrides": {"resource": {"partition": {"mode": "accelerator", "count": 1}}}}
+    deployment = vllm(scaling=THREE, provider=overrides)
+    assert not can_handle(deployment, context(sets="0.11", **machine)).ok
+    assert can_handle(vllm(scaling=THREE), context(sets="0.11", **machine)).ok
+
+
+def refused(deployment: Any, ctx: Context[Any]) -> dict[str, str]:
+    return {finding.path: finding.message for finding in can_handle(deployment, ctx).blockers}
+
+
+def test_without_inferencesets_several_replicas_are_refused_with_what_would_help(vllm: Any, context: Any) -> None:
+    text = refused(vllm(scaling=THREE), context())["spec.scaling.replicas"]
+    assert text.startswith("replicas is 3, but a KAITO Workspace serves exactly one replica")
+    assert "InferenceSet v1beta1 (KAITO 0.11)" in text
+
+
+def test_kaito_0_11_has_no_inferencesets_on_nodes_that_exist(vllm: Any, context: Any) -> None:
+    found = refused(vllm(scaling=THREE), context(sets="0.11"))
+    assert list(found) == ["spec.scaling.replicas"]
+    assert "since KAITO 0.12" in found["spec.scaling.replicas"]
+
+
+def test_a_name_that_leaves_no_room_for_the_pods_is_refused(vllm: Any, context: Any) -> None:
+    deployment = vllm(scaling=THREE)
+    long = deployment.model_copy(update={"metadata": deployment.metadata.model_copy(update={"name": "m" * 47})})
+    fits = deployment.model_copy(update={"metadata": deployment.metadata.model_copy(update={"name": "m" * 46})})
+    assert "leaves room for 46" in refused(long, context(sets="0.12"))["metadata.name"]
+    assert can_handle(fits, context(sets="0.12")).ok
+
+
+def judged(overrides: Resource, replicas: int) -> Any:
+    host = load("kaito")
+    deployment = {
+        "apiVersion": API_VERSION,
+        "kind": "ModelDeployment",
+        "metadata": {"name": "m", "namespace": "n", "uid": "u"},
+        "spec": {
+            "model": {"id": "o/m"},
+            "resources": {"gpu": {"count": 1}},
+            "scaling": {"replicas": replicas},
+            "provider": {"overrides": overrides},
+        },
+        "status": {"engine": {"type": "vllm"}},
+    }
+    return judge(host, deployment, parsed(deployment), assumed_context(host, engine="vllm", now=NOW))
+
+
+def test_overrides_are_written_as_for_a_workspace_and_arrive_where_an_inferenceset_has_them() -> None:
+    overrides = {
+        "resource": {
+            "labelSelector": {"matchLabels": {"pool": "a", "nvidia.com/gpu.present": None}},
+            "partition": {"mode": "accelerator", "count": 2},
+        },
+        "inference": {"preset": {"name": "other"}},
+    }
+    one, three = judged(overrides, 1), judged(overrides, 3)
+    assert (one.blockers, three.blockers) == ((), ())
+    workspace, spec = one.objects[0], three.objects[0]["spec"]
+    assert spec["labelSelector"] == workspace["resource"]["labelSelector"] == {"matchLabels": {"pool": "a"}}
+    assert spec["template"]["resource"] == {"partition": workspace["resource"]["partition"]}
+    assert spec["template"]["inference"]["preset"] == workspace["inference"]["preset"] == {"name": "other"}
+    assert set(three.objects[0]) == {"apiVersion", "kind", "metadata", "spec"}
+
+
+def test_preferred_nodes_have_no_place_in_an_inferenceset() -> None:
+    overrides = {"resource": {"preferredNodes": ["gpu-1"]}}
+    assert judged(overrides, 1).blockers == ()
+    assert [found.path for found in judged(overrides, 3).blockers] == [
+        "spec.provider.overrides.resource.preferredNodes"
+    ]

@@ -1,0 +1,212 @@
+"""What is done with a deployment: it runs, is edited, scaled, loses a pod, breaks and heals, is suspended, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from airunway.api import names
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import POD, Client, Kind, NotFound
+from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, is_true, key_of, uid_of
+from airunway_testing.controlplane.stages import OUTCOME
+from airunway_testing.e2e.ground import MANAGER
+from airunway_testing.expectations import Expectation, has_replicas, reason_is, running_at
+from airunway_testing.sandbox.samples import Sample
+
+__all__ = ["STEPS", "Failed", "Life", "Missing"]
+
+_LACKING = (
+    "Unschedulable.",
+    "Model.AuthGated",
+    "Storage.ClassMissing",
+    "ImagePull.RateLimited",
+    "Upstream.NotInstalled",
+)
+"""Root causes, by how they begin, that say what the cluster lacks and nothing of how AI Runway works."""
+
+_GIVE_UP = 60.0
+"""Seconds after which such a root cause is thought to stay."""
+
+_NO_IMAGE = "airunway.invalid/no-such-image:1"
+
+
+class Failed(Exception):
+    """What was to happen did not."""
+
+
+class Missing(Exception):
+    """The cluster lacks what it takes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Life:
+    """One deployment, made of a sample and given to one provider; `patience` in seconds for each step.
+
+    `kinds` are what the provider writes; on `simulated` nodes a pod breaks by an annotation.
+    """
+
+    client: Client
+    key: ObjectKey
+    provider: str
+    kinds: Sequence[Kind]
+    simulated: bool
+    patience: float
+
+    async def begin(self, sample: Sample) -> str:
+        """Create it, and wait until it has shown what the sample is there to show."""
+        body: Resource = yaml.safe_load(sample.path.read_text(encoding="utf-8"))
+        body["metadata"]["namespace"] = self.key.namespace
+        body["spec"]["provider"] = {**(body["spec"].get("provider") or {}), "name": self.provider}
+        await self.client.create(MODEL_DEPLOYMENT, body, manager=MANAGER, field_validation="Strict")
+        found = await self.until(sample.is_shown_by, sample.shows)
+        return f"{dig(found, 'status', 'phase')}: {dig(found, 'status', 'message', default='')}"
+
+    async def edit(self) -> str:
+        """Another context length."""
+        generation = await self._change({"engine": {"contextLength": 2048}})
+        await self.until(running_at(generation), "Running with another context length")
+        return "a shorter context"
+
+    async def scale(self) -> str:
+        """Two replicas and one again, or a refusal that says why."""
+        generation = await self._change({"scaling": {"replicas": 2}})
+        incompatible = _at(generation, reason_is("ProviderCompatible", "IncompatibleConfiguration"))
+        there = _all(running_at(generation), has_replicas(2, 2))
+        found = await self.until(lambda d: incompatible(d) or there(d), "two replicas")
+        refused = incompatible(found)
+        generation = await self._change({"scaling": {"replicas": 1}})
+        await self.until(_all(running_at(generation), has_replicas(1, 1)), "one replica again")
+        return f"refused: {(condition_of(found, 'ProviderCompatible') or {})['message']}" if refused else "1, 2, 1"
+
+    async def lose_pods(self) -> str:
+        """Its pods are deleted; others take their place."""
+        before = await self.pods()
+        if not before:
+            raise Failed("no pod is selected by status.selector")
+        for pod in before:
+            await self.client.delete(POD, key_of(pod), uid=uid_of(pod))
+        old = {uid_of(pod) for pod in before}
+        await self._until_pods(lambda now: bool(now) and all(is_true(p, "Ready") and uid_of(p) not in old for p in now))
+        await self.until(_running, "Running after its pods were deleted")
+        return f"{len(before)} deleted"
+
+    async def break_it(self) -> str:
+        """An image that does not exist, or on simulated nodes a pod that crashes: the cause is named, and it heals."""
+        if self.simulated:
+            (pod, *_) = await self.pods()
+            await self._fare(pod, "CrashLoopBackOff")
+            found = await self.until(_has_cause, "a root cause")
+            await self._fare(pod, None)
+        else:
+            live = await self.client.get(MODEL_DEPLOYMENT, self.key)
+            await self._change({"image": _NO_IMAGE})
+            found = await self.until(_has_cause, "a root cause")
+            await self._change({"image": dig(live, "spec", "image")})
+        await self.until(_all(_running, lambda d: not _has_cause(d)), "Running without a root cause")
+        return str(dig(found, "status", "rootCause", "code"))
+
+    async def suspend(self) -> str:
+        """Nothing of it runs, and it comes back."""
+        await self._change({"suspend": True})
+        await self.until(reason_is("Ready", "Suspended"), "suspended")
+        await self._until_pods(lambda now: not now)
+        generation = await self._change({"suspend": False})
+        await self.until(running_at(generation), "Running again")
+        return "stopped, and back"
+
+    async def delete(self) -> str:
+        """It goes, and nothing of it is left."""
+        try:
+            pods = await self._selector()
+            await self.client.delete(MODEL_DEPLOYMENT, self.key)
+            async with asyncio.timeout(self.patience):
+                while True:
+                    await self.client.get(MODEL_DEPLOYMENT, self.key)
+                    await asyncio.sleep(0.2)
+        except NotFound:
+            pass
+        except TimeoutError as error:
+            raise Failed("it does not go") from error
+        of = f"{names.MODEL_DEPLOYMENT}={self.key.name}"
+        left = [
+            f"{kind.kind} {key_of(obj).name}"
+            for kind, selector in [*((kind, of) for kind in self.kinds), (POD, pods or of)]
+            for obj in await self.client.list_all(kind, namespace=self.key.namespace, label_selector=selector)
+        ]
+        if left:
+            raise Failed(f"left behind: {', '.join(left)}")
+        return "nothing is left"
+
+    async def until(self, holds: Expectation, what: str) -> Resource:
+        """The deployment once `holds` is true of it. Raises Missing for what the cluster lacks, Failed for else."""
+        deployment: Resource = {}
+        loop = asyncio.get_running_loop()
+        end, lacking = loop.time() + self.patience, 0.0
+        while loop.time() < end:
+            deployment = await self.client.get(MODEL_DEPLOYMENT, self.key)
+            if holds(deployment):
+                return deployment
+            lacking = (lacking or loop.time()) if _lacks(deployment) else 0.0
+            if lacking and loop.time() - lacking > _GIVE_UP:
+                break
+            await asyncio.sleep(0.2)
+        status = deployment.get("status") or {}
+        text = f"waited for: {what}; it is {status.get('phase')}/{status.get('reason')}: {status.get('message')}"
+        raise Missing(text) if _lacks(deployment) else Failed(text)
+
+    async def pods(self) -> list[Resource]:
+        """Those that serve and are not on their way out."""
+        selector = await self._selector()
+        if not selector:
+            return []
+        found = await self.client.list_all(POD, namespace=self.key.namespace, label_selector=selector)
+        return [pod for pod in found if not is_deleting(pod)]
+
+    async def _until_pods(self, holds: Callable[[list[Resource]], bool]) -> None:
+        try:
+            async with asyncio.timeout(self.patience):
+                while not holds(await self.pods()):
+                    await asyncio.sleep(0.2)
+        except TimeoutError as error:
+            named = ", ".join(key_of(pod).name for pod in await self.pods()) or "none"
+            raise Failed(f"waited for its pods; there are {named}") from error
+
+    async def _selector(self) -> str:
+        live = await self.client.get(MODEL_DEPLOYMENT, self.key)
+        return str(dig(live, "status", "selector", default=""))
+
+    async def _change(self, spec: Resource) -> int:
+        """Merge into the spec; the new generation."""
+        after = await self.client.merge_patch(MODEL_DEPLOYMENT, self.key, {"spec": spec}, manager=MANAGER)
+        return int(after["metadata"]["generation"])
+
+    async def _fare(self, pod: Resource, outcome: str | None) -> None:
+        await self.client.merge_patch(POD, key_of(pod), {"metadata": {"annotations": {OUTCOME: outcome}}})
+
+
+STEPS = (Life.edit, Life.scale, Life.lose_pods, Life.break_it, Life.suspend)
+"""A life after its beginning and before its end."""
+
+
+def _running(deployment: Resource) -> bool:
+    return running_at(deployment["metadata"]["generation"])(deployment)
+
+
+def _has_cause(deployment: Resource) -> bool:
+    return dig(deployment, "status", "rootCause") is not None
+
+
+def _lacks(deployment: Resource) -> bool:
+    return str(dig(deployment, "status", "rootCause", "code", default="")).startswith(_LACKING)
+
+
+def _all(*expectations: Expectation) -> Expectation:
+    return lambda deployment: all(holds(deployment) for holds in expectations)
+
+
+def _at(generation: int, holds: Expectation) -> Expectation:
+    return lambda deployment: bool(dig(deployment, "status", "observedGeneration") == generation and holds(deployment))

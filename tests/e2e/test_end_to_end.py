@@ -1,0 +1,123 @@
+"""`make e2e` on a simulated cluster: it starts what is missing, says what it found, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kube import NAMESPACE, Client
+from airunway.plugins.registry import load
+from airunway.resource import ObjectKey, Resource, key_of
+from airunway_testing.e2e.ground import LABEL
+from airunway_testing.operator import install_definitions, remove_leftovers, running_simulator
+from airunway_testing.simulators import simulators_for
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(560)]
+
+PROVIDERS = ("kaito", "vllm")
+STRANGER = {"model": {"id": "o/m"}, "resources": {"gpu": {"count": 1}}}
+
+
+@pytest.fixture
+async def upstreams(kubeconfig: Path, client: Client) -> AsyncIterator[None]:
+    """The simulated upstreams; of AI Runway nothing but its CRDs."""
+    kinds = [(kind.group, kind.kind) for name in PROVIDERS for kind in load(name).manifest.upstream]
+    found = simulators_for(kinds)
+    await install_definitions(client, [crd for each in found for crd in each.custom_resource_definitions()])
+    await remove_leftovers(client)
+    async with running_simulator(kubeconfig, load("kaito"), level="cluster"):
+        yield
+
+
+@pytest.fixture
+async def stranger(client: Client, namespace: str, upstreams: None) -> ObjectKey:
+    """Somebody else's deployment in the same cluster."""
+    body = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind, "spec": STRANGER}
+    await client.create(MODEL_DEPLOYMENT, {**body, "metadata": {"name": "stranger", "namespace": namespace}})
+    return ObjectKey(namespace, "stranger")
+
+
+async def started(kubeconfig: Path, reports: Path, *arguments: str) -> asyncio.subprocess.Process:
+    command = [sys.executable, "-m", "airunway_testing.e2e", "--kubeconfig", str(kubeconfig), "--reports", str(reports)]
+    return await asyncio.create_subprocess_exec(
+        *command,
+        *arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # so that a signal reaches the program alone, and no more of it than in a terminal
+    )
+
+
+async def runs(client: Client) -> list[Resource]:
+    return list(await client.list_all(NAMESPACE, label_selector=LABEL))
+
+
+async def test_every_step_of_every_provider_passes_and_nothing_is_left(
+    kubeconfig: Path, client: Client, stranger: ObjectKey, tmp_path: Path
+) -> None:
+    before = await client.get(MODEL_DEPLOYMENT, stranger)
+    process = await started(kubeconfig, tmp_path, "--providers", "kaito,vllm,nobody", "--patience", "60")
+    output, _ = await process.communicate()
+    page = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert process.returncode == 0, output.decode() + page
+
+    suites = {str(suite.get("name")): suite for suite in ElementTree.parse(tmp_path / "junit.xml").getroot()}
+    assert sorted(suites) == ["kaito", "vllm"]
+    for suite in suites.values():
+        done = [str(case.get("name")) for case in suite]
+        steps = {name.partition(": ")[2] for name in done}
+        assert steps >= {"edit", "scale", "lose pods", "break it", "suspend", "delete"}, done
+        assert (suite.get("failures"), suite.get("skipped")) == ("0", "0")
+    assert "ran on this machine for this namespace" in page
+    assert "Workspace v1beta1 (schema " in page
+    assert "nobody: no such provider is installed here" in page
+    assert page.rstrip().endswith("Nothing."), "nothing is left behind"
+
+    assert await runs(client) == []
+    assert await client.list_all(INFERENCE_PROVIDER_CONFIG) == []
+    after = await client.get(MODEL_DEPLOYMENT, stranger)
+    assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"], "somebody else's"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_an_interrupted_run_cleans_up_and_still_reports(
+    kubeconfig: Path, client: Client, upstreams: None, tmp_path: Path, number: signal.Signals
+) -> None:
+    process = await started(kubeconfig, tmp_path, "--providers", "kaito", "--patience", "60")
+    assert process.stdout is not None
+    said = b""
+    while b"sample" not in said:  # the first one has been lived through, the run is in the middle of its work
+        said = await process.stdout.readline()
+        assert said, "it ended before it had done anything"
+    (namespace,) = await runs(client)
+    process.send_signal(number)
+    process.send_signal(number)  # an impatient one, who does not stop the cleaning
+    await process.communicate()
+    assert process.returncode == 130
+    assert "it was interrupted" in (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert ElementTree.parse(tmp_path / "junit.xml").getroot().find("testsuite") is not None
+    assert key_of(namespace) not in [key_of(found) for found in await client.list_all(NAMESPACE)]
+    assert await client.list_all(INFERENCE_PROVIDER_CONFIG) == []
+
+
+async def test_a_cluster_that_does_not_answer_is_said_in_a_sentence(tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: a\n"
+        "contexts: [{name: a, context: {cluster: a, user: a}}]\n"
+        "clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\nusers: [{name: a, user: {}}]\n",
+        encoding="utf-8",
+    )
+    process = await started(kubeconfig, tmp_path)
+    output, _ = await process.communicate()
+    assert process.returncode == 2
+    assert b"e2e: " in output
+    assert b"Traceback" not in output

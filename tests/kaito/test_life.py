@@ -1,0 +1,190 @@
+"""A model on KAITO goes from one replica to several and to none: one Workspace, then an InferenceSet, never both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import EVENT, POD, SERVICE, STATEFUL_SET, Client, Kind, NotFound
+from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
+from airunway_testing.audit import AuditReader
+from airunway_testing.expectations import has_replicas, running_at
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import gone, until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces")
+INFERENCE_SET = Kind("kaito.sh", "v1beta1", "InferenceSet", "inferencesets")
+AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+CREATED_BY = "inferenceset.kaito.sh/created-by"
+
+Deploy = Callable[..., Awaitable[ObjectKey]]
+Pods = Callable[[ObjectKey], Awaitable[list[Resource]]]
+
+
+async def edit(client: Client, key: ObjectKey, spec: Resource) -> int:
+    """Merge into the spec; the new generation."""
+    after = await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="tests")
+    return int(after["metadata"]["generation"])
+
+
+@asynccontextmanager
+async def never_two_workloads(client: Client, namespace: str) -> AsyncIterator[None]:
+    """All the while: where there is an InferenceSet, there is no Workspace of ours, and none of its pods."""
+    seen: list[str] = []
+
+    async def watch() -> None:
+        while True:
+            sets = await client.list_all(INFERENCE_SET, namespace=namespace)
+            spaces = await client.list_all(WORKSPACE, namespace=namespace)
+            pods = await client.list_all(POD, namespace=namespace)
+            lone = [w["metadata"]["name"] for w in spaces if (controller_owner(w) or {}).get("kind") != "InferenceSet"]
+            theirs = [pod["metadata"]["name"] for pod in pods if CREATED_BY not in labels_of(pod)]
+            if sets and (lone or theirs):
+                seen.append(f"an InferenceSet beside {lone + theirs}")
+            await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(watch())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert seen == []
+
+
+async def test_one_replica_becomes_three_none_and_one_again(
+    deploy: Deploy, client: Client, pods: Pods, kubectl: Kubectl
+) -> None:
+    key = await deploy()
+    first = await until(client, key, running_at(1))
+    assert dig(first, "status", "provider", "resourceKind") == "Workspace"
+    address = dig(first, "status", "endpoint", "url")
+    uid = ""
+    async with never_two_workloads(client, key.namespace):
+        for count in (3, 0, 1):
+            kubectl("scale", "md", key.name, "-n", key.namespace, f"--replicas={count}")
+            generation = (await client.get(MODEL_DEPLOYMENT, key))["metadata"]["generation"]
+            await until(client, key, has_replicas(count, count), what=f"{count} replicas")
+            scaled = await until(client, key, running_at(generation), what=f"Running with {count}")
+            assert dig(scaled, "status", "provider", "resourceKind") == "InferenceSet"
+            assert dig(scaled, "status", "endpoint", "url") == address, "the address stays"
+            assert len(await pods(key)) == count
+            live = await client.get(INFERENCE_SET, key)
+            assert (uid := uid or live["metadata"]["uid"]) == live["metadata"]["uid"], "scaled in place"
+    service = await client.get(SERVICE, key)
+    (pod,) = await pods(key)
+    assert service["spec"]["selector"].items() <= labels_of(pod).items()
+    scale = await client.get(MODEL_DEPLOYMENT, key, subresource="scale")
+    selected = await client.list_all(POD, namespace=key.namespace, label_selector=scale["status"]["selector"])
+    assert [found["metadata"]["name"] for found in selected if found["metadata"].get("deletionTimestamp") is None] == [
+        pod["metadata"]["name"]
+    ]
+    said = [event["note"] for event in await client.list_all(EVENT, namespace=key.namespace) if "note" in event]
+    assert any("Workspace 'llama' is deleted and made again: Workspace to InferenceSet" in note for note in said)
+
+
+async def test_at_rest_nothing_is_written(deploy: Deploy, client: Client, audit_log: Path) -> None:
+    key = await deploy(scaling={"replicas": 2})
+    await until(client, key, running_at(1))
+    await asyncio.sleep(2)
+    log = AuditReader(audit_log)
+    touch = {"metadata": {"labels": {"look": "again"}}}
+    await client.merge_patch(MODEL_DEPLOYMENT, key, touch, manager="tests")
+    await client.merge_patch(INFERENCE_SET, key, touch, manager="tests")
+    for workspace in await client.list_all(WORKSPACE, namespace=key.namespace):
+        await client.merge_patch(WORKSPACE, key_of(workspace), touch, manager="tests")
+    await asyncio.sleep(2)
+    ours = [r for r in log.read() if r.writes and r.namespace == key.namespace and r.agent]
+    assert ours == [], "passes that find nothing to do write nothing"
+
+
+async def test_what_an_autoscaler_decides_holds(deploy: Deploy, client: Client) -> None:
+    """Slow: that controller learns new kinds every 30 seconds and looks every 15."""
+    key = await deploy(scaling={"replicas": 2})
+    await until(client, key, running_at(1))
+    uid = (await client.get(INFERENCE_SET, key))["metadata"]["uid"]
+    target = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": "ModelDeployment", "name": key.name}
+    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+    await client.create(
+        AUTOSCALER,
+        {
+            "apiVersion": AUTOSCALER.api_version,
+            "kind": AUTOSCALER.kind,
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "spec": {"scaleTargetRef": target, "minReplicas": 3, "maxReplicas": 4, "metrics": [cpu]},
+        },
+    )
+    await until(client, key, has_replicas(3, 3), what="the autoscaler's three replicas")
+    live = await client.get(INFERENCE_SET, key)
+    assert (live["spec"]["replicas"], live["metadata"]["uid"]) == (3, uid)
+
+
+@pytest.mark.parametrize(
+    ("spec", "change"),
+    [
+        ({}, {"image": "registry.example/team/vllm:2.0"}),
+        ({"image": None, "engine": {"contextLength": 8192}}, {"engine": {"contextLength": 4096}}),
+    ],
+    ids=["template", "preset"],
+)
+async def test_a_change_that_kaito_would_give_to_new_replicas_only_makes_the_set_anew(
+    deploy: Deploy, client: Client, spec: dict[str, Any], change: Resource
+) -> None:
+    key = await deploy(scaling={"replicas": 2}, **spec)
+    await until(client, key, running_at(1))
+    before = await client.get(INFERENCE_SET, key)
+    await edit(client, key, change)
+    running = await until(client, key, running_at(2))
+    after = await client.get(INFERENCE_SET, key)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert after["spec"]["template"] != before["spec"]["template"]
+    assert has_replicas(2, 2)(running)
+    workspaces = await client.list_all(WORKSPACE, namespace=key.namespace)
+    assert {w["metadata"]["ownerReferences"][0]["uid"] for w in workspaces} == {after["metadata"]["uid"]}
+    assert all(w["inference"] == after["spec"]["template"]["inference"] for w in workspaces), "none runs the old one"
+
+
+async def test_a_workspace_deleted_by_hand_comes_back(deploy: Deploy, client: Client) -> None:
+    key = await deploy(scaling={"replicas": 2})
+    await until(client, key, running_at(1))
+    lost = (await client.list_all(WORKSPACE, namespace=key.namespace))[0]
+    await client.delete(WORKSPACE, ObjectKey(key.namespace, lost["metadata"]["name"]))
+    await until(client, key, has_replicas(2, 1), what="one of two")
+    await until(client, key, has_replicas(2, 2), what="both")
+    assert dig(await until(client, key, running_at(1)), "status", "phase") == "Running"
+
+
+async def test_suspended_and_back_with_one_replica_it_is_a_workspace(
+    deploy: Deploy, client: Client, pods: Pods
+) -> None:
+    key = await deploy(scaling={"replicas": 2})
+    await until(client, key, running_at(1))
+    await edit(client, key, {"suspend": True})
+    await gone(client, INFERENCE_SET, key)
+    await until(client, key, lambda d: dig(d, "status", "reason") == "Suspended")
+    assert await pods(key) == []
+    generation = await edit(client, key, {"suspend": False, "scaling": {"replicas": 1}})
+    back = await until(client, key, running_at(generation))
+    assert dig(back, "status", "provider", "resourceKind") == "Workspace"
+    service = await client.get(SERVICE, key)
+    assert (controller_owner(service) or {}).get("kind") == "Workspace", "KAITO's own has its name again"
+
+
+async def test_deleted_it_leaves_nothing(deploy: Deploy, client: Client) -> None:
+    key = await deploy(scaling={"replicas": 2})
+    await until(client, key, running_at(1))
+    await client.delete(MODEL_DEPLOYMENT, key)
+    await gone(client, MODEL_DEPLOYMENT, key)
+    # Gone means that the pods have let their GPUs go.
+    for kind in (INFERENCE_SET, WORKSPACE, STATEFUL_SET, POD):
+        assert await client.list_all(kind, namespace=key.namespace) == [], kind.kind
+    with pytest.raises(NotFound):
+        await client.get(SERVICE, key)
