@@ -162,6 +162,16 @@ def test_an_outdated_word_about_pods_is_progress(reason: str) -> None:
     assert "as of an hour ago" in shown["message"]
 
 
+@pytest.mark.parametrize("reason", sorted(POD_SHOWN))
+def test_what_an_upstream_has_from_the_engine_itself_needs_no_pod_that_shows_it(reason: str) -> None:
+    report = upstream(False, reason, "unknown engine argument: x")
+    assert report.observation is not None
+    told = tuple(replace(component, firsthand=True) for component in report.observation.components)
+    report = replace(report, observation=replace(report.observation, components=told))
+    _, found = outcome(report, pod())
+    assert (found.faults[0].reason, found.faults[0].message) == (reason, "unknown engine argument: x")
+
+
 def test_without_living_pods_the_upstream_s_word_about_them_counts() -> None:
     status, found = outcome(upstream(False, "CrashLoopBackOff", "it crashed"))
     assert (status["phase"], status["reason"]) == ("Failed", "CrashLoopBackOff")

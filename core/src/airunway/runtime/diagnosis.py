@@ -3,7 +3,7 @@
 Who is believed:
 
 - what a living pod shows (`POD_SHOWN`) is read from the pods alone; an upstream's word for it that no pod confirms is
-  outdated and counts as progress,
+  outdated and counts as progress, unless the upstream has it from the engine at first hand,
 - an upstream's general word ("not ready", "failed") gives way to a pod's precise fault,
 - ready is only what the upstream calls ready and the pods do not contradict: of as many serving pods as are wanted each
   must be ready; pods beyond that (an autoscaler's) contradict nothing,
@@ -346,6 +346,8 @@ def _heard(component: Component, scene: _Scene | None) -> _Heard:
     shown = scene.shown if scene is not None else ()
     if component.ready is True:
         return _Heard(component, None)
+    if component.firsthand:
+        return _Heard(component, _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE)
     of_pods = component.reason in POD_SHOWN and scene is not None and bool(scene.counts.living)
     if of_pods and not any(symptom.reason == component.reason for symptom in shown):
         text = "The upstream has not noticed yet that no pod shows its fault any more"

@@ -269,6 +269,7 @@ ENGINE: tuple[Meaning, ...] = (
         "Engine.BadArgs",
         "vLLM, transformers",
     ),
+    _row(r"unknown engine argument", "BadArguments", "Engine.BadArgs", "Ray Serve LLM"),
     _row(
         r"CUDA out of memory|HIP out of memory|OutOfMemoryError|available KV cache memory"
         r"|No available memory for the cache blocks|Free memory on device",
