@@ -152,8 +152,7 @@ def _refusal(facts: Facts, reason: str, text: str) -> Iterator[Write]:
     nothing = Side().written()
     for side in ("activeServiceStatus", "pendingServiceStatus"):
         written.setdefault(side, copy_of(nothing))
-    generation = int(dig(service, "metadata", "generation", default=1))
-    status.set_condition(written, "Ready", "False", "ValidationFailed", text, now=facts.now, generation=generation)
+    status.set_condition(written, "Ready", "False", "ValidationFailed", text, now=facts.now)
     if written != service.get("status"):
         note = f"{key_of(service).namespace}/{key_of(service).name}: {text}"
         yield WriteStatus(status=written, event=Event(type="Warning", reason=reason, note=note))

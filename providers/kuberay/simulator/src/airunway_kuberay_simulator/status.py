@@ -52,13 +52,14 @@ def cluster_status(
     workers = [pod for pod in pods if labels_of(pod).get(names.NODE_TYPE) == "worker"]
     wanted = sum(int(group.get("replicas") or 0) for group in dig(cluster, "spec", "workerGroupSpecs") or [])
     ready = sum(is_true(pod, "Ready") for pod in workers)
-    done = is_true({"status": before}, "RayClusterProvisioned")
-    if done or (head is not None and is_true(head, "Ready") and ready >= wanted):
+    # Both mean "once", and never go back (fact 7); pods that cannot be made count for the second alone (e-quota).
+    if is_true({"status": before}, "RayClusterProvisioned") or (pods and all(is_true(pod, "Ready") for pod in pods)):
         words = ("True", "AllPodRunningAndReadyFirstTime", "All Ray Pods are ready for the first time")
-        status["state"] = "ready"
-        status["stateTransitionTimes"] = before.get("stateTransitionTimes") or {"ready": now}
     else:
         words = ("False", "RayClusterPodsProvisioning", _PROVISIONING)
+    if before.get("state") or (head is not None and is_true(head, "Ready") and ready >= wanted):
+        status["state"] = "ready"
+        status["stateTransitionTimes"] = before.get("stateTransitionTimes") or {"ready": now}
     set_condition(status, "RayClusterProvisioned", *words, now=now)
     for state in ("Suspended", "Suspending"):
         set_condition(status, f"RayCluster{state}", "False", f"RayCluster{state}", "", now=now)
