@@ -197,6 +197,19 @@ def test_one_of_several_is_degraded_and_never_failed() -> None:
     assert roles["phase"] == "Failed"  # the other role cannot stand in
 
 
+@pytest.mark.parametrize(("partial", "phase"), [(True, "Degraded"), (False, "Failed")])
+def test_a_pod_of_what_the_rest_serves_without_degrades_whatever_its_fault(partial: bool, phase: str) -> None:
+    """An upgrade: the old cluster serves on while the new one has no image."""
+    new = waiting("ErrImagePull", "manifest unknown: not found")
+    old = pod("llama-old", owner=("RayCluster", "old"))
+    report = upstream(False, "Progressing", "a new cluster starts", replicas=Replicas(desired=1))
+    assert report.observation is not None
+    parts = tuple(replace(component, partial=partial) for component in report.observation.components)
+    report = replace(report, observation=replace(report.observation, components=parts))
+    status, _ = outcome(report, old, new)
+    assert (status["phase"], status["reason"]) == (phase, "ImageNotFound")
+
+
 def test_an_old_refusal_is_over_when_all_is_ready() -> None:
     told = EventFacts(
         kind="StatefulSet", namespace="ml", name="llama", reason="FailedCreate", note="exceeded quota: q", last=NOW
