@@ -43,7 +43,10 @@ __all__ = ["observation"]
 _SETTLES = timedelta(seconds=5)
 """A change counts as observed up to two seconds before its effect is seen (fact 17); times are whole seconds."""
 
-_STARTS = "the Ray cluster and its application start"
+# Steps of a start are no news: one text for each thing that a person could look at.
+_STARTS = "the Ray cluster starts"
+_LOADS = "all pods are ready, and the application is being deployed"
+_CHANGES = "KubeRay takes up the change"
 
 
 def observation(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
@@ -78,41 +81,42 @@ def _words(
     ready, serves = condition(service, "Ready"), _serves(service)
     reason, message = text(ready, "reason"), text(ready, "message")
     if reason == "InitializingTimeout":
-        yield _say("UpstreamFailed", message, dead=message or reason)
+        text_ = f"{message}; KubeRay has given it up: any change of the deployment makes it anew"
+        yield _say("UpstreamFailed", text_, dead=message or reason)
     if invalid := _invalid(service, observed):
         yield _say("InvalidSpec", invalid, partial=serves)
     if refused := _told(service, observed, REFUSED):
         # A server that answers has refused it; else it is only out of reach.
-        out_of_reach = any(word in refused for word in ("connection", "timeout", "deadline", "EOF", "fail: 5"))
+        why = refused.rpartition(" err: ")[2]
+        out_of_reach = any(word in why for word in ("connection", "timeout", "deadline", "EOF", "fail: 5"))
         kind = "DependenciesUnreachable" if out_of_reach else "InvalidSpec"
-        yield _say(kind, refused, partial=serves)
+        yield _say(kind, f"Ray Serve has not taken the configuration: {why}", partial=serves)
     if not (dig(service, "status") and is_observed(service)):
-        yield _say("Progressing", _STARTS if not serves else "KubeRay has not looked at the change yet", current=False)
+        yield _say("Progressing", _CHANGES if serves else _STARTS, current=False)
     if is_stopped(deployment):
         # "Suspended" stays listed after a resume, and is said before the pods have gone (fact 19).
         done = truth(service, "Suspended") is True
-        yield _say("Ready" if done else "Progressing", "scaled to zero", ready=done)
+        yield _say("Ready" if done else "Progressing", "scaled to zero" if done else "KubeRay stops it", ready=done)
     active, pending = _name(service, "active"), _name(service, "pending")
     side = "pending" if pending else "active"
     cluster = _cluster(service, observed, side)
     yield from _failures(service, cluster, side, serves=serves)
-    waiting = _waiting(service, side)
+    waits, details = _waiting(service, side)
     if active and pending:
         text_ = f"Ray cluster {pending} starts, {active} serves until it does"
-        yield _say("Progressing", f"{text_}; {waiting}" if waiting else text_)
-    if serves and truth(cluster, "HeadPodReady") is False:
-        text_ = f"the head of Ray cluster {active} is not ready: what serves goes on, and nothing else does"
-        yield _say("UpstreamFailed", text_, partial=True)
-    if serves and not waiting:
+        yield _say("Progressing", f"{text_}; {details}" if details else text_, partial=serves)
+    if active and truth(cluster, "HeadPodReady") is False:
+        yield _say("PodsNotReady", f"the head of Ray cluster {active} is not ready", partial=serves)
+    if serves and not waits:
         since, applied = moment(ready, "lastTransitionTime"), observed.applied
         if since and applied and since <= applied <= context.now < applied + _SETTLES:
             left = (applied + _SETTLES - context.now).total_seconds()
-            yield _say("Progressing", "KubeRay looks at the change", again=left)
+            yield _say("Progressing", _CHANGES, again=left)
         yield _say("Ready", message, ready=True)
     if reason == "ZeroServeEndpoints":
         yield _say("UpstreamFailed", message)
-    # Steps of a start are no news; once all pods are ready, the application is all there is to wait for.
-    yield _say("Progressing", waiting if waiting and dig(cluster, "status", "state") == "ready" else _STARTS)
+    loads = serves or dig(cluster, "status", "state") == "ready"
+    yield _say("Progressing", details or (_LOADS if loads else _STARTS))
 
 
 def _serves(service: Resource) -> bool:
@@ -151,7 +155,7 @@ def _told(service: Resource, observed: Observed, *reasons: str) -> str:
     dates = [observed.applied, moment(service, "status", "lastUpdateTime")]
     for event in reversed(observed.events):
         if event.reason in reasons and event.last and all(date is None or event.last >= date for date in dates):
-            return event.note
+            return event.note.removeprefix(f"{event.namespace}/{event.name}: ")
     return ""
 
 
@@ -159,11 +163,7 @@ def _failures(service: Resource, cluster: Resource, side: str, *, serves: bool) 
     for state in ("DEPLOY_FAILED", "UNHEALTHY"):
         for name, app in _applications(service, side).items():
             if text(app, "status") == state:
-                said = [
-                    text(app, "message"),
-                    *(text(part, "message") for part in mapping(app, "serveDeploymentStatuses").values()),
-                ]
-                reason, line = explained("\n".join(filter(None, said)), ENGINE, otherwise="UpstreamFailed")
+                reason, line = explained(_said(app), ENGINE, otherwise="UpstreamFailed")
                 message = f"application {name} is {state}" + (f": {line}" if line else "")
                 yield _say(reason, message, partial=serves, firsthand=True)
     if truth(cluster, "ReplicaFailure"):
@@ -174,13 +174,18 @@ def _failures(service: Resource, cluster: Resource, side: str, *, serves: bool) 
         yield _say(reason, f"KubeRay cannot make pods: {message}", partial=serves)
 
 
-def _waiting(service: Resource, side: str) -> str:
-    """The applications that do not run yet, with their states and those of their deployments; empty if all run."""
+def _waiting(service: Resource, side: str) -> tuple[bool, str]:
+    """Whether applications do not run yet, and what is said about those that are not just being deployed."""
+    waiting = {name: app for name, app in _applications(service, side).items() if text(app, "status") != "RUNNING"}
     found = []
-    for name, app in _applications(service, side).items():
-        if (state := text(app, "status")) != "RUNNING":
-            parts = ", ".join(
-                f"{key} {text(part, 'status')}" for key, part in mapping(app, "serveDeploymentStatuses").items()
-            )
-            found.append(f"application {name} is {state}" + (f" ({parts})" if parts else ""))
-    return "; ".join(found)
+    for name, app in waiting.items():
+        _, said = explained(_said(app), ENGINE)
+        if said or text(app, "status") != "DEPLOYING":
+            found.append(f"application {name} is {text(app, 'status')}" + (f": {said}" if said else ""))
+    return bool(waiting), "; ".join(found)
+
+
+def _said(app: Resource) -> str:
+    """The words of an application and of its deployments, which may be whole tracebacks."""
+    parts = mapping(app, "serveDeploymentStatuses").values()
+    return "\n".join(filter(None, [text(app, "message"), *(text(part, "message") for part in parts)]))
