@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from airunway.sdk import (
-    DEFAULT_GPU_TYPE,
     Compatibility,
     Context,
     Finding,
@@ -61,14 +60,10 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
         text = "KubeRay does not serve a model of source custom: Ray Serve LLM has to be told which one, by model.id"
         yield _blocker("spec.model.source", text)
     for group, (size, _) in group_sizes(deployment).items():
-        role = group.partition("-")[0]
-        path = "spec.resources" if role == "gpu" else f"spec.scaling.{role}"
-        where = "resources.gpu.count" if role == "gpu" else f"scaling.{role}.gpu.count"
         if not size.gpus:
-            yield _blocker(f"{path}.gpu.count", f"KubeRay requires GPU (set {where} > 0)")
-        elif size.gpu_type != DEFAULT_GPU_TYPE and not (spec.engine.image or spec.image):
-            text = f"the image {context.settings.image} needs {DEFAULT_GPU_TYPE}; set spec.image for {size.gpu_type}"
-            yield _blocker(f"{path}.gpu.type", text)
+            role = group.partition("-")[0]
+            where = "resources.gpu.count" if role == "gpu" else f"scaling.{role}.gpu.count"
+            yield _blocker(f"spec.{where}", f"KubeRay requires GPU (set {where} > 0)")
 
 
 def _name(deployment: ModelDeployment) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ _REMEDY = "name an image whose tag begins with the version of Ray, or set provid
 
 def ray_container(deployment: ModelDeployment, context: Context[Settings]) -> Launch:
     """The image of head and workers. What they start is KubeRay's to say, and when they are ready too."""
-    found = launch(deployment, "vllm", port=0, image=context.settings.image)
+    found = launch(deployment, "vllm", port=0, image=context.settings.image, gpus=1)
     return replace(found, command=(), args=(), port=0, startup={}, readiness={})
 
 
