@@ -269,7 +269,12 @@ ENGINE: tuple[Meaning, ...] = (
         "Engine.BadArgs",
         "vLLM, transformers",
     ),
-    _row(r"unknown engine argument", "BadArguments", "Engine.BadArgs", "Ray Serve LLM"),
+    _row(
+        r"unknown engine argument|EngineArgs.__init__\(\) got an unexpected keyword argument",
+        "BadArguments",
+        "Engine.BadArgs",
+        "Ray Serve LLM, which gives vLLM its arguments by keyword",
+    ),
     _row(
         r"CUDA out of memory|HIP out of memory|OutOfMemoryError|available KV cache memory"
         r"|No available memory for the cache blocks|Free memory on device",
