@@ -50,7 +50,7 @@ def cluster(name: str, *conditions: Resource, ready: int = 0, state: str = "") -
 READY = condition("Ready", "True", "NonZeroServeEndpoints", "Number of serve endpoints is greater than 0")
 NOT_READY = condition("Ready", "False", "Initializing", "RayService is initializing")
 ZERO = condition("Ready", "False", "ZeroServeEndpoints", "RayService is not ready to serve traffic")
-RUNS = {"activeServiceStatus": side(ACTIVE, app("RUNNING"))}
+RUNS: Any = {"activeServiceStatus": side(ACTIVE, app("RUNNING"))}
 FULL = cluster(ACTIVE, condition("HeadPodReady", "True"), ready=1, state="ready")
 
 
@@ -321,6 +321,7 @@ def whatever_is_written(host: ProviderHost, wanted: list[Any], ctx: Any, *, coun
         (component,) = found.components
         assert component.reason in REASONS or component.ready
         assert isinstance(component.message, str)
+        assert found.replicas is not None
         assert 0 <= found.replicas.ready <= found.replicas.desired
         seen.add((component.reason, component.ready))
     assert len(seen) > 6, "the mutations reach something"

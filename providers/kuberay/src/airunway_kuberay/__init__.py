@@ -12,9 +12,5 @@ from airunway_kuberay.status import observation
 __all__ = ["provider"]
 
 provider = Provider(
-    MANIFEST,
-    TRANSFORMERS,
-    can_handle=compatibility,
-    translate_spec=desired_objects,
-    translate_status=observation,
+    MANIFEST, TRANSFORMERS, can_handle=compatibility, translate_spec=desired_objects, translate_status=observation
 )

@@ -5,20 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from airunway.sdk import (
-    Compatibility,
-    Context,
-    Finding,
-    ModelDeployment,
-    dig,
-    pod_blockers,
-    pod_findings,
-    too_long,
-)
-from airunway_kuberay.images import ray_container, version_findings
+from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, dig, pod_blockers, pod_findings, too_long
 from airunway_kuberay.manifest import SUSPEND
 from airunway_kuberay.objects import RESERVED, is_stopped
-from airunway_kuberay.serve import argument_blockers, group_sizes
+from airunway_kuberay.serve import argument_blockers, group_sizes, ray_container, version_findings
 from airunway_kuberay.settings import Settings
 
 __all__ = ["compatibility"]
@@ -87,9 +77,7 @@ def _counts(deployment: ModelDeployment, context: Context[Settings]) -> Iterator
         elif not isinstance(most, int) or most < spec.scaling.replicas:
             yield _blocker(path, f"{path}.maxReplicas must be there and at least scaling.replicas")
     if is_stopped(deployment) and not context.has(SUSPEND):
-        text = (
-            "KubeRay stops a RayService since 1.7 only: upgrade it, set spec.suspend, or ask for at least one replica"
-        )
+        text = "KubeRay stops a RayService since 1.7 only: upgrade it, set spec.suspend, or ask for a replica at least"
         yield _blocker("spec.scaling.replicas", text)
     for group, (_, replicas) in group_sizes(deployment).items() if split else ():
         role = group.partition("-")[0]
@@ -101,10 +89,7 @@ def _counts(deployment: ModelDeployment, context: Context[Settings]) -> Iterator
 def _ratio(deployment: ModelDeployment) -> Iterator[Finding]:
     sizes = [size.gpus for size, _ in group_sizes(deployment).values()]
     if len(sizes) == 2 and sizes[0] > sizes[1]:
-        text = (
-            f"prefill workers have {sizes[0]} GPUs and decode workers {sizes[1]}: vLLM refuses that with NIXL in many "
-            "releases; give a decode worker at least as many"
-        )
+        text = f"vLLM refuses {sizes[0]} GPUs of a prefill and {sizes[1]} of a decode worker with NIXL in many releases"
         yield Finding(path="spec.scaling.decode.gpu.count", reason="TensorParallelRatio", message=text)
 
 

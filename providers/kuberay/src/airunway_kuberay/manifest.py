@@ -22,12 +22,7 @@ INVALID = ("InvalidRayServiceMetadata", "InvalidRayServiceSpec")
 """Events about an object that KubeRay does not take; before 1.6 its status says nothing of it."""
 
 _REPOSITORY = "https://ray-project.github.io/kuberay-helm/"
-_CHART = {
-    "name": "kuberay-operator",
-    "chart": "kuberay/kuberay-operator",
-    "version": "1.7.0",
-    "namespace": "kuberay-system",
-}
+_CHART = {"name": "kuberay-operator", "chart": "kuberay/kuberay-operator", "version": "1.7.0"}
 _SECONDS = {"type": "integer", "minimum": 0, "maximum": 86400}
 # KubeRay puts these into a shell command of the head.
 _START_PARAMETERS = {
@@ -59,14 +54,14 @@ _OVERRIDES = keys(
     ),
 )
 
-_EVERY_RELEASE = ("e80e6b555e63", "68bd2c86b279", "16de19d30c83", "1c696f3e4129", "37418f984f37", "1eef157ee7ad")
+_OLDER = ("e80e6b555e63", "68bd2c86b279", "16de19d30c83", "1c696f3e4129", "37418f984f37", "1eef157ee7ad")
 _SANDBOX_SCHEMA = "32f93ce263e1"
 
 TRANSFORMERS = (
     Transformer(
         name="v1-1.1",
         api_version="ray.io/v1",
-        schema_hashes=(*_EVERY_RELEASE, "b8645bab9915", "495adff18e8d"),
+        schema_hashes=(*_OLDER, "b8645bab9915", "495adff18e8d"),
         since="1.1",
         until="1.6",
     ),
@@ -117,7 +112,7 @@ MANIFEST = ProviderManifest(
         description="The KubeRay operator, with its CRDs RayService and RayCluster",
         default_namespace="kuberay-system",
         helm_repos=({"name": "kuberay", "url": _REPOSITORY},),
-        helm_charts=({**_CHART, "createNamespace": True},),
+        helm_charts=({**_CHART, "namespace": "kuberay-system", "createNamespace": True},),
         steps=(
             {
                 "title": "Install the operator",

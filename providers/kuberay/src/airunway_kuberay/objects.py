@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from airunway.sdk import Context, Launch, ModelDeployment, Resource, Sizing, Translation, dig, model_pod
-from airunway_kuberay.images import ray_container, ray_version
-from airunway_kuberay.serve import group_sizes, serve_config
+from airunway_kuberay.serve import group_sizes, ray_container, ray_version, serve_config
 from airunway_kuberay.settings import Settings
 
 __all__ = ["PORT", "RESERVED", "desired_objects", "is_stopped"]
@@ -31,27 +32,20 @@ def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> 
         "enableInTreeAutoscaling": True,
         "headGroupSpec": _head(deployment, context, container),
         "workerGroupSpecs": [
-            _group(deployment, context, container, name=name, size=size, replicas=replicas)
-            for name, (size, replicas) in group_sizes(deployment).items()
+            _group(deployment, context, container, group, size, replicas)
+            for group, (size, replicas) in group_sizes(deployment).items()
         ],
     }
-    timeout = settings.initializing_timeout
-    service = {
-        "apiVersion": context.upstream.api_version,
-        "kind": "RayService",
-        "metadata": {
-            "name": deployment.metadata.name,
-            **({"annotations": {"ray.io/initializing-timeout": timeout}} if timeout else {}),
-        },
-        "spec": {
-            "serveConfigV2": serve_config(deployment, context),
-            "rayClusterConfig": cluster,
-            **({"suspend": True} if is_stopped(deployment) else {}),
-        },
-    }
+    metadata: Resource = {"name": deployment.metadata.name}
+    if settings.initializing_timeout:
+        metadata["annotations"] = {"ray.io/initializing-timeout": settings.initializing_timeout}
+    spec: Resource = {"serveConfigV2": serve_config(deployment), "rayClusterConfig": cluster}
+    if is_stopped(deployment):
+        spec["suspend"] = True
+    service = {"apiVersion": context.upstream.api_version, "kind": "RayService", "metadata": metadata, "spec": spec}
     pods = [cluster["headGroupSpec"], *(group["template"] for group in cluster["workerGroupSpecs"])]
-    recreates = settings.upgrade == "Recreate"
-    return Translation(objects=(service,), replace_on={"pods": [version, *pods]} if recreates else {})
+    replace_on = {"pods": [version, *pods]} if settings.upgrade == "Recreate" else {}
+    return Translation(objects=(service,), replace_on=replace_on)
 
 
 def is_stopped(deployment: ModelDeployment) -> bool:
@@ -63,13 +57,9 @@ def is_stopped(deployment: ModelDeployment) -> bool:
 
 def _head(deployment: ModelDeployment, context: Context[Settings], container: Launch) -> Resource:
     given = dig(deployment.spec.provider.overrides, "head")
-    cpu, memory = dig(given, "resources", "cpu"), dig(given, "resources", "memory")
-    size = Sizing(
-        gpu_type="",
-        gpus=0,
-        cpu=str(cpu or context.settings.head_cpu),
-        memory=str(memory or context.settings.head_memory),
-    )
+    cpu = dig(given, "resources", "cpu") or context.settings.head_cpu
+    memory = dig(given, "resources", "memory") or context.settings.head_memory
+    size = Sizing(gpu_type="", gpus=0, cpu=str(cpu), memory=str(memory))
     template = _pod(deployment, context, container, size=size, name="ray-head")
     # The head loads no weights, and a claim for one node would keep it from all others.
     template["spec"].pop("volumes", None)
@@ -80,20 +70,12 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
 
 
 def _group(
-    deployment: ModelDeployment,
-    context: Context[Settings],
-    container: Launch,
-    *,
-    name: str,
-    size: Sizing,
-    replicas: int,
+    deployment: ModelDeployment, context: Context[Settings], container: Launch, group: str, size: Sizing, replicas: int
 ) -> Resource:
     """A worker group. The numbers are those of a new cluster; in one that runs Ray's autoscaler follows the demand."""
-    size = Sizing(
-        gpu_type=size.gpu_type, gpus=size.gpus, cpu=size.cpu, memory=size.memory or context.settings.worker_memory
-    )
+    size = replace(size, memory=size.memory or context.settings.worker_memory)
     return {
-        "groupName": name,
+        "groupName": group,
         "replicas": max(1, replicas),
         "minReplicas": 0,
         "maxReplicas": _MOST,

@@ -10,17 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
-from airunway.sdk import (
-    Component,
-    Context,
-    Endpoint,
-    ModelDeployment,
-    Observation,
-    Observed,
-    Replicas,
-    Resource,
-    dig,
-)
+from airunway.sdk import Component, Context, Endpoint, ModelDeployment, Observation, Observed, Replicas, Resource, dig
 from airunway.sdk.conditions import (
     CREATION,
     ENGINE,

@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from airunway.resource import Resource, copy_of, dig, format_time, is_deleting, is_true, key_of, labels_of, parse_time
 from airunway_kuberay_simulator import names, passes
@@ -31,6 +31,7 @@ from airunway_kuberay_simulator.facts import (
     Write,
     WriteStatus,
 )
+from airunway_testing.simulators.passes import Outcome
 from airunway_testing.simulators.replay import Input, Replay
 
 __all__ = ["RecordedWorld", "Recording", "Written"]
@@ -115,9 +116,9 @@ class RecordedWorld:
     async def run(self) -> None:
         await self._replay.run(self._reconcile)
 
-    async def _reconcile(self) -> Any:
+    async def _reconcile(self) -> Outcome:
         if self._stopped:
-            return passes.Outcome()
+            return Outcome()
         return await passes.reconcile(self)
 
     # -------------------------------------------------------------------------------------------------------- facts
@@ -246,7 +247,7 @@ class RecordedWorld:
         for row in self.recording.rows:
             if row["kind"] in apply:
                 early = _EARLY if row.get("what", "").startswith("PUT /") else 0.0
-                inputs.append((max(0.0, row["t"] - early), lambda row=row: apply[row["kind"]](row)))
+                inputs.append((max(0.0, row["t"] - early), partial(apply[row["kind"]], row)))
         return inputs
 
     def _on_service(self, row: Resource) -> None:
