@@ -9,7 +9,7 @@ What is not compared, because a recording does not hold it or because it is an a
 
 * Times, random names, messages of containers and of applications, how long a start took.
 * What the RayService copies of its cluster's status; CPU, memory and addresses in the status of a RayCluster.
-* Whose fields are whose: the API server keeps account of that, and a test on a real one shows it (`test_writes`).
+* Whose fields are whose: the API server keeps account of that, and a test on a real one shows it (tests/kuberay).
 """
 
 from __future__ import annotations

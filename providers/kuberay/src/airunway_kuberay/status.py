@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from airunway.sdk import Component, Context, Endpoint, ModelDeployment, Observation, Observed, Replicas, Resource, dig
 from airunway.sdk.conditions import (
@@ -54,7 +55,7 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
 
 
 def _say(
-    reason: str, message: str, *, current: bool = True, dead: str = "", again: float | None = None, **more: bool
+    reason: str, message: str, *, current: bool = True, dead: str = "", again: float | None = None, **more: Any
 ) -> Observation:
     component = Component(name="ProviderResource", **{"ready": False, **more}, reason=reason, message=message)
     return Observation(components=(component,), current=current, dead=dead, look_again=again)
@@ -100,8 +101,7 @@ def _words(
     if serves and not waits:
         since, applied = moment(ready, "lastTransitionTime"), observed.applied
         if since and applied and since <= applied <= context.now < applied + _SETTLES:
-            left = (applied + _SETTLES - context.now).total_seconds()
-            yield _say("Progressing", _CHANGES, again=left)
+            yield _say("Progressing", _CHANGES, again=(applied + _SETTLES - context.now).total_seconds())
         yield _say("Ready", message, ready=True)
     if reason == "ZeroServeEndpoints":
         yield _say("UpstreamFailed", message)
