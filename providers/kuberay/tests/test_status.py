@@ -173,7 +173,7 @@ def test_while_another_cluster_starts_the_old_one_serves(observe: Any) -> None:
 
 
 def test_given_up_is_dead(observe: Any) -> None:
-    """KubeRay never tries again: the runtime makes it anew with the next change (fact 4)."""
+    """KubeRay never tries again: the runtime makes it anew with the next change (fact 12)."""
     late = condition("Ready", "False", "InitializingTimeout", "late")
     assert observe(service(late)).dead == "late"
     assert observe(service(NOT_READY)).dead == ""
