@@ -16,8 +16,10 @@ settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
 RECORDINGS = (
     "upstream-traces/kaito-v0.12.0",
+    "upstream-traces/kuberay-v1.7.0",
     "upstream-traces/llmd-lws",
     "upstream-crds/kaito",
+    "upstream-crds/kuberay",
     "upstream-crds/lws",
 )
 

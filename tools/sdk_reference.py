@@ -45,6 +45,7 @@ _SECTIONS = {
     "airunway.sdk.launch": "Starting an engine",
     "airunway.sdk.gguf": "Starting an engine",
     "airunway.engines.arguments": "Starting an engine",
+    "airunway.engines.keywords": "Starting an engine",
     "airunway.engines.tables": "Starting an engine",
     "airunway.sdk.pods": "Pods",
     "airunway.sdk.names": "Names",

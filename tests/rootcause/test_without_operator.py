@@ -23,14 +23,17 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi"}
 APART: Resource = {"serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}}
 DYNAMO: Resource = {"provider": {"name": "dynamo", "overrides": {"runtimeVersion": "1.3.1"}}}
+KUBERAY: Resource = {"provider": {"name": "kuberay", "overrides": {"rayVersion": "2.56.0"}}}
 SHAPES: dict[str, tuple[str, str, Resource]] = {
     "vllm": ("vllm", "server", {"resources": {"gpu": {"count": 1}}}),
     "llmd": ("llmd", "server", {"resources": {"gpu": {"count": 1}}}),
     "llmd, decode": ("llmd", "decode", APART),
+    "kuberay": ("kuberay", "ray.io/group=gpu-workers", {"resources": {"gpu": {"count": 1}}}),
+    "kuberay, decode": ("kuberay", "ray.io/group=decode-workers", {**KUBERAY, **APART}),
     "dynamo": ("dynamo", "worker", {**DYNAMO, "resources": {"gpu": {"count": 1}}}),
     "dynamo, decode": ("dynamo", "decode", {**DYNAMO, **APART}),
 }
-"""Provider, role of the pod that is broken, and the rest of the spec."""
+"""Provider, role of the pod that is broken (or a label of it), and the rest of the spec."""
 
 
 @pytest.fixture(params=SHAPES)
@@ -43,7 +46,8 @@ async def shape(
 
 
 async def pod_of_role(client: Client, key: ObjectKey, role: str) -> Resource:
-    selector = f"airunway.ai/model-deployment={key.name},airunway.ai/component={role}"
+    label = role if "=" in role else f"airunway.ai/component={role}"
+    selector = f"airunway.ai/model-deployment={key.name},{label}"
     async with asyncio.timeout(60):
         while True:
             found = await client.list_all(POD, namespace=key.namespace, label_selector=selector)

@@ -162,6 +162,16 @@ def test_an_outdated_word_about_pods_is_progress(reason: str) -> None:
     assert "as of an hour ago" in shown["message"]
 
 
+@pytest.mark.parametrize("reason", sorted(POD_SHOWN))
+def test_what_an_upstream_has_from_the_engine_itself_needs_no_pod_that_shows_it(reason: str) -> None:
+    report = upstream(False, reason, "unknown engine argument: x")
+    assert report.observation is not None
+    told = tuple(replace(component, firsthand=True) for component in report.observation.components)
+    report = replace(report, observation=replace(report.observation, components=told))
+    _, found = outcome(report, pod())
+    assert (found.faults[0].reason, found.faults[0].message) == (reason, "unknown engine argument: x")
+
+
 def test_without_living_pods_the_upstream_s_word_about_them_counts() -> None:
     status, found = outcome(upstream(False, "CrashLoopBackOff", "it crashed"))
     assert (status["phase"], status["reason"]) == ("Failed", "CrashLoopBackOff")
@@ -185,6 +195,19 @@ def test_one_of_several_is_degraded_and_never_failed() -> None:
     prefill = pod("p-0", owner=("StatefulSet", "prefill"))
     roles, _ = outcome(STARTING, prefill, crashing("d-0", owner=("StatefulSet", "decode")))
     assert roles["phase"] == "Failed"  # the other role cannot stand in
+
+
+@pytest.mark.parametrize(("partial", "phase"), [(True, "Degraded"), (False, "Failed")])
+def test_a_pod_of_what_the_rest_serves_without_degrades_whatever_its_fault(partial: bool, phase: str) -> None:
+    """An upgrade: the old cluster serves on while the new one has no image."""
+    new = waiting("ErrImagePull", "manifest unknown: not found")
+    old = pod("llama-old", owner=("RayCluster", "old"))
+    report = upstream(False, "Progressing", "a new cluster starts", replicas=Replicas(desired=1))
+    assert report.observation is not None
+    parts = tuple(replace(component, partial=partial) for component in report.observation.components)
+    report = replace(report, observation=replace(report.observation, components=parts))
+    status, _ = outcome(report, old, new)
+    assert (status["phase"], status["reason"]) == (phase, "ImageNotFound")
 
 
 def test_an_old_refusal_is_over_when_all_is_ready() -> None:

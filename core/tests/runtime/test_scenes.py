@@ -49,6 +49,7 @@ SCENE = _Scene(
     wanted=1,
     unready="llama-0",
     ready=True,
+    partial=False,
     lost=False,
     seen_before=True,
     degraded=False,

@@ -79,6 +79,9 @@ def test_every_reader_has_an_answer_for_any_json(obj: Any, path: list[str]) -> N
     assert isinstance(conditions.condition(obj, "Ready"), dict)
     assert conditions.truth(obj, "Ready") in (True, False, None)
     assert isinstance(conditions.is_observed(obj), bool)
+    assert all(isinstance(entry, dict) for entry in conditions.mapping(obj, *path).values())
+    moment = conditions.moment(obj, *path)
+    assert moment is None or moment.tzinfo is not None
 
 
 @given(st.text(max_size=200))
@@ -92,6 +95,9 @@ def test_a_meaning_is_a_reason_of_the_registry_or_what_was_given(text: str) -> N
         conditions.ENGINE,
     )
     assert conditions.meaning(text, *tables, otherwise="Unknown") in REASONS
+    reason, line = conditions.explained(text, *tables, otherwise="Unknown")
+    assert reason == conditions.meaning(text, *tables, otherwise="Unknown")
+    assert "\n" not in line
 
 
 @pytest.mark.parametrize(
@@ -104,6 +110,15 @@ def test_a_meaning_is_a_reason_of_the_registry_or_what_was_given(text: str) -> N
 )
 def test_texts_of_registries_have_one_table(text: str, reason: str) -> None:
     assert conditions.meaning(text, conditions.IMAGE_PULL, otherwise="Otherwise") == reason
+
+
+def test_of_a_traceback_the_line_that_matters_is_told_or_the_last_one() -> None:
+    gated = "Traceback\n  File x\nAccess to model o/m is restricted.\nValueError: see above\n\n"
+    assert conditions.explained(gated, conditions.ENGINE) == ("GatedModel", "Access to model o/m is restricted")
+    odd = "Traceback\n  File x\nValueError: odd, token=abcdefgh12345678\n\n"
+    reason, line = conditions.explained(odd, conditions.ENGINE, otherwise="UpstreamFailed")
+    assert (reason, line.partition(",")[0]) == ("UpstreamFailed", "ValueError: odd")
+    assert "abcdefgh" not in line
 
 
 @pytest.mark.parametrize(

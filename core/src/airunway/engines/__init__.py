@@ -6,15 +6,18 @@ Arguments are lists, never shell strings (spec ruling 19).
 """
 
 from airunway.engines.arguments import EngineArguments, Remark, engine_arguments, literal
+from airunway.engines.keywords import KeywordArguments, keyword_arguments
 from airunway.engines.tables import FLAG_TABLES, FlagTable, UnknownEngineError, flag_table
 
 __all__ = [
     "FLAG_TABLES",
     "EngineArguments",
     "FlagTable",
+    "KeywordArguments",
     "Remark",
     "UnknownEngineError",
     "engine_arguments",
     "flag_table",
+    "keyword_arguments",
     "literal",
 ]

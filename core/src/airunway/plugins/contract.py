@@ -339,7 +339,8 @@ class Component:
     `ready` None: nothing is known. `reason` is CamelCase, from the reason registry or new (a new one counts as a fault
     of the workload); its category alone decides what it does to the phase. `waits`: for something else that comes
     first. `partial`: the rest serves without it, so that it degrades and never fails. `role` is the value of the
-    manifest's role label on its pods: what they show is as partial as it is.
+    manifest's role label on its pods: what they show is as partial as it is. `firsthand`: the upstream has it from the
+    engine itself, inside of what runs: no pod has to show it (else a pod's fault that no pod shows is outdated).
     """
 
     name: str
@@ -349,6 +350,7 @@ class Component:
     waits: bool = False
     partial: bool = False
     role: str = ""
+    firsthand: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 Who is believed:
 
 - what a living pod shows (`POD_SHOWN`) is read from the pods alone; an upstream's word for it that no pod confirms is
-  outdated and counts as progress,
+  outdated and counts as progress, unless the upstream has it from the engine at first hand,
 - an upstream's general word ("not ready", "failed") gives way to a pod's precise fault,
 - ready is only what the upstream calls ready and the pods do not contradict: of as many serving pods as are wanted each
   must be ready; pods beyond that (an autoscaler's) contradict nothing,
@@ -63,10 +63,10 @@ class _Scene:
     """Everything about the pods that decides how they are shown.
 
     `shown` is what they show to be wrong; `counts` are of the serving ones, `short` how many ready ones are missing,
-    `wanted` how many are demanded (None: nobody says). `ready` is the upstream's word, `lost` that pods which were
-    ready for this very generation are not any more, `seen_before` that an earlier pass saw a pod do more than start.
-    `absent` is for how many seconds more the absence of pods that were there is thought to pass. `helping` are the
-    roles of pods without which the rest serves.
+    `wanted` how many are demanded (None: nobody says). `ready` is the upstream's word, `partial` that by its word the
+    rest serves without what is not ready, `lost` that pods which were ready for this very generation are not any more,
+    `seen_before` that an earlier pass saw a pod do more than start. `absent` is for how many seconds more the absence
+    of pods that were there is thought to pass. `helping` are the roles of pods without which the rest serves.
     """
 
     shown: Sequence[Symptom]
@@ -75,6 +75,7 @@ class _Scene:
     wanted: int | None
     unready: str
     ready: bool
+    partial: bool
     lost: bool
     seen_before: bool
     degraded: bool
@@ -178,6 +179,7 @@ def _look(
     condition = condition_of(deployment, f"{PODS}Ready")
     since = parse_moment((condition or {}).get("lastTransitionTime"))
     gone = since if condition is not None and condition.get("status") != "True" and since is not None else now
+    unready_parts = [component for component in observation.components if component.ready is not True]
     unready = sorted(pod.name for pod in evidence.pods if pod.alive and pod.serves and not pod.ready)
     return evidence, _Scene(
         shown=find_symptoms(evidence, now=now, previous=previous),
@@ -186,6 +188,7 @@ def _look(
         wanted=wanted,
         unready=", ".join(unready[:_NAMED]) + (f" and {len(unready) - _NAMED} more" if len(unready) > _NAMED else ""),
         ready=ready,
+        partial=bool(unready_parts) and all(part.partial and not part.role for part in unready_parts),
         lost=_is_lost(report, deployment, counts, evidence),
         seen_before=condition is not None and condition.get("reason") != _NOT_YET,
         degraded=dig(deployment, "status", "phase") == Phase.DEGRADED.value,
@@ -304,9 +307,10 @@ def _pod_faults(scene: _Scene, evidence: Evidence) -> list[Fault]:
 
 
 def _is_partial(symptom: Symptom, scene: _Scene, evidence: Evidence) -> bool:
-    """Whether the rest serves without what shows the symptom: pods of a helping part, or one of several alike."""
+    """Whether the rest serves without what shows the symptom: by the upstream's word, or as one of several alike."""
     helps = any(symptom.object == f"Pod/{p.namespace}/{p.name}" and p.role in scene.helping for p in evidence.pods)
-    return helps or _serves_beside(symptom, evidence.pods, ready=scene.ready)
+    told = scene.partial and not scene.ready
+    return helps or told or _serves_beside(symptom, evidence.pods, ready=scene.ready)
 
 
 def _serves_beside(symptom: Symptom, pods: Iterable[PodFacts], *, ready: bool) -> bool:
@@ -346,6 +350,8 @@ def _heard(component: Component, scene: _Scene | None) -> _Heard:
     shown = scene.shown if scene is not None else ()
     if component.ready is True:
         return _Heard(component, None)
+    if component.firsthand:
+        return _Heard(component, _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE)
     of_pods = component.reason in POD_SHOWN and scene is not None and bool(scene.counts.living)
     if of_pods and not any(symptom.reason == component.reason for symptom in shown):
         text = "The upstream has not noticed yet that no pod shows its fault any more"

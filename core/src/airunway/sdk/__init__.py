@@ -6,7 +6,16 @@ of `airunway` by a provider are refused by its linter rules, and may break with 
 
 from airunway.api import names as labels
 from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment, parse_deployment
-from airunway.engines import EngineArguments, FlagTable, Remark, engine_arguments, flag_table, literal
+from airunway.engines import (
+    EngineArguments,
+    FlagTable,
+    KeywordArguments,
+    Remark,
+    engine_arguments,
+    flag_table,
+    keyword_arguments,
+    literal,
+)
 from airunway.plugins.contract import (
     CONTRACT_VERSIONS,
     Compatibility,
@@ -73,6 +82,7 @@ __all__ = [
     "FlagTable",
     "Gateway",
     "Installation",
+    "KeywordArguments",
     "Launch",
     "Member",
     "ModelCache",
@@ -108,6 +118,7 @@ __all__ = [
     "gguf_reference",
     "hookimpl",
     "ignored_fields",
+    "keyword_arguments",
     "kind_key",
     "labels",
     "launch",

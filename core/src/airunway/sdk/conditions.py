@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from airunway.resource import Resource, condition_of, dig
-from airunway.status.texts import CREATION, ENGINE, IMAGE_PULL, MOUNT, PROVISIONING, SCHEDULING, Meaning, first_meaning
+from airunway.status.evidence import parse_moment
+from airunway.status.texts import (
+    CREATION,
+    ENGINE,
+    IMAGE_PULL,
+    MOUNT,
+    PROVISIONING,
+    SCHEDULING,
+    Meaning,
+    first_meaning,
+    line_of,
+)
 
 __all__ = [
     "CREATION",
@@ -15,8 +27,11 @@ __all__ = [
     "PROVISIONING",
     "SCHEDULING",
     "condition",
+    "explained",
     "is_observed",
+    "mapping",
     "meaning",
+    "moment",
     "number",
     "records",
     "text",
@@ -36,11 +51,23 @@ def number(obj: object, *path: str, default: int = 0) -> int:
     return found if isinstance(found, int) and not isinstance(found, bool) else default
 
 
+def moment(obj: object, *path: str) -> datetime | None:
+    """The time at `path`, in UTC; None where there is none."""
+    return parse_moment(dig(obj, *path))
+
+
 def records(obj: object, *path: str) -> list[Resource]:
     """The objects in the list at `path`, or the values of the map there; whatever is no object is left out."""
     found = dig(obj, *path)
     entries = list(found.values()) if isinstance(found, dict) else found if isinstance(found, list) else []
     return [entry for entry in entries if isinstance(entry, dict)]
+
+
+def mapping(obj: object, *path: str) -> dict[str, Resource]:
+    """The objects in the map at `path`, by their keys; whatever is no object is left out."""
+    found = dig(obj, *path)
+    entries = found.items() if isinstance(found, dict) else ()
+    return {str(key): entry for key, entry in entries if isinstance(entry, dict)}
 
 
 def condition(obj: object, type_: str) -> Resource:
@@ -73,3 +100,14 @@ def meaning(message: str, *tables: Sequence[Meaning], otherwise: str = "") -> st
         if (match := first_meaning([message], table)) is not None:
             return match[0].reason
     return otherwise
+
+
+def explained(message: str, *tables: Sequence[Meaning], otherwise: str = "") -> tuple[str, str]:
+    """The reason as `meaning` has it, and the line that says it: of a traceback the one that matters.
+
+    Where no row matches it is the last line that says anything. It has no credentials, and 400 characters at most.
+    """
+    for table in tables:
+        if (match := first_meaning([message], table)) is not None:
+            return match[0].reason, match[1]
+    return otherwise, line_of(message)

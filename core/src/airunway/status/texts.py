@@ -270,6 +270,12 @@ ENGINE: tuple[Meaning, ...] = (
         "vLLM, transformers",
     ),
     _row(
+        r"unknown engine argument|EngineArgs.__init__\(\) got an unexpected keyword argument",
+        "BadArguments",
+        "Engine.BadArgs",
+        "Ray Serve LLM, which gives vLLM its arguments by keyword",
+    ),
+    _row(
         r"CUDA out of memory|HIP out of memory|OutOfMemoryError|available KV cache memory"
         r"|No available memory for the cache blocks|Free memory on device",
         "GPUOutOfMemory",

@@ -23,8 +23,9 @@ from pathlib import Path
 import pytest
 
 from airunway.resource import Resource, copy_of, dig, labels_of
+from airunway_testing.simulators.replay import lacking, settled
 from airunway_vllm_simulator import names
-from airunway_vllm_simulator.recordings import RecordedWorld, Recording, settled
+from airunway_vllm_simulator.recordings import RecordedWorld, Recording
 
 SETTLED = 0.6
 REPLAYED = [
@@ -113,16 +114,6 @@ def test_the_statuses_are_the_recorded_ones_in_their_order(world: RecordedWorld)
 
 def counters(status: Resource) -> Resource:
     return {key: value for key, value in plain(status).items() if key != "conditions"}
-
-
-def lacking(wanted: list[Resource], found: list[Resource]) -> list[Resource]:
-    """The rest of `wanted` from the first that does not follow in `found`. What only blinked between is no change."""
-    wanted = [status for position, status in enumerate(wanted) if position == 0 or status != wanted[position - 1]]
-    rest = iter(found)
-    for position, status in enumerate(wanted):
-        if not any(status == other for other in rest):
-            return wanted[position:]
-    return []
 
 
 def test_the_same_groups_are_made_anew_for_the_same_pods(world: RecordedWorld) -> None:

@@ -5,12 +5,13 @@ What the real operator wrote is not an input: it is what the simulator's writes 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias
 
+from airunway.resource import Resource
 from airunway_testing.simulators.passes import Outcome, retry_delay
 
-__all__ = ["Input", "Replay"]
+__all__ = ["Input", "Replay", "lacking", "settled"]
 
 Input: TypeAlias = tuple[float, Callable[[], None]]
 """When (seconds since the beginning), and what then becomes of the recorded world."""
@@ -58,3 +59,19 @@ class Replay:
             self.clock = max(self.clock, at)
             happen()
         self.clock = max(self.clock, moment)
+
+
+def settled(statuses: Sequence[tuple[float, Resource]], *, until: float, for_at_least: float) -> list[Resource]:
+    """The statuses that stood for that many seconds; the last one stood `until` then."""
+    ends = [*(moment for moment, _ in statuses[1:]), until]
+    return [status for (began, status), end in zip(statuses, ends, strict=True) if end - began >= for_at_least]
+
+
+def lacking(wanted: Sequence[Resource], found: Iterable[Resource]) -> list[Resource]:
+    """The rest of `wanted` from the first that does not follow in `found`. What only blinked between is no change."""
+    kept = [status for position, status in enumerate(wanted) if position == 0 or status != wanted[position - 1]]
+    rest = iter(found)
+    for position, status in enumerate(kept):
+        if not any(status == other for other in rest):
+            return kept[position:]
+    return []

@@ -7,7 +7,7 @@ beside the recordings. What the real controller wrote is not an input: a `Record
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from airunway.resource import Resource, copy_of, dig, key_of, labels_of
 from airunway_testing.simulators.replay import Input, Replay
 from airunway_vllm_simulator import names, passes
 
-__all__ = ["RecordedWorld", "Recording", "settled"]
+__all__ = ["RecordedWorld", "Recording"]
 
 _LATENCY = 0.004
 """Seconds that one write takes."""
@@ -269,9 +269,3 @@ def _pod_status(condensed: Resource) -> Resource:
         for name, text in condensed.get("containers", {}).items()
     ]
     return {"phase": condensed.get("phase"), "conditions": conditions, "containerStatuses": containers}
-
-
-def settled(statuses: Sequence[tuple[float, Resource]], *, until: float, for_at_least: float) -> list[Resource]:
-    """The statuses that stood for that many seconds; the last one stood `until` then."""
-    ends = [*(moment for moment, _ in statuses[1:]), until]
-    return [status for (began, status), end in zip(statuses, ends, strict=True) if end - began >= for_at_least]

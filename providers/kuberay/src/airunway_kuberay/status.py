@@ -1,0 +1,181 @@
+"""A RayService's status as an observation.
+
+What KubeRay really writes, and when, was recorded (1.7; facts are those of the recordings). Why a start goes on for
+ever stands in applications, the RayCluster, pods and events, never in conditions; the runtime reads the pods itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from airunway.sdk import Component, Context, Endpoint, ModelDeployment, Observation, Observed, Replicas, Resource, dig
+from airunway.sdk.conditions import (
+    CREATION,
+    ENGINE,
+    condition,
+    explained,
+    is_observed,
+    mapping,
+    moment,
+    number,
+    text,
+    truth,
+)
+from airunway_kuberay.manifest import INVALID, REFUSED
+from airunway_kuberay.objects import PORT, is_stopped
+from airunway_kuberay.serve import group_sizes
+from airunway_kuberay.settings import Settings
+
+__all__ = ["observation"]
+
+_SETTLES = timedelta(seconds=5)
+"""A change counts as observed up to two seconds before its effect is seen (fact 17); times are whole seconds."""
+
+# Steps of a start are no news: one text for each thing that a person could look at.
+_STARTS = "the Ray cluster starts"
+_LOADS = "all pods are ready, and the application is being deployed"
+_CHANGES = "KubeRay takes up the change"
+
+
+def observation(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
+    """One component, from whatever exists. Total: any JSON gives an answer."""
+    service = observed.primary if isinstance(observed.primary, dict) else {}
+    serves, name = _serves(service), f"{deployment.metadata.name}-serve-svc"
+    wanted = 0 if is_stopped(deployment) else sum(count for _, count in group_sizes(deployment).values())
+    workers = number(_cluster(service, observed, "active"), "status", "readyWorkerReplicas") if serves else 0
+    ready = max(0, min(wanted, workers))
+    return replace(
+        next(_words(deployment, service, observed, context)),
+        replicas=Replicas(desired=wanted, ready=ready, available=ready),
+        endpoint=Endpoint(service=name, port=PORT) if serves or _name(service, "active") else None,
+    )
+
+
+def _say(
+    reason: str, message: str, *, current: bool = True, dead: str = "", again: float | None = None, **more: Any
+) -> Observation:
+    component = Component(name="ProviderResource", **{"ready": False, **more}, reason=reason, message=message)
+    return Observation(components=(component,), current=current, dead=dead, look_again=again)
+
+
+def _words(
+    deployment: ModelDeployment, service: Resource, observed: Observed, context: Context[Settings]
+) -> Iterator[Observation]:
+    """In order of weight: the first is what counts."""
+    if not service:
+        yield _say("Starting", "the RayService does not exist yet", waits=True)
+    if dig(service, "metadata", "deletionTimestamp"):
+        yield _say("Terminating", "the RayService is being deleted")
+    ready, serves = condition(service, "Ready"), _serves(service)
+    reason, message = text(ready, "reason"), text(ready, "message")
+    if reason == "InitializingTimeout":
+        text_ = f"{message}; KubeRay has given it up: any change of the deployment makes it anew"
+        yield _say("UpstreamFailed", text_, dead=message or reason)
+    if invalid := _invalid(service, observed):
+        yield _say("InvalidSpec", invalid, partial=serves)
+    if refused := _told(service, observed, REFUSED):
+        # A server that answers has refused it; else it is only out of reach.
+        why = refused.rpartition(" err: ")[2]
+        out_of_reach = any(word in why for word in ("connection", "timeout", "deadline", "EOF", "fail: 5"))
+        kind = "DependenciesUnreachable" if out_of_reach else "InvalidSpec"
+        yield _say(kind, f"Ray Serve has not taken the configuration: {why}", partial=serves)
+    if not (dig(service, "status") and is_observed(service)):
+        yield _say("Progressing", _CHANGES if serves else _STARTS, current=False)
+    if is_stopped(deployment):
+        # "Suspended" stays listed after a resume, and is said before the pods have gone (fact 19).
+        done = truth(service, "Suspended") is True
+        yield _say("Ready" if done else "Progressing", "scaled to zero" if done else "KubeRay stops it", ready=done)
+    active, pending = _name(service, "active"), _name(service, "pending")
+    side = "pending" if pending else "active"
+    cluster = _cluster(service, observed, side)
+    yield from _failures(service, cluster, side, serves=serves)
+    waits, details = _waiting(service, side)
+    if active and pending:
+        text_ = f"Ray cluster {pending} starts, {active} serves until it does"
+        yield _say("Progressing", f"{text_}; {details}" if details else text_, partial=serves)
+    if active and truth(cluster, "HeadPodReady") is False:
+        yield _say("PodsNotReady", f"the head of Ray cluster {active} is not ready", partial=serves)
+    if serves and not waits:
+        since, applied = moment(ready, "lastTransitionTime"), observed.applied
+        if since and applied and since <= applied <= context.now < applied + _SETTLES:
+            yield _say("Progressing", _CHANGES, again=(applied + _SETTLES - context.now).total_seconds())
+        yield _say("Ready", message, ready=True)
+    if reason == "ZeroServeEndpoints":
+        yield _say("UpstreamFailed", message)
+    loads = serves or dig(cluster, "status", "state") == "ready"
+    yield _say("Progressing", details or (_LOADS if loads else _STARTS))
+
+
+def _serves(service: Resource) -> bool:
+    """Whether KubeRay says so. An object that became invalid serves on with ``Ready`` False (fact 10)."""
+    return truth(service, "Ready") is True or text(service, "status", "serviceStatus") == "Running"
+
+
+def _name(service: Resource, side: str) -> str:
+    return text(service, "status", f"{side}ServiceStatus", "rayClusterName")
+
+
+def _cluster(service: Resource, observed: Observed, side: str) -> Resource:
+    """The RayCluster itself: what the RayService copies of its status is mostly old (fact 8)."""
+    name = _name(service, side)
+    for obj in observed.objects:
+        if name and (text(obj, "kind"), text(obj, "metadata", "name")) == ("RayCluster", name):
+            return obj
+    return {"status": dig(service, "status", f"{side}ServiceStatus", "rayClusterStatus")}
+
+
+def _applications(service: Resource, side: str) -> dict[str, Resource]:
+    return mapping(service, "status", f"{side}ServiceStatus", "applicationStatuses")
+
+
+def _invalid(service: Resource, observed: Observed) -> str:
+    """Why KubeRay does not take the object; what it said of an older one stays until it is ready (facts 10, 11)."""
+    ready = condition(service, "Ready")
+    behind = number(service, "status", "observedGeneration") < number(service, "metadata", "generation")
+    if text(ready, "reason") == "ValidationFailed":
+        return text(ready, "message") if behind or not (_name(service, "active") or _name(service, "pending")) else ""
+    return _told(service, observed, *INVALID) if behind else ""
+
+
+def _told(service: Resource, observed: Observed, *reasons: str) -> str:
+    """The newest of such events, as long as nothing that was written since outdates it."""
+    dates = [observed.applied, moment(service, "status", "lastUpdateTime")]
+    for event in reversed(observed.events):
+        if event.reason in reasons and event.last and all(date is None or event.last >= date for date in dates):
+            return event.note.removeprefix(f"{event.namespace}/{event.name}: ")
+    return ""
+
+
+def _failures(service: Resource, cluster: Resource, side: str, *, serves: bool) -> Iterator[Observation]:
+    for state in ("DEPLOY_FAILED", "UNHEALTHY"):
+        for name, app in _applications(service, side).items():
+            if text(app, "status") == state:
+                reason, line = explained(_said(app), ENGINE, otherwise="UpstreamFailed")
+                message = f"application {name} is {state}" + (f": {line}" if line else "")
+                yield _say(reason, message, partial=serves, firsthand=True)
+    if truth(cluster, "ReplicaFailure"):
+        # The name of the pod changes with every try.
+        message = text(condition(cluster, "ReplicaFailure"), "message")
+        message = message.partition(" is forbidden: ")[2] or message
+        reason, _ = explained(message, CREATION, otherwise="InvalidSpec")
+        yield _say(reason, f"KubeRay cannot make pods: {message}", partial=serves)
+
+
+def _waiting(service: Resource, side: str) -> tuple[bool, str]:
+    """Whether applications do not run yet, and what is said about those that are not just being deployed."""
+    waiting = {name: app for name, app in _applications(service, side).items() if text(app, "status") != "RUNNING"}
+    found = []
+    for name, app in waiting.items():
+        _, said = explained(_said(app), ENGINE)
+        if said or text(app, "status") != "DEPLOYING":
+            found.append(f"application {name} is {text(app, 'status')}" + (f": {said}" if said else ""))
+    return bool(waiting), "; ".join(found)
+
+
+def _said(app: Resource) -> str:
+    """The words of an application and of its deployments, which may be whole tracebacks."""
+    parts = mapping(app, "serveDeploymentStatuses").values()
+    return "\n".join(filter(None, [text(app, "message"), *(text(part, "message") for part in parts)]))

@@ -1,0 +1,166 @@
+"""What is refused before anything is made: with the field, the limit and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airunway.plugins.host import ProviderHost
+from airunway.runtime.overrides import check_overrides
+from airunway_testing.conformance.fields import Answer, outcomes
+
+WORKERS: Any = {"prefill": {"replicas": 2, "gpu": {"count": 2}}, "decode": {"replicas": 4, "gpu": {"count": 4}}}
+AMD: Any = {"gpu": {"count": 1, "type": "amd.com/gpu"}}
+
+
+def overrides(**given: Any) -> dict[str, Any]:
+    return {"provider": {"overrides": given}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "engine", "path", "says"),
+    [
+        ({}, "sglang", "spec.engine.type", "KubeRay does not support sglang engine"),
+        ({}, "llamacpp", "spec.engine.type", "KubeRay does not support llamacpp engine"),
+        ({"resources": {}}, "vllm", "spec.resources.gpu.count", "KubeRay requires GPU (set resources.gpu.count > 0)"),
+        ({"model": {"source": "custom"}, "image": "r/i:1"}, "vllm", "spec.model.source", "model.id"),
+        ({"resources": AMD}, "vllm", "spec.resources.gpu.type", "set spec.image for amd.com/gpu"),
+        ({"model": {"id": "o/m", "cache": {"mode": "Shared"}}}, "vllm", "spec.model.cache.mode", "storage.volumes"),
+        ({"image": "r/ray-llm:2.43.0"}, "vllm", "spec.image", "build_openai_app, which needs 2.44"),
+        ({"engine": {"image": "r/ray-llm:2.9.1"}}, "vllm", "spec.engine.image", "provider.overrides.rayVersion"),
+        ({"engine": {"args": {"port": "1"}}}, "vllm", "spec.engine.args[port]", "AI Runway sets itself"),
+        ({"engine": {"args": {"served-model-name": "x"}}}, "vllm", "spec.engine", "spec.model.servedName"),
+        ({"engine": {"args": {"distributed-executor-backend": "mp"}}}, "vllm", "spec.engine", "on Ray only"),
+        ({"engine": {"args": {"data-parallel-size": "2"}}}, "vllm", "spec.engine", "spec.scaling.replicas"),
+        ({"engine": {"args": {"disable-log-stats": ""}}}, "vllm", "spec.engine", "metrics"),
+        ({"engine": {"extraArgs": ["positional"]}}, "vllm", "spec.engine", "cannot be set by name"),
+        ({"engine": {"args": {"tensor-parallel-size": "2"}}}, "vllm", "spec.engine.args", "gpu-workers has 1"),
+        ({"engine": {"args": {"pipeline-parallel-size": "two"}}}, "vllm", "spec.engine.args", "two"),
+        ({**overrides(autoscaling={})}, "vllm", "spec.provider.overrides.autoscaling", "maxReplicas must be there"),
+        (
+            {**overrides(autoscaling={"maxReplicas": 1}), "scaling": {"replicas": 2}},
+            "vllm",
+            "spec.provider.overrides.autoscaling",
+            "at least scaling.replicas",
+        ),
+    ],
+)
+def test_refusals_name_the_field_and_what_to_do(
+    host: ProviderHost, deployment: Any, context: Any, fields: Any, engine: str, path: str, says: str
+) -> None:
+    (found,) = host.can_handle(deployment(**fields), context(engine)).blockers
+    assert found.path == path
+    assert says in found.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "path", "says"),
+    [
+        ({"image": "r/ray-llm:latest"}, "spec.image", "version of Ray in 'r/ray-llm:latest' is not known"),
+        ({"image": "r/ray-llm:2.48.0"}, "spec.image", "build_pd_openai_app, which needs 2.49"),
+        ({**overrides(autoscaling={"maxReplicas": 4})}, "spec.provider.overrides.autoscaling", "aggregated"),
+        (
+            {"scaling": {**WORKERS, "decode": {"replicas": 1, "gpu": {"count": 0}}}},
+            "spec.scaling.decode.gpu.count",
+            "set scaling.decode.gpu.count > 0",
+        ),
+        (
+            {"scaling": {**WORKERS, "prefill": {"replicas": 0, "gpu": {"count": 2}}}},
+            "spec.scaling.prefill.replicas",
+            "spec.suspend",
+        ),
+        (
+            {"engine": {"args": {"kv-transfer-config": "nixl"}}},
+            "spec.engine.args[kv-transfer-config]",
+            "must be a JSON object",
+        ),
+    ],
+)
+def test_refusals_of_split_serving(
+    host: ProviderHost, split: Any, context: Any, fields: Any, path: str, says: str
+) -> None:
+    (found,) = host.can_handle(split(**fields), context()).blockers
+    assert found.path == path
+    assert says in found.message
+
+
+def test_the_version_that_decides_can_be_said(host: ProviderHost, split: Any, context: Any) -> None:
+    wanted = split(image="r/ray-llm:latest", **overrides(rayVersion="2.55.0"))
+    assert host.can_handle(wanted, context()).blockers == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("n" * 47, None),
+        ("n" * 48, "NameTooLong"),
+        ("8b-llama", "IncompatibleConfiguration"),
+        ("llama.8b", "IncompatibleConfiguration"),
+        ("a", None),
+    ],
+)
+def test_names_that_kuberay_does_not_take(
+    host: ProviderHost, deployment: Any, context: Any, name: str, reason: str | None
+) -> None:
+    found = host.can_handle(deployment(name), context()).blockers
+    assert [(f.path, f.reason) for f in found] == ([("metadata.name", reason)] if reason else [])
+
+
+def test_zero_needs_a_kuberay_that_can_stop(host: ProviderHost, deployment: Any, context: Any) -> None:
+    nothing = deployment(scaling={"replicas": 0})
+    assert host.can_handle(nothing, context(release="1.7")).ok
+    (found,) = host.can_handle(nothing, context(release="1.1")).blockers
+    assert (found.path, "since 1.7" in found.message) == ("spec.scaling.replicas", True)
+
+
+def test_a_ratio_that_nixl_refuses_is_warned_about(host: ProviderHost, split: Any, context: Any) -> None:
+    larger = {"prefill": {"replicas": 1, "gpu": {"count": 4}}, "decode": {"replicas": 1, "gpu": {"count": 2}}}
+    warned = host.can_handle(split(scaling=larger), context()).warnings
+    assert [(w.path, w.reason) for w in warned] == [("spec.scaling.decode.gpu.count", "TensorParallelRatio")]
+    assert host.can_handle(split(), context()).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ({"rayVersion": "latest"}, "rayVersion"),
+        ({"rayVersion": 2}, "rayVersion"),
+        ({"head": {"resources": {"cpu": "1000"}}}, "head.resources.cpu"),
+        ({"head": {"rayStartParams": {"num-cpus": "$(reboot)"}}}, "head.rayStartParams.num-cpus"),
+        ({"head": {"rayStartParams": {"num-cpus; reboot": "1"}}}, "head.rayStartParams"),
+        ({"head": {"rayStartParams": {"num-cpus": 1}}}, "head.rayStartParams.num-cpus"),
+        ({"autoscaling": {"maxReplicas": 33}}, "autoscaling.maxReplicas"),
+        ({"spec": {"rayClusterConfig": {"autoscalerOptions": {"version": "v3"}}}}, "version"),
+    ],
+)
+def test_overrides_of_a_wrong_kind_are_refused_by_their_path(host: ProviderHost, given: Any, path: str) -> None:
+    """The head's parameters go through a shell of KubeRay's: nothing that one would look at gets there."""
+    (found,) = check_overrides(given, host.manifest.override_schema).errors
+    assert found.path.endswith(path)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"spec": {"serveConfigV2": "applications: []"}},
+        {"spec": {"upgradeStrategy": {"type": "None"}}},
+        {"spec": {"rayClusterConfig": {"workerGroupSpecs": []}}},
+        {"head": {"replicas": 2}},
+    ],
+)
+def test_overrides_that_nobody_knows_are_named_and_left_out(host: ProviderHost, given: Any) -> None:
+    found = check_overrides(given, host.manifest.override_schema)
+    assert len(found.unknown) == 1
+    assert "passed over" in found.unknown[0].message
+
+
+def test_every_field_is_honoured_refused_or_named(host: ProviderHost) -> None:
+    found = list(outcomes(host))
+    assert [outcome for outcome in found if outcome.answer is Answer.IGNORED] == []
+    assert {outcome.base for outcome in found} == {
+        "vllm",
+        "vllm, own image",
+        "vllm, 16 GPUs",
+        "vllm, disaggregated, usual image",
+    }

@@ -1,0 +1,351 @@
+"""A RayService's status as an observation: by hand, and whatever comes. Recorded ones: tests/kuberay."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from airunway.plugins.contract import Component, Endpoint, Observation, Observed, Replicas
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource, format_time
+from airunway.status import REASONS
+from airunway.status.evidence import EventFacts
+
+NOW = datetime(2026, 9, 1, tzinfo=UTC)
+ACTIVE, PENDING = "llama-8b-abcde", "llama-8b-fghij"
+NOT_ALLOWED = "TypeError: AsyncEngineArgs.__init__() got an unexpected keyword argument 'no_such'"
+
+
+def condition(type_: str, status: str, reason: str = "", message: str = "", **more: Any) -> Resource:
+    return {"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": 1, **more}
+
+
+def app(status: str, message: str = "") -> Resource:
+    return {"llm": {"status": status, "message": message, "serveDeploymentStatuses": {}}}
+
+
+def side(name: str, applications: Resource | None = None) -> Resource:
+    return {"rayClusterName": name, **({"applicationStatuses": applications} if applications else {})}
+
+
+def service(*conditions: Resource, generation: int = 1, seen: int = 1, **status: Any) -> Resource:
+    return {
+        "kind": "RayService",
+        "metadata": {"name": "llama-8b", "generation": generation},
+        "status": {"observedGeneration": seen, "conditions": list(conditions), **status},
+    }
+
+
+def cluster(name: str, *conditions: Resource, ready: int = 0, state: str = "") -> Resource:
+    status = {"conditions": list(conditions), "readyWorkerReplicas": ready, "state": state}
+    return {"kind": "RayCluster", "metadata": {"name": name}, "status": status}
+
+
+READY = condition("Ready", "True", "NonZeroServeEndpoints", "Number of serve endpoints is greater than 0")
+NOT_READY = condition("Ready", "False", "Initializing", "RayService is initializing")
+ZERO = condition("Ready", "False", "ZeroServeEndpoints", "RayService is not ready to serve traffic")
+RUNS: Any = {"activeServiceStatus": side(ACTIVE, app("RUNNING"))}
+FULL = cluster(ACTIVE, condition("HeadPodReady", "True"), ready=1, state="ready")
+
+
+def event(reason: str, note: str, *, after: float = 1) -> EventFacts:
+    moment = NOW + timedelta(seconds=after)
+    return EventFacts(kind="RayService", namespace="default", name="llama-8b", reason=reason, note=note, last=moment)
+
+
+@pytest.fixture
+def observe(host: ProviderHost, deployment: Any, context: Any) -> Any:
+    def found(
+        primary: Resource | None,
+        *others: Resource,
+        events: tuple[EventFacts, ...] = (),
+        applied: Any = None,
+        now: Any = NOW,
+        **spec: Any,
+    ) -> Observation:
+        objects = tuple(filter(None, (primary, *others)))
+        observed = Observed(primary=primary, objects=objects, events=events, applied=applied)
+        return host.translate_status(deployment(**spec), observed, context(now=now))
+
+    return found
+
+
+def only(found: Observation) -> Component:
+    (component,) = found.components
+    return component
+
+
+def test_ready(observe: Any) -> None:
+    found = observe(service(READY, **RUNS), FULL)
+    assert (only(found).ready, only(found).reason, found.current) == (True, "Ready", True)
+    assert found.replicas == Replicas(desired=1, ready=1, available=1)
+    assert found.endpoint == Endpoint(service="llama-8b-serve-svc", port=8000)
+
+
+@pytest.mark.parametrize("primary", [None, {}, {"metadata": {"generation": 1}}, {"status": {"numServeEndpoints": "1"}}])
+def test_nothing_reported_yet(observe: Any, primary: Any) -> None:
+    found = observe(primary)
+    assert only(found).ready is False
+    assert found.current is (not primary or "status" in primary)
+    assert only(found).waits is (not primary)
+    assert found.endpoint is None
+    assert found.replicas == Replicas(desired=1)
+
+
+@pytest.mark.parametrize(
+    ("primary", "others", "reason", "says"),
+    [
+        (service(NOT_READY, pendingServiceStatus=side(PENDING)), [], "Progressing", "the Ray cluster starts"),
+        (
+            service(NOT_READY, pendingServiceStatus=side(PENDING)),
+            [cluster(PENDING, state="ready")],
+            "Progressing",
+            "all pods are ready",
+        ),
+        (
+            service(NOT_READY, pendingServiceStatus=side(PENDING, app("DEPLOY_FAILED", f"Traceback:\n{NOT_ALLOWED}"))),
+            [],
+            "BadArguments",
+            f"application llm is DEPLOY_FAILED: {NOT_ALLOWED}",
+        ),
+        (
+            service(NOT_READY, pendingServiceStatus=side(PENDING, app("UNHEALTHY", "replica died"))),
+            [],
+            "UpstreamFailed",
+            "application llm is UNHEALTHY",
+        ),
+        (
+            service(NOT_READY, pendingServiceStatus=side(PENDING)),
+            [cluster(PENDING, condition("ReplicaFailure", "True", message="pods x is forbidden: exceeded quota: q"))],
+            "QuotaExceeded",
+            "KubeRay cannot make pods: exceeded quota: q",
+        ),
+        (service(ZERO, **RUNS), [FULL], "UpstreamFailed", "not ready to serve"),
+        (
+            service(READY, **RUNS),
+            [cluster(ACTIVE, condition("HeadPodReady", "False"))],
+            "PodsNotReady",
+            f"the head of Ray cluster {ACTIVE} is not ready",
+        ),
+        (
+            service(READY, **RUNS, pendingServiceStatus=side(PENDING)),
+            [FULL],
+            "Progressing",
+            f"Ray cluster {PENDING} starts, {ACTIVE} serves until it does",
+        ),
+        (
+            service(READY, activeServiceStatus=side(ACTIVE, app("UNHEALTHY", NOT_ALLOWED))),
+            [FULL],
+            "BadArguments",
+            "application llm is UNHEALTHY",
+        ),
+        (
+            service(condition("Ready", "False", "InitializingTimeout", "did not become ready in 2h")),
+            [],
+            "UpstreamFailed",
+            "did not become ready in 2h; KubeRay has given it up",
+        ),
+        (
+            service(condition("Ready", "False", "ValidationFailed", "The RayService spec is invalid: name"), seen=0),
+            [],
+            "InvalidSpec",
+            "spec is invalid: name",
+        ),
+    ],
+)
+def test_what_is_said(observe: Any, primary: Resource, others: list[Resource], reason: str, says: str) -> None:
+    found = only(observe(primary, *others))
+    assert (found.ready, found.reason) == (False, reason)
+    assert says in found.message
+
+
+def test_while_another_cluster_starts_the_old_one_serves(observe: Any) -> None:
+    found = observe(service(READY, **RUNS, pendingServiceStatus=side(PENDING, app("DEPLOY_FAILED", NOT_ALLOWED))), FULL)
+    assert (only(found).partial, only(found).firsthand, only(found).reason) == (True, True, "BadArguments")
+    assert found.replicas.ready == 1
+    assert found.endpoint is not None
+
+
+def test_given_up_is_dead(observe: Any) -> None:
+    """KubeRay never tries again: the runtime makes it anew with the next change (fact 12)."""
+    late = condition("Ready", "False", "InitializingTimeout", "late")
+    assert observe(service(late)).dead == "late"
+    assert observe(service(NOT_READY)).dead == ""
+
+
+@pytest.mark.parametrize(
+    ("note", "reason"),
+    [
+        ("UpdateDeployments fail: 400 Bad Request deployments must be a list", "InvalidSpec"),
+        ('Put "http://h:8265/": dial tcp 10.0.0.1:8265: connect: connection refused', "DependenciesUnreachable"),
+        ("context deadline exceeded", "DependenciesUnreachable"),
+    ],
+)
+def test_a_configuration_that_ray_does_not_take_is_told_by_an_event(observe: Any, note: str, reason: str) -> None:
+    told = event("FailedToUpdateServeApplications", f"Failed to update serve applications, err: {note}")
+    found = only(observe(service(NOT_READY, pendingServiceStatus=side(PENDING)), events=(told,), applied=NOW))
+    assert (found.reason, found.message) == (reason, f"Ray Serve has not taken the configuration: {note}")
+
+
+def test_what_was_written_since_outdates_an_event(observe: Any) -> None:
+    told = event("FailedToUpdateServeApplications", "err: 400", after=-1)
+    starts = service(NOT_READY, pendingServiceStatus=side(PENDING))
+    assert only(observe(starts, events=(told,), applied=NOW)).reason == "Progressing"
+    later = service(READY, **RUNS, lastUpdateTime=format_time(NOW))
+    assert only(observe(later, FULL, events=(told,))).ready is True
+
+
+def test_a_release_without_conditions_is_read_by_its_state(observe: Any) -> None:
+    """KubeRay before 1.3 has ``serviceStatus`` alone; 1.1 does not say which generation it has seen."""
+    old = service(serviceStatus="Running", **RUNS)
+    del old["status"]["conditions"]
+    assert only(observe(old, FULL)).ready is True
+    old["status"]["serviceStatus"] = "WaitForServeDeploymentReady"
+    assert only(observe(old, FULL)).ready is False
+
+
+def test_a_change_counts_once_its_effect_can_have_been_seen(observe: Any) -> None:
+    """Ready and observed are of the old configuration for up to two seconds (fact 17)."""
+    since = condition("Ready", "True", "NonZeroServeEndpoints", lastTransitionTime=format_time(NOW))
+    applied = NOW + timedelta(minutes=1)
+    for seconds, ready in ((1, False), (6, True)):
+        found = observe(service(since, **RUNS), FULL, applied=applied, now=applied + timedelta(seconds=seconds))
+        assert (only(found).ready, found.look_again) == (ready, None if ready else 4.0)
+
+
+def test_at_zero_it_is_ready_once_it_is_stopped(observe: Any) -> None:
+    stops = {"scaling": {"replicas": 0}}
+    suspended = condition("Suspended", "True", "SuspendRequested", "")
+    for said, ready in (((suspended,), True), ((condition("Suspending", "True"),), False), ((READY,), False)):
+        found = observe(service(*said), **stops)
+        assert (only(found).ready, found.replicas) == (ready, Replicas(desired=0))
+
+
+def test_workers_are_counted_and_the_head_is_not(observe: Any) -> None:
+    half = cluster(ACTIVE, condition("HeadPodReady", "True"), ready=2, state="ready")
+    found = observe(service(READY, **RUNS), half, scaling={"replicas": 4})
+    assert found.replicas == Replicas(desired=4, ready=2, available=2)
+
+
+# ------------------------------------------------------------------------------------------------------ whatever comes
+
+SEEDS: tuple[tuple[Resource, ...], ...] = (
+    (service(READY, **RUNS, lastUpdateTime=format_time(NOW)), FULL),
+    (
+        service(
+            READY,
+            condition("UpgradeInProgress", "True"),
+            **RUNS,
+            pendingServiceStatus={
+                **side(PENDING, app("DEPLOY_FAILED", NOT_ALLOWED)),
+                "rayClusterStatus": FULL["status"],
+            },
+            serviceStatus="Running",
+            numServeEndpoints=1,
+        ),
+        FULL,
+        cluster(PENDING, condition("ReplicaFailure", "True", message="pods x is forbidden: exceeded quota")),
+    ),
+    (service(condition("Ready", "False", "InitializingTimeout", "late"), pendingServiceStatus=side(PENDING)),),
+    (service(condition("Ready", "False", "ValidationFailed", "bad"), generation=2, activeServiceStatus=side(ACTIVE)),),
+    (service(condition("Suspended", "True"), condition("Suspending", "False")),),
+)
+JUNK: tuple[Any, ...] = (
+    *(None, True, False, 0, -1, 2**60, 0.5, "", "x", "True", "RUNNING", "ready", "2026-13-45T99:00:00Z"),
+    *([], {}, [[]], [None], {"llm": None}, {"": {"status": 3}}, [{"type": ["Ready"], "status": {}}], "é" * 50_000),
+)
+
+
+def paths(node: Any, here: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if here:
+        yield here
+    for key, value in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
+        yield from paths(value, (*here, key))
+
+
+def mutated(chance: random.Random) -> list[Resource]:
+    """One of the seeds, with up to four values replaced, removed, or copied from elsewhere in it."""
+    objects = copy.deepcopy(list(chance.choice(SEEDS)))
+    for _ in range(chance.randint(0, 4)):
+        where = chance.choice(list(paths(objects)))
+        parent: Any = objects
+        for step in where[:-1]:
+            parent = parent[step]
+        do = chance.random()
+        if do < 0.2:
+            del parent[where[-1]]
+        elif do < 0.5:
+            other: Any = objects
+            for step in chance.choice(list(paths(objects))):
+                other = other[step]
+            parent[where[-1]] = copy.deepcopy(other)
+        else:
+            parent[where[-1]] = copy.deepcopy(chance.choice(JUNK))
+        if not objects:
+            break
+    return objects
+
+
+def test_whatever_is_written_gives_a_state(host: ProviderHost, deployment: Any, split: Any, context: Any) -> None:
+    whatever_is_written(host, [deployment(), split(), deployment(scaling={"replicas": 0})], context(), count=3_000)
+
+
+@pytest.mark.soak
+def test_a_hundred_thousand_statuses_give_a_state(
+    host: ProviderHost, deployment: Any, split: Any, context: Any
+) -> None:
+    wanted = [deployment(), split(), deployment(scaling={"replicas": 0})]
+    whatever_is_written(host, wanted, context(), count=100_000)
+
+
+def whatever_is_written(host: ProviderHost, wanted: list[Any], ctx: Any, *, count: int) -> None:
+    chance = random.Random(11)
+    seen = set()
+    for number in range(count):
+        objects = mutated(chance)
+        primary = next(iter(objects), None)
+        events = (event("FailedToUpdateServeApplications", "err: 400"),) if number % 3 == 0 else ()
+        observed = Observed(
+            primary=primary,
+            objects=tuple(obj for obj in objects if isinstance(obj, dict)),
+            events=events,
+            applied=NOW if number % 2 else None,
+        )
+        found = host.translate_status(wanted[number % len(wanted)], observed, ctx)
+        (component,) = found.components
+        assert component.reason in REASONS or component.ready
+        assert isinstance(component.message, str)
+        assert found.replicas is not None
+        assert 0 <= found.replicas.ready <= found.replicas.desired
+        seen.add((component.reason, component.ready))
+    assert len(seen) > 6, "the mutations reach something"
+
+
+# -------------------------------------------------------------------------------------------------------------- time
+
+
+def test_sixty_four_workers_are_read_in_no_time(host: ProviderHost, split: Any, context: Any) -> None:
+    """Budget: 5 ms. The best of some runs is judged, because machines are noisy."""
+    groups = {"prefill": {"replicas": 32, "gpu": {"count": 1}}, "decode": {"replicas": 32, "gpu": {"count": 1}}}
+    parts = {
+        f"{kind}:{n}": {"status": "HEALTHY", "message": "m" * 200, "replicaStates": {"RUNNING": 1}}
+        for kind in ("Prefill", "Decode")
+        for n in range(32)
+    }
+    applications = {"llm": {"status": "RUNNING", "serveDeploymentStatuses": parts}}
+    primary = service(READY, activeServiceStatus=side(ACTIVE, applications))
+    full = cluster(ACTIVE, condition("HeadPodReady", "True"), ready=64, state="ready")
+    observed, wanted, ctx = Observed(primary=primary, objects=(primary, full)), split(scaling=groups), context()
+    times = []
+    for _ in range(20):
+        begun = perf_counter()
+        found = host.translate_status(wanted, observed, ctx)
+        times.append(perf_counter() - begun)
+    assert found.replicas == Replicas(desired=64, ready=64, available=64)
+    assert min(times) < 0.005

@@ -1,0 +1,281 @@
+"""A model's life on KubeRay: edits, scaling, mode, drift, suspension, deletion, with least-privilege accounts.
+
+The tests at the end look at what the API server was asked, over everything before: nobody is refused, and what is
+granted is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import EVENT, Client, Kind
+from airunway.plugins.host import ProviderHost
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
+from airunway.runtime.access import provider_rights
+from airunway_testing.audit import AuditReader
+from airunway_testing.expectations import reason_is, running_at, says
+from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import gone, until
+from airunway_testing.rights import unused
+from airunway_testing.stage import Stage
+
+pytestmark = [pytest.mark.apiserver]
+
+RAY_SERVICE = Kind("ray.io", "v1", "RayService", "rayservices")
+RAY_CLUSTER = Kind("ray.io", "v1", "RayCluster", "rayclusters")
+KUBERAY: Resource = {"provider": {"name": "kuberay"}}
+APART: Resource = {
+    "serving": {"mode": "disaggregated"},
+    "scaling": {"prefill": {"replicas": 1, "gpu": {"count": 1}}, "decode": {"replicas": 2, "gpu": {"count": 1}}},
+}
+NO_SUCH = "TypeError: AsyncEngineArgs.__init__() got an unexpected keyword argument 'no_such'"
+
+
+def counts(wanted: int, ready: int) -> Callable[[Resource], bool]:
+    def holds(deployment: Resource) -> bool:
+        found = dig(deployment, "status", "replicas") or {}
+        return (found.get("desired", 0), found.get("ready", 0)) == (wanted, ready)
+
+    return holds
+
+
+async def clusters(client: Client, namespace: str) -> list[str]:
+    return sorted(key_of(cluster).name for cluster in await client.list_all(RAY_CLUSTER, namespace=namespace))
+
+
+async def application(client: Client, key: ObjectKey) -> Resource:
+    service = await client.get(RAY_SERVICE, key)
+    (found,) = json.loads(service["spec"]["serveConfigV2"])["applications"]
+    result: Resource = found
+    return result
+
+
+async def steer(client: Client, key: ObjectKey, word: str | None) -> None:
+    """What the simulated Ray makes of the application."""
+    patch = {"metadata": {"annotations": {"simulator.airunway.ai/application": word}}}
+    await client.merge_patch(RAY_SERVICE, key, patch, manager="tests")
+
+
+async def test_a_deployment_that_names_kuberay_becomes_running_with_few_writes(
+    stage: Stage, client: Client, kuberay: ProviderHost
+) -> None:
+    user = await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    found = await until(client, key, running_at(1))
+    assert found["status"]["endpoint"]["service"] == "llama-serve-svc"
+    first, second, *statuses = stage.writes(user)
+    assert (first, second) == ("patch modeldeployments llama", "patch rayservices llama")
+    assert set(statuses) == {"patch modeldeployments/status llama"}
+    assert len(statuses) <= 3, "it starts, it loads where that takes long, it runs"
+    assert await stage.at_rest(RAY_SERVICE, RAY_CLUSTER) == []
+
+
+async def test_what_the_engine_is_told_changes_in_place(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
+    """The RayService and its cluster stay: Ray deploys the application anew."""
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    before, uid = await clusters(client, key.namespace), uid_of(await client.get(RAY_SERVICE, key))
+    generation = await stage.edit(key, engine={"contextLength": 4096})
+    await until(client, key, running_at(generation))
+    model = (await application(client, key))["args"]["llm_configs"][0]
+    assert model["engine_kwargs"]["max_model_len"] == 4096
+    assert await clusters(client, key.namespace) == before
+    assert uid_of(await client.get(RAY_SERVICE, key)) == uid
+
+
+async def test_scaled_from_one_to_three_to_none_and_back(
+    stage: Stage, client: Client, kuberay: ProviderHost, kubectl: Kubectl
+) -> None:
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    uid = uid_of(await client.get(RAY_SERVICE, key))
+    for count in (3, 0, 1):
+        kubectl("scale", "md", key.name, "-n", key.namespace, f"--replicas={count}")
+        generation = (await client.get(MODEL_DEPLOYMENT, key))["metadata"]["generation"]
+        await until(client, key, running_at(generation), what=f"Running with {count}")
+        await until(client, key, counts(count, count), what=f"{count} replicas")
+        service = await client.get(RAY_SERVICE, key)
+        assert service["spec"].get("suspend", False) is (count == 0)
+        assert len(await clusters(client, key.namespace)) == (count > 0)
+    assert uid_of(await client.get(RAY_SERVICE, key)) == uid, "never made anew"
+
+
+async def test_the_mode_changes_with_a_second_cluster_and_back(
+    stage: Stage, client: Client, kuberay: ProviderHost
+) -> None:
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    (first,) = await clusters(client, key.namespace)
+    generation = await stage.edit(key, **APART)
+    found = await until(client, key, running_at(generation))
+    assert found["status"]["replicas"]["ready"] == 3
+    assert (await application(client, key))["import_path"] == "ray.serve.llm:build_pd_openai_app"
+    await gone(client, RAY_CLUSTER, ObjectKey(key.namespace, first))
+    cluster = (await client.get(RAY_SERVICE, key))["spec"]["rayClusterConfig"]
+    assert [group["groupName"] for group in cluster["workerGroupSpecs"]] == ["prefill-workers", "decode-workers"]
+    generation = await stage.edit(key, serving={"mode": "aggregated"})
+    await until(client, key, running_at(generation))
+    assert len(await client.list_all(RAY_SERVICE, namespace=key.namespace)) == 1
+
+
+async def test_another_image_starts_beside_the_old_one_which_serves(
+    stage: Stage, client: Client, kuberay: ProviderHost
+) -> None:
+    """Also where the new one never starts: then it is Degraded, and the old one goes on."""
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    (first,) = await clusters(client, key.namespace)
+    await steer(client, key, f"DEPLOY_FAILED:{NO_SUCH}")
+    generation = await stage.edit(key, image="r/ray-llm:2.57.0")
+    broken = await until(client, key, reason_is("ProviderResourceReady", "BadArguments"))
+    assert broken["status"]["phase"] == "Degraded"
+    assert broken["status"]["endpoint"]["service"] == "llama-serve-svc"
+    assert "no_such" in broken["status"]["message"]
+    names = await clusters(client, key.namespace)
+    assert (len(names), first in names) == (2, True)
+    await steer(client, key, None)
+    await until(client, key, running_at(generation))
+    await gone(client, RAY_CLUSTER, ObjectKey(key.namespace, first))
+
+
+async def test_where_gpus_are_scarce_the_old_cluster_goes_first(
+    stage: Stage, client: Client, kuberay: ProviderHost
+) -> None:
+    await stage.provider(kuberay, values={"upgrade": "Recreate"})
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    uid = uid_of(await client.get(RAY_SERVICE, key))
+    await until(client, key, running_at(await stage.edit(key, engine={"contextLength": 4096})))
+    assert uid_of(await client.get(RAY_SERVICE, key)) == uid, "the application changes in place"
+    await until(client, key, running_at(await stage.edit(key, image="r/ray-llm:2.57.0")))
+    assert uid_of(await client.get(RAY_SERVICE, key)) != uid
+
+
+async def test_drift_is_set_right(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    before = await client.get(RAY_SERVICE, key)
+    meddled = {"spec": {"serveConfigV2": "applications: []", "rayClusterConfig": {"rayVersion": "1.0.0"}}}
+    await client.merge_patch(RAY_SERVICE, key, meddled, manager="somebody")
+    same = await stage.exists(RAY_SERVICE, key, lambda found: found["spec"] == before["spec"], what="the old spec")
+    assert uid_of(same) == uid_of(before)
+    await client.delete(RAY_SERVICE, key)
+    made = await stage.exists(RAY_SERVICE, key, lambda found: uid_of(found) != uid_of(before), what="a new one")
+    assert made["spec"] == before["spec"]
+    await until(client, key, running_at(1))
+
+
+async def test_suspended_it_is_gone_and_comes_back(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    await stage.edit(key, suspend=True)
+    await gone(client, RAY_SERVICE, key)
+    suspended = await until(client, key, lambda found: dig(found, "status", "reason") == "Suspended")
+    assert suspended["status"]["phase"] == "Pending"
+    await until(client, key, running_at(await stage.edit(key, suspend=False)))
+
+
+async def test_deleted_it_leaves_nothing(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    await client.delete(MODEL_DEPLOYMENT, key)
+    for kind in (MODEL_DEPLOYMENT, RAY_SERVICE):
+        await gone(client, kind, key)
+
+
+async def test_given_up_by_kuberay_it_is_made_anew_by_the_next_change(
+    stage: Stage, client: Client, kuberay: ProviderHost
+) -> None:
+    """KubeRay itself never tries again, whatever is edited (fact 12)."""
+    await stage.provider(kuberay, values={"initializingTimeout": "2s"})
+    key = await stage.deploy(**KUBERAY)
+    service = await stage.exists(RAY_SERVICE, key)
+    await steer(client, key, "never")
+    stuck = await until(client, key, says("KubeRay has given it up"))
+    assert stuck["status"]["phase"] == "Failed"
+    await until(client, key, running_at(await stage.edit(key, engine={"contextLength": 4096})))
+    assert uid_of(await client.get(RAY_SERVICE, key)) != uid_of(service)
+
+
+async def test_its_story_is_told_by_events(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
+    """What made it fail, once; and a configuration that Ray refuses, of which only an Event of KubeRay's tells."""
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    await steer(client, key, "refused:400 Bad Request: no such deployment")
+    await stage.edit(key, engine={"contextLength": 4096})
+    told = await until(client, key, says("no such deployment"))
+    assert (condition_of(told, "ProviderResourceReady") or {})["reason"] == "InvalidSpec"
+    assert told["status"]["phase"] == "Degraded", "what was there serves on"
+    event = await stage.event(key, "ProviderError")
+    assert "no such deployment" in event["note"]
+    ours = [e for e in await client.list_all(EVENT, namespace=key.namespace) if e["reason"] == "ProviderError"]
+    assert len(ours) == 1
+
+
+async def test_a_finalizer_and_lists_of_kuberays_own_leave_ours_alone(
+    stage: Stage, client: Client, kuberay: ProviderHost
+) -> None:
+    """Its operator replaces the whole object to put its finalizer on it (fact 1): no field of ours changes hands."""
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    service = await client.get(RAY_SERVICE, key)
+    owned = {
+        entry["manager"]: json.dumps(entry["fieldsV1"])
+        for entry in service["metadata"]["managedFields"]
+        if not entry.get("subresource")
+    }
+    assert "f:finalizers" in owned["kuberay-operator"]
+    assert "f:workerGroupSpecs" not in owned["kuberay-operator"]
+    assert "f:workerGroupSpecs" in owned["airunway-provider-kuberay"]
+    for cluster in await client.list_all(RAY_CLUSTER, namespace=key.namespace):
+        # KubeRay copies the RayService's annotations; ours on a cluster would be read as a claim to it.
+        assert "airunway.ai/spec-hash" in str(cluster["metadata"]["annotations"])
+
+
+@pytest.mark.slow
+async def test_two_hundred_at_rest_write_nothing(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
+    await stage.provider(kuberay)
+    keys = [await stage.deploy(f"llama-{number}", **KUBERAY) for number in range(200)]
+    for key in keys:
+        await until(client, key, running_at(1))
+    assert await stage.at_rest() == []
+
+
+RARE = {
+    ("update", "modeldeployments/finalizers"),
+    ("update", "rayservices/finalizers"),
+    # Of those who are elected, and of long lives.
+    *(("*", resource) for resource in ("leases", "events")),
+}
+
+
+@pytest.mark.slow
+async def test_what_is_granted_is_used_and_nothing_else_is_needed(
+    stage: Stage, client: Client, kuberay: ProviderHost, audit_log: Any
+) -> None:
+    audit = AuditReader(audit_log)
+    user = await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    await until(client, key, running_at(await stage.edit(key, model={"id": "org/other"})))
+    await client.delete(MODEL_DEPLOYMENT, key)
+    await gone(client, RAY_SERVICE, key)
+    await asyncio.sleep(0.5)
+    asked = [request for request in audit.read(watches=True) if request.user == user]
+    left = unused(provider_rights(kuberay.manifest), asked)
+    assert [right for right in left if "ray" in right] == []
