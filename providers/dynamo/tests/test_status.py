@@ -195,6 +195,15 @@ def test_a_status_is_of_the_generation_that_it_names(observe: Any, seen: int, cu
     assert observe(graph).current is current
 
 
+def test_a_generation_of_somebody_elses_takes_nothing_from_what_serves(observe: Any, context: Any) -> None:
+    graph, now = alpha(state="successful", conditions=[ready()], observedGeneration=1), context().now
+    asked = {"overrides": {"scalingAdapter": True}}
+    found = observe(graph, applied=now - timedelta(seconds=20), asked=asked)
+    assert (found.current, found.look_again) == (False, 40.0), "it may still be ours"
+    assert observe(graph, applied=now - timedelta(minutes=2), asked=asked).current
+    assert not observe(graph, applied=now - timedelta(minutes=2)).current, "nobody else writes into this one"
+
+
 def test_where_no_generation_is_named_time_tells(observe: Any, context: Any) -> None:
     graph, now = alpha(state="successful", conditions=[ready()]), context().now
     just, before = now - timedelta(seconds=1), now - timedelta(seconds=6)

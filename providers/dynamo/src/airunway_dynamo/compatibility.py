@@ -86,10 +86,11 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
     if spec.model.source == "custom":
         text = "Dynamo starts the engine with model.id: for an image with a model of its own use another provider"
         yield _blocker("spec.model.source", text)
-    gpus = {"resources": spec.resources.gpu.count}
     if is_split(deployment):
         roles = {"scaling.prefill": spec.scaling.prefill, "scaling.decode": spec.scaling.decode}
         gpus = {path: worker.gpu.count if worker is not None else 0 for path, worker in roles.items()}
+    else:  # a field that means nothing is not even looked at: the runtime names it
+        gpus = {"resources": spec.resources.gpu.count}
     for path, count in gpus.items():
         if not count:
             yield _blocker(f"spec.{path}.gpu.count", f"Dynamo requires GPU (set {path}.gpu.count > 0)")

@@ -60,6 +60,8 @@ MANIFEST = ProviderManifest(
             plural="dynamographdeployments",
             versions=("v1beta1", "v1alpha1"),
             primary=True,
+            # Gone means that its pods have let go of their GPUs.
+            deletion="Foreground",
         ),
         # What the operator makes of a graph: without Grove, and with it.
         UpstreamKind(

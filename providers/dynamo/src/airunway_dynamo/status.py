@@ -37,6 +37,9 @@ _COMPONENT = "nvidia.com/dynamo-component"
 _SETTLES = timedelta(seconds=5)
 """How long the word of an operator is not taken that does not say of which generation it is (before 1.0)."""
 
+_OURS = timedelta(minutes=1)
+"""How long a generation that the operator has not seen may be one of ours, where others write into the graph too."""
+
 _INCOMPATIBLE = "IncompatibleConfiguration"
 _REASONS: Mapping[str, str] = {
     "insufficient_capacity": "InsufficientCapacity",
@@ -71,13 +74,15 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
     counts = {name: _replicas(name, spec, graph, made) for name, spec in _components(graph)}
     ours = {part.name: part for part in parts_of(deployment, context)} if context.engine in RUNTIMES else {}
     working = [counts[name] for name, spec in _components(graph) if _type_of(spec) in WORKERS]
-    if any(part.replicas is None for part in ours.values()):
+    scaled = any(part.replicas is None for part in ours.values())
+    shared = scaled or bool(counts.keys() - ours.keys())
+    if scaled:
         # Nobody here has asked for more than the adapters have brought up: one that starts is nobody's loss.
         working = [replace(count, desired=max(count.ready, min(1, count.desired))) for count in working]
     component = _judge(graph)
-    if _is_others_business(graph, counts, ours) and all(count.ready >= count.desired for count in working):
+    if shared and _is_others_business(graph, counts, ours) and all(count.ready >= count.desired for count in working):
         component = replace(component, ready=True, reason="Ready", waits=False)
-    current, settles = _currency(graph, observed, context.now)
+    current, settles = _currency(graph, observed, context.now, shared=shared)
     name, pooled = deployment.metadata.name, routed_by_pool(context)
     # The Service is there long before anything answers.
     served = component.ready is True or counts.get(FRONTEND, Replicas()).ready > 0
@@ -115,10 +120,9 @@ def _is_others_business(graph: Resource, counts: Mapping[str, Replicas], ours: M
 
     Whether our workers are as many as they should be is not looked at here.
     """
-    theirs = counts.keys() - ours.keys() or any(part.replicas is None for part in ours.values())
     waits = text(condition(graph, "Ready"), "reason") in _WAITS and text(graph, "status", "state") == "pending"
     fixed = [counts.get(name, Replicas()) for name, part in ours.items() if part.replicas is not None]
-    return bool(ours and theirs) and waits and all(0 < count.desired <= count.ready for count in fixed)
+    return bool(ours) and waits and all(0 < count.desired <= count.ready for count in fixed)
 
 
 def _component(reason: str, message: str, *, waits: bool = False) -> Component:
@@ -131,11 +135,17 @@ def _error(message: str) -> str:
     return found or meaning(message, CREATION, otherwise="DependenciesUnreachable")
 
 
-def _currency(graph: Resource, observed: Observed, now: datetime) -> tuple[bool, float | None]:
-    """Whether the status is of the newest spec; and where only time can tell, in how many seconds it will count."""
+def _currency(graph: Resource, observed: Observed, now: datetime, *, shared: bool) -> tuple[bool, float | None]:
+    """Whether the status is of the newest spec; and where only time can tell, in how many seconds it will count.
+
+    A newer generation of a graph that is `shared` with an adapter or a planner is theirs, if ours was long ago.
+    """
     status = dig(graph, "status")
     if not isinstance(status, dict) or not status or dig(graph, "metadata", "deletionTimestamp"):
         return False, None
+    if is_observed(graph) is False and shared and observed.applied is not None:
+        left = (observed.applied + _OURS - now).total_seconds()
+        return (True, None) if left <= 0 else (False, left)
     if "observedGeneration" in status or observed.applied is None:
         return is_observed(graph), None
     try:
