@@ -36,7 +36,7 @@ RARE = {
     **dict.fromkeys(GRANTED, "held so that a picker can be given it"),
     **{
         ("get", resource): "asked when an event tells of one that may make no pods"
-        for resource in ("jobs", "statefulsets")
+        for resource in ("jobs", "statefulsets", "replicasets")
     },
     ("patch", "events"): "an event is written again when it is repeated, after ten seconds",
 }
@@ -67,7 +67,7 @@ async def test_it_uses_all_that_it_is_granted_and_needs_no_more(
         (CONFIG_MAP, "llama-epp", {"data": {"picker.yaml": ""}}),
         (ROLE, "llama-epp", {"rules": []}),
         (BINDING, "llama-epp", {"subjects": []}),
-        (ACCOUNT, "llama-epp", {"metadata": {"labels": {names.MODEL_DEPLOYMENT: "another"}}}),
+        (ACCOUNT, "llama-epp", {"metadata": {"annotations": {names.DEPLOYMENT_UID: "another"}}}),
         (group, "large-lws", {"spec": {"leaderWorkerTemplate": {"size": 3}}}),
     )
     seen: list[Request] = []
