@@ -34,9 +34,11 @@ async def stage(control_plane: Cluster, client: Client, namespace: str, audit_lo
     await remove_leftovers(client)
 
     async def clean() -> None:
-        for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-            await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
-            await gone(client, MODEL_DEPLOYMENT, key_of(deployment))
+        keys = [key_of(deployment) for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace)]
+        for key in keys:
+            await client.delete(MODEL_DEPLOYMENT, key)
+        for key in keys:
+            await gone(client, MODEL_DEPLOYMENT, key)
 
     async with staged(control_plane, client, namespace=namespace, audit_log=audit_log, clean=clean) as stage_:
         yield stage_

@@ -116,8 +116,8 @@ async def test_the_mode_changes_with_a_second_cluster_and_back(
     await until(client, key, running_at(1))
     (first,) = await clusters(client, key.namespace)
     generation = await stage.edit(key, **APART)
-    found = await until(client, key, running_at(generation))
-    assert found["status"]["replicas"]["ready"] == 3
+    await until(client, key, running_at(generation))
+    await until(client, key, counts(3, 3), what="three workers")
     assert (await application(client, key))["import_path"] == "ray.serve.llm:build_pd_openai_app"
     await gone(client, RAY_CLUSTER, ObjectKey(key.namespace, first))
     cluster = (await client.get(RAY_SERVICE, key))["spec"]["rayClusterConfig"]
