@@ -6,6 +6,8 @@ export UV_PYTHON_DOWNLOADS ?= never
 PYTHON ?= python3
 # Processes that run tests; each starts control planes of its own. More than two on two cores only makes them wait.
 WORKERS ?= 2
+# Providers that take part in the demo and the sandbox, of those under providers/.
+PROVIDERS ?= kaito,vllm
 BOOTSTRAP := .airunway/bootstrap
 UV := $(shell command -v uv 2>/dev/null || echo $(BOOTSTRAP)/bin/uv)
 RUN := $(UV) run --frozen --no-sync
@@ -32,11 +34,11 @@ sync: | python
 
 .PHONY: demo
 demo: sync  ## Start everything on this machine, apply the samples, show what becomes of them.
-	@$(RUN) airunway sandbox --demo
+	@$(RUN) airunway sandbox --demo --providers $(PROVIDERS)
 
 .PHONY: sandbox
 sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.
-	@$(RUN) airunway sandbox
+	@$(RUN) airunway sandbox --providers $(PROVIDERS)
 
 .PHONY: test
 test: sync  ## Run all tests.

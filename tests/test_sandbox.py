@@ -15,8 +15,13 @@ import pytest
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(180)]
 
-README = Path(__file__).parent.parent / "README.md"
-COMMAND = [sys.executable, "-m", "airunway", "sandbox"]
+ROOT = Path(__file__).parent.parent
+README, MAKEFILE = ROOT / "README.md", ROOT / "Makefile"
+PROVIDERS = next(
+    line.removeprefix("PROVIDERS ?= ") for line in MAKEFILE.read_text().splitlines() if line.startswith("PROVIDERS ?= ")
+)
+COMMAND = [sys.executable, "-m", "airunway", "sandbox", "--providers", PROVIDERS]
+"""As `make demo` and `make sandbox` have it."""
 
 
 @pytest.fixture
