@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tools.fields_page import cell, providers
@@ -29,6 +30,8 @@ from airunway_testing.sandbox.samples import manifests_of
 __all__ = ["CRDS", "PAGE", "page"]
 
 PAGE = "docs/providers/matrix.md"
+_LONGEST = 400
+"""Characters of a reason; an API server names each field that it does not know."""
 CRDS = ROOT.parent / "shared" / "upstream-crds"
 
 _HEAD = """# What runs where
@@ -87,20 +90,28 @@ def _request(spec: Resource) -> str:
 
 def _verdict(answers: Sequence[Answer]) -> str:
     """In a word; `answers` are in the order of releases, by upstream."""
-    if all(answer.refusal for answer in answers):
-        return "no"
-    refused = [answer for answer in answers if answer.refusal]
-    since = [first.release for first in answers if first.release and _is_first(first, answers)]
-    if not refused:
+    if not any(answer.refusal for answer in answers):
         return "yes"
-    return f"from {since[0].names[0]}" if len(since) == 1 else "in part"
+    words = {_since([answer for answer in answers if _upstream(answer) == name]) for name in map(_upstream, answers)}
+    if "no" in words:
+        return "no"
+    words.discard("yes")
+    return words.pop() if len(words) == 1 else "in part"
 
 
-def _is_first(answer: Answer, answers: Sequence[Answer]) -> bool:
-    """Whether it and all of newer releases of the upstream are accepted, and none of an older one."""
-    same = [a for a in answers if a.release and answer.release and a.release.upstream == answer.release.upstream]
-    place = same.index(answer)
-    return place > 0 and all(a.refusal for a in same[:place]) and not any(a.refusal for a in same[place:])
+def _upstream(answer: Answer) -> str:
+    return answer.release.upstream if answer.release else ""
+
+
+def _since(answers: Sequence[Answer]) -> str:
+    """The verdict on one upstream."""
+    first = next((place for place, answer in enumerate(answers) if not answer.refusal), None)
+    if first is None:
+        return "no"
+    if any(answer.refusal for answer in answers[first:]):
+        return "in part"
+    release = answers[first].release
+    return f"from {release.names[0]}" if first and release else "yes"
 
 
 # ------------------------------------------------------------------------------------------------- engines and modes
@@ -140,44 +151,67 @@ def _by_words(of: Mapping[str, Mapping[str, tuple[Run, str]]]) -> dict[str, list
 
 
 def _provider(host: ProviderHost, answers: Sequence[Answer], samples: Sequence[Sample]) -> Iterator[str]:
+    by_release: dict[Release | None, list[Answer]] = {}
+    for answer in answers:
+        by_release.setdefault(answer.release, []).append(answer)
     yield f"## {host.name}"
     yield ""
     yield "| upstream | release | written | by transformer | samples |"
     yield "|---|---|---|---|---|"
-    for release, own in _by_release(answers).items():
+    for release, own in by_release.items():
         taken = [answer for answer in own if not answer.refusal and answer.kinds]
         kinds = ", ".join(dict.fromkeys(kind for answer in taken for kind in answer.kinds))
         writers = ", ".join(dict.fromkeys(f"`{answer.writer}`" for answer in own if answer.writer))
-        where = f"{release.upstream} | {release.label}" if release else "Kubernetes | any"
-        yield f"| {where} | {kinds} | {writers} | {len(taken)} of {len(samples)} |"
+        if release or taken:
+            where = f"{release.upstream} | {release.label}" if release else "Kubernetes | any"
+            yield f"| {where} | {kinds} | {writers} | {len(taken)} of {len(samples)} |"
     yield ""
     yield "| not | on | why |"
     yield "|---|---|---|"
-    everywhere = len(_by_release(answers))
-    for (names, releases), why in _refusals(answers):
-        which = "every sample" if len(names) == len(samples) else ", ".join(f"`{name}`" for name in names)
-        on = "every release" if len(releases) == everywhere else "; ".join(releases)
-        yield f"| {which} | {on} | {cell(why)} |"
+    never = {answer.sample for answer in answers if answer.refusal and answer.release is None}
+    others = {sample.name for sample in samples} - never
+    for names, where, why in _refusals(answers, list(by_release), never):
+        which = "every other sample" if names == others else ", ".join(f"`{name}`" for name in sorted(names))
+        yield f"| {which} | {where} | {cell(_shortened(why))} |"
 
 
-def _by_release(answers: Sequence[Answer]) -> dict[Release | None, list[Answer]]:
-    found: dict[Release | None, list[Answer]] = {}
+def _refusals(
+    answers: Sequence[Answer], releases: Sequence[Release | None], never: Collection[str]
+) -> list[tuple[set[str], str, str]]:
+    """Who is refused where, and why; samples that are refused alike together.
+
+    Those that are `never` taken are refused with the newest of everything: why, is said once.
+    """
+    refused: dict[tuple[str, str], list[Release | None]] = {}
     for answer in answers:
-        found.setdefault(answer.release, []).append(answer)
-    return found
+        if answer.refusal and (answer.release is None or answer.sample not in never):
+            refused.setdefault((answer.sample, answer.refusal), []).append(answer.release)
+    together: dict[tuple[str, str], set[str]] = {}
+    for (sample, why), where in refused.items():
+        on = "every release" if sample in never else _spans(where, releases)
+        together.setdefault((on, why), set()).add(sample)
+    return [(names, on, why) for (on, why), names in together.items()]
 
 
-def _refusals(answers: Sequence[Answer]) -> list[tuple[tuple[tuple[str, ...], tuple[str, ...]], str]]:
-    """Who is refused where, and why; samples that are refused alike are together."""
-    where: dict[tuple[str, str], list[str]] = {}
-    for answer in answers:
-        if answer.refusal:
-            label = f"{answer.release.upstream} {answer.release.label}" if answer.release else "Kubernetes"
-            where.setdefault((answer.refusal, answer.sample), []).append(label)
-    together: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for (why, sample), releases in where.items():
-        together.setdefault((why, tuple(releases)), []).append(sample)
-    return [((tuple(names), releases), why) for (why, releases), names in together.items()]
+def _spans(some: Sequence[Release | None], releases: Sequence[Release | None]) -> str:
+    """Releases in words: of those that follow each other the first and the last."""
+    spans: list[list[Release]] = []
+    last = -1
+    for place, release in enumerate(releases):
+        if release is None or release not in some:
+            continue
+        if spans and last == place - 1 and spans[-1][-1].upstream == release.upstream:
+            spans[-1].append(release)
+        else:
+            spans.append([release])
+        last = place
+    labels = (replace(span[0], names=span[0].names + span[-1].names).label for span in spans)
+    found = [f"{span[0].upstream} {label}" for span, label in zip(spans, labels, strict=True)]
+    return "; ".join([*(["Kubernetes"] if None in some else []), *found])
+
+
+def _shortened(why: str) -> str:
+    return why if len(why) <= _LONGEST else f"{why[:_LONGEST].rstrip()} …"
 
 
 def _left_out(answers: Sequence[Answer], folder: Path) -> Iterator[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
@@ -29,11 +29,11 @@ class Release:
 
     upstream: str
     names: tuple[str, ...]
-    files: Mapping[str, Path | None]
+    files: Mapping[str, Path | None] = field(hash=False)
 
     @property
     def label(self) -> str:
-        return self.names[0] if len(self.names) == 1 else f"{self.names[0]} to {self.names[-1]}"
+        return self.names[0] if self.names[0] == self.names[-1] else f"{self.names[0]} to {self.names[-1]}"
 
     @property
     def is_kept(self) -> bool:
