@@ -68,6 +68,7 @@ generate: sync  ## Write the generated files (CRDs, charts, dashboard, alerts, r
 	@$(RUN) python -m tools.rights
 	@$(RUN) python -m tools.charts.generate
 	@$(RUN) python -m tools.fields_page
+	@$(RUN) python -m tools.matrix_page
 	@$(RUN) python -m tools.doctor_page
 	@$(RUN) python -m tools.sdk_reference
 	@$(RUN) python -m airunway.status.docs > docs/reference/conditions.md

@@ -1,9 +1,11 @@
-"""How much memory does one process take that has the core and every installed provider, beside as many processes?
+"""How fast and with how much memory do one process with the core and every provider, and a process each, work?
 
-N ModelDeployments, dealt out to the providers in turn, run until all are Running; first with `airunway run`, then with
-one process for each part, on the same API server. Prints JSON.
+N ModelDeployments, dealt out to the providers in turn, are created and become Running, with `airunway run` or (with
+--apart) with one process for each part. Then both are started anew on what is there, on the same API server, one after
+the other. Upstreams are simulated; Deployments are said to be ready as soon as they are there. Prints JSON.
 
-    uv run python -m benchmarks.allinone --deployments 1000
+    uv run python -m benchmarks.allinone --deployments 1000            # with five providers: 200 of each
+    uv run python -m benchmarks.allinone --deployments 1000 --apart
 """
 
 from __future__ import annotations
@@ -12,27 +14,25 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import concurrently, rss_mib, say
+from benchmarks.common import concurrently, cpu_seconds, heading, rss_mib, say
 
-from airunway import __version__
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Kind, load_config
+from airunway.kube import NAMESPACE, Client, load_config
 from airunway.plugins.registry import discover, load
 from airunway.resource import Resource, dig
-from airunway_testing.controlplane import KUBERNETES_VERSION, ControlPlane
+from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions
-from airunway_testing.simulators import discover_simulators
+from airunway_testing.simulators import simulators_for
 
-NAMESPACE = Kind("", "v1", "Namespace", "namespaces", False)
 SETTLE = 15.0
 """Seconds at rest before memory is read."""
 
@@ -43,11 +43,10 @@ def deployment(name: str, namespace: str, provider: str) -> Resource:
         "kind": "ModelDeployment",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
-            "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},
-            "engine": {"type": "llamacpp"},
+            "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+            "engine": {"type": "vllm"},
             "provider": {"name": provider},
-            "resources": {"memory": "16Gi", "cpu": "8"},
-            "image": "ghcr.io/sozercan/llama-cpp-runner:latest",
+            "resources": {"gpu": {"count": 1}},
         },
     }
 
@@ -64,77 +63,90 @@ async def until_all_run(client: Client, namespace: str, count: int) -> None:
         await asyncio.sleep(1.0)
 
 
-async def measured(
-    processes: Processes, folder: Path, kubeconfig: Path, commands: dict[str, tuple[str, ...]]
-) -> dict[str, Any]:
-    """Memory of these parts of ours, started on what is there, once they have gone over it; they are stopped then."""
-    started = time.monotonic()
-    for name, command in commands.items():
-        options = ("--kubeconfig", str(kubeconfig), "--ready-file", str(folder / f"{name}.ready"))
-        processes.start(name, [sys.executable, "-m", "airunway", *command, *options], environment=dict(os.environ))
-    while any(not (folder / f"{name}.ready").exists() for name in commands):
-        if processes.exited() or time.monotonic() - started > 120:
-            sys.exit("\n".join(processes.log(name).read_text() for name in commands))
-        await asyncio.sleep(0.1)
-    ready = time.monotonic() - started
-    await asyncio.sleep(SETTLE)
-    memory = {name: rss_mib(processes.pids[name]) for name in commands}
-    for name in commands:
-        processes.stop(name, grace=10.0)
-    total = round(sum(each["now"] for each in memory.values()), 1)
-    return {"seconds_to_ready": round(ready, 2), "rss_mib": memory, "rss_mib_together": total}
+class Parts:
+    """The operator's processes, started and stopped in sets."""
+
+    def __init__(self, processes: Processes, folder: Path, kubeconfig: Path) -> None:
+        self._processes = processes
+        self._folder = folder
+        self._kubeconfig = kubeconfig
+
+    def start(self, name: str, *command: str) -> None:
+        options = ("--kubeconfig", str(self._kubeconfig))
+        command = (sys.executable, "-m", "airunway", *command, *options)
+        self._processes.start(name, list(command), environment=dict(os.environ))
+
+    async def start_all(self, commands: Mapping[str, Sequence[str]]) -> float:
+        """Seconds until all are ready."""
+        started = time.monotonic()
+        markers = {name: self._folder / f"{name}.ready" for name in commands}
+        for name, command in commands.items():
+            markers[name].unlink(missing_ok=True)
+            self.start(name, *command, "--ready-file", str(markers[name]))
+        while not all(marker.exists() for marker in markers.values()):
+            if self._processes.exited() or time.monotonic() - started > 120:
+                sys.exit("\n".join(self._processes.log(name).read_text() for name in commands))
+            await asyncio.sleep(0.1)
+        return time.monotonic() - started
+
+    async def end_all(self, commands: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """What each has used, once they are at rest; they are stopped then."""
+        await asyncio.sleep(SETTLE)
+        pids = self._processes.pids
+        memory = {name: rss_mib(pids[name]) for name in commands}
+        cpu = {name: round(cpu_seconds(pids[name]), 2) for name in commands}
+        for name in commands:
+            self._processes.stop(name, grace=10.0)
+        total = round(sum(each["now"] for each in memory.values()), 1)
+        return {"rss_mib": memory, "rss_mib_together": total, "cpu_seconds": cpu}
 
 
-async def run(count: int, plane: ControlPlane) -> dict[str, Any]:
-    hosts = [load(found.name) for found in discover()]
-    # What a simulator plays runs; plain Deployments would need more than an API server.
-    primaries = {(host.primary_kind.group, host.primary_kind.kind): host.name for host in hosts}
-    played = {
-        primaries[kind]: simulator
-        for simulator in discover_simulators().values()
-        for kind in simulator.kinds
-        if kind in primaries
+async def run(count: int, plane: ControlPlane, *, apart: bool) -> dict[str, Any]:
+    hosts = [load(found.name) for found in discover() if found.distribution != "airunway-testing"]
+    one: dict[str, Sequence[str]] = {"all": ("run",)}
+    each: dict[str, Sequence[str]] = {
+        "core": ("controller",),
+        **{host.name: ("provider", "run", host.name) for host in hosts},
     }
+    simulators = simulators_for((kind.group, kind.kind) for host in hosts for kind in host.manifest.upstream)
     folder = Path(tempfile.mkdtemp(prefix="airunway-benchmark-"))
     processes = Processes(folder, keep=False)
+    parts = Parts(processes, folder, plane.kubeconfig)
     async with Client(load_config(kubeconfig=plane.kubeconfig), user_agent="benchmark") as client:
         with ExitStack() as stack:
             stack.callback(processes.close, grace=5.0)
-            crds = [crd for each in played.values() for crd in each.custom_resource_definitions()]
-            await install_definitions(client, crds)
-            for name in played:
-                command = [sys.executable, "-m", "airunway", "simulate", name, "--level", "api"]
-                command += ["--kubeconfig", str(plane.kubeconfig)]
-                processes.start(f"simulated-{name}", command, environment=dict(os.environ))
-            first = [sys.executable, "-m", "airunway", "run", "--kubeconfig", str(plane.kubeconfig)]
-            processes.start("first", first, environment=dict(os.environ))
+            await install_definitions(client, [crd for sim in simulators for crd in sim.custom_resource_definitions()])
+            for simulator in simulators:
+                parts.start(f"simulated-{simulator.name}", "simulate", simulator.name, "--level", "api")
+            stand_in = [sys.executable, "-m", "benchmarks.shapes", "vllm", str(plane.kubeconfig)]
+            processes.start("deployments", stand_in, environment=dict(os.environ))
+            await parts.start_all(each if apart else one)
             await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "load"}})
 
             async def create(name: str) -> None:
-                provider = list(played)[int(name.rpartition("-")[2]) % len(played)]
+                provider = hosts[int(name.rpartition("-")[2]) % len(hosts)].name
                 await client.create(MODEL_DEPLOYMENT, deployment(name, "load", provider))
 
             started = time.monotonic()
             await concurrently([f"load-{number}" for number in range(count)], create)
+            created = time.monotonic() - started
             await until_all_run(client, "load", count)
             converged = time.monotonic() - started
-            await asyncio.sleep(SETTLE)
-            grown = rss_mib(processes.pids["first"])
-            processes.stop("first", grace=10.0)
-            together = await measured(processes, folder, plane.kubeconfig, {"all": ("run",)})
-            apart = {"core": ("controller",), **{host.name: ("provider", "run", host.name) for host in hosts}}
-            alone = await measured(processes, folder, plane.kubeconfig, apart)
+            first = await parts.end_all(each if apart else one)
+            again = {}
+            for name, commands in (("in_one_process", one), ("in_a_process_each", each)):
+                ready = await parts.start_all(commands)
+                again[name] = {"seconds_to_ready": round(ready, 2), **await parts.end_all(commands)}
+    together, alone = again["in_one_process"], again["in_a_process_each"]
     return {
-        "benchmark": "allinone",
-        "airunway": __version__,
-        "kubernetes": KUBERNETES_VERSION,
-        "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()},
+        **heading("allinone"),
         "deployments": count,
         "providers": [host.name for host in hosts],
+        "converged": "in a process each" if apart else "in one process",
+        "seconds_to_all_created": round(created, 2),
         "seconds_to_all_running": round(converged, 2),
-        "rss_mib_after_converging": grown,
-        "restarted_in_one_process": together,
-        "restarted_in_a_process_each": alone,
+        "after_converging": first,
+        "restarted": again,
         "memory_ratio": round(together["rss_mib_together"] / alone["rss_mib_together"], 2),
     }
 
@@ -142,9 +154,10 @@ async def run(count: int, plane: ControlPlane) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--deployments", type=int, default=1000)
+    parser.add_argument("--apart", action="store_true", help="converge with a process for each part")
     arguments = parser.parse_args()
     with ControlPlane("api", report=say) as plane:
-        print(json.dumps(asyncio.run(run(arguments.deployments, plane)), indent=2))
+        print(json.dumps(asyncio.run(run(arguments.deployments, plane, apart=arguments.apart)), indent=2))
 
 
 if __name__ == "__main__":

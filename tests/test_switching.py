@@ -1,111 +1,172 @@
-"""A live deployment goes from one provider to another and back: never two workloads, and events tell the story."""
+"""A live deployment goes from provider to provider and all the way back: never two workloads, told by events."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
 
+from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import DEPLOYMENT, EVENT, POD, Client, Kind
+from airunway.kube import EVENT, POD, Client, Kind
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.registry import load
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.plugins.registry import discover, load
+from airunway.resource import ObjectKey, Resource, dig, labels_of, uid_of
+from airunway_testing.expectations import running_at
 from airunway_testing.operator import (
+    deployments,
     gone,
     install_definitions,
     remove_leftovers,
-    running_core,
-    running_provider,
     running_simulator,
+    running_together,
     until,
 )
-from airunway_testing.simulators import load_simulator
+from airunway_testing.simulators import discover_simulators
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces")
+FIRST = ("kaito", "vllm", "dynamo", "kuberay", "llmd")
+"""The order of the way; providers that are not among them come after these."""
+SPEC = {
+    "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+    "engine": {"type": "vllm"},
+    "resources": {"gpu": {"count": 1}},
+}
+"""What every provider can run."""
+
+
+@pytest.fixture(scope="session")
+def hosts() -> list[ProviderHost]:
+    """Every installed provider that runs models, in the order of the way."""
+    found = [each.name for each in discover() if each.distribution != "airunway-testing"]
+    way = [name for name in FIRST if name in found]
+    return [load(name) for name in (*way, *(name for name in found if name not in way))]
 
 
 @pytest.fixture
-async def both(kubeconfig: Path, client: Client, kaito: ProviderHost) -> AsyncIterator[None]:
-    """The core, both providers, and a simulated KAITO whose pods really run."""
-    await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
+async def everything(kubeconfig: Path, client: Client, hosts: Sequence[ProviderHost]) -> AsyncIterator[None]:
+    """The core and all providers in one process, and simulated upstreams whose pods really run."""
+    simulators = discover_simulators().values()
+    await install_definitions(client, [crd for each in simulators for crd in each.custom_resource_definitions()])
     await remove_leftovers(client)
-    async with (
-        running_core(kubeconfig),
-        running_provider(kubeconfig, kaito),
-        running_provider(kubeconfig, load("vllm")),
-        running_simulator(kubeconfig, kaito, level="cluster"),
-    ):
+    async with running_simulator(kubeconfig, *hosts, level="cluster"), running_together(kubeconfig, hosts):
         yield
 
 
-def served_by(provider: str, generation: int) -> Callable[[Resource], bool]:
-    def holds(deployment: Resource) -> bool:
-        status = deployment.get("status") or {}
-        return (
-            dig(status, "provider", "name") == provider
-            and status.get("phase") == "Running"
-            and status.get("observedGeneration") == generation
+@dataclass(kw_only=True)
+class Life:
+    """From which version of the cluster's store until which an object was there (None: it still is)."""
+
+    kind: str
+    name: str
+    provider: str
+    born: int
+    died: int | None = None
+
+    def overlaps(self, other: Life) -> bool:
+        return (other.died is None or self.born < other.died) and (self.died is None or other.born < self.died)
+
+
+@dataclass(kw_only=True)
+class Lives:
+    """What was written by providers, and the pods, by uid; exact, since all kinds count versions of one store."""
+
+    written: dict[str, Life] = field(default_factory=dict)
+    pods: dict[str, Life] = field(default_factory=dict)
+
+    def seen(self, type_: str, obj: Resource) -> None:
+        provider = labels_of(obj).get(names.PROVIDER, "")
+        kind, version = obj["kind"], int(obj["metadata"]["resourceVersion"])
+        lives = self.pods if kind == "Pod" else self.written
+        if kind != "Pod" and not provider:
+            return  # made by an upstream, out of what a provider wrote
+        life = lives.setdefault(
+            uid_of(obj), Life(kind=kind, name=obj["metadata"]["name"], provider=provider, born=version)
         )
+        if type_ == "DELETED":
+            life.died = version
 
-    return holds
+    def meetings(self) -> Iterator[tuple[Life, Life]]:
+        """Objects of two providers that were there at one moment."""
+        for one, other in combinations(self.written.values(), 2):
+            if one.provider != other.provider and one.overlaps(other):
+                yield one, other
+
+    def strangers(self) -> Iterator[tuple[Life, Life]]:
+        """Pods that were still there when another provider wrote its workload than the one before their birth."""
+        for pod in self.pods.values():
+            maker = max((life for life in self.written.values() if life.born < pod.born), key=lambda life: life.born)
+            for life in self.written.values():
+                if life.provider != maker.provider and life.born > pod.born and life.overlaps(pod):
+                    yield pod, life
 
 
-async def watch_workloads(client: Client, namespace: str, seen: list[set[str]]) -> None:
-    """The sets of workloads that were there at one time, each kept; one look is a moment, so pods count as well."""
-    while True:
-        found = set()
-        for kind, name in ((WORKSPACE, "kaito"), (DEPLOYMENT, "vllm")):
-            if await client.list_all(kind, namespace=namespace):
-                found.add(name)
-        owners = {
-            str(dig(pod, "metadata", "ownerReferences")[0]["kind"])
-            for pod in await client.list_all(POD, namespace=namespace)
-        }
-        seen.append(found | owners)
-        await asyncio.sleep(0.02)
+@asynccontextmanager
+async def watching(client: Client, namespace: str, kinds: Sequence[Kind]) -> AsyncIterator[Lives]:
+    """Everything that comes and goes in the namespace, from now until the end of the context."""
+    lives = Lives()
+
+    async def watch(kind: Kind, version: str) -> None:
+        async for event in client.watch(kind, namespace=namespace, resource_version=version):
+            if event.type != "BOOKMARK":
+                lives.seen(event.type, {"kind": kind.kind, **event.object})
+
+    async for page in client.pages(MODEL_DEPLOYMENT, namespace=namespace):
+        tasks = [asyncio.create_task(watch(kind, page.resource_version)) for kind in kinds]
+    try:
+        yield lives
+        assert [task for task in tasks if task.done()] == [], "nothing was missed"
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
 
 
-async def test_kaito_to_vllm_and_back_never_runs_two_workloads(both: None, client: Client, namespace: str) -> None:
-    key, seen = ObjectKey(namespace, "gemma"), list[set[str]]()
-    spec = {
-        "model": {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"},
-        "engine": {"type": "llamacpp"},
-        "provider": {"name": "kaito"},
-        "resources": {"memory": "16Gi", "cpu": "8"},
-        "image": "registry.example/llama-cpp-runner:1",
-    }
-    metadata = {"name": key.name, "namespace": namespace}
-    watching = asyncio.create_task(watch_workloads(client, namespace, seen))
-    body = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": "ModelDeployment", "metadata": metadata, "spec": spec}
-    await client.create(MODEL_DEPLOYMENT, body)
-    await until(client, key, served_by("kaito", 1))
-    for provider in ("vllm", "kaito"):
-        patch = {"spec": {"provider": {"name": provider}}}
-        after = await client.merge_patch(MODEL_DEPLOYMENT, key, patch, manager="tests")
-        await until(client, key, served_by(provider, after["metadata"]["generation"]), what=f"Running with {provider}")
-    watching.cancel()
-    with suppress(asyncio.CancelledError):
-        await watching
+def kinds_of(hosts: Sequence[ProviderHost]) -> list[Kind]:
+    written = {(kind.group, kind.kind): kind for host in hosts for kind in host.manifest.upstream if kind.write}
+    return [POD, *(Kind(kind.group, kind.versions[0], kind.kind, kind.plural) for kind in written.values())]
 
-    assert {"kaito"} | {"StatefulSet"} in seen, "each workload was seen"
-    assert {"vllm"} | {"ReplicaSet"} in seen
-    assert [both_there for both_there in seen if {"kaito", "vllm"} <= both_there] == []
-    assert [pods for pods in seen if {"StatefulSet", "ReplicaSet"} <= pods] == []
-    events = await client.list_all(EVENT, namespace=namespace)
-    ours = [event for event in events if dig(event, "regarding", "kind") == "ModelDeployment"]
-    story = [str(event["note"]) for event in sorted(ours, key=lambda event: str(event["eventTime"]))]
-    assert [said for said in dict.fromkeys(story) if "engine" not in said] == [
-        "Selected provider 'kaito': explicit provider selection",
-        "Created Workspace 'gemma'",
-        "Selected provider 'vllm': explicit provider selection",
-        "Created Deployment 'gemma' with Service 'gemma'",
+
+async def test_from_provider_to_provider_and_back(
+    everything: None, client: Client, namespace: str, hosts: Sequence[ProviderHost]
+) -> None:
+    way = [*hosts, *reversed(hosts[:-1])]
+    async with watching(client, namespace, kinds_of(hosts)) as lives, deployments(client, namespace, SPEC) as create:
+        key = await create(provider={"name": way[0].name})
+        await until(client, key, running_at(1))
+        for host in way[1:]:
+            change = {"spec": {"provider": {"name": host.name}}}
+            after = await client.merge_patch(MODEL_DEPLOYMENT, key, change, manager="tests")
+            generation = after["metadata"]["generation"]
+            running = await until(client, key, running_at(generation), what=f"Running with {host.name}")
+            assert dig(running, "status", "provider", "name") == host.name
+        await client.delete(MODEL_DEPLOYMENT, key)
+        await gone(client, MODEL_DEPLOYMENT, key)
+
+    assert list(lives.meetings()) == []
+    assert list(lives.strangers()) == []
+    assert stations(lives) == [host.name for host in way], "each was there, made anew on the way back"
+    story = await told(client, key)
+    assert [line for line in story if line.startswith("Selected")] == [
+        f"Selected provider '{host.name}': explicit provider selection" for host in way
     ]
-    assert story.count("Created Workspace 'gemma'") == 2, "made anew on the way back"
-    await client.delete(MODEL_DEPLOYMENT, key)
-    await gone(client, MODEL_DEPLOYMENT, key)
+
+
+def stations(lives: Lives) -> list[str]:
+    """The providers in the order in which they wrote, each once for as long as nobody else did."""
+    order = [life.provider for life in sorted(lives.written.values(), key=lambda life: life.born)]
+    return [*order[:1], *(after for before, after in pairwise(order) if after != before)]
+
+
+async def told(client: Client, key: ObjectKey) -> list[str]:
+    """The notes of the deployment's events, in order."""
+    events = await client.list_all(EVENT, namespace=key.namespace)
+    ours = [event for event in events if dig(event, "regarding", "kind") == "ModelDeployment"]
+    return [str(event["note"]) for event in sorted(ours, key=lambda event: str(event["eventTime"]))]

@@ -17,7 +17,7 @@ from airunway.plugins.registry import load
 from airunway_testing.conformance.cases import OF_THE_CORE, TOGGLES, bases
 from airunway_testing.conformance.fields import Answer, Outcome, outcomes
 
-__all__ = ["PAGE", "page", "providers"]
+__all__ = ["PAGE", "cell", "page", "providers"]
 
 PAGE = "docs/providers/fields.md"
 
@@ -88,10 +88,11 @@ def _words(host: ProviderHost, found: Sequence[Outcome]) -> Iterator[str]:
                 said.setdefault((outcome.answer, outcome.words[0].message), []).append(outcome.base)
         for (answer, message), where in said.items():
             everywhere = "everywhere" if where == asked else "; ".join(where)
-            yield f"| `{field}` | {answer} | {everywhere} | {_cell(message)} |"
+            yield f"| `{field}` | {answer} | {everywhere} | {cell(message)} |"
 
 
-def _cell(text: str) -> str:
+def cell(text: str) -> str:
+    """Text as it can stand in a table."""
     return text.replace("|", r"\|").replace("<", "&lt;")
 
 

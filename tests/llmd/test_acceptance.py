@@ -11,7 +11,7 @@ from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway.runtime.upstream import crd_facts
-from airunway_testing.acceptance import in_namespace, installed_alone, refusal
+from airunway_testing.acceptance import in_namespace, installed_alone, refusal, without_owner
 from airunway_testing.conformance.cases import Base, bases, judged, merged_spec
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
@@ -90,6 +90,5 @@ async def test_everything_that_needs_no_crd_is_taken(client: Client, namespace: 
 
 
 async def refused(client: Client, kind: Kind, obj: Resource, namespace: str) -> str:
-    """Why it is not taken, by a dry run. The owner does not exist here: it would have to."""
-    metadata = {key: value for key, value in obj["metadata"].items() if key != "ownerReferences"}
-    return await refusal(client, kind, in_namespace({**obj, "metadata": metadata}, namespace), manager="tests")
+    """Why it is not taken, by a dry run."""
+    return await refusal(client, kind, in_namespace(without_owner(obj), namespace), manager="tests")

@@ -10,7 +10,7 @@ from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
 from airunway.kube.errors import ApiError
 from airunway.resource import ObjectKey, Resource, is_true, key_of
 
-__all__ = ["in_namespace", "installed_alone", "refusal"]
+__all__ = ["in_namespace", "installed_alone", "refusal", "without_owner"]
 
 _PATIENCE = 60.0
 _PAUSE = 0.05
@@ -45,6 +45,12 @@ async def _absent(client: Client, key: ObjectKey) -> None:
 
 def in_namespace(obj: Resource, namespace: str) -> Resource:
     return {**obj, "metadata": {**obj["metadata"], "namespace": namespace}}
+
+
+def without_owner(obj: Resource) -> Resource:
+    """As it can be asked about where its owner does not exist: it would have to."""
+    metadata = {key: value for key, value in obj["metadata"].items() if key != "ownerReferences"}
+    return {**obj, "metadata": metadata}
 
 
 async def refusal(client: Client, kind: Kind, obj: Resource, *, manager: str) -> str:

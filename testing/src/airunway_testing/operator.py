@@ -173,10 +173,10 @@ async def running_together(
 
 @asynccontextmanager
 async def running_simulator(
-    kubeconfig: Path, host: ProviderHost, *, level: Level, scenario: str = ""
+    kubeconfig: Path, *hosts: ProviderHost, level: Level, scenario: str = ""
 ) -> AsyncIterator[None]:
-    """The simulated upstream of a provider. Raises LookupError if there is none."""
-    kinds = [(kind.group, kind.kind) for kind in host.manifest.upstream]
+    """The simulated upstreams of providers, each once. Raises LookupError if there is none."""
+    kinds = [(kind.group, kind.kind) for host in hosts for kind in host.manifest.upstream]
     simulators = simulators_for(kinds)
     if not simulators:
         raise LookupError(f"no simulator acts on {', '.join(kind for _, kind in kinds)}")

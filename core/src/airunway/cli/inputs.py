@@ -16,14 +16,16 @@ from airunway.resource import ObjectKey, Resource, copy_of, dig, key_of, labels_
 from airunway.words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
 
+    from airunway.plugins.host import ProviderHost
     from airunway.validation.policy import Policy
 
 __all__ = [
     "Choice",
     "Unchosen",
     "choose",
+    "choose_among",
     "definitions_in",
     "deployments_in",
     "fail",
@@ -34,6 +36,7 @@ __all__ = [
     "provider_configs_in",
     "read_cluster",
     "read_namespace_labels",
+    "ready_configs",
     "reporting",
     "time_of",
 ]
@@ -111,11 +114,16 @@ def provider_configs_in(path: Path) -> list[Resource]:
 def installed_configs(names: list[str] | None = None) -> list[Resource]:
     """The config of each installed provider plugin (or of `names`), as if it were ready. Raises PluginError."""
     from airunway.plugins.registry import discover, load
-    from airunway.runtime.provider_config import config_object
 
     if names is None:
         names = [distribution.name for distribution in discover()]
-    hosts = [load(name) for name in names]
+    return ready_configs([load(name) for name in names])
+
+
+def ready_configs(hosts: Sequence[ProviderHost]) -> list[Resource]:
+    """The config of each provider, as if it were ready. Raises PluginError."""
+    from airunway.runtime.provider_config import config_object
+
     configs = [config_object(host.manifest, contract_version=host.contract_version) for host in hosts]
     return [{**config, "status": {"ready": True}} for config in configs]
 
@@ -142,14 +150,18 @@ def choose(deployment: Resource, *, provider: str, now: datetime) -> Choice:
 
     `provider`, or else the one of the spec, is taken as asked for. Raises Unchosen and PluginError.
     """
+    named = provider or dig(deployment, "spec", "provider", "name") or ""
+    return choose_among(installed_configs([named] if named else None), deployment, provider=named, now=now)
+
+
+def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider: str, now: datetime) -> Choice:
+    """As `choose`, among the providers of these InferenceProviderConfigs. Raises Unchosen."""
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain
 
-    named = provider or dig(deployment, "spec", "provider", "name") or ""
-    configs = installed_configs([named] if named else None)
     spec = deployment.get("spec")
-    if named and isinstance(spec, dict):
-        deployment = {**deployment, "spec": {**spec, "provider": {**(dig(spec, "provider") or {}), "name": named}}}
+    if provider and isinstance(spec, dict):
+        deployment = {**deployment, "spec": {**spec, "provider": {**(dig(spec, "provider") or {}), "name": provider}}}
     explanation = explain(deployment, [provider_facts(config) for config in configs], now=now)
     if explanation.violations:
         raise Unchosen([str(violation) for violation in explanation.violations])

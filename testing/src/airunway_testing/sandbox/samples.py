@@ -16,7 +16,7 @@ from airunway.plugins.registry import Distribution
 from airunway.resource import Resource, dig
 from airunway_testing.sandbox.errors import SandboxError
 
-__all__ = ["TYPO", "Sample", "samples_in", "samples_of", "secrets_of"]
+__all__ = ["TYPO", "Sample", "manifests_of", "samples_in", "samples_of", "secrets_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,9 +54,18 @@ TYPO = Sample(
 
 def samples_of(provider: Distribution) -> tuple[Sample, ...]:
     """The samples that came with a provider, in the order of its index; none if it has no folder for them."""
-    package = provider.entry_point.module.partition(".")[0]
-    folder = Path(str(resources.files(package))) / "samples"
+    folder = _folder(provider)
     return samples_in(folder) if (folder / "index.yaml").is_file() else ()
+
+
+def manifests_of(provider: Distribution) -> tuple[Path, ...]:
+    """All manifests that came with a provider, by file name: those too that its index does not list."""
+    return tuple(sorted(path for path in _folder(provider).glob("*.yaml") if path.name != "index.yaml"))
+
+
+def _folder(provider: Distribution) -> Path:
+    package = provider.entry_point.module.partition(".")[0]
+    return Path(str(resources.files(package))) / "samples"
 
 
 def samples_in(folder: Path) -> tuple[Sample, ...]:
