@@ -10,7 +10,6 @@ from tests.install.helm import APPLICATIONS, NAMESPACE, Helm, Major
 from tests.install.node import processes
 from tests.install.pages import BLOCK, ORDER, PAGES, follow
 
-
 ELSEWHERE = {"without-helm.md"}
 """Of `airunway install`, which has tests of its own."""
 
