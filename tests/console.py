@@ -64,7 +64,7 @@ class Shell:
         """Run a command, which must succeed and say what is shown. Raises AssertionError."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{command} </dev/null\ncode=$?; echo; echo done:$code\n")
+        self._process.stdin.write(f"{{ {command}\n}} </dev/null\ncode=$?; echo; echo done:$code\n")
         self._process.stdin.flush()
         lines: list[str] = []
         for line in self._process.stdout:

@@ -64,6 +64,7 @@ class Builder:
     packages: Sequence[Package]
     prefix: str
     time: int
+    revision: str
 
     def base(self) -> str:
         """The base image; returns its name."""
@@ -99,7 +100,7 @@ class Builder:
             title = f"airunway-{name}"
             made = bill(title, __version__, site.distributions(), self.packages, self.time)
             (context / "sbom.json").write_text(made, encoding="utf-8")
-            arguments = {"BASE": base, "TITLE": title, "VERSION": __version__, "REVISION": _revision()}
+            arguments = {"BASE": base, "TITLE": title, "VERSION": __version__, "REVISION": self.revision}
             image = self._build(name, context, _CONTEXT / "Containerfile", arguments)
             self.bill_of(name).write_text(made, encoding="utf-8")
             return image
@@ -133,7 +134,9 @@ def builder(
             each.mkdir(parents=True, exist_ok=True)
         build_wheels(wheels, time=source_time())
         packages = (packages_of(debs) or fetch(debs, mirror=mirror)) if base else []
-        yield Builder(work=folder, wheels=wheels, packages=packages, prefix=prefix, time=source_time())
+        yield Builder(
+            work=folder, wheels=wheels, packages=packages, prefix=prefix, time=source_time(), revision=_revision()
+        )
 
 
 @contextmanager
