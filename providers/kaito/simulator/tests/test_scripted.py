@@ -276,4 +276,4 @@ async def test_scenarios_are_refused_where_pods_decide(client: Client) -> None:
 
 def test_a_simulator_is_found_by_the_kind_it_acts_on() -> None:
     assert simulators_for([("kaito.sh", "Workspace"), ("", "ConfigMap")]) == [load_simulator("kaito")]
-    assert simulators_for([("kaito.sh", "InferenceSet")]) == []
+    assert simulators_for([("kaito.sh", "ModelMirror")]) == []
