@@ -12,12 +12,20 @@ from xml.etree import ElementTree
 
 import pytest
 
+from airunway.api.crds import custom_resource_definitions
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import NAMESPACE, Client
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Client
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, key_of
 from airunway_testing.e2e.ground import LABEL
-from airunway_testing.operator import install_definitions, remove_leftovers, running_simulator
+from airunway_testing.operator import (
+    gone,
+    install_definitions,
+    remove_leftovers,
+    running_core,
+    running_provider,
+    running_simulator,
+)
 from airunway_testing.simulators import simulators_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(560)]
@@ -87,10 +95,29 @@ async def test_every_step_of_every_provider_passes_and_nothing_is_left(
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"], "somebody else's"
 
 
+async def test_where_ai_runway_runs_nothing_is_started_here_and_what_does_not_run_is_missing(
+    kubeconfig: Path, client: Client, upstreams: None, tmp_path: Path
+) -> None:
+    async with running_core(kubeconfig), running_provider(kubeconfig, load("kaito")):
+        process = await started(kubeconfig, tmp_path, "--providers", "kaito,vllm", "--patience", "60")
+        output, _ = await process.communicate()
+        page = (tmp_path / "report.md").read_text(encoding="utf-8")
+        assert process.returncode == 0, output.decode() + page
+        assert "| AI Runway | runs in the cluster |" in page
+        assert "vllm: the provider does not run in the cluster, although the core does" in page
+        assert [suite.get("name") for suite in ElementTree.parse(tmp_path / "junit.xml").getroot()] == ["kaito"]
+        assert await runs(client) == []
+        registered = await client.list_all(INFERENCE_PROVIDER_CONFIG)
+        assert [key_of(config).name for config in registered] == ["kaito"], "what was there stays"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 async def test_an_interrupted_run_cleans_up_and_still_reports(
     kubeconfig: Path, client: Client, upstreams: None, tmp_path: Path, number: signal.Signals
 ) -> None:
+    for crd in custom_resource_definitions():  # a cluster that has never seen AI Runway
+        await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+        await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
     process = await started(kubeconfig, tmp_path, "--providers", "kaito", "--patience", "60")
     assert process.stdout is not None
     said = b""
@@ -105,7 +132,8 @@ async def test_an_interrupted_run_cleans_up_and_still_reports(
     assert "it was interrupted" in (tmp_path / "report.md").read_text(encoding="utf-8")
     assert ElementTree.parse(tmp_path / "junit.xml").getroot().find("testsuite") is not None
     assert key_of(namespace) not in [key_of(found) for found in await client.list_all(NAMESPACE)]
-    assert await client.list_all(INFERENCE_PROVIDER_CONFIG) == []
+    there = [key_of(crd) for crd in await client.list_all(CUSTOM_RESOURCE_DEFINITION)]
+    assert [key_of(crd) for crd in custom_resource_definitions() if key_of(crd) in there] == [], "its CRDs are gone too"
 
 
 async def test_a_cluster_that_does_not_answer_is_said_in_a_sentence(tmp_path: Path) -> None:
