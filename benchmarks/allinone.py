@@ -84,8 +84,9 @@ class Parts:
             markers[name].unlink(missing_ok=True)
             self.start(name, *command, "--ready-file", str(markers[name]))
         while not all(marker.exists() for marker in markers.values()):
-            if self._processes.exited() or time.monotonic() - started > 120:
-                sys.exit("\n".join(self._processes.log(name).read_text() for name in commands))
+            if (ended := self._processes.exited()) or time.monotonic() - started > 120:
+                names = list(ended) or list(commands)
+                sys.exit("\n".join(f"{name}: {self._processes.log(name).read_text()}" for name in names))
             await asyncio.sleep(0.1)
         return time.monotonic() - started
 

@@ -113,7 +113,7 @@ async def watching(client: Client, namespace: str, kinds: Sequence[Kind]) -> Asy
     lives = Lives()
 
     async def watch(kind: Kind, version: str) -> None:
-        async for event in client.watch(kind, namespace=namespace, resource_version=version):
+        async for event in client.watch(kind, namespace=namespace, resource_version=version, timeout_seconds=600):
             if event.type != "BOOKMARK":
                 lives.seen(event.type, {"kind": kind.kind, **event.object})
 
@@ -154,9 +154,12 @@ async def test_from_provider_to_provider_and_back(
     assert list(lives.strangers()) == []
     assert stations(lives) == [host.name for host in way], "each was there, made anew on the way back"
     story = await told(client, key)
-    assert [line for line in story if line.startswith("Selected")] == [
-        f"Selected provider '{host.name}': explicit provider selection" for host in way
+    # What is said again in the same words is one event, with a count.
+    assert [line for line in story if line.startswith("Selected provider")] == [
+        f"Selected provider '{host.name}': explicit provider selection" for host in hosts
     ]
+    made = [line.split()[1] for line in story if line.startswith("Created")]
+    assert made == [host.primary_kind.kind for host in way], "each object has an event of its own"
 
 
 def stations(lives: Lives) -> list[str]:

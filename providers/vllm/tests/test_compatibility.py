@@ -21,6 +21,7 @@ SIXTEEN = {"gpu": {"count": 16}}
     ("fields", "engine", "path", "says"),
     [
         ({"serving": {"mode": "disaggregated"}}, "vllm", "spec.serving.mode", "llm-d"),
+        ({"serving": {"mode": "disaggregated"}, "resources": {}}, "vllm", "spec.serving.mode", "llm-d"),
         ({}, "mystery", "spec.engine.type", "vllm, sglang, trtllm, llamacpp"),
         ({"resources": {}}, "vllm", "spec.resources.gpu.count", "requires GPU"),
         ({"resources": {}}, "sglang", "spec.resources.gpu.count", "requires GPU"),

@@ -41,7 +41,7 @@ class Release:
 
 
 def stored_releases(folder: Path, definitions: Collection[str]) -> list[Release]:
-    """The releases that have any of these CRDs (``workspaces.kaito.sh``), by upstream, oldest first.
+    """The releases that have any of these CRDs (by ``metadata.name``), by upstream, oldest first.
 
     Raises OSError where there is no index.
     """
