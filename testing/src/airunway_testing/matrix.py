@@ -7,6 +7,7 @@ transformer that the release's own schema asks for, and what comes of it is give
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
@@ -153,8 +154,17 @@ class _Asking:
             written = Kind(kind.group, obj["apiVersion"].rpartition("/")[2], kind.kind, kind.plural)
             asked_for = in_namespace(without_owner(obj), self.namespace)
             if why := await refusal(self.client, written, asked_for, manager=f"airunway-provider-{host.name}"):
-                return replace(answer, writer=writer, kinds=(kind.kind,), refusal=why)
+                words = _settled(why.replace(f"{self.namespace}/", ""))
+                return replace(answer, writer=writer, kinds=(kind.kind,), refusal=words)
         return replace(answer, writer=writer, kinds=tuple(dict.fromkeys(kind.kind for _, kind in ours)))
+
+
+def _settled(why: str) -> str:
+    """An API server's words as they are each time: of undeclared fields it names sometimes more, sometimes fewer."""
+    undeclared = re.findall(r"(\.\S+): field not declared in schema", why)
+    if not undeclared:
+        return why
+    return f"the CRD does not declare {min(undeclared, key=lambda path: (path.count('.'), path))}"
 
 
 def _context(host: ProviderHost, deployment: Resource) -> Context[Any]:
