@@ -215,6 +215,8 @@ async def see(kubeconfig: Path, folder: Path) -> Seen:
                 content_types.append(answer.headers["Content-Type"])
             answers = {path: await probe(http, f"{core_probes}/{path}") for path in ("livez", "readyz")}
             events = await client.list_all(EVENT, namespace=namespace)
+            for found in await client.list_all(POD, namespace=namespace):  # no kubelet ends them
+                await client.delete(POD, ObjectKey(namespace, found["metadata"]["name"]), grace_seconds=0)
             for found in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
                 await client.delete(MODEL_DEPLOYMENT, ObjectKey(namespace, found["metadata"]["name"]))
 
