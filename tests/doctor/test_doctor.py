@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from airunway.doctor import CHECKS
-from airunway.kube import Client
+from airunway.doctor.gather import gather
+from airunway.kube import NODE, Client
 from airunway.plugins.registry import load
 from airunway.process.rights import roles
 from airunway.resource import ObjectKey, Resource
@@ -119,6 +120,20 @@ async def test_it_is_fast_and_asks_little(installation: Any, doctor: Any, audit_
     assert len(asked) - len(reviews) <= 3 * 60
     assert len(reviews) <= 3 * 100
     assert report.seconds <= 1.6
+
+
+async def test_what_it_does_not_look_at_for_its_number_is_told(client: Client, namespace: str) -> None:
+    names = [f"{namespace}-{number}" for number in range(2)]
+    for name in names:
+        await client.create(NODE, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}})
+    try:
+        snapshot = await gather(client, namespace=namespace, hosts=(), limit=1)
+    finally:
+        for name in names:
+            await client.delete(NODE, ObjectKey("", name))
+    told = {unseen.part: f"{unseen.what}: {unseen.why}" for unseen in snapshot.unseen}
+    assert told["nodes"] == "nodes after the first 1: no more are looked at"
+    assert len(snapshot.nodes or ()) == 1
 
 
 async def test_its_options_do_as_they_say(installation: Any, doctor: Any, kubeconfig: Path) -> None:

@@ -63,8 +63,8 @@ async def gather(
 ) -> Snapshot:
     """Look at everything; `namespace` is where AI Runway runs, `hosts` the provider plugins that are installed here.
 
-    Of nodes and deployments at most `limit` are read. Raises KubeError if the API server does not even tell its
-    version: then there is nothing to be said.
+    Of nodes and deployments at most `limit` are read; that there are more is in `unseen`. Raises KubeError if the API
+    server does not even tell its version: then there is nothing to be said.
     """
     kubernetes = await client.version()
     here = (clock or datetime.now)(UTC)
@@ -77,7 +77,6 @@ async def gather(
         now=there,
         ahead=ahead if abs(ahead) > timedelta(seconds=1) else timedelta(),  # the server tells whole seconds
         namespace=namespace,
-        limit=limit,
         plugins={host.name: host.manifest.version for host in hosts},
     )
     snapshot = replace(snapshot, **await reader.first())
@@ -103,10 +102,10 @@ class _Reader:
             guards=("ValidatingAdmissionPolicies", self._guards()),
             bindings=("ValidatingAdmissionPolicyBindings", self._bindings()),
             providers=("InferenceProviderConfigs", self._providers()),
-            nodes=("nodes", self._some(NODE)),
+            nodes=("nodes", self._some("nodes", NODE)),
             storage_classes=("StorageClasses", self._all(STORAGE_CLASS)),
             gateway_classes=("GatewayClasses", self._all(_GATEWAY_CLASS)),
-            deployments=("ModelDeployments", self._some(MODEL_DEPLOYMENT)),
+            deployments=("ModelDeployments", self._some("deployments", MODEL_DEPLOYMENT)),
         )
 
     async def second(self, first: Snapshot) -> dict[str, Any]:
@@ -183,10 +182,14 @@ class _Reader:
         except NotFound:  # the kind itself is not there
             return ()
 
-    async def _some(self, kind: Kind) -> tuple[Resource, ...]:
+    async def _some(self, part: str, kind: Kind) -> tuple[Resource, ...]:
+        """The first page; that there are more is told."""
         try:
             async with aclosing(self._client.pages(kind, limit=self._limit)) as pages:
                 async for page in pages:
+                    if page.continue_token:
+                        what = f"{kind.plural} after the first {len(page.items)}"
+                        self.unseen.append(Unseen(part=part, what=what, why="no more are looked at"))
                     return tuple(page.items)
         except NotFound:
             pass

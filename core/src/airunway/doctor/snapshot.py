@@ -68,8 +68,8 @@ class Call:
 class Snapshot:
     """The cluster at one moment. None stands for what could not be read (`unseen` says why), never for what is absent.
 
-    `now` is the API server's clock, `ahead` by how much it is ahead of ours. `limit` is how many nodes and deployments
-    were read at most. `plugins` are the versions of the provider plugins that are installed here.
+    `now` is the API server's clock, `ahead` by how much it is ahead of ours. `plugins` are the versions of the provider
+    plugins that are installed here.
     """
 
     server: str
@@ -77,7 +77,6 @@ class Snapshot:
     now: datetime
     ahead: timedelta = timedelta()
     namespace: str
-    limit: int = 500
     plugins: Mapping[str, str]
     namespaces: Mapping[str, bool] | None = None
     """Those that something names, and whether they are there."""
