@@ -69,7 +69,7 @@ class Limits:
 _INSTALLER = "airunway-testing"
 Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
 
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds that anything here waits at most: a safety net for hung tests, not a measurement."""
 
 
