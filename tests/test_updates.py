@@ -170,7 +170,9 @@ async def test_a_deployment_that_cannot_be_honoured_any_more_can_be_suspended(
 ) -> None:
     key = await create(manifest())
     await until(client, key, running_at(1))
-    await edit(client, key, {"spec": {"scaling": {"replicas": 3}}})
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]
+    nodes = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    await edit(client, key, {"spec": {"affinity": {"nodeAffinity": nodes}}})
     await until(client, key, reason_is("ProviderCompatible", "IncompatibleConfiguration"))
     await edit(client, key, {"spec": {"suspend": True}})
     await gone(client, WORKSPACE, key)
