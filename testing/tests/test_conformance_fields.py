@@ -109,5 +109,6 @@ def test_bases_are_what_the_provider_runs() -> None:
         "vllm, own model",
         "vllm, 16 GPUs",
         "vllm, disaggregated",
+        "vllm, disaggregated, usual image",
     ]
     assert "vllm" not in [base.name for base in bases(host(refuses=["resources"]))]

@@ -84,6 +84,9 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
             live = await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition))
         except NotFound:
             live = None
+        if live is not None and is_deleting(live):
+            await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(definition))
+            live = None
         # A schema of which a test added a part looks like one with defaults: what it is known by tells.
         if (
             live is None
