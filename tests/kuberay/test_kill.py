@@ -26,7 +26,7 @@ MOST = 20
 
 
 async def lived(proxy: FaultProxy, folder: Path, reached: Callable[[], Awaitable[bool]]) -> int:
-    """One process after the other, each killed once a write of it has arrived, until that is reached: how many."""
+    """One process after the other, each killed once it has written, until that is reached: how many have written."""
     for number in range(MOST):
         before = len([request for request in proxy.requests if request.fault])
         own = folder / str(before + number)
@@ -40,11 +40,10 @@ async def lived(proxy: FaultProxy, folder: Path, reached: Callable[[], Awaitable
             process.kill()
             assert await asyncio.to_thread(process.wait) == -9
         if done:
-            return number
+            return number + (len([request for request in proxy.requests if request.fault]) > before)
     raise AssertionError(f"not reached by {MOST} processes")
 
 
-@pytest.mark.soak  # fails; open
 async def test_every_write_of_a_life_is_the_last_of_its_process(
     client: Client, kubeconfig: Path, kuberay: ProviderHost, namespace: str, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, DEPLOYMENT, SERVICE, Client, Forbidden, Kind, load_config
 from airunway.plugins.host import ProviderHost
-from airunway.resource import Resource
+from airunway.resource import Resource, condition_of
 from airunway.runtime.access import provider_rights
 from airunway.sdk import picker as picker_kit
 from airunway_testing.audit import AuditReader, Request
@@ -52,7 +52,6 @@ def of(user: str, requests: list[Request]) -> list[Request]:
     return [request for request in requests if request.user == user]
 
 
-@pytest.mark.soak  # fails; open
 @pytest.mark.parametrize("llmd_operator", [{"gpusPerNode": 2}], indirect=True)
 async def test_it_uses_all_that_it_is_granted_and_needs_no_more(
     audit: AuditReader, deploy: Deploy, client: Client, llmd: ProviderHost, account: str
@@ -81,7 +80,12 @@ async def test_it_uses_all_that_it_is_granted_and_needs_no_more(
     await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {names.DRY_RUN: "true"}}})
     await until(client, key, condition_is("DryRun", "True"))
     await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {names.DRY_RUN: None}}})
-    for each in (key, large):
+    # Whose an object is that has a name which is wanted: the one thing for which an account without a spec is read.
+    foreign = {"name": "taken-epp", "namespace": key.namespace}
+    await client.create(ACCOUNT, {"apiVersion": "v1", "kind": ACCOUNT.kind, "metadata": foreign})
+    taken = await deploy("taken")
+    await until(client, taken, lambda found: "ServiceAccount" in str(condition_of(found, "ResourceCreated")))
+    for each in (key, large, taken):
         await client.delete(MODEL_DEPLOYMENT, each)
         await gone(client, MODEL_DEPLOYMENT, each)
     seen += audit.read(watches=True)
