@@ -6,7 +6,6 @@ written. Without Grove real Deployments run the pods; where PodCliques are insta
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -14,13 +13,8 @@ from airunway.kube import (
     DEPLOYMENT,
     POD,
     SERVICE,
-    AlreadyExists,
-    Answer,
     Client,
-    Conflict,
-    Forbidden,
     Kind,
-    NotFound,
     Reflector,
     strip_managed_fields,
 )
@@ -39,12 +33,11 @@ from airunway_dynamo_simulator.workloads import (
     pod_clique,
     template_hash,
 )
+from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
 __all__ = ["SimulatedOperator"]
-
-log = logging.getLogger(__name__)
 
 
 class SimulatedOperator:
@@ -79,19 +72,12 @@ class SimulatedOperator:
         self._passes.add(ObjectKey(key.namespace, labels_of(new or old or {})[names.GRAPH]))
 
     async def _reconcile(self, key: ObjectKey) -> Outcome:
-        graph = await self._find(self._kind, key)
+        graph = await find(self._client, self._kind, key)
         if graph is None:
             return Outcome()
-        try:
+        with attempt(key) as made:
             await self._pass(key, graph)
-        except (NotFound, Conflict, AlreadyExists) as error:
-            log.info("%s: %s", key, error)
-            return Outcome(failed=True)
-        except Forbidden as error:
-            if error.answer is not Answer.NAMESPACE_LEAVING:
-                raise
-            log.info("%s: %s", key, error)
-        return Outcome()
+        return Outcome(failed=made.overtaken)
 
     async def _pass(self, key: ObjectKey, graph: Resource) -> None:
         finalizers = list(dig(graph, "metadata", "finalizers", default=[]))
@@ -234,12 +220,6 @@ class SimulatedOperator:
 
     async def _apply(self, kind: Kind, obj: Resource) -> Resource:
         return await self._client.apply(kind, obj, manager=names.MANAGER, force=True)
-
-    async def _find(self, kind: Kind, key: ObjectKey) -> Resource | None:
-        try:
-            return await self._client.get(kind, key)
-        except NotFound:
-            return None
 
 
 def _has_no_node(pod: Resource) -> bool:

@@ -7,7 +7,6 @@ seconds while nodes are missing. Pods and nodes are read when a pass runs; that 
 from __future__ import annotations
 
 import asyncio
-import logging
 from datetime import UTC, datetime
 
 from airunway.kube import (
@@ -15,13 +14,7 @@ from airunway.kube import (
     POD,
     SERVICE,
     STATEFUL_SET,
-    AlreadyExists,
-    Answer,
     Client,
-    Conflict,
-    Forbidden,
-    Kind,
-    NotFound,
     Reflector,
     strip_managed_fields,
 )
@@ -29,12 +22,11 @@ from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_t
 from airunway_kaito_simulator import names, passes
 from airunway_kaito_simulator.access import access_error, access_secret
 from airunway_kaito_simulator.kinds import CONTROLLER_REVISION, SECRET, WORKSPACE
+from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
 __all__ = ["PAUSE_SECONDS", "SimulatedKaito"]
-
-log = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 0.33
 """Between the look at the nodes and the look at the workload: a throttled client costs the real controller that much.
@@ -76,13 +68,13 @@ class SimulatedKaito:
 
     async def facts(self, key: ObjectKey) -> passes.Facts | None:
         """What there is to know about one Workspace, read now; None if it is gone."""
-        workspace = await self._find(WORKSPACE, key)
+        workspace = await find(self._client, WORKSPACE, key)
         if workspace is None:
             return None
         stateful_set, service, headless, revisions, error = await asyncio.gather(
-            self._find(STATEFUL_SET, key),
-            self._find(SERVICE, key),
-            self._find(SERVICE, ObjectKey(key.namespace, f"{key.name}-headless")),
+            find(self._client, STATEFUL_SET, key),
+            find(self._client, SERVICE, key),
+            find(self._client, SERVICE, ObjectKey(key.namespace, f"{key.name}-headless")),
             self._client.list_all(
                 CONTROLLER_REVISION, namespace=key.namespace, label_selector=f"{names.REVISION_OWNER}={key.name}"
             ),
@@ -103,18 +95,11 @@ class SimulatedKaito:
 
     async def write(self, key: ObjectKey, workspace: Resource, write: passes.Write) -> bool:
         """Make the write as it follows from `workspace`; False if that is gone or was changed by somebody else."""
-        try:
+        with attempt(key) as made:
             await self._write(key, workspace, write)
-        except (NotFound, Conflict, AlreadyExists) as error:
-            log.info("%s: %s", key, error)
+        if made.overtaken:
             self._passes.add(key)
-            return False
-        except Forbidden as error:
-            if error.answer is not Answer.NAMESPACE_LEAVING:
-                raise
-            log.info("%s: %s", key, error)  # the namespace controller deletes the Workspace itself soon
-            return False
-        return True
+        return made.landed
 
     async def pause(self) -> None:
         await asyncio.sleep(self._pause)
@@ -140,14 +125,8 @@ class SimulatedKaito:
         secret = access_secret(workspace)
         if not secret or dig(workspace, "status", "targetNodeCount"):
             return ""
-        found = await self._find(SECRET, ObjectKey(key_of(workspace).namespace, secret))
+        found = await find(self._client, SECRET, ObjectKey(key_of(workspace).namespace, secret))
         return access_error(workspace, secret_exists=found is not None)
-
-    async def _find(self, kind: Kind, key: ObjectKey) -> Resource | None:
-        try:
-            return await self._client.get(kind, key)
-        except NotFound:
-            return None
 
 
 class _Cluster:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from datetime import UTC, datetime
 
 from airunway.kube import (
     CONFIG_MAP,
     NODE,
-    AlreadyExists,
-    Answer,
     Client,
-    Conflict,
-    Forbidden,
     Kind,
-    NotFound,
     Reflector,
     strip_managed_fields,
 )
@@ -24,12 +18,11 @@ from airunway_kaito_simulator import names, sets
 from airunway_kaito_simulator.admission import refusals_on_create
 from airunway_kaito_simulator.kinds import CONTROLLER_REVISION, INFERENCE_SET, WORKSPACE
 from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, WriteStatus
+from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
 __all__ = ["SimulatedSets"]
-
-log = logging.getLogger(__name__)
 
 _KINDS = {"Workspace": WORKSPACE, "ControllerRevision": CONTROLLER_REVISION}
 
@@ -62,7 +55,7 @@ class SimulatedSets:
 
     async def facts(self, key: ObjectKey) -> sets.SetFacts | None:
         """What there is to know about one InferenceSet, read now; None if it is gone."""
-        inference_set = await self._find(INFERENCE_SET, key)
+        inference_set = await find(self._client, INFERENCE_SET, key)
         if inference_set is None:
             return None
         workspaces, revisions = await asyncio.gather(
@@ -79,17 +72,12 @@ class SimulatedSets:
 
     async def write(self, key: ObjectKey, inference_set: Resource, write: sets.SetWrite) -> Resource | None:
         """Make the write; the InferenceSet as it is then, or None if something it needs is gone or was changed."""
-        try:
-            return await self._write(key, inference_set, write)
-        except (NotFound, Conflict, AlreadyExists) as error:
-            log.info("%s: %s", key, error)
+        after: Resource | None = None
+        with attempt(key) as made:
+            after = await self._write(key, inference_set, write)
+        if made.overtaken:
             self._passes.add(key)
-            return None
-        except Forbidden as error:
-            if error.answer is not Answer.NAMESPACE_LEAVING:
-                raise
-            log.info("%s: %s", key, error)
-            return None
+        return after
 
     async def _write(self, key: ObjectKey, inference_set: Resource, write: sets.SetWrite) -> Resource:
         client, manager, identity = self._client, names.MANAGER, {"uid": uid_of(inference_set)}
@@ -115,18 +103,12 @@ class SimulatedSets:
             return []
         workspace = sets.workspace_of(inference_set)
         config = dig(workspace, "inference", "config", default="")
-        found = await self._find(CONFIG_MAP, ObjectKey(key_of(workspace).namespace, config)) if config else None
+        found = await find(self._client, CONFIG_MAP, ObjectKey(key_of(workspace).namespace, config)) if config else None
         return refusals_on_create(workspace, nodes=self._nodes.values(), config_map=found)
 
     async def _labelled(self, kind: Kind, key: ObjectKey, label: str) -> list[Resource]:
         found = await self._client.list_all(kind, namespace=key.namespace, label_selector=f"{label}={key.name}")
         return list(found)
-
-    async def _find(self, kind: Kind, key: ObjectKey) -> Resource | None:
-        try:
-            return await self._client.get(kind, key)
-        except NotFound:
-            return None
 
 
 class _Cluster:

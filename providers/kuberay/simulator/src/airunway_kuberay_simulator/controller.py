@@ -7,10 +7,8 @@ else that KubeRay writes is written all the same, its own field manager and the 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import string
-import uuid
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -18,13 +16,10 @@ from airunway.kube import (
     EVENT,
     POD,
     SERVICE,
-    AlreadyExists,
     Answer,
     Client,
-    Conflict,
     Forbidden,
     Kind,
-    NotFound,
     Reflector,
     strip_managed_fields,
 )
@@ -57,11 +52,10 @@ from airunway_kuberay_simulator.facts import (
 )
 from airunway_kuberay_simulator.kinds import RAY_CLUSTER, RAY_SERVICE
 from airunway_kuberay_simulator.scenarios import Pretended
+from airunway_testing.simulators.attempts import attempt, event_about, find
 from airunway_testing.simulators.passes import Outcome, Passes
 
 __all__ = ["PACE", "SimulatedKubeRay"]
-
-log = logging.getLogger(__name__)
 
 PACE = 0.05
 """Seconds that one second of the real operator takes: it waits a lot."""
@@ -122,11 +116,8 @@ class SimulatedKubeRay:
 
     async def facts(self, key: ObjectKey) -> Facts | None:
         """What there is to know about one RayService, read now; None if it is gone."""
-        try:
-            service = await self._client.get(RAY_SERVICE, key)
-        except NotFound:
-            return None
-        if self._pretended is not None and self._pretended.ignores(service):
+        service = await find(self._client, RAY_SERVICE, key)
+        if service is None or (self._pretended is not None and self._pretended.ignores(service)):
             return None
         origin = f"{names.ORIGIN_NAME}={key.name}"
         clusters = {key_of(c).name: c for c in await self._listed(RAY_CLUSTER, key, origin)}
@@ -164,24 +155,21 @@ class SimulatedKubeRay:
     async def write(self, facts: Facts, write: Write) -> bool:
         """Make the write; False if something it needs is gone, or was changed by somebody else."""
         key = key_of(facts.service)
-        try:
-            await self._write(facts, key, write)
-            if write.event is not None:
-                await self._client.create(EVENT, _event(facts.service, write.event), manager=names.MANAGER)
-        except (NotFound, Conflict, AlreadyExists) as error:
-            log.info("%s: %s", key, error)
+        with attempt(key) as made:
+            try:
+                await self._write(facts, key, write)
+            except Forbidden as error:
+                if not (isinstance(write, Create) and write.obj["kind"] == "Pod" and error.answer is Answer.QUOTA):
+                    raise
+                self._refuse(facts, write.obj, str(error))
+            else:
+                if write.event is not None:
+                    await self._client.create(EVENT, _event(facts.service, write.event), manager=names.MANAGER)
+        if made.overtaken:
             self._passes.add(key)
-            return False
-        except Forbidden as error:
-            if isinstance(write, Create) and write.obj["kind"] == "Pod" and error.answer is Answer.QUOTA:
-                return self._refused(facts, write.obj, str(error))
-            if error.answer is not Answer.NAMESPACE_LEAVING:
-                raise
-            log.info("%s: %s", key, error)
-            return False
-        return True
+        return made.landed
 
-    def _refused(self, facts: Facts, pod: Resource, message: str) -> bool:
+    def _refuse(self, facts: Facts, pod: Resource, message: str) -> None:
         """A pod that may not be made: told in the cluster's status, and tried again."""
         cluster = labels_of(pod)[names.CLUSTER]
         node = "Head" if labels_of(pod)[names.NODE_TYPE] == "head" else "Worker"
@@ -189,7 +177,6 @@ class SimulatedKubeRay:
         told = message[message.find("pods ") :] if "pods " in message else message
         facts.memory.failed[cluster] = (reason, f"{reason}\n{told}")
         facts.memory.due[f"pods of {cluster}"] = facts.clock + passes.POLL
-        return True
 
     async def _write(self, facts: Facts, key: ObjectKey, write: Write) -> None:
         client, manager = self._client, names.MANAGER
@@ -258,18 +245,6 @@ def _endpoints(service: Resource, serve: Resource | None, pods: Mapping[str, Seq
 
 
 def _event(service: Resource, event: Event) -> Resource:
-    key = key_of(service)
-    regarding = {"apiVersion": RAY_SERVICE.api_version, "kind": RAY_SERVICE.kind}
-    return {
-        "apiVersion": EVENT.api_version,
-        "kind": EVENT.kind,
-        "metadata": {"namespace": key.namespace, "name": f"{key.name}.{uuid.uuid4().hex[:16]}"},
-        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": "rayservice-controller",
-        "reportingInstance": "simulated-kuberay",
-        "action": "Reconcile",
-        "reason": event.reason,
-        "regarding": {**regarding, "namespace": key.namespace, "name": key.name, "uid": uid_of(service)},
-        "note": event.note,
-        "type": event.type,
-    }
+    by, instance = "rayservice-controller", "simulated-kuberay"
+    reason, note = event.reason, event.note
+    return event_about(service, RAY_SERVICE, reason=reason, note=note, by=by, instance=instance, type_=event.type)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import uuid
 from datetime import UTC, datetime
 
 from airunway.kube import (
@@ -12,25 +10,19 @@ from airunway.kube import (
     POD,
     SERVICE,
     STATEFUL_SET,
-    AlreadyExists,
-    Answer,
     Client,
-    Conflict,
-    Forbidden,
     Kind,
-    NotFound,
     Reflector,
     strip_managed_fields,
 )
-from airunway.resource import ObjectKey, Resource, dig, format_time, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, format_time, labels_of, uid_of
+from airunway_testing.simulators.attempts import attempt, event_about, find
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.writes import status_patch
 from airunway_vllm_simulator import names, passes
 from airunway_vllm_simulator.kinds import CONTROLLER_REVISION, LEADER_WORKER_SET
 
 __all__ = ["SimulatedController"]
-
-log = logging.getLogger(__name__)
 
 _KINDS = {"Service": SERVICE, "StatefulSet": STATEFUL_SET, "ControllerRevision": CONTROLLER_REVISION}
 
@@ -68,11 +60,11 @@ class SimulatedController:
 
     async def facts(self, key: ObjectKey) -> passes.Facts | None:
         """What there is to know about one set, read now; None if it is gone."""
-        lws = await self._find(LEADER_WORKER_SET, key)
+        lws = await find(self._client, LEADER_WORKER_SET, key)
         if lws is None:
             return None
         service, revisions, stateful_sets, pods = await asyncio.gather(
-            self._find(SERVICE, key),
+            find(self._client, SERVICE, key),
             self._named(CONTROLLER_REVISION, key),
             self._named(STATEFUL_SET, key),
             self._named(POD, key),
@@ -89,19 +81,11 @@ class SimulatedController:
 
     async def write(self, key: ObjectKey, lws: Resource, write: passes.Write) -> bool:
         """Make the write as it follows from `lws`; False if something it needs is gone, or is there already."""
-        try:
+        with attempt(key) as made:  # a change that came between starts another pass
             await self._write(key, lws, write)
             if write.event is not None:
                 await self._client.create(EVENT, _event(lws, *write.event), manager=names.MANAGER)
-        except (NotFound, Conflict, AlreadyExists) as error:
-            log.info("%s: %s", key, error)  # the change that came between starts another pass
-            return False
-        except Forbidden as error:
-            if error.answer is not Answer.NAMESPACE_LEAVING:
-                raise
-            log.info("%s: %s", key, error)
-            return False
-        return True
+        return made.landed
 
     async def _write(self, key: ObjectKey, lws: Resource, write: passes.Write) -> None:
         client, manager = self._client, names.MANAGER
@@ -126,12 +110,6 @@ class SimulatedController:
         found = await self._client.list_all(kind, namespace=key.namespace, label_selector=f"{names.NAME}={key.name}")
         return list(found)
 
-    async def _find(self, kind: Kind, key: ObjectKey) -> Resource | None:
-        try:
-            return await self._client.get(kind, key)
-        except NotFound:
-            return None
-
 
 class _Cluster:
     """The `World` of one pass."""
@@ -153,18 +131,5 @@ class _Cluster:
 
 def _event(lws: Resource, reason: str, note: str) -> Resource:
     """An event of type Normal: the real controller has no other."""
-    key = key_of(lws)
-    regarding = {"apiVersion": LEADER_WORKER_SET.api_version, "kind": LEADER_WORKER_SET.kind}
-    return {
-        "apiVersion": EVENT.api_version,
-        "kind": EVENT.kind,
-        "metadata": {"namespace": key.namespace, "name": f"{key.name}.{uuid.uuid4().hex[:16]}"},
-        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": names.MANAGER,
-        "reportingInstance": f"simulated-{names.MANAGER}",
-        "action": "Reconcile",
-        "reason": reason,
-        "regarding": {**regarding, "namespace": key.namespace, "name": key.name, "uid": dig(lws, "metadata", "uid")},
-        "note": note,
-        "type": "Normal",
-    }
+    by, instance = names.MANAGER, f"simulated-{names.MANAGER}"
+    return event_about(lws, LEADER_WORKER_SET, reason=reason, note=note, by=by, instance=instance)
