@@ -11,7 +11,7 @@ from airunway.kube.errors import ApiError
 from airunway.resource import Resource
 from airunway_kaito.compatibility import compatibility as can_handle
 from airunway_kaito.objects import desired_objects as translate_spec
-from airunway_testing.acceptance import in_namespace, installed_alone, refusal
+from airunway_testing.acceptance import ON_PODS, in_namespace, installed_alone, refusal
 
 WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces", True)
 INFERENCE_SET = Kind("kaito.sh", "v1beta1", "InferenceSet", "inferencesets", True)
@@ -33,32 +33,12 @@ SETS = {
     "v0.12.0/inferencesets.yaml": ("0.12", {}),
 }
 
-VOLUME = {"name": "weights", "purpose": "modelCache", "claimName": "pvc", "readOnly": True}
 VLLM: dict[str, dict[str, Any]] = {
     "plain": {},
     "token and length": {"engine": {"contextLength": 8192}, "secrets": {"huggingFaceToken": "hf"}},
     "image": {"image": "vllm/vllm-openai:v0.23.0", "resources": {"gpu": {"count": 2}, "memory": "32Gi", "cpu": "4"}},
     "args": {"engine": {"args": {"quantization": "awq", "enable-chunked-prefill": ""}, "extraArgs": ["--seed=1"]}},
-    "environment": {
-        "env": [
-            {"name": "A", "value": ""},
-            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-            {"name": "MEM", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
-            {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k", "optional": True}}},
-        ]
-    },
-    "pod": {
-        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
-        "imagePullSecrets": [{"name": "pull"}],
-        "priorityClassName": "high",
-        "serviceAccountName": "sa",
-        "nodeSelector": {"pool": "a"},
-        "podTemplate": {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}},
-        "topologySpreadConstraints": [
-            {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
-        ],
-    },
-    "volumes": {"model": {"id": "o/m", "storage": {"volumes": [VOLUME]}}},
+    **ON_PODS,
     "custom": {"model": {"source": "custom"}, "image": "registry.example/my-model:1"},
 }
 LLAMACPP: dict[str, dict[str, Any]] = {

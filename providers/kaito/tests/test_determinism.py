@@ -1,8 +1,5 @@
 """The same deployment gives the same bytes: again, in another order of keys, and in another process."""
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import orjson
@@ -13,6 +10,7 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.resource import canonical_json
 from airunway_kaito.compatibility import compatibility as can_handle
 from airunway_kaito.objects import desired_objects as translate_spec
+from airunway_testing.determinism import outputs_of_processes, reordered
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
 MAPS = st.dictionaries(NAMES, st.text(max_size=8), max_size=5)
@@ -36,12 +34,6 @@ SPEC = st.fixed_dictionaries(
         ),
     },
 )
-
-
-def reordered(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {key: reordered(value) for key, value in reversed(node.items())}
-    return [reordered(value) for value in node] if isinstance(node, list) else node
 
 
 @given(spec=SPEC, engine=st.sampled_from(["vllm", "llamacpp"]))
@@ -92,16 +84,6 @@ def test_another_process_writes_the_same_bytes() -> None:
             "nodeSelector": {"b": "1", "a": "2"},
         },
     ]
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            input=orjson.dumps(specs),
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-            timeout=60,
-        ).stdout
-        for seed in ("0", "1", "4242")
-    }
+    outputs = outputs_of_processes(PROGRAM, specs)
     assert len(outputs) == 1
     assert len(outputs.pop()) > 1000

@@ -19,7 +19,7 @@ from airunway.resource import Resource, dig
 from airunway.runtime.overrides import check_overrides, merged
 from airunway.runtime.upstream import crd_facts
 from airunway_kuberay.manifest import TRANSFORMERS
-from airunway_testing.acceptance import in_namespace, installed_alone, refusal
+from airunway_testing.acceptance import ON_PODS, in_namespace, installed_alone, refusal
 from airunway_testing.simulators import load_simulator
 
 RAY_SERVICE = Kind("ray.io", "v1", "RayService", "rayservices", True)
@@ -37,7 +37,6 @@ RELEASES = {
 }
 """By release, which transformer is for it."""
 
-VOLUME = {"name": "weights", "purpose": "modelCache", "claimName": "pvc", "readOnly": True}
 SPLIT = {
     "serving": {"mode": "disaggregated"},
     "scaling": {
@@ -51,26 +50,7 @@ CORPUS: dict[str, dict[str, Any]] = {
     "image": {"image": "r/ray-llm:2.49.1", "resources": {"gpu": {"count": 2}, "memory": "32Gi", "cpu": "4"}},
     "args": {"engine": {"args": {"quantization": "awq", "enable-chunked-prefill": ""}, "extraArgs": ["--seed=1"]}},
     "apart": SPLIT,
-    "environment": {
-        "env": [
-            {"name": "A", "value": ""},
-            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-            {"name": "MEM", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
-            {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k", "optional": True}}},
-        ]
-    },
-    "pod": {
-        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
-        "imagePullSecrets": [{"name": "pull"}],
-        "priorityClassName": "high",
-        "serviceAccountName": "sa",
-        "nodeSelector": {"pool": "a"},
-        "podTemplate": {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}},
-        "topologySpreadConstraints": [
-            {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
-        ],
-    },
-    "volumes": {"model": {"id": "o/m", "storage": {"volumes": [VOLUME]}}},
+    **ON_PODS,
     "autoscaled": {"provider": {"overrides": {"autoscaling": {"maxReplicas": 4, "targetOngoingRequests": 8}}}},
     "head": {
         "provider": {

@@ -1,12 +1,8 @@
 """The plugin as the core sees it: contract, honest capabilities, selection, settings, determinism, statuses."""
 
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -20,6 +16,7 @@ from airunway.resource import Resource, canonical_json
 from airunway.runtime.provider_config import config_object
 from airunway.selection import choose_provider, provider_facts, request_of
 from airunway.status.evidence import EventFacts
+from airunway_testing.determinism import outputs_of_processes, reordered
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 
@@ -91,12 +88,6 @@ SPEC = st.fixed_dictionaries(
 )
 
 
-def reordered(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {key: reordered(value) for key, value in reversed(node.items())}
-    return [reordered(value) for value in node] if isinstance(node, list) else node
-
-
 @given(spec=SPEC, engine=st.sampled_from(["vllm", "sglang", "trtllm", "llamacpp"]))
 def test_the_order_of_keys_does_not_matter(host: ProviderHost, context: Any, spec: dict[str, Any], engine: str) -> None:
     written = [
@@ -137,17 +128,7 @@ def test_another_process_writes_the_same_bytes() -> None:
         }
         for n in (2, 16)
     ]
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", PROGRAM],
-            input=orjson.dumps(specs),
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-            timeout=60,
-        ).stdout
-        for seed in ("0", "1", "4242")
-    }
+    outputs = outputs_of_processes(PROGRAM, specs)
     assert len(outputs) == 1
     assert len(outputs.pop()) > 1000
 

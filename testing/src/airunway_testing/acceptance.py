@@ -5,12 +5,44 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
 from airunway.kube.errors import ApiError
 from airunway.resource import ObjectKey, Resource, is_true, key_of
 
-__all__ = ["in_namespace", "installed_alone", "refusal", "without_owner"]
+__all__ = ["ON_PODS", "in_namespace", "installed_alone", "refusal", "without_owner"]
+
+ON_PODS: dict[str, dict[str, Any]] = {
+    "environment": {
+        "env": [
+            {"name": "A", "value": ""},
+            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+            {"name": "MEM", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+            {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k", "optional": True}}},
+        ]
+    },
+    "pod": {
+        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
+        "imagePullSecrets": [{"name": "pull"}],
+        "priorityClassName": "high",
+        "serviceAccountName": "sa",
+        "nodeSelector": {"pool": "a"},
+        "podTemplate": {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}},
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
+        ],
+    },
+    "volumes": {
+        "model": {
+            "id": "o/m",
+            "storage": {
+                "volumes": [{"name": "weights", "purpose": "modelCache", "claimName": "pvc", "readOnly": True}]
+            },
+        }
+    },
+}
+"""Specs, by what they are about, with every field that lands in the pods as it is."""
 
 _PATIENCE = 60.0
 _PAUSE = 0.05
