@@ -17,7 +17,6 @@ from airunway_testing.matrix import Run, engine_answers
 
 @pytest.mark.apiserver
 @pytest.mark.slow
-@pytest.mark.soak  # differs from what the same servers said before: open
 async def test_the_page_is_current(client: Client, namespace: str, recordings: Path) -> None:
     assert stale({PAGE: await page(client, namespace, recordings / "upstream-crds")}) == [], "run `make generate`"
 
