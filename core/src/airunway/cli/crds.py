@@ -12,7 +12,9 @@ from airunway.cli.options import Context, Kubeconfig
 from airunway.words import plain
 
 if TYPE_CHECKING:
+    from airunway.kube import Client
     from airunway.resource import Resource
+    from airunway.upgrades.guard import Harm
 
 __all__ = ["crds"]
 
@@ -67,32 +69,25 @@ def crds(
 
 
 def _guarded(wanted: list[Resource], *, kubeconfig: Path | None, context: str | None, apply: bool) -> None:
-    import asyncio
-
-    from airunway.kube import Client, Conflict, KubeError, load_config, user_agent_of
+    from airunway.kube import Conflict
     from airunway.resource import key_of
-    from airunway.upgrades.guard import Harm
     from airunway.upgrades.ours import apply_definitions, harms_in
 
-    async def work() -> list[Harm]:
-        config = load_config(kubeconfig=kubeconfig, context=context)
-        async with Client(config, user_agent=user_agent_of("cli")) as client:
-            found = await harms_in(client, wanted)
-            if apply and not found:
+    async def work(client: Client) -> list[Harm]:
+        found = await harms_in(client, wanted)
+        if apply and not found:
+            try:
                 await apply_definitions(client, wanted)
-            return found
+            except Conflict as error:
+                inputs.fail(
+                    f"another tool owns these CRDs: {error}. Upgrade them with that tool (helm upgrade, kubectl apply "
+                    "--server-side)"
+                )
+            except TimeoutError:
+                inputs.fail("the API server took the CRDs and does not serve them: `airunway doctor` says why")
+        return found
 
-    try:
-        found = asyncio.run(work())
-    except Conflict as error:
-        inputs.fail(
-            f"another tool owns these CRDs: {error}. Upgrade them with that tool (helm upgrade, kubectl apply "
-            "--server-side)"
-        )
-    except TimeoutError:
-        inputs.fail("the API server took the CRDs and does not serve them: `airunway doctor` says why")
-    except KubeError as error:
-        inputs.fail(str(error))
+    found = inputs.on_cluster(work, kubeconfig=kubeconfig, context=context)
     for harm in found:
         typer.echo(plain(str(harm)))
     if found:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from airunway.doctor import Examination, Snapshot
+    from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
 
 __all__ = ["doctor"]
@@ -62,23 +63,16 @@ def doctor(
 
 
 def _snapshot(namespace: str, kubeconfig: Path | None, context: str | None) -> Snapshot:
-    import asyncio
     from dataclasses import replace
 
     from airunway.doctor import Unseen, gather
-    from airunway.kube import Client, KubeError, load_config, user_agent_of
 
     hosts, broken = _hosts()
 
-    async def look() -> Snapshot:
-        config = load_config(kubeconfig=kubeconfig, context=context)
-        async with Client(config, user_agent=user_agent_of("cli"), timeout=15.0) as client:
-            return await gather(client, namespace=namespace, hosts=hosts)
+    async def look(client: Client) -> Snapshot:
+        return await gather(client, namespace=namespace, hosts=hosts)
 
-    try:
-        snapshot = asyncio.run(look())
-    except KubeError as error:
-        inputs.fail(str(error))
+    snapshot = inputs.on_cluster(look, kubeconfig=kubeconfig, context=context, timeout=15.0)
     unseen = tuple(Unseen(part="plugins", what=f"provider {name}", why=why) for name, why in broken.items())
     return replace(snapshot, unseen=(*snapshot.unseen, *unseen))
 

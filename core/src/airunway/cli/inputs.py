@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import typer
 
@@ -16,8 +16,9 @@ from airunway.resource import ObjectKey, Resource, copy_of, dig, key_of, labels_
 from airunway.words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
+    from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
     from airunway.validation.policy import Policy
 
@@ -31,6 +32,7 @@ __all__ = [
     "fail",
     "installed_configs",
     "namespace_labels_in",
+    "on_cluster",
     "parse_target",
     "policy_in",
     "provider_configs_in",
@@ -40,6 +42,8 @@ __all__ = [
     "reporting",
     "time_of",
 ]
+
+T = TypeVar("T")
 
 _DEPLOYMENT_WORDS = (
     "md",
@@ -187,31 +191,42 @@ def namespace_labels_in(path: Path) -> dict[str, dict[str, str]]:
     return {key_of(obj).name: labels_of(obj) for obj in _objects_in(path) if obj.get("kind") == "Namespace"}
 
 
-def read_namespace_labels(
-    names: Collection[str], *, kubeconfig: Path | None, context: str | None
-) -> dict[str, dict[str, str]]:
-    """The labels of these namespaces of a cluster; one that does not exist has none. Ends with 1 on trouble."""
+def on_cluster(
+    work: Callable[[Client], Awaitable[T]], *, kubeconfig: Path | None, context: str | None, timeout: float = 30.0
+) -> T:
+    """What `work` comes to with a client of the user's cluster, which waits `timeout` seconds for each answer.
+
+    Ends with 1, and one sentence, on a KubeError.
+    """
     import asyncio
 
-    from airunway.kube import KubeError
+    from airunway.kube import Client, KubeError, load_config, user_agent_of
+
+    async def main() -> T:
+        config = load_config(kubeconfig=kubeconfig, context=context)
+        async with Client(config, user_agent=user_agent_of("cli"), timeout=timeout) as client:
+            return await work(client)
 
     try:
-        return asyncio.run(_read_namespace_labels(names, kubeconfig, context))
+        return asyncio.run(main())
     except KubeError as error:
         fail(str(error))
 
 
-async def _read_namespace_labels(
-    names: Collection[str], kubeconfig: Path | None, context: str | None
+def read_namespace_labels(
+    names: Collection[str], *, kubeconfig: Path | None, context: str | None
 ) -> dict[str, dict[str, str]]:
-    from airunway.kube import NAMESPACE, Client, NotFound, load_config, user_agent_of
+    """The labels of these namespaces of a cluster; one that does not exist has none. Ends with 1 on trouble."""
+    from airunway.kube import NAMESPACE, NotFound
 
-    found = {}
-    async with Client(load_config(kubeconfig=kubeconfig, context=context), user_agent=user_agent_of("cli")) as client:
+    async def read(client: Client) -> dict[str, dict[str, str]]:
+        found = {}
         for name in names:
             with suppress(NotFound):
                 found[name] = labels_of(await client.get(NAMESPACE, ObjectKey("", name)))
-    return found
+        return found
+
+    return on_cluster(read, kubeconfig=kubeconfig, context=context)
 
 
 def time_of(configs: list[Resource]) -> datetime:
@@ -224,28 +239,15 @@ def read_cluster(
     *, kubeconfig: Path | None, context: str | None, namespace: str, name: str | None
 ) -> tuple[Resource | None, list[Resource]]:
     """The ModelDeployment `name` (if given) and all InferenceProviderConfigs of a cluster; ends with 1 on trouble."""
-    import asyncio
-
-    from airunway.kube import KubeError
-
-    try:
-        return asyncio.run(_read_cluster(kubeconfig, context, namespace, name))
-    except KubeError as error:
-        fail(str(error))
-
-
-async def _read_cluster(
-    kubeconfig: Path | None, context: str | None, namespace: str, name: str | None
-) -> tuple[Resource | None, list[Resource]]:
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-    from airunway.kube import Client, load_config, user_agent_of
 
-    config = load_config(kubeconfig=kubeconfig, context=context)
-    async with Client(config, user_agent=user_agent_of("cli")) as client:
+    async def read(client: Client) -> tuple[Resource | None, list[Resource]]:
         deployment = None
         if name is not None:
-            deployment = await client.get(MODEL_DEPLOYMENT, ObjectKey(namespace or config.namespace, name))
+            deployment = await client.get(MODEL_DEPLOYMENT, ObjectKey(namespace or client.config.namespace, name))
         return deployment, await client.list_all(INFERENCE_PROVIDER_CONFIG)
+
+    return on_cluster(read, kubeconfig=kubeconfig, context=context)
 
 
 def _objects_in(path: Path) -> list[Resource]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from airunway.install.cluster import Installer
     from airunway.install.parts import Part
+    from airunway.kube import Client
 
 __all__ = ["install", "uninstall", "upgrade"]
 
@@ -182,19 +183,13 @@ async def _wait(installer: Installer, parts: list[Part], timeout: float) -> None
 def _run(
     work: Callable[[Installer], Awaitable[None]], namespace: str, kubeconfig: Path | None, context: str | None
 ) -> None:
-    import asyncio
-
     from airunway.install.cluster import Installer
-    from airunway.kube import Client, Conflict, KubeError, load_config, user_agent_of
+    from airunway.kube import Conflict
 
-    async def main() -> None:
-        config = load_config(kubeconfig=kubeconfig, context=context)
-        async with Client(config, user_agent=user_agent_of("cli")) as client:
+    async def main(client: Client) -> None:
+        try:
             await work(Installer(client, namespace=namespace))
+        except Conflict as error:
+            inputs.fail(f"another tool has set these fields: {error}")
 
-    try:
-        asyncio.run(main())
-    except Conflict as error:
-        inputs.fail(f"another tool has set these fields: {error}")
-    except KubeError as error:
-        inputs.fail(str(error))
+    inputs.on_cluster(main, kubeconfig=kubeconfig, context=context)

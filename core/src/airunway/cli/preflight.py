@@ -21,6 +21,7 @@ from airunway.words import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
     from airunway.upgrades.forecast import Forecast
     from airunway.upgrades.preflight import Preflight, Running
@@ -165,20 +166,12 @@ def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
 
 
 def _from_cluster(host: ProviderHost, namespace: str, kubeconfig: Path | None, context: str | None) -> Running:
-    import asyncio
-
-    from airunway.kube import Client, KubeError, load_config, user_agent_of
     from airunway.upgrades.preflight import read_running
 
-    async def read() -> Running:
-        config = load_config(kubeconfig=kubeconfig, context=context)
-        async with Client(config, user_agent=user_agent_of("cli")) as client:
-            return await read_running(client, host, namespace=namespace)
+    async def read(client: Client) -> Running:
+        return await read_running(client, host, namespace=namespace)
 
-    try:
-        return asyncio.run(read())
-    except KubeError as error:
-        inputs.fail(str(error))
+    return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
 
 
 def _from_file(host: ProviderHost, path: Path, namespace: str, definitions: Mapping[str, Resource]) -> Running:

@@ -257,10 +257,10 @@ class UpstreamWatch:
         """Whether an object that the preferred view shows was written in `version`."""
         preferred = self._preferred.get((kind.group, kind.kind))
         view = self._views.get(preferred) if preferred is not None else None
-        manager = names.provider_manager(self._host.name)
+        manager, wanted = names.provider_manager(self._host.name), api_version(kind, version)
         if view is None or not kind.write or len(kind.versions) == 1:
             return False
-        return any(written_in(obj, manager) == api_version(kind, version) for obj in view.reflector.values())
+        return any(written_in(obj, manager) == wanted for obj in view.reflector.values())
 
     def _prefer(self, kind: UpstreamKind, preferred: Kind | None) -> None:
         if preferred is None:
