@@ -31,8 +31,8 @@ def rights(user: str, namespaces: list[str]) -> str:
     rbac = "rbac.authorization.k8s.io/v1"
     inside = [
         {"apiGroups": ["airunway.ai"], "resources": ["modeldeployments", "modeldeployments/status"], "verbs": ALL},
-        {"apiGroups": ["kaito.sh"], "resources": ["workspaces"], "verbs": ALL},
-        {"apiGroups": ["", "events.k8s.io"], "resources": ["configmaps", "events"], "verbs": ALL},
+        {"apiGroups": ["kaito.sh"], "resources": ["workspaces", "inferencesets"], "verbs": ALL},
+        {"apiGroups": ["", "events.k8s.io"], "resources": ["configmaps", "events", "services"], "verbs": ALL},
         {"apiGroups": ["", "apps", "batch"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
     ]
     outside = [

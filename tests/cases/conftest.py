@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, EVENT, Client, Kind, NotFound
+from airunway.kube import EVENT, Client, Kind, NotFound
 from airunway.plugins.contract import (
     Compatibility,
     Component,
@@ -29,7 +30,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import host_of
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.runtime.upstream import schema_hash
-from airunway_testing.operator import install_definitions
+from airunway_testing.operator import install_definitions, remove_definition
 
 GROUP = "tiny.example.com"
 SCHEMA: Resource = {
@@ -141,20 +142,16 @@ async def tiny(client: Client, installed: None, gone: Callable[..., Awaitable[No
     """The second provider, its upstream installed; afterwards no trace of either is left for other tests."""
     await install_definitions(client, [THING_CRD])
     yield host_of("tiny", Tiny(), origin="tiny 1.0")
-    for kind, name in ((INFERENCE_PROVIDER_CONFIG, "tiny"), (CUSTOM_RESOURCE_DEFINITION, f"things.{GROUP}")):
-        try:
-            await client.delete(kind, ObjectKey("", name))
-        except NotFound:
-            continue
-        await gone(kind, ObjectKey("", name))
+    with suppress(NotFound):
+        await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "tiny"))
+        await gone(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "tiny"))
+    await remove_definition(client, f"things.{GROUP}")
 
 
 @pytest.fixture
-async def no_inference_sets(client: Client, installed: None, gone: Callable[..., Awaitable[None]]) -> None:
+async def no_inference_sets(client: Client, installed: None) -> None:
     """As KAITO was before 0.11; `installed` brings them back for the next test."""
-    key = ObjectKey("", "inferencesets.kaito.sh")
-    await client.delete(CUSTOM_RESOURCE_DEFINITION, key)
-    await gone(CUSTOM_RESOURCE_DEFINITION, key)
+    await remove_definition(client, "inferencesets.kaito.sh")
 
 
 @pytest.fixture

@@ -147,6 +147,7 @@ async def test_case_17_a_dry_run_of_a_move_shows_the_new_plan_and_leaves_what_ru
 
 
 async def test_case_17_a_dry_run_of_a_move_to_a_provider_that_cannot_says_what_is_wrong(
+    no_inference_sets: None,
     operator: None,
     client: Client,
     kubeconfig: Path,
@@ -156,7 +157,7 @@ async def test_case_17_a_dry_run_of_a_move_to_a_provider_that_cannot_says_what_i
     edit: Edit,
     gone: Gone,
 ) -> None:
-    """KAITO has no second replica; what runs with the other provider goes on."""
+    """A KAITO without InferenceSets has no second replica; what runs with the other provider goes on."""
     async with running_provider(kubeconfig, tiny):
         key = await create(manifest(provider={"name": "tiny"}, scaling={"replicas": 2}))
         before = await until(client, key, phase_is("Running"))

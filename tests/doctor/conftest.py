@@ -44,7 +44,7 @@ from airunway.runtime.access import provider_rights
 from airunway.runtime.provider_config import config_object
 from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_testing.controlplane.nodes import gpu_node
-from airunway_testing.operator import gone, install_definitions, remove_leftovers
+from airunway_testing.operator import gone, install_definitions, remove_definition, remove_leftovers
 from airunway_testing.rights import account_of
 from airunway_testing.simulators import load_simulator
 
@@ -155,7 +155,9 @@ class Installation:
                 kind = KINDS[what["kind"]]
                 key = ObjectKey(what.get("namespace", self.namespace if kind.namespaced else ""), what["name"])
                 self._made.append((kind, key))
-                if verb == "delete":
+                if verb == "delete" and kind is CUSTOM_RESOURCE_DEFINITION and not what.get("stays"):
+                    await remove_definition(self._client, key.name)
+                elif verb == "delete":
                     await self._client.delete(kind, key)
                     if not what.get("stays"):
                         await gone(self._client, kind, key)

@@ -16,7 +16,7 @@ import pytest
 from airunway.api import names
 from airunway.controller.access import core_rights
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CONFIG_MAP, EVENT, POD, Client, Forbidden, Kind
+from airunway.kube import CONFIG_MAP, EVENT, POD, SERVICE, Client, Forbidden, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.runtime.access import provider_rights
@@ -33,6 +33,7 @@ pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 Make = Callable[..., Resource]
 
 WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
+INFERENCE_SET = Kind(group="kaito.sh", version="v1beta1", kind="InferenceSet", plural="inferencesets", namespaced=True)
 
 RARE = {
     ("update", "modeldeployments/finalizers"): "asked for inside the API server, by the admission plugin for owners",
@@ -128,8 +129,10 @@ async def in_force(client: Client, probe: Resource) -> AsyncIterator[None]:
 
 async def lived_through(client: Client, manifest: Make, namespace: str) -> None:
     """A life of a provider: it runs models, reverts, explains, plans, makes anew and lets go."""
-    gemma, llama = ObjectKey(namespace, "gemma"), ObjectKey(namespace, "llama")
-    await client.create(MODEL_DEPLOYMENT, manifest(provider={"name": "kaito"}))
+    gemma, llama, several = (ObjectKey(namespace, name) for name in ("gemma", "llama", "several"))
+    kaito = {"name": "kaito"}
+    await client.create(MODEL_DEPLOYMENT, manifest(provider=kaito))
+    await client.create(MODEL_DEPLOYMENT, manifest("several", provider=kaito, scaling={"replicas": 2}))
     await client.create(
         MODEL_DEPLOYMENT,
         {
@@ -137,15 +140,15 @@ async def lived_through(client: Client, manifest: Make, namespace: str) -> None:
             "spec": {
                 "model": {"id": "microsoft/Phi-4-mini-instruct"},
                 "engine": {"type": "vllm", "contextLength": 4096},
-                "provider": {"name": "kaito"},
+                "provider": kaito,
                 "resources": {"gpu": {"count": 1}},
             },
         },
     )
-    for key in (gemma, llama):
+    for key in (gemma, llama, several):
         await until(client, key, phase_is("Running"), what="Running")
-    for _ in range(2):
-        await drift(client, gemma)
+    for kind, key in ((WORKSPACE, gemma), (WORKSPACE, gemma), (INFERENCE_SET, several), (SERVICE, several)):
+        await drift(client, kind, key)
     await crash(client, gemma)
 
     await client.merge_patch(MODEL_DEPLOYMENT, gemma, {"metadata": {"annotations": {names.DRY_RUN: "true"}}})
@@ -160,18 +163,23 @@ async def lived_through(client: Client, manifest: Make, namespace: str) -> None:
     await gone(client, CONFIG_MAP, plan)
     await until(client, gemma, running_at(2))
 
-    for key in (gemma, llama):
+    for key in (gemma, llama, several):
         await client.delete(MODEL_DEPLOYMENT, key)
         await gone(client, MODEL_DEPLOYMENT, key)
 
 
-async def drift(client: Client, key: ObjectKey) -> None:
-    """Change what the provider says, and wait until it says it again."""
+async def drift(client: Client, kind: Kind, key: ObjectKey) -> None:
+    """Change what the provider says; wait until it says it again and has told of it."""
     await client.merge_patch(
-        WORKSPACE, key, {"metadata": {"labels": {names.MODEL_DEPLOYMENT: "another"}}}, manager="kubectl-edit"
+        kind, key, {"metadata": {"labels": {names.MODEL_DEPLOYMENT: "another"}}}, manager="kubectl-edit"
     )
     async with asyncio.timeout(60):
-        while dig(await client.get(WORKSPACE, key), "metadata", "labels", names.MODEL_DEPLOYMENT) != key.name:
+        while dig(await client.get(kind, key), "metadata", "labels", names.MODEL_DEPLOYMENT) != key.name:
+            await asyncio.sleep(0.05)
+        while not any(
+            event.get("reason") == "DriftDetected" and dig(event, "related", "kind") == kind.kind
+            for event in await client.list_all(EVENT, namespace=key.namespace)
+        ):
             await asyncio.sleep(0.05)
 
 

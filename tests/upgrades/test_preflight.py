@@ -27,7 +27,13 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, k
 from airunway.runtime.application import ProviderSettings
 from airunway.runtime.upstream import schema_hash
 from airunway.upgrades.schemas import schema_in, served_versions
-from airunway_testing.operator import gone, install_definitions, remove_leftovers, running_core, running_provider
+from airunway_testing.operator import (
+    install_definitions,
+    remove_definition,
+    remove_leftovers,
+    running_core,
+    running_provider,
+)
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -99,23 +105,18 @@ Look = Callable[[], Awaitable[dict[str, State]]]
 
 @pytest.fixture
 async def without_kaito(client: Client, namespace: str) -> AsyncIterator[None]:
-    """Neither KAITO's CRD nor what was registered, before and after."""
+    """None of KAITO's CRDs nor what was registered, before and after."""
     await install_definitions(client)
     await remove_leftovers(client)
-    await removed(client)
+    await remove_definition(client, CRD.name)
+    await remove_definition(client, "inferencesets.kaito.sh")  # with it, several replicas are possible
     yield
     for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
         with suppress(NotFound):
             await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
             await client.merge_patch(MODEL_DEPLOYMENT, key_of(deployment), {"metadata": {"finalizers": None}})
-    await removed(client)
+    await remove_definition(client, CRD.name)
     await remove_leftovers(client)
-
-
-async def removed(client: Client) -> None:
-    with suppress(NotFound):
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, CRD)
-        await gone(client, CUSTOM_RESOURCE_DEFINITION, CRD)
 
 
 def definition(recordings: Path, release: str) -> Resource:

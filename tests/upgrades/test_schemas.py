@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind, NotFound
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind
 from airunway.resource import ObjectKey, Resource, is_true
 from airunway.upgrades.acceptance import has_rules, refusals
 from airunway.upgrades.schemas import defaulted, dropped, fields_of, gained, pruned
-from airunway_testing.operator import gone
+from airunway_testing.operator import remove_definition
 
 pytestmark = pytest.mark.apiserver
 
@@ -115,9 +114,7 @@ async def odd(client: Client) -> AsyncIterator[None]:
         while not await client.is_served(ODD):
             await asyncio.sleep(0.02)
     yield
-    with suppress(NotFound):
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, CRD)
-        await gone(client, CUSTOM_RESOURCE_DEFINITION, CRD)
+    await remove_definition(client, CRD.name)
 
 
 async def test_what_is_dropped_added_and_refused_is_what_the_api_server_does(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from airunway_testing.operator import (
     running_provider,
     running_simulator,
     until,
+    was,
 )
 from airunway_testing.simulators import load_simulator
 
@@ -89,11 +89,11 @@ async def test_a_group_that_is_made_anew_is_named_with_the_pod_that_was_to_blame
     group_of_two: Any, client: Client, namespace: str
 ) -> None:
     key = await group_of_two()
-    await until(client, key, running_at(1))
-    seen = asyncio.create_task(until(client, key, says("made a group anew: Worker pod large-lws-0-1 failed")))
-    await asyncio.sleep(0)
+    before = await until(client, key, running_at(1))
     await break_pod(client, namespace, "large-lws-0-1", "CrashLoopBackOff")
-    assert dig(await seen, "status", "phase") != "Running"
+    told = says("made a group anew: Worker pod large-lws-0-1 failed")
+    seen = await was(client, key, told, since=before["metadata"]["resourceVersion"])
+    assert dig(seen, "status", "phase") != "Running"
     await until(client, key, running_at(1))
 
 

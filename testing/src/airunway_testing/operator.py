@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -49,12 +49,14 @@ __all__ = [
     "install_definitions",
     "playing",
     "pods_of",
+    "remove_definition",
     "remove_leftovers",
     "running_core",
     "running_provider",
     "running_simulator",
     "running_together",
     "until",
+    "was",
 ]
 
 
@@ -98,6 +100,32 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
         for definition in wanted:
             while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition)), "Established"):
                 await asyncio.sleep(0.02)
+
+
+async def remove_definition(client: Client, name: str) -> None:
+    """Delete a CRD, if it is there, and its objects with it, whatever waits for them; returns when all are gone.
+
+    Objects that are deleted in the foreground wait for a garbage collector, which learns of a new kind only every 30
+    seconds, and of one whose CRD is being deleted never.
+    """
+    key = ObjectKey("", name)
+    try:
+        definition = await client.get(CUSTOM_RESOURCE_DEFINITION, key)
+        await client.delete(CUSTOM_RESOURCE_DEFINITION, key)
+    except NotFound:
+        return
+    spec = definition["spec"]
+    kinds = [
+        Kind(spec["group"], version["name"], spec["names"]["kind"], spec["names"]["plural"], spec["scope"] != "Cluster")
+        for version in spec["versions"]
+        if version["served"]
+    ]
+    for kind in kinds[:1]:
+        with suppress(NotFound):
+            for obj in await client.list_all(kind):
+                with suppress(NotFound):
+                    await client.merge_patch(kind, key_of(obj), {"metadata": {"finalizers": None}})
+    await gone(client, CUSTOM_RESOURCE_DEFINITION, key)
 
 
 async def remove_leftovers(client: Client) -> None:
@@ -270,6 +298,22 @@ async def until(client: Client, key: ObjectKey, holds: Callable[[Resource], bool
         raise TimeoutError(
             f"{key}: waited for {what or 'a state'} in vain; status: {deployment.get('status')}"
         ) from error
+
+
+async def was(client: Client, key: ObjectKey, holds: Callable[[Resource], bool], *, since: str) -> Resource:
+    """The first state of the ModelDeployment after the resourceVersion `since` of which `holds` is true.
+
+    Unlike `until` it misses none, however short it lasted. Raises TimeoutError after `PATIENCE` seconds.
+    """
+    async with asyncio.timeout(PATIENCE):
+        changes = client.watch(
+            MODEL_DEPLOYMENT, namespace=key.namespace, resource_version=since, timeout_seconds=int(PATIENCE) * 2
+        )
+        async with aclosing(changes):
+            async for change in changes:
+                if change.type != "BOOKMARK" and key_of(change.object) == key and holds(change.object):
+                    return change.object
+    raise TimeoutError(f"{key}: the watch ended first")
 
 
 async def gone(client: Client, kind: Kind, key: ObjectKey) -> None:
