@@ -83,6 +83,15 @@ def shown(deployment: Resource) -> tuple[str, str, str]:
     return status["phase"], status["reason"], status["message"]
 
 
+def test_what_is_ready_as_soon_as_it_is_made_has_served_although_the_pass_began_before() -> None:
+    """A pass has one moment for all it tells, and an API server says when it made an object in whole seconds."""
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    deployment = follow(start, says(*READY), now=MADE - timedelta(milliseconds=300))
+    assert deployment["status"]["phase"] == "Running"
+    unwell = follow(deployment, says(False, "ServerError", "the upstream answers 500"), now=MADE + timedelta(seconds=5))
+    assert shown(unwell) == ("Running", "ServerError", "the upstream answers 500"), "no pods are waited for"
+
+
 def test_a_pod_that_is_not_ready_any_more_degrades_at_once_and_the_upstream_adds_nothing() -> None:
     lost = follow(running(), says(*READY), pod(ready=False))
     assert shown(lost) == ("Degraded", "PodsNotReady", "0 of 1 pods are ready (not ready: llama-0)")

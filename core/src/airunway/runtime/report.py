@@ -118,7 +118,9 @@ def provider_status(
     )
     verdict = _named(verdict, report, root_cause)
     conditions = written(_conditions(report, verdict), previous=before, generation=generation, now=now)
-    record = served_record(record, ready=verdict.ready is True, generation=generation, now=now)
+    # The pass began before it made what serves already: as a second of the API server, it served no earlier than that.
+    served_at = max(filter(None, (now, _made_at(report))))
+    record = served_record(record, ready=verdict.ready is True, generation=generation, now=served_at)
     if record is not None:
         conditions = sorted([*conditions, record], key=lambda condition: str(condition["type"]))
     status: Resource = {
@@ -187,7 +189,11 @@ def record_of_service(report: Report, status: Resource) -> Resource | None:
     """The condition ``Served`` of the status as it stands, if it is about the object that the report is about."""
     if not report.created:
         return None
-    return served_before(status, created=parse_moment(dig(report.primary, "metadata", "creationTimestamp")))
+    return served_before(status, created=_made_at(report))
+
+
+def _made_at(report: Report) -> datetime | None:
+    return parse_moment(dig(report.primary, "metadata", "creationTimestamp"))
 
 
 def warning_text(finding: Finding) -> str:
