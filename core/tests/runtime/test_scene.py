@@ -10,8 +10,9 @@ import pytest
 
 from airunway.plugins.contract import Component, Observation, Replicas
 from airunway.resource import Resource, format_time
-from airunway.runtime.diagnosis import _ROWS, Diagnosis, _row_of, _Scene, diagnose
+from airunway.runtime.diagnosis import Diagnosis, diagnose
 from airunway.runtime.report import Report, provider_status
+from airunway.runtime.scene import ROWS, Scene, row_of
 from airunway.status.evidence import ContainerFacts, Evidence, PodFacts
 from airunway.status.pods import PodCounts, count_pods
 from airunway.status.rootcause import Symptom, find_symptoms
@@ -42,7 +43,7 @@ def symptom() -> Symptom:
     return found
 
 
-SCENE = _Scene(
+SCENE = Scene(
     shown=(),
     counts=PodCounts(),
     short=1,
@@ -91,15 +92,15 @@ CASES: list[tuple[str, dict[str, Any], tuple[bool, str] | None]] = [
 
 @pytest.mark.parametrize(("row", "changes", "shown"), CASES, ids=lambda value: str(value)[:60])
 def test_each_row_shows_the_pods_in_its_way(row: str, changes: dict[str, Any], shown: tuple[bool, str] | None) -> None:
-    name, _, show = _row_of(replace(SCENE, **changes))
+    name, _, show = row_of(replace(SCENE, **changes))
     component = show(replace(SCENE, **changes))
     assert name == row
     assert (None if component is None else (component.ready, component.reason)) == shown
 
 
 def test_every_row_has_its_case_and_the_last_one_takes_everything() -> None:
-    assert [name for name, *_ in _ROWS] == list(dict.fromkeys(name for name, *_ in CASES))
-    assert _ROWS[-1][1](SCENE)
+    assert [name for name, *_ in ROWS] == list(dict.fromkeys(name for name, *_ in CASES))
+    assert ROWS[-1][1](SCENE)
 
 
 # ---------------------------------------------------------------------------------------------------- roles (G10)
