@@ -9,7 +9,7 @@ import pytest
 from tests.llmd.conftest import APART, POOL, Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import POD, Client
+from airunway.kube import POD, SERVICE, Client
 from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.expectations import running_at
@@ -118,3 +118,35 @@ async def test_a_pool_of_somebody_elses_is_left_alone_and_named(deploy: Deploy, 
     assert found["status"]["reason"] == "ResourceConflict"
     await client.delete(POOL, key)
     await until(client, key, running_at(1))
+
+
+async def test_a_label_that_somebody_added_to_the_pool_is_named_until_it_is_gone(
+    deploy: Deploy, client: Client
+) -> None:
+    """An apply cannot take it away: each label of the selector belongs to whoever applied it."""
+    key = await deploy()
+    await until(client, key, running_at(1))
+    added = {"spec": {"selector": {"matchLabels": {"team": "a"}}}}
+    await client.merge_patch(POOL, key, added, manager="somebody")
+    found = await until(client, key, told("Degraded", "spec.selector.matchLabels[team]", "delete the InferencePool"))
+    assert (condition_of(found, "PickerReady") or {})["reason"] == "ResourceConflict"
+    await client.delete(POOL, key)
+    await until(client, key, is_clear)
+    assert dig(await client.get(POOL, key), "spec", "selector", "matchLabels") == {
+        "airunway.ai/inference-pool": "llama"
+    }
+
+
+async def test_a_port_of_somebody_elses_on_our_service_degrades_what_serves(deploy: Deploy, client: Client) -> None:
+    """It has our port's name, so that ours cannot be put back beside it; the servers and the pool go on."""
+    key = await deploy()
+    await until(client, key, running_at(1))
+    ours = dig(await client.get(SERVICE, key), "spec", "ports")
+    theirs = {"spec": {"ports": [{"name": ours[0]["name"], "port": 9000, "protocol": "TCP"}]}}
+    await client.merge_patch(SERVICE, key, theirs, manager="somebody")
+    found = await until(client, key, told("Degraded", "Service 'llama' was refused", "spec.ports"))
+    assert dig(found, "status", "replicas", "ready") == 1
+    assert found["status"]["rootCause"]["code"] == "Provider.Rejected"
+    await client.delete(SERVICE, key)
+    await until(client, key, is_clear)
+    assert dig(await client.get(SERVICE, key), "spec", "ports") == ours
