@@ -323,15 +323,16 @@ def _container(*, pool: str, image: str, requests: Mapping[str, str]) -> Resourc
 
 
 def component(
-    model: ModelDeployment, observed: Observed, *, selector: Mapping[str, str], name: str = "Picker"
+    model: ModelDeployment, observed: Observed, *, selector: Mapping[str, str] | None = None, name: str = "Picker"
 ) -> Component:
     """How pool and picker are, as a part without which the model is still served: by its Service, and without picker by
     a gateway that sends requests to any server.
 
-    `selector` is what the pool was made with. A pool without status is no fault: only a gateway writes one. That the
-    Deployment calls the roll-out stuck passes as soon as the picker is ready.
+    `selector` is what the pool was made with: labels that somebody added to it are named. A pool without status is no
+    fault: only a gateway writes one. That the Deployment calls the roll-out stuck passes once the picker is ready.
     """
-    if (foreign := _foreign_labels(_found(observed, INFERENCE_POOL.kind, model.metadata.name), selector)) is not None:
+    pool = _found(observed, INFERENCE_POOL.kind, model.metadata.name)
+    if selector is not None and (foreign := _foreign_labels(pool, selector)) is not None:
         return Component(
             name=name, ready=False, reason="ResourceConflict", message=foreign, partial=True, role=COMPONENT
         )
@@ -339,11 +340,10 @@ def component(
     found = read(deployment)
     told = found.component(name, partial=True, role=COMPONENT)
     told = replace(told, message=f"picker: {told.message}")
-    pool = model.metadata.name
     if found.ready or not found.exists or found.reason != "Progressing":
         return told
-    if _found(observed, INFERENCE_POOL.kind, pool) is None:
-        return replace(told, message=f"picker: it waits for its InferencePool {pool}, which is gone")
+    if pool is None:
+        return replace(told, message=f"picker: it waits for its InferencePool {model.metadata.name}, which is gone")
     stuck = truth(deployment, "Progressing") is False
     # A roll-out that was complete stays so, whatever becomes of the pod.
     lost = text(condition(deployment, "Progressing"), "reason") == "NewReplicaSetAvailable" and not stuck
@@ -353,8 +353,8 @@ def component(
     return replace(
         told,
         reason="UpstreamFailed" if stuck else "PodsNotReady",
-        message=f"picker: {since}; it is ready only while InferencePool {pool} exists and Role {name_of(model)} lets "
-        "it read pods, pools and objectives; the log of its pod says more",
+        message=f"picker: {since}; it is ready only while InferencePool {model.metadata.name} exists and Role "
+        f"{name_of(model)} lets it read pods, pools and objectives; the log of its pod says more",
     )
 
 
