@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from core.tests.kube.objects import config_map
+from core.tests.kube.subjects import Subjects
 
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, load_config
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.kube import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, Client, Kind, load_config
+from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.faultproxy import FaultProxy
 
 WIDGET = Kind("kube.tests.airunway.ai", "v1", "Widget", "widgets")
@@ -107,6 +109,22 @@ async def widget(client: Client) -> Kind:
     """The kind Widget, installed."""
     await _install(client, WIDGET)
     return WIDGET
+
+
+@pytest.fixture
+async def subjects(client: Client, namespace: str, widget: Kind) -> AsyncIterator[Subjects]:
+    """What the tests of server-side apply write; nothing of it keeps the namespace from going."""
+    subjects = Subjects(client, namespace, widget)
+    yield subjects
+    for obj in await client.list_all(widget, namespace=namespace):
+        if obj["metadata"].get("finalizers"):
+            await client.merge_patch(widget, key_of(obj), {"metadata": {"finalizers": None}})
+
+
+@pytest.fixture
+async def subject(client: Client, namespace: str) -> Resource:
+    """An object that events are about."""
+    return await client.create(CONFIG_MAP, config_map(namespace, "subject"))
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
 
 import pytest
+from core.tests.kube.conftest import Eventually
 
 from airunway.kube import (
     ConnectionFailed,
@@ -19,8 +19,6 @@ from airunway.kube import (
     WorkQueue,
     api_error,
 )
-
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
 async def test_a_key_is_never_worked_on_twice_at_once(eventually: Eventually) -> None:

@@ -7,12 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from core.tests.kube.conftest import Eventually
 
 from airunway.kube import LEASE, Client, LeaderElector, ServerError, load_config
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.faultproxy import Fault, FaultProxy
-
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
 class Office:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
+from core.tests.kube.conftest import Eventually
 
 from airunway.kube import CONFIG_MAP, Backoff, Client, Overlay, Reflector, strip_managed_fields
 from airunway.kube.overlay import Handler
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.faultproxy import Fault, FaultProxy
 
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 KEY = ObjectKey("n", "a")
 
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
+from core.tests.kube.conftest import Eventually
 
 from airunway.kube import Backoff, Client, Kind, Reflector, strip_managed_fields
 from airunway.resource import ObjectKey, Resource, uid_of
 from airunway_testing.faultproxy import Fault, FaultProxy
 
 pytestmark = pytest.mark.apiserver
-
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
 class Recorder:
