@@ -12,7 +12,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, SERVICE, Client
 from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of
 from airunway_testing.controlplane.stages import OUTCOME
-from airunway_testing.expectations import running_at
+from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.faults import is_clear
 from airunway_testing.operator import Deploy, until
 
@@ -49,7 +49,8 @@ async def test_without_prefill_it_is_degraded_and_serves(deploy: Deploy, client:
     await mark(client, await of_role(pods, key, "prefill"), "CrashLoopBackOff")
     found = await until(client, key, told("Degraded", "prefill", "exit code 1"))
     assert found["status"]["rootCause"]["code"] == "Engine.CrashLoop"
-    assert (condition_of(found, "PrefillReady") or {})["status"] == "False"
+    # The pod is seen before its Deployment has noticed.
+    found = await until(client, key, condition_is("PrefillReady", "False"))
     assert "decode workers prefill by themselves" in (condition_of(found, "PrefillReady") or {})["message"]
     assert (condition_of(found, "DecodeReady") or {})["status"] == "True"
     assert dig(found, "status", "endpoint", "service") == key.name
