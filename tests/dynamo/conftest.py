@@ -49,18 +49,14 @@ async def stage(control_plane: Cluster, client: Client, namespace: str, audit_lo
 
     After every test: nothing is written at rest, nobody was refused a right, and the deployments go.
     """
-    await install_definitions(client, load_simulator("dynamo").custom_resource_definitions())
-    await remove_leftovers(client)
 
-    async def clean() -> None:
-        assert await found.at_rest(BETA) == [], "at rest nothing is written"
-        for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-            await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
-        async with asyncio.timeout(30):
-            while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-                await asyncio.sleep(0.05)
+    async def last(stage: Stage) -> None:
+        assert await stage.at_rest(BETA) == [], "at rest nothing is written"
 
-    async with staged(control_plane, client, namespace=namespace, audit_log=audit_log, clean=clean) as found:
+    definitions = load_simulator("dynamo").custom_resource_definitions()
+    async with staged(
+        control_plane, client, namespace=namespace, audit_log=audit_log, definitions=definitions, last=last
+    ) as found:
         yield found
 
 
