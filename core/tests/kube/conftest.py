@@ -16,8 +16,6 @@ from airunway_testing.faultproxy import FaultProxy
 
 WIDGET = Kind("kube.tests.airunway.ai", "v1", "Widget", "widgets")
 
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
-
 
 def crd_of(kind: Kind) -> Resource:
     """A CRD that keeps whatever is in spec and has a typed corner with list types and defaults."""
@@ -139,17 +137,3 @@ async def proxied(proxy: FaultProxy) -> AsyncIterator[Client]:
     config = load_config(kubeconfig=proxy.kubeconfig)
     async with Client(config, user_agent="airunway-tests", timeout=2.0, watch_inactivity=1.0) as client:
         yield client
-
-
-@pytest.fixture
-def eventually() -> Eventually:
-    """Waits until something is so; it is an AssertionError when it is not within 30 s."""
-
-    async def wait(condition: Callable[[], bool]) -> None:
-        for _ in range(3000):
-            if condition():
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError("it did not happen within 30 s")
-
-    return wait

@@ -7,7 +7,6 @@ import logging
 from collections import Counter
 
 import pytest
-from core.tests.kube.conftest import Eventually
 
 from airunway.kube import (
     ConnectionFailed,
@@ -19,6 +18,7 @@ from airunway.kube import (
     WorkQueue,
     api_error,
 )
+from airunway_testing.waiting import Eventually
 
 
 async def test_a_key_is_never_worked_on_twice_at_once(eventually: Eventually) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from core.tests.kube.conftest import Eventually
 from core.tests.kube.recorders import Clock, events_of, running, wait_for_events
 
 from airunway.kube import Client, EventRecorder
 from airunway.kube.event_limits import BURST, REFILL
 from airunway.resource import Resource
+from airunway_testing.waiting import Eventually
 
 
 @pytest.mark.apiserver

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import pytest
-from core.tests.kube.conftest import Eventually
 from core.tests.kube.recorders import Clock, events_of, running, wait_for_events
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from airunway.kube.events import cut
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.fixtures import Kubectl
+from airunway_testing.waiting import Eventually
 
 
 @pytest.mark.apiserver

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from core.tests.kube.conftest import Eventually
 
 from airunway.kube import CONFIG_MAP, Backoff, Client, Overlay, Reflector, strip_managed_fields
 from airunway.kube.overlay import Handler
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.waiting import Eventually
 
 KEY = ObjectKey("n", "a")
 

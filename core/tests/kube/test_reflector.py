@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from core.tests.kube.conftest import Eventually
 from core.tests.kube.objects import config_map
 from core.tests.kube.reflectors import quick, running
 
@@ -27,6 +26,7 @@ from airunway.kube import (
 )
 from airunway.resource import ObjectKey, Resource, key_of, labels_of
 from airunway_testing.faultproxy import Action, Fault, FaultProxy
+from airunway_testing.waiting import Eventually
 
 
 @pytest.mark.apiserver

@@ -8,12 +8,12 @@ import itertools
 import orjson
 import pytest
 from aiohttp import web
-from core.tests.kube.conftest import Eventually
 from core.tests.kube.reflectors import quick, running
 from core.tests.kube.servers import scripted_server
 
 from airunway.kube import CONFIG_MAP, Backoff, Reflector
 from airunway.resource import ObjectKey
+from airunway_testing.waiting import Eventually
 
 
 def line(type_: str, name: str, version: str) -> bytes:

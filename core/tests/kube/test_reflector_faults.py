@@ -7,11 +7,11 @@ import random
 from dataclasses import dataclass
 
 import pytest
-from core.tests.kube.conftest import Eventually
 
 from airunway.kube import Backoff, Client, Kind, Reflector, strip_managed_fields
 from airunway.resource import ObjectKey, Resource, uid_of
 from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.waiting import Eventually
 
 pytestmark = pytest.mark.apiserver
 
