@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.llmd.conftest import POOL, definitions
 
-from airunway.kube import DEPLOYMENT, Client
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import CONFIG_MAP, SERVICE, Client
 from airunway.plugins.host import ProviderHost
 from airunway_testing.controlplane import Cluster
 from airunway_testing.stage import staged
@@ -21,7 +22,8 @@ COUNT = 200
 async def test_two_hundred_at_rest_write_nothing(
     cluster: Cluster, client: Client, namespace: str, audit_log: Path, llmd: ProviderHost
 ) -> None:
-    """Nor where somebody touches every pool, server and picker without changing anything of ours."""
+    """Nor where somebody touches what is ours without changing it. (An annotation on a Deployment is a new generation,
+    which is not served until its controller has seen it: that is told.)"""
     async with (
         with_gpus(client, COUNT),
         staged(
@@ -30,4 +32,4 @@ async def test_two_hundred_at_rest_write_nothing(
     ):
         await stage.provider(llmd)
         await stage.fleet(COUNT, provider={"name": "llmd"})
-        assert await stage.at_rest(POOL, DEPLOYMENT) == []
+        assert await stage.at_rest(MODEL_DEPLOYMENT, POOL, SERVICE, CONFIG_MAP) == []
