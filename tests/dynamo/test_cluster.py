@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.dynamo.conftest import BETA, CLIQUE, Deploy, pods_of
+from tests.dynamo.conftest import BETA, CLIQUE, pods_of
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, Client
 from airunway.resource import ObjectKey, Resource, dig, uid_of
 from airunway_testing.expectations import running_at
-from airunway_testing.operator import gone, until
+from airunway_testing.operator import Deploy, gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.dynamo.conftest import ALPHA, Deploy, pods_of
+from tests.dynamo.conftest import ALPHA, pods_of
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
@@ -17,6 +17,7 @@ from airunway.resource import ObjectKey, Resource, annotations_of, condition_of,
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import (
+    Deploy,
     gone,
     install_definitions,
     running_simulator,
