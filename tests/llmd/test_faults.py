@@ -9,7 +9,7 @@ import pytest
 from tests.llmd.conftest import APART, POOL, Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import POD, SERVICE, Client
+from airunway.kube import EVENT, POD, SERVICE, Client
 from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.expectations import condition_is, running_at
@@ -138,7 +138,9 @@ async def test_a_label_that_somebody_added_to_the_pool_is_named_until_it_is_gone
     }
 
 
-async def test_a_port_of_somebody_elses_on_our_service_degrades_what_serves(deploy: Deploy, client: Client) -> None:
+async def test_a_port_of_somebody_elses_on_our_service_degrades_what_serves(
+    deploy: Deploy, client: Client, namespace: str
+) -> None:
     """It has our port's name, so that ours cannot be put back beside it; the servers and the pool go on."""
     key = await deploy()
     await until(client, key, running_at(1))
@@ -148,6 +150,9 @@ async def test_a_port_of_somebody_elses_on_our_service_degrades_what_serves(depl
     found = await until(client, key, told("Degraded", "Service 'llama' was refused", "spec.ports"))
     assert dig(found, "status", "replicas", "ready") == 1
     assert found["status"]["rootCause"]["code"] == "Provider.Rejected"
+    async with asyncio.timeout(60):  # events are written when nothing else waits
+        while not any("(by somebody)" in str(e.get("note")) for e in await client.list_all(EVENT, namespace=namespace)):
+            await asyncio.sleep(0.1)
     await client.delete(SERVICE, key)
     await until(client, key, is_clear)
     assert dig(await client.get(SERVICE, key), "spec", "ports") == ours
