@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import pytest
+from tests.kaito.conftest import Pods
 
 from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.faults import has_cause, is_clear
-from airunway_testing.operator import until
+from airunway_testing.operator import Deploy, until
 from airunway_testing.surroundings import gpu_quota
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-Deploy = Callable[..., Awaitable[ObjectKey]]
-Pods = Callable[[ObjectKey], Awaitable[list[Resource]]]
 
 
 async def fare(client: Client, pod: Resource, outcome: str | None) -> None:

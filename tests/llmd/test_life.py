@@ -17,6 +17,7 @@ from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import running_at
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import Deploy, gone, until
+from airunway_testing.stage import edit
 from airunway_testing.surroundings import autoscale
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -25,12 +26,6 @@ RBAC = "rbac.authorization.k8s.io"
 ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 ROLE, BINDING = Kind(RBAC, "v1", "Role", "roles"), Kind(RBAC, "v1", "RoleBinding", "rolebindings")
 MADE = (DEPLOYMENT, SERVICE, POOL, CONFIG_MAP, ACCOUNT, ROLE, BINDING)
-
-
-async def edit(client: Client, key: ObjectKey, spec: Resource) -> int:
-    """Merge into the spec; the new generation."""
-    after = await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="tests")
-    return int(after["metadata"]["generation"])
 
 
 async def made(client: Client, namespace: str) -> dict[str, Resource]:

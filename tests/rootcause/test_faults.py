@@ -5,7 +5,6 @@ test writes in its place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from time import perf_counter
 
 import pytest
@@ -13,15 +12,13 @@ from tests.rootcause.worked import FAULTS
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import STATEFUL_SET, Client
-from airunway.resource import ObjectKey, Resource, condition_of, is_true
+from airunway.resource import Resource, condition_of, is_true
 from airunway.status.codes import CODES
 from airunway_testing.faults import has_cause, healed, is_clear, pod_of, write_pod
-from airunway_testing.operator import until
+from airunway_testing.operator import Deploy, until
 from airunway_testing.surroundings import RESOURCE_QUOTA, gpu_quota
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-Deploy = Callable[..., Awaitable[ObjectKey]]
 
 
 def tell(text: str) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.vllm.conftest import Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client
@@ -13,15 +13,12 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.expectations import running_at
 from airunway_testing.faults import BACK_OFF, ended, has_cause, is_clear, waiting, write_pod
-from airunway_testing.operator import until
+from airunway_testing.operator import Deploy, until
 from airunway_testing.surroundings import RESOURCE_QUOTA, gpu_quota
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 IMAGE = "registry.example/team/vllm:1.0"
-
-Deploy = Callable[..., Awaitable[ObjectKey]]
-Pods = Callable[[ObjectKey], Awaitable[list[Resource]]]
 
 
 async def pod_with_node(pods: Pods, key: ObjectKey) -> Resource:

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.vllm.conftest import Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, SERVICE, Client
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.resource import dig
 from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.operator import gone, until
+from airunway_testing.operator import Deploy, gone, until
+from airunway_testing.stage import edit
 from airunway_testing.surroundings import autoscale
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-
-Deploy = Callable[..., Awaitable[ObjectKey]]
-Pods = Callable[[ObjectKey], Awaitable[list[Resource]]]
-
-
-async def edit(client: Client, key: ObjectKey, spec: Resource) -> int:
-    """Merge into the spec; the new generation."""
-    after = await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="tests")
-    return int(after["metadata"]["generation"])
 
 
 async def test_it_runs_and_at_rest_nothing_is_written(

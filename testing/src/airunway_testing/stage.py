@@ -36,10 +36,16 @@ from airunway_testing.operator import (
 from airunway_testing.rights import granted
 from airunway_testing.simulators import Level
 
-__all__ = ["Stage", "staged"]
+__all__ = ["Stage", "edit", "staged"]
 
 _REST = 0.45
 """Seconds without a write of ours after which things are taken to be at rest."""
+
+
+async def edit(client: Client, key: ObjectKey, spec: Resource) -> int:
+    """Merge fields into a deployment's spec, as a user does; the new generation."""
+    after = await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="user")
+    return int(after["metadata"]["generation"])
 
 
 class Stage:
@@ -113,8 +119,7 @@ class Stage:
         """Merge fields into the spec; returns the new generation."""
         if shape is not None:
             spec["env"] = [{"name": "SHAPE", "value": shape}]
-        after = await self._client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="user")
-        return int(after["metadata"]["generation"])
+        return await edit(self._client, key, spec)
 
     async def fleet(self, count: int, **spec: Any) -> list[ObjectKey]:
         """So many deployments alike, once all are Running. Raises TimeoutError."""
