@@ -44,6 +44,11 @@ sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.
 test: sync  ## Run all tests.
 	@$(RUN) pytest -n $(WORKERS) --dist loadfile
 
+.PHONY: test-ray
+test-ray: sync  ## Hold what is written for KubeRay against Ray's own classes (fetches Ray: some 300 MB).
+	@UV_PROJECT_ENVIRONMENT=.airunway/ray $(UV) run --frozen --all-packages --group ray --python $(PYTHON) \
+	  pytest -q providers/kuberay/tests/test_ray_schema.py
+
 .PHONY: e2e
 e2e: sync  ## Live through every provider's samples on a cluster of yours: make e2e KUBECONFIG=...
 	@test -n "$(KUBECONFIG)" || { echo "make e2e KUBECONFIG=... : name the cluster (docs/e2e.md)" >&2; exit 1; }

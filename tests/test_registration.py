@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import running_provider
+from airunway_testing.waiting import eventually
 
 pytestmark = pytest.mark.apiserver
 
@@ -20,11 +19,6 @@ pytestmark = pytest.mark.apiserver
 async def test_a_leading_provider_is_ready_only_while_it_can_write_its_heartbeat(
     installed: None, client: Client, kubeconfig: Path, kaito: ProviderHost
 ) -> None:
-    async def eventually(condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
-            while not condition():
-                await asyncio.sleep(0.02)
-
     async with FaultProxy(kubeconfig) as proxy, running_provider(proxy.kubeconfig, kaito) as provider:
         assert provider.unready() is None
         proxy.inject(Fault("status", status=403, verb="apply", resource="inferenceproviderconfigs", count=None))

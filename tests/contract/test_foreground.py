@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, POD, Client
 from airunway.plugins.registry import load
 from airunway.resource import is_deleting, key_of, uid_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import running_at
-from airunway_testing.operator import gone, install_definitions, remove_leftovers, until
+from airunway_testing.operator import gone, until
 from airunway_testing.stage import staged
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -22,14 +21,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 async def test_g1_g17_a_deployment_is_gone_when_its_pods_are_and_only_then_another_is_made(
     cluster: Cluster, client: Client, namespace: str, audit_log: Path
 ) -> None:
-    await install_definitions(client)
-    await remove_leftovers(client)
-
-    async def clean() -> None:
-        await client.delete(MODEL_DEPLOYMENT, key)
-        await gone(client, MODEL_DEPLOYMENT, key)
-
-    async with staged(cluster, client, namespace=namespace, audit_log=audit_log, clean=clean) as stage:
+    async with staged(cluster, client, namespace=namespace, audit_log=audit_log) as stage:
         user = await stage.provider(load("vllm"), simulated=False)
         key = await stage.deploy(provider={"name": "vllm"}, image="registry.example/team/vllm:1.0", env=[])
         await until(client, key, running_at(1))

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 import yaml
 
-from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, POD, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, is_deleting, key_of, labels_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import (
+    Deploy,
+    deployments,
     gone,
     install_definitions,
     remove_leftovers,
@@ -35,8 +36,6 @@ ALPHA, BETA = (
 )
 CLIQUE = Kind("grove.io", "v1alpha1", "PodClique", "podcliques")
 
-Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
-
 
 @pytest.fixture(scope="session")
 def dynamo() -> ProviderHost:
@@ -49,19 +48,19 @@ async def stage(control_plane: Cluster, client: Client, namespace: str, audit_lo
 
     After every test: nothing is written at rest, nobody was refused a right, and the deployments go.
     """
-    await install_definitions(client, load_simulator("dynamo").custom_resource_definitions())
-    await remove_leftovers(client)
 
-    async def clean() -> None:
-        assert await found.at_rest(BETA) == [], "at rest nothing is written"
-        for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-            await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
-        async with asyncio.timeout(30):
-            while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-                await asyncio.sleep(0.05)
+    async def last(stage: Stage) -> None:
+        assert await stage.at_rest(BETA) == [], "at rest nothing is written"
 
-    async with staged(control_plane, client, namespace=namespace, audit_log=audit_log, clean=clean) as found:
+    definitions = load_simulator("dynamo").custom_resource_definitions()
+    async with staged(
+        control_plane, client, namespace=namespace, audit_log=audit_log, definitions=definitions, last=last
+    ) as found:
         yield found
+
+
+def provider_with(overrides: Resource | None) -> Resource:
+    return {"name": "dynamo", **({"overrides": overrides} if overrides else {})}
 
 
 @pytest.fixture
@@ -72,7 +71,7 @@ def deploy(stage: Stage) -> Deploy:
         return await stage.deploy(
             name,
             model={"id": "meta-llama/Llama-3.1-8B-Instruct"},
-            provider={"name": "dynamo", **({"overrides": overrides} if overrides else {})},
+            provider=provider_with(overrides),
             **{"env": [], **spec},
         )
 
@@ -120,29 +119,17 @@ async def grove_installed(client: Client) -> AsyncIterator[None]:
 async def make(playing: str, client: Client, namespace: str) -> AsyncIterator[Deploy]:
     """Creates a Llama on one GPU for Dynamo on the cluster; deleted after the test, with all that was made for it."""
 
-    async def create(name: str = "llama", *, overrides: dict[str, Any] | None = None, **spec: Any) -> ObjectKey:
-        body: Resource = {
-            "apiVersion": MODEL_DEPLOYMENT.api_version,
-            "kind": MODEL_DEPLOYMENT.kind,
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {
-                "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
-                "engine": {"type": "vllm"},
-                "provider": {"name": "dynamo", **({"overrides": overrides} if overrides else {})},
-                "resources": {"gpu": {"count": 1}},
-                **spec,
-            },
-        }
-        body["spec"] = {field: value for field, value in body["spec"].items() if value is not None}
-        await client.create(MODEL_DEPLOYMENT, body)
-        return ObjectKey(namespace, name)
+    base = {
+        "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+        "engine": {"type": "vllm"},
+        "resources": {"gpu": {"count": 1}},
+    }
+    async with deployments(client, namespace, base) as create:
 
-    yield create
-    for found in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-        await client.delete(MODEL_DEPLOYMENT, key_of(found))
-    async with asyncio.timeout(60):
-        while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-            await asyncio.sleep(0.1)
+        async def make_(name: str = "llama", *, overrides: dict[str, Any] | None = None, **spec: Any) -> ObjectKey:
+            return await create(name, **{"provider": provider_with(overrides), **spec})
+
+        yield make_
 
 
 async def pods_of(client: Client, key: ObjectKey, *types: str) -> list[Resource]:

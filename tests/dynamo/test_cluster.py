@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.dynamo.conftest import BETA, CLIQUE, Deploy, pods_of
+from tests.dynamo.conftest import BETA, CLIQUE, pods_of
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, Client
-from airunway.resource import ObjectKey, Resource, dig, uid_of
+from airunway.resource import Resource, dig, uid_of
 from airunway_testing.expectations import running_at
-from airunway_testing.operator import gone, until
+from airunway_testing.operator import Deploy, gone, until
+from airunway_testing.stage import edit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-
-async def edit(client: Client, key: ObjectKey, **spec: object) -> int:
-    after = await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="user")
-    return int(after["metadata"]["generation"])
 
 
 def summary(found: Resource) -> str:
@@ -32,10 +28,10 @@ async def test_a_life(playing: str, make: Deploy, client: Client) -> None:
     graph = await client.get(BETA, key)
     assert len(await pods_of(client, key, "worker")) == 1
     for replicas in (3, 1, 0, 1):
-        found = await until(client, key, running_at(await edit(client, key, scaling={"replicas": replicas})))
+        found = await until(client, key, running_at(await edit(client, key, {"scaling": {"replicas": replicas}})))
         assert summary(found) == f"{replicas}/{replicas}"
         assert len(await pods_of(client, key, "worker")) == replicas
-    generation = await edit(client, key, engine={"contextLength": 4096})
+    generation = await edit(client, key, {"engine": {"contextLength": 4096}})
     await until(client, key, running_at(generation))
     async with asyncio.timeout(30):
         while len(await pods_of(client, key, "worker")) > 1:
@@ -51,7 +47,7 @@ async def test_a_life(playing: str, make: Deploy, client: Client) -> None:
 
     roles = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi"}
     split = {"serving": {"mode": "disaggregated"}, "scaling": {"prefill": roles, "decode": {**roles, "replicas": 2}}}
-    found = await until(client, key, running_at(await edit(client, key, resources=None, **split)))
+    found = await until(client, key, running_at(await edit(client, key, {"resources": None, **split})))
     assert summary(found) == "3/3"
     assert uid_of(await client.get(BETA, key)) != uid_of(graph), "what has other components is another graph"
     async with asyncio.timeout(30):  # the last pod of the old graph ends in its own time
@@ -59,10 +55,10 @@ async def test_a_life(playing: str, make: Deploy, client: Client) -> None:
             await asyncio.sleep(0.05)
     assert [len(await pods_of(client, key, role)) for role in ("prefill", "decode")] == [1, 2]
 
-    await edit(client, key, suspend=True)
+    await edit(client, key, {"suspend": True})
     await until(client, key, lambda d: dig(d, "status", "reason") == "Suspended", what="suspension")
     await gone(client, BETA, key)
-    await until(client, key, running_at(await edit(client, key, suspend=False)))
+    await until(client, key, running_at(await edit(client, key, {"suspend": False})))
     await client.delete(MODEL_DEPLOYMENT, key)
     await gone(client, MODEL_DEPLOYMENT, key)
     await gone(client, BETA, key)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.dynamo.conftest import BETA, Deploy
+from tests.dynamo.conftest import BETA
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import dig
 from airunway_testing.expectations import running_at
-from airunway_testing.operator import gone, until
+from airunway_testing.operator import Deploy, gone, until
 from airunway_testing.stage import Stage
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.dynamo.conftest import BETA, CLIQUE, Deploy, grove_installed
+from tests.dynamo.conftest import BETA, CLIQUE, grove_installed
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
@@ -15,7 +15,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.runtime.access import provider_rights
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.expectations import plan_says, running_at
-from airunway_testing.operator import gone, until
+from airunway_testing.operator import Deploy, gone, until
 from airunway_testing.rights import unused
 from airunway_testing.stage import Stage
 

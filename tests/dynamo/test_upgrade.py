@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.dynamo.conftest import ALPHA, Deploy, pods_of
+from tests.dynamo.conftest import ALPHA, pods_of
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, NODE, Client
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, copy_of, dig, key_of, uid_of
 from airunway_testing.controlplane import Cluster
-from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import (
+    Deploy,
     gone,
     install_definitions,
-    remove_leftovers,
     running_simulator,
     until,
 )
 from airunway_testing.simulators import load_simulator
 from airunway_testing.stage import Stage, staged
+from airunway_testing.surroundings import with_gpus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -53,20 +53,14 @@ async def stage(
     cluster: Cluster, client: Client, namespace: str, audit_log: Path, recordings: Path
 ) -> AsyncIterator[Stage]:
     """The core runs, Dynamo 1.1 is installed; afterwards the simulator's own CRDs are there again."""
-    definitions = load_simulator("dynamo").custom_resource_definitions()
-    minimal = definitions[1]
+    other, minimal = load_simulator("dynamo").custom_resource_definitions()
     await remove_graphs(client, minimal)
-    await install_definitions(client, [definitions[0], crd_of(recordings, "v1.1.0-cut")])
-    await remove_leftovers(client)
-
-    async def clean() -> None:
-        assert await client.list_all(MODEL_DEPLOYMENT, namespace=namespace) == []
-
-    node = gpu_node("for-twenty").manifest()
-    await client.create(NODE, node)
-    async with staged(cluster, client, namespace=namespace, audit_log=audit_log, clean=clean) as found:
+    definitions = [other, crd_of(recordings, "v1.1.0-cut")]
+    async with (
+        with_gpus(client, COUNT),
+        staged(cluster, client, namespace=namespace, audit_log=audit_log, definitions=definitions) as found,
+    ):
         yield found
-    await client.delete(NODE, key_of(node))
     await remove_graphs(client, minimal)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,11 +12,15 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, is_deleting, labels_of
-from airunway_testing.operator import playing
+from airunway_testing.operator import Deploy, deployments, playing
 
-IMAGE = "registry.example/team/vllm:1.0"
+SPEC: Resource = {
+    "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+    "image": "registry.example/team/vllm:1.0",
+    "resources": {"gpu": {"count": 1}},
+    "provider": {"name": "kaito"},
+}
 
-Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
 Pods: TypeAlias = Callable[[ObjectKey], Awaitable[list[Resource]]]
 
 
@@ -32,13 +35,7 @@ def manifest_of(namespace: str) -> Callable[..., Resource]:
     """A model on one GPU, as a pod template; keyword arguments are fields of the spec, None leaves one out."""
 
     def make(name: str = "llama", **spec: Any) -> Resource:
-        fields = {
-            "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
-            "image": IMAGE,
-            "resources": {"gpu": {"count": 1}},
-            "provider": {"name": "kaito"},
-            **spec,
-        }
+        fields = {**SPEC, **spec}
         return {
             "apiVersion": MODEL_DEPLOYMENT.api_version,
             "kind": MODEL_DEPLOYMENT.kind,
@@ -50,21 +47,10 @@ def manifest_of(namespace: str) -> Callable[..., Resource]:
 
 
 @pytest.fixture
-async def deploy(
-    kaito_operator: None, client: Client, namespace: str, manifest_of: Callable[..., Resource]
-) -> AsyncIterator[Deploy]:
+async def deploy(kaito_operator: None, client: Client, namespace: str) -> AsyncIterator[Deploy]:
     """Creates such a deployment; all are deleted after the test, and leave nothing."""
-
-    async def create(name: str = "llama", **spec: Any) -> ObjectKey:
-        await client.create(MODEL_DEPLOYMENT, manifest_of(name, **spec))
-        return ObjectKey(namespace, name)
-
-    yield create
-    for found in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-        await client.delete(MODEL_DEPLOYMENT, ObjectKey(namespace, found["metadata"]["name"]))
-    async with asyncio.timeout(90):
-        while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
-            await asyncio.sleep(0.1)
+    async with deployments(client, namespace, SPEC) as create:
+        yield create
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,6 @@ WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces")
 INFERENCE_SET = Kind("kaito.sh", "v1beta1", "InferenceSet", "inferencesets")
 
 Manifest = Callable[..., Resource]
-Pods = Callable[[ObjectKey], Awaitable[list[Resource]]]
 
 
 async def state_of(client: Client, key: ObjectKey) -> tuple[str, str, list[str]]:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-
 import pytest
+from tests.kaito.conftest import Pods
 
-from airunway.kube import POD, Client, Kind
+from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, dig
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.faults import has_cause, is_clear
-from airunway_testing.operator import until
+from airunway_testing.operator import Deploy, until
+from airunway_testing.surroundings import gpu_quota
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
-
-Deploy = Callable[..., Awaitable[ObjectKey]]
-Pods = Callable[[ObjectKey], Awaitable[list[Resource]]]
 
 
 async def fare(client: Client, pod: Resource, outcome: str | None) -> None:
@@ -64,19 +58,10 @@ async def test_a_replica_without_a_gpu_left_says_so_while_the_others_serve(deplo
 
 
 async def test_a_quota_that_leaves_room_for_one(deploy: Deploy, client: Client, namespace: str) -> None:
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "one", "namespace": namespace},
-        "spec": {"hard": {"requests.nvidia.com/gpu": "1"}},
-    }
-    await client.create(RESOURCE_QUOTA, quota)
-    async with asyncio.timeout(60):
-        while not dig(await client.get(RESOURCE_QUOTA, ObjectKey(namespace, "one")), "status", "hard"):
-            await asyncio.sleep(0.05)
+    await gpu_quota(client, namespace, 1)
     key = await deploy(scaling={"replicas": 2})
     found = await until(client, key, lambda d: dig(d, "status", "reason") == "QuotaExceeded", what="the quota")
-    assert "exceeded quota: one" in found["status"]["message"]
+    assert "exceeded quota: gpus" in found["status"]["message"]
 
 
 async def test_a_missing_token_is_told_in_kaitos_words(deploy: Deploy, client: Client) -> None:

@@ -7,19 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
-from airunway.resource import key_of
+from airunway.resource import Resource
 from airunway_testing.controlplane import Cluster
-from airunway_testing.operator import gone, install_definitions, remove_leftovers
 from airunway_testing.simulators import load_simulator
 from airunway_testing.stage import Stage, staged
 
 RAY_SERVICE = Kind("ray.io", "v1", "RayService", "rayservices")
 RAY_CLUSTER = Kind("ray.io", "v1", "RayCluster", "rayclusters")
-KUBERAY = {"provider": {"name": "kuberay"}}
+KUBERAY: Resource = {"provider": {"name": "kuberay"}}
 
 
 @pytest.fixture(scope="session")
@@ -30,15 +28,8 @@ def kuberay() -> ProviderHost:
 @pytest.fixture
 async def stage(control_plane: Cluster, client: Client, namespace: str, audit_log: Path) -> AsyncIterator[Stage]:
     """Core on stage, with the CRDs of the simulated KubeRay; the provider begins when the test says so."""
-    await install_definitions(client, load_simulator("kuberay").custom_resource_definitions())
-    await remove_leftovers(client)
-
-    async def clean() -> None:
-        keys = [key_of(deployment) for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace)]
-        for key in keys:
-            await client.delete(MODEL_DEPLOYMENT, key)
-        for key in keys:
-            await gone(client, MODEL_DEPLOYMENT, key)
-
-    async with staged(control_plane, client, namespace=namespace, audit_log=audit_log, clean=clean) as stage_:
-        yield stage_
+    definitions = load_simulator("kuberay").custom_resource_definitions()
+    async with staged(
+        control_plane, client, namespace=namespace, audit_log=audit_log, definitions=definitions
+    ) as found:
+        yield found

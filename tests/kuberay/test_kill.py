@@ -7,9 +7,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.kuberay.conftest import RAY_SERVICE
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Kind, NotFound
+from airunway.kube import Client, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey
 from airunway_testing.expectations import running_at
@@ -20,7 +21,6 @@ from airunway_testing.simulators import load_simulator
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
-RAY_SERVICE = Kind("ray.io", "v1", "RayService", "rayservices")
 MOST = 20
 """Processes that one step of the life may cost."""
 

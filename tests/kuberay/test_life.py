@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kuberay.conftest import KUBERAY, RAY_CLUSTER, RAY_SERVICE
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import EVENT, Client, Kind
+from airunway.kube import EVENT, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
 from airunway.runtime.access import provider_rights
 from airunway_testing.audit import AuditReader
-from airunway_testing.expectations import reason_is, running_at, says
+from airunway_testing.expectations import has_replicas, reason_is, running_at, says
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, until
 from airunway_testing.rights import unused
@@ -27,9 +27,6 @@ from airunway_testing.stage import Stage
 
 pytestmark = [pytest.mark.apiserver]
 
-RAY_SERVICE = Kind("ray.io", "v1", "RayService", "rayservices")
-RAY_CLUSTER = Kind("ray.io", "v1", "RayCluster", "rayclusters")
-KUBERAY: Resource = {"provider": {"name": "kuberay"}}
 APART: Resource = {
     "serving": {"mode": "disaggregated"},
     "resources": {"gpu": None},
@@ -44,14 +41,6 @@ TOGETHER: Resource = {
     "scaling": {"prefill": None, "decode": None},
 }
 NO_SUCH = "TypeError: AsyncEngineArgs.__init__() got an unexpected keyword argument 'no_such'"
-
-
-def counts(wanted: int, ready: int) -> Callable[[Resource], bool]:
-    def holds(deployment: Resource) -> bool:
-        found = dig(deployment, "status", "replicas") or {}
-        return (found.get("desired", 0), found.get("ready", 0)) == (wanted, ready)
-
-    return holds
 
 
 async def clusters(client: Client, namespace: str) -> list[str]:
@@ -110,7 +99,7 @@ async def test_scaled_from_one_to_three_to_none_and_back(
         kubectl("scale", "md", key.name, "-n", key.namespace, f"--replicas={count}")
         generation = (await client.get(MODEL_DEPLOYMENT, key))["metadata"]["generation"]
         await until(client, key, running_at(generation), what=f"Running with {count}")
-        await until(client, key, counts(count, count), what=f"{count} replicas")
+        await until(client, key, has_replicas(count, count), what=f"{count} replicas")
         service = await client.get(RAY_SERVICE, key)
         assert service["spec"].get("suspend", False) is (count == 0)
         assert len(await clusters(client, key.namespace)) == (count > 0)
@@ -126,7 +115,7 @@ async def test_the_mode_changes_with_a_second_cluster_and_back(
     (first,) = await clusters(client, key.namespace)
     generation = await stage.edit(key, **APART)
     await until(client, key, running_at(generation))
-    await until(client, key, counts(3, 3), what="three workers")
+    await until(client, key, has_replicas(3, 3), what="three workers")
     assert (await application(client, key))["import_path"] == "ray.serve.llm:build_pd_openai_app"
     await gone(client, RAY_CLUSTER, ObjectKey(key.namespace, first))
     cluster = (await client.get(RAY_SERVICE, key))["spec"]["rayClusterConfig"]
@@ -257,12 +246,10 @@ async def test_a_finalizer_and_lists_of_kuberays_own_leave_ours_alone(
 
 
 @pytest.mark.slow
-async def test_two_hundred_at_rest_write_nothing(stage: Stage, client: Client, kuberay: ProviderHost) -> None:
+async def test_two_hundred_at_rest_write_nothing(stage: Stage, kuberay: ProviderHost) -> None:
     await stage.provider(kuberay)
-    keys = [await stage.deploy(f"llama-{number}", **KUBERAY) for number in range(200)]
-    for key in keys:
-        await until(client, key, running_at(1))
-    assert await stage.at_rest() == []
+    await stage.fleet(200, **KUBERAY)
+    assert await stage.at_rest(RAY_SERVICE, RAY_CLUSTER) == []
 
 
 @pytest.mark.slow

@@ -68,9 +68,13 @@ async def llmd_operator(
         yield
 
 
+def definitions() -> list[Resource]:
+    """The CRDs of Inference Extension and LeaderWorkerSet."""
+    return [crd for name in ("llmd", "vllm") for crd in load_simulator(name).custom_resource_definitions()]
+
+
 async def installed(client: Client) -> None:
-    crds = [crd for name in ("llmd", "vllm") for crd in load_simulator(name).custom_resource_definitions()]
-    await install_definitions(client, crds)
+    await install_definitions(client, definitions())
     await remove_leftovers(client)
 
 

@@ -17,20 +17,15 @@ from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import running_at
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import Deploy, gone, until
+from airunway_testing.stage import edit
+from airunway_testing.surroundings import autoscale
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 RBAC = "rbac.authorization.k8s.io"
 ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
 ROLE, BINDING = Kind(RBAC, "v1", "Role", "roles"), Kind(RBAC, "v1", "RoleBinding", "rolebindings")
 MADE = (DEPLOYMENT, SERVICE, POOL, CONFIG_MAP, ACCOUNT, ROLE, BINDING)
-
-
-async def edit(client: Client, key: ObjectKey, spec: Resource) -> int:
-    """Merge into the spec; the new generation."""
-    after = await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="tests")
-    return int(after["metadata"]["generation"])
 
 
 async def made(client: Client, namespace: str) -> dict[str, Resource]:
@@ -108,12 +103,7 @@ async def test_scaled_from_one_to_three_to_none_and_back(
 async def test_an_autoscaler_on_the_deployment_holds_against_our_applies(deploy: Deploy, client: Client) -> None:
     key = await deploy()
     await until(client, key, running_at(1))
-    target = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind, "name": key.name}
-    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
-    spec = {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 4, "metrics": [cpu]}
-    metadata = {"name": key.name, "namespace": key.namespace}
-    body = {"apiVersion": "autoscaling/v2", "kind": AUTOSCALER.kind, "metadata": metadata, "spec": spec}
-    await client.create(AUTOSCALER, body)
+    await autoscale(client, key, least=2, most=4)
     await until(client, key, lambda found: dig(found, "status", "replicas", "ready") == 2, what="the autoscaler's two")
     generation = await edit(client, key, {"engine": {"contextLength": 4096}})
     held = await until(client, key, running_at(generation))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.llmd.conftest import APART, POOL
-from tests.llmd.test_life import edit, picker
+from tests.llmd.test_life import picker
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -21,6 +21,7 @@ from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.operator import Deploy, gone, until
 from airunway_testing.rights import unused
+from airunway_testing.stage import edit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

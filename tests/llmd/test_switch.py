@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.llmd.conftest import installed
-from tests.llmd.test_life import edit, made
+from tests.llmd.test_life import made
 
 from airunway.kube import DEPLOYMENT, Client
 from airunway.plugins.host import ProviderHost
@@ -15,6 +15,7 @@ from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, dig, labels_of, uid_of
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import deployments, running_core, running_provider, running_simulator, until
+from airunway_testing.stage import edit
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -5,7 +5,7 @@ else is the scheduler's, the volume controller's and the API server's own.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from airunway_testing.faults import (
     waiting,
     write_pod,
 )
-from airunway_testing.operator import until
+from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -37,8 +37,6 @@ NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
 STORAGE_CLASS = Kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
 PERSISTENT_VOLUME = Kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 IMAGE = "registry.example/team/vllm:1.0"
-
-Deploy = Callable[..., Awaitable[ObjectKey]]
 
 
 @dataclass(frozen=True, kw_only=True)

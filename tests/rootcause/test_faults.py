@@ -5,24 +5,20 @@ test writes in its place.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from time import perf_counter
 
 import pytest
 from tests.rootcause.worked import FAULTS
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import STATEFUL_SET, Client, Kind
-from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
+from airunway.kube import STATEFUL_SET, Client
+from airunway.resource import Resource, condition_of, is_true
 from airunway.status.codes import CODES
 from airunway_testing.faults import has_cause, healed, is_clear, pod_of, write_pod
-from airunway_testing.operator import until
+from airunway_testing.operator import Deploy, until
+from airunway_testing.surroundings import RESOURCE_QUOTA, gpu_quota
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
-
-Deploy = Callable[..., Awaitable[ObjectKey]]
 
 
 def tell(text: str) -> None:
@@ -85,16 +81,7 @@ async def test_too_many_gpus(deploy: Deploy, client: Client) -> None:
 
 
 async def test_quota_forbids_the_pod(deploy: Deploy, client: Client, namespace: str) -> None:
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "no-gpus", "namespace": namespace},
-        "spec": {"hard": {"requests.nvidia.com/gpu": "0"}},
-    }
-    await client.create(RESOURCE_QUOTA, quota)
-    async with asyncio.timeout(60):
-        while not dig(await client.get(RESOURCE_QUOTA, ObjectKey(namespace, "no-gpus")), "status", "hard"):
-            await asyncio.sleep(0.05)
+    quota = await gpu_quota(client, namespace, 0)
     key = await deploy("poor", by_hand=False)
     async with asyncio.timeout(60):
         while not await client.list_all(STATEFUL_SET, namespace=namespace):
@@ -104,9 +91,9 @@ async def test_quota_forbids_the_pod(deploy: Deploy, client: Client, namespace: 
     tell(f"quota: seen {1000 * (perf_counter() - begun):.0f} ms after the StatefulSet")
     cause = deployment["status"]["rootCause"]
     assert cause["object"] == f"StatefulSet/{namespace}/poor"
-    assert "exceeded quota: no-gpus" in cause["message"]
+    assert "exceeded quota: gpus" in cause["message"]
     assert "poor-0" in cause["message"]
     assert (deployment["status"]["phase"], deployment["status"]["reason"]) == ("Deploying", "QuotaExceeded")
     assert (condition_of(deployment, "PodsReady") or {})["reason"] == "QuotaExceeded"
-    await client.delete(RESOURCE_QUOTA, ObjectKey(namespace, "no-gpus"))
+    await client.delete(RESOURCE_QUOTA, quota)
     await until(client, key, is_clear, what="recovery without the quota")

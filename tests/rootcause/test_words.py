@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import pytest
 
@@ -11,13 +11,11 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, STATEFUL_SET, Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, uid_of
 from airunway_testing.faults import has_cause, healed, is_clear, parents_are_fine, pod_of, running, waiting, write_pod
-from airunway_testing.operator import until
+from airunway_testing.operator import Deploy, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 IMAGE = "registry.example/team/vllm:1.0"
-
-Deploy = Callable[..., Awaitable[ObjectKey]]
 
 
 async def test_an_upstream_s_outdated_word_does_not_count(deploy: Deploy, client: Client) -> None:

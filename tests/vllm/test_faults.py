@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
+from tests.vllm.conftest import Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import POD, Client, Kind
+from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.expectations import running_at
 from airunway_testing.faults import BACK_OFF, ended, has_cause, is_clear, waiting, write_pod
-from airunway_testing.operator import until
+from airunway_testing.operator import Deploy, until
+from airunway_testing.surroundings import RESOURCE_QUOTA, gpu_quota
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
 IMAGE = "registry.example/team/vllm:1.0"
-
-Deploy = Callable[..., Awaitable[ObjectKey]]
-Pods = Callable[[ObjectKey], Awaitable[list[Resource]]]
 
 
 async def pod_with_node(pods: Pods, key: ObjectKey) -> Resource:
@@ -46,22 +43,11 @@ async def test_sixteen_gpus_that_no_node_has(deploy: Deploy, client: Client) -> 
 
 
 async def test_a_quota_that_leaves_no_room(deploy: Deploy, client: Client, namespace: str) -> None:
-    quota = {
-        "apiVersion": "v1",
-        "kind": "ResourceQuota",
-        "metadata": {"name": "none", "namespace": namespace},
-        "spec": {"hard": {"requests.nvidia.com/gpu": "1"}},
-    }
-    await client.create(RESOURCE_QUOTA, quota)
-    async with asyncio.timeout(60):
-        while not dig(await client.get(RESOURCE_QUOTA, ObjectKey(namespace, "none")), "status", "hard"):
-            await asyncio.sleep(0.05)
+    quota = await gpu_quota(client, namespace, 1)
     key = await deploy("greedy", resources={"gpu": {"count": 2}})
     found = await until(client, key, lambda d: dig(d, "status", "reason") == "QuotaExceeded", what="the quota")
-    assert "exceeded quota: none" in found["status"]["message"]
-    await client.merge_patch(
-        RESOURCE_QUOTA, ObjectKey(namespace, "none"), {"spec": {"hard": {"requests.nvidia.com/gpu": "4"}}}
-    )
+    assert "exceeded quota: gpus" in found["status"]["message"]
+    await client.merge_patch(RESOURCE_QUOTA, quota, {"spec": {"hard": {"requests.nvidia.com/gpu": "4"}}})
     await until(client, key, is_clear, what="recovery")
 
 

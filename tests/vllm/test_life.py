@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from tests.vllm.conftest import Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import DEPLOYMENT, SERVICE, Client, Kind
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.kube import DEPLOYMENT, SERVICE, Client
+from airunway.resource import dig
 from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.operator import gone, until
+from airunway_testing.operator import Deploy, gone, until
+from airunway_testing.stage import edit
+from airunway_testing.surroundings import autoscale
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
-
-AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
-
-Deploy = Callable[..., Awaitable[ObjectKey]]
-Pods = Callable[[ObjectKey], Awaitable[list[Resource]]]
-
-
-async def edit(client: Client, key: ObjectKey, spec: Resource) -> int:
-    """Merge into the spec; the new generation."""
-    after = await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="tests")
-    return int(after["metadata"]["generation"])
 
 
 async def test_it_runs_and_at_rest_nothing_is_written(
@@ -72,20 +63,9 @@ async def test_scaled_from_one_to_three_to_none_and_back(
 
 
 async def test_what_an_autoscaler_decides_holds(deploy: Deploy, client: Client) -> None:
-    """Slow: that controller learns new kinds every 30 seconds and looks every 15."""
     key = await deploy()
     await until(client, key, running_at(1))
-    target = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": "ModelDeployment", "name": key.name}
-    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
-    await client.create(
-        AUTOSCALER,
-        {
-            "apiVersion": "autoscaling/v2",
-            "kind": "HorizontalPodAutoscaler",
-            "metadata": {"name": key.name, "namespace": key.namespace},
-            "spec": {"scaleTargetRef": target, "minReplicas": 2, "maxReplicas": 4, "metrics": [cpu]},
-        },
-    )
+    await autoscale(client, key, least=2, most=4)
     scaled = await until(client, key, has_replicas(2, 2), what="the autoscaler's two replicas")
     generation = await edit(client, key, {"engine": {"contextLength": 4096}})
     scaled = await until(client, key, running_at(generation))

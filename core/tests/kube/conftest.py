@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from core.tests.kube.objects import config_map
+from core.tests.kube.subjects import Subjects
 
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, load_config
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.kube import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, Client, Kind, load_config
+from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.faultproxy import FaultProxy
 
 WIDGET = Kind("kube.tests.airunway.ai", "v1", "Widget", "widgets")
-
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
 def crd_of(kind: Kind) -> Resource:
@@ -110,6 +110,22 @@ async def widget(client: Client) -> Kind:
 
 
 @pytest.fixture
+async def subjects(client: Client, namespace: str, widget: Kind) -> AsyncIterator[Subjects]:
+    """What the tests of server-side apply write; nothing of it keeps the namespace from going."""
+    subjects = Subjects(client, namespace, widget)
+    yield subjects
+    for obj in await client.list_all(widget, namespace=namespace):
+        if obj["metadata"].get("finalizers"):
+            await client.merge_patch(widget, key_of(obj), {"metadata": {"finalizers": None}})
+
+
+@pytest.fixture
+async def subject(client: Client, namespace: str) -> Resource:
+    """An object that events are about."""
+    return await client.create(CONFIG_MAP, config_map(namespace, "subject"))
+
+
+@pytest.fixture
 async def proxy(kubeconfig: Path) -> AsyncIterator[FaultProxy]:
     async with FaultProxy(kubeconfig) as proxy:
         yield proxy
@@ -121,17 +137,3 @@ async def proxied(proxy: FaultProxy) -> AsyncIterator[Client]:
     config = load_config(kubeconfig=proxy.kubeconfig)
     async with Client(config, user_agent="airunway-tests", timeout=2.0, watch_inactivity=1.0) as client:
         yield client
-
-
-@pytest.fixture
-def eventually() -> Eventually:
-    """Waits until something is so; it is an AssertionError when it is not within 30 s."""
-
-    async def wait(condition: Callable[[], bool]) -> None:
-        for _ in range(3000):
-            if condition():
-                return
-            await asyncio.sleep(0.01)
-        raise AssertionError("it did not happen within 30 s")
-
-    return wait

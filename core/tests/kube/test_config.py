@@ -1,19 +1,17 @@
-"""Kubeconfigs, service accounts, exec plugins: how a client finds its cluster and stays let in."""
+"""Kubeconfigs, service accounts and certificates: how a client finds its cluster and stays let in."""
 
 from __future__ import annotations
 
-import base64
 import os
 import ssl
-import stat
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from core.tests.kube.kubeconfigs import b64, credential_of, kubeconfig_file
 
 from airunway.kube import (
     NAMESPACE,
@@ -27,36 +25,8 @@ from airunway.kube import (
     load_config,
 )
 from airunway.kube.config import proxy_of, tls_context
-from airunway.kube.credentials import (
-    ClientCertificate,
-    Credential,
-    CredentialSource,
-    ExecCredentials,
-    FileCredentials,
-)
+from airunway.kube.credentials import ClientCertificate, FileCredentials
 from airunway.resource import Resource
-
-
-def kubeconfig_file(path: Path, **changes: Any) -> Path:
-    """A kubeconfig whose cluster and user can be replaced."""
-    document = {
-        "current-context": "main",
-        "clusters": [{"name": "c", "cluster": changes.get("cluster", {"server": "https://example.com:6443/"})}],
-        "users": [{"name": "u", "user": changes.get("user", {})}],
-        "contexts": [{"name": "main", "context": {"cluster": "c", "user": "u", **changes.get("context", {})}}],
-    } | changes.get("document", {})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(yaml.safe_dump(document))
-    return path
-
-
-async def credential_of(source: CredentialSource) -> Credential:
-    return await source.credential()
-
-
-def b64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
 
 # ------------------------------------------------------------------------------------------------------ kubeconfig
 
@@ -295,112 +265,6 @@ async def test_certificate_files_on_the_real_server(kubeconfig: Path, client: Cl
     assert isinstance(config.credentials, FileCredentials)
     async with Client(config) as other:
         assert await other.list_all(NAMESPACE)
-
-
-# -------------------------------------------------------------------------------------------------------------- exec
-
-
-def plugin(path: Path, status: str, *, version: str = "client.authentication.k8s.io/v1", exit_code: int = 0) -> Path:
-    """An exec plugin that notes its runs and prints `status` (a JSON text; RUN stands for the number of the run)."""
-    path.write_text(
-        f"""#!{sys.executable}
-import json, os, pathlib, sys
-log = pathlib.Path(__file__ + ".log")
-runs = int(log.read_text()) + 1 if log.exists() else 1
-log.write_text(str(runs))
-assert json.loads(os.environ["KUBERNETES_EXEC_INFO"])["kind"] == "ExecCredential"
-status = {status!r}.replace("RUN", str(runs) + os.environ.get("SUFFIX", "") + "".join(sys.argv[1:]))
-print(json.dumps({{"apiVersion": "{version}", "kind": "ExecCredential", "status": json.loads(status)}}))
-print("something went wrong", file=sys.stderr)
-sys.exit({exit_code})
-"""
-    )
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
-
-
-def runs_of(path: Path) -> int:
-    return int(Path(f"{path}.log").read_text())
-
-
-async def test_exec_plugins_run_once_per_credential(tmp_path: Path) -> None:
-    expires = datetime(2030, 1, 1, tzinfo=UTC)
-    now = expires - timedelta(hours=1)
-    program = plugin(tmp_path / "plug", f'{{"token": "tRUN", "expirationTimestamp": "{expires.isoformat()}"}}')
-    spec = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": "./plug",
-        "args": ["-x"],
-        "env": [{"name": "SUFFIX", "value": "s"}],
-    }
-    source = ExecCredentials(spec, directory=tmp_path, now=lambda: now)
-    assert (await source.credential()).token == "t1s-x"
-    assert (await source.credential()).token == "t1s-x"
-    source.invalidate()
-    assert (await source.credential()).token == "t2s-x"
-    now = expires - timedelta(seconds=29)
-    assert (await source.credential()).token == "t3s-x"
-    assert runs_of(program) == 3
-
-
-async def test_an_exec_plugin_in_a_kubeconfig(tmp_path: Path) -> None:
-    version = "client.authentication.k8s.io/v1beta1"
-    plugin(tmp_path / "bin-plug", '{"clientCertificateData": "CERT", "clientKeyData": "KEY"}', version=version)
-    user = {"exec": {"apiVersion": version, "command": "./bin-plug", "args": None, "env": None}}
-    config = load_config(kubeconfig=kubeconfig_file(tmp_path / "config", user=user))
-    credential = await credential_of(config.credentials)
-    assert credential == Credential(certificate=ClientCertificate(certificate=b"CERT", key=b"KEY"))
-
-
-@pytest.mark.apiserver
-async def test_an_exec_plugin_on_the_real_server(client: Client, tmp_path: Path) -> None:
-    credential = await client.config.credentials.credential()
-    assert credential.certificate is not None
-    import orjson
-
-    status = orjson.dumps(
-        {
-            "clientCertificateData": credential.certificate.certificate.decode(),
-            "clientKeyData": credential.certificate.key.decode(),
-        }
-    ).decode()
-    plugin(tmp_path / "plug", status.replace("RUN", "R\\u0055N"))
-    path = kubeconfig_file(
-        tmp_path / "config",
-        cluster={"server": client.config.server, "certificate-authority-data": b64(client.config.ca_data)},
-        user={"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plug"}},
-    )
-    async with Client(load_config(kubeconfig=path)) as other:
-        assert await other.list_all(NAMESPACE)
-        assert await other.list_all(NAMESPACE)
-    assert runs_of(tmp_path / "plug") == 1
-
-
-@pytest.mark.parametrize(
-    ("status", "changes", "message"),
-    [
-        ("{}", {}, "neither a token nor a client certificate"),
-        ("[]", {}, "no status object"),
-        ('{"token": "t"}', {"exit_code": 3}, "something went wrong"),
-        ('{"token": "t"}', {"version": "client.authentication.k8s.io/v1beta1"}, "does not match"),
-    ],
-)
-async def test_exec_plugins_that_fail(status: str, changes: dict[str, Any], message: str, tmp_path: Path) -> None:
-    plugin(tmp_path / "plug", status, **changes)
-    spec = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./plug"}
-    with pytest.raises(ConfigError, match=message) as caught:
-        await ExecCredentials(spec, directory=tmp_path).credential()
-    assert "plug" in str(caught.value)
-
-
-async def test_an_exec_plugin_that_is_not_there(tmp_path: Path) -> None:
-    spec = {
-        "apiVersion": "client.authentication.k8s.io/v1",
-        "command": "no-such-plugin-anywhere",
-        "installHint": "get it from example.com",
-    }
-    with pytest.raises(ConfigError, match="not installed; get it from"):
-        await ExecCredentials(spec, directory=tmp_path).credential()
 
 
 def test_without_the_extra_the_message_names_it() -> None:

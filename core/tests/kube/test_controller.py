@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -19,8 +18,7 @@ from airunway.kube import (
     WorkQueue,
     api_error,
 )
-
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
+from airunway_testing.waiting import Eventually
 
 
 async def test_a_key_is_never_worked_on_twice_at_once(eventually: Eventually) -> None:

@@ -1,81 +1,23 @@
-"""Events on the real API server: one object per happening, a count for repetitions, and never an exception."""
+"""Events: what they say, how repetitions are counted, when they are written, and what refuses them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from core.tests.kube.recorders import Clock, events_of, running, wait_for_events
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.kube import CONFIG_MAP, EVENT, NAMESPACE, Client, EventRecorder, load_config
-from airunway.kube.event_limits import BURST, REFILL
+from airunway.kube import EVENT, NAMESPACE, Client, EventRecorder, load_config
 from airunway.kube.events import cut
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.fixtures import Kubectl
-
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
-
-
-class Clock:
-    """The recorder's clock for intervals; the loop's own time, plus what the test adds."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-        self.handles: list[tuple[float, Callable[[], object], asyncio.TimerHandle]] = []
-
-    def time(self) -> float:
-        return asyncio.get_running_loop().time() + self.ahead
-
-    def call_at(self, when: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
-        handle = asyncio.get_running_loop().call_at(when - self.ahead, callback)
-        self.handles.append((when, callback, handle))
-        return handle
-
-    def advance(self, seconds: float) -> None:
-        self.ahead += seconds
-        due, self.handles = self.handles, []
-        for when, callback, handle in due:
-            if not handle.cancelled() and handle.when() > asyncio.get_running_loop().time():
-                handle.cancel()
-                self.call_at(when, callback)
-
-
-@asynccontextmanager
-async def running(recorder: EventRecorder) -> AsyncIterator[EventRecorder]:
-    task = asyncio.create_task(recorder.run())
-    try:
-        yield recorder
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
-
-
-@pytest.fixture
-async def subject(client: Client, namespace: str) -> Resource:
-    metadata = {"namespace": namespace, "name": "subject"}
-    return await client.create(CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
-
-
-async def events_of(client: Client, namespace: str) -> list[Resource]:
-    return await client.list_all(EVENT, namespace=namespace)
-
-
-async def wait_for_events(
-    client: Client, namespace: str, condition: Callable[[list[Resource]], bool]
-) -> list[Resource]:
-    for _ in range(1000):
-        events = await events_of(client, namespace)
-        if condition(events):
-            return events
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"it did not happen: {events}")
+from airunway_testing.waiting import Eventually
 
 
 @pytest.mark.apiserver
@@ -286,100 +228,6 @@ async def test_notes_and_names_of_any_length(client: Client, namespace: str) -> 
         (event,) = await wait_for_events(client, namespace, lambda events: len(events) == 1)
     assert event["note"].endswith("…")
     assert recorder.failed == 0
-
-
-@pytest.mark.apiserver
-async def test_a_full_table_drops_and_counts(client: Client, namespace: str, subject: Resource) -> None:
-    recorder = EventRecorder(client, component="airunway-tests", capacity=3)
-    for number in range(5):
-        recorder.emit(subject, reason="A", note=str(number))
-    recorder.emit(subject, reason="A", note="0")  # known already: counted, not dropped
-    assert recorder.dropped == 2
-    await recorder.flush()
-    assert sorted(e["note"] for e in await events_of(client, namespace)) == ["0", "1", "2"]
-
-
-def config_map(namespace: str, name: str) -> Resource:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name, "uid": name}}
-
-
-@pytest.mark.apiserver
-async def test_m10_a_flood_about_one_object_is_limited_and_costs_no_other_its_events(
-    client: Client, namespace: str
-) -> None:
-    clock = Clock()
-    recorder = EventRecorder(client, component="airunway-tests", timers=clock, clock=clock.time)
-    noisy, quiet = config_map(namespace, "noisy"), config_map(namespace, "quiet")
-    for number in range(5000):
-        recorder.emit(noisy, reason="A", note=f"preset {number}")
-    assert recorder.limited == 5000 - BURST
-    recorder.emit(quiet, reason="B", note="told all the same")
-    clock.advance(REFILL + 1)
-    for number in range(3):
-        recorder.emit(noisy, reason="A", note=f"later {number}")
-    assert recorder.limited == 5000 - BURST + 2
-    await recorder.flush(30)
-    notes = {event["note"] for event in await events_of(client, namespace)}
-    assert notes == {*(f"preset {number}" for number in range(BURST)), "later 0", "told all the same"}
-    assert recorder.dropped == 0
-
-
-@pytest.mark.apiserver
-async def test_m10_a_full_table_makes_room_where_the_noise_is(client: Client, namespace: str) -> None:
-    recorder = EventRecorder(client, component="airunway-tests", capacity=10)
-    for name in ("loud", "soft"):
-        for number in range(8 if name == "loud" else 2):
-            recorder.emit(config_map("another-tenant", name), reason="A", note=str(number))
-    recorder.emit(config_map("another-tenant", "loud"), reason="A", note="one more")
-    assert recorder.dropped == 1, "the noisiest makes no room for itself"
-    for number in range(3):
-        recorder.emit(config_map(namespace, f"mine-{number}"), reason="B", note="mine")
-    assert recorder.dropped == 4, "each at the cost of the noisiest"
-    await recorder.flush(30)
-    assert len(await events_of(client, namespace)) == 3
-
-
-@pytest.mark.apiserver
-async def test_m10_what_was_told_already_makes_room_without_a_loss(
-    client: Client, namespace: str, eventually: Eventually
-) -> None:
-    recorder = EventRecorder(client, component="airunway-tests", capacity=3)
-    async with running(recorder):
-        for number in range(3):
-            recorder.emit(config_map(namespace, "loud"), reason="A", note=str(number))
-        await wait_for_events(client, namespace, lambda events: len(events) == 3)
-        await asyncio.sleep(0.05)
-        recorder.emit(config_map(namespace, "soft"), reason="A", note="3")
-        await wait_for_events(client, namespace, lambda events: len(events) == 4)
-    assert recorder.dropped == 0
-
-
-@pytest.mark.apiserver
-async def test_m10_a_vital_event_is_never_dropped_and_comes_first(client: Client, namespace: str) -> None:
-    recorder = EventRecorder(client, component="airunway-tests", capacity=5)
-    loud = config_map(namespace, "loud")
-    for number in range(100):
-        recorder.emit(loud, reason="A", note=str(number))
-    recorder.emit(loud, reason="FinalizerTimeout", note="an orphan", warning=True, vital=True)
-    recorder.emit(config_map(namespace, "x"), reason="FinalizerTimeout", note="another", warning=True, vital=True)
-    async with running(recorder):
-        events = await wait_for_events(client, namespace, lambda events: len(events) == 7)
-    assert sorted(event["note"] for event in events) == ["0", "1", "2", "3", "4", "an orphan", "another"]
-    written = sorted(events, key=lambda event: int(event["metadata"]["resourceVersion"]))
-    assert [event["reason"] for event in written[:2]] == ["FinalizerTimeout"] * 2
-
-
-@pytest.mark.apiserver
-async def test_m10_one_refused_event_costs_no_other_at_the_end_of_a_process(
-    client: Client, namespace: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    recorder = EventRecorder(client, component="airunway-tests")
-    recorder.emit(config_map("no-such-namespace", "x"), reason="A", note="nowhere")
-    for number in range(20):
-        recorder.emit(config_map(namespace, "x"), reason="A", note=str(number))
-    await recorder.flush(30)
-    assert len(await events_of(client, namespace)) == 20
-    assert "the last events were not written, 1 of 21" in caplog.text
 
 
 @pytest.mark.apiserver

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 
 import aiohttp
 import orjson
 import pytest
+from core.tests.kube.objects import config_map
 
 from airunway.kube import CONFIG_MAP, NAMESPACE, Client, ConnectionFailed, RequestTimedOut, ServerError, load_config
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey
 from airunway_testing.faultproxy import Action, Fault, FaultProxy
+from airunway_testing.waiting import Eventually
 
 pytestmark = pytest.mark.apiserver
-
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
-
-
-def config_map(namespace: str, name: str, **data: str) -> Resource:
-    metadata = {"namespace": namespace, "name": name}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 async def test_without_faults_it_is_not_there(

@@ -11,8 +11,7 @@ import pytest
 from airunway.kube import LEASE, Client, LeaderElector, ServerError, load_config
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.faultproxy import Fault, FaultProxy
-
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
+from airunway_testing.waiting import Eventually
 
 
 class Office:

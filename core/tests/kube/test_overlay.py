@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -11,8 +10,8 @@ from airunway.kube import CONFIG_MAP, Backoff, Client, Overlay, Reflector, strip
 from airunway.kube.overlay import Handler
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.waiting import Eventually
 
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 KEY = ObjectKey("n", "a")
 
 

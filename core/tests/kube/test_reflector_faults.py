@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
@@ -12,10 +11,9 @@ import pytest
 from airunway.kube import Backoff, Client, Kind, Reflector, strip_managed_fields
 from airunway.resource import ObjectKey, Resource, uid_of
 from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.waiting import Eventually
 
 pytestmark = pytest.mark.apiserver
-
-Eventually = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
 class Recorder:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from airunway.kube import CONFIG_MAP, NAMESPACE, NODE, Client, Reflector, UnionR
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane import Cluster
 from airunway_testing.fixtures import Kubectl
+from airunway_testing.waiting import eventually
 
 pytestmark = pytest.mark.apiserver
 
@@ -35,12 +36,6 @@ async def following(reflector: UnionReflector | Reflector) -> AsyncIterator[None
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.faultproxy import FaultProxy
+from airunway_testing.waiting import eventually
 
 pytestmark = pytest.mark.apiserver
 
@@ -24,12 +24,6 @@ def unchanged(obj: Resource) -> Resource:
 
 def renamed(obj: Resource) -> Resource:
     return {"metadata": obj["metadata"], "other": True}
-
-
-async def eventually(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 def config_map(namespace: str, name: str) -> Resource:

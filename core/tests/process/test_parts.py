@@ -11,6 +11,7 @@ import pytest
 from airunway.plugins.errors import PluginBroken
 from airunway.process import parts as module
 from airunway.process.parts import Application, Lead, Parts, Work
+from airunway_testing.waiting import eventually
 
 
 class Steady:
@@ -63,12 +64,6 @@ async def running(makers: dict[str, Callable[[], Application]]) -> AsyncIterator
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-async def eventually(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airunway.api import names
+from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, NotFound
 from airunway.resource import ObjectKey, Resource
+from airunway.webhook import WebhookSettings
 from airunway_testing.operator import install_definitions, remove_leftovers
+from airunway_testing.reviews import WebhookClient
+from airunway_testing.webhook import local_settings, running_webhook
 
 Register = Callable[..., Awaitable[str]]
 Deployment = Callable[..., Resource]
@@ -89,3 +94,24 @@ def deployment(namespace: str) -> Deployment:
         }
 
     return make
+
+
+@pytest.fixture
+def place(namespace: str) -> Iterator[WebhookSettings]:
+    """Where the webhook of the test listens, with certificates of its own."""
+    with local_settings(namespace=namespace) as made:
+        yield made
+
+
+@pytest.fixture
+def core(kubeconfig: Path, place: WebhookSettings, namespace: str, installed: None) -> Iterator[CoreApplication]:
+    """Core and webhook for the test's own namespace."""
+    with running_webhook(kubeconfig, place, settings=CoreSettings(namespaces=(namespace,))) as application:
+        yield application
+
+
+@pytest.fixture
+async def webhook(core: CoreApplication, client: Client, place: WebhookSettings) -> AsyncIterator[WebhookClient]:
+    """Asks the webhook without an API server in between."""
+    async with WebhookClient(client, place) as asking:
+        yield asking

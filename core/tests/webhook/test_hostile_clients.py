@@ -7,7 +7,7 @@ import re
 import ssl
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pytest
+from core.tests.webhook.conftest import Deployment
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -32,8 +33,6 @@ from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_obj
 from airunway.webhook.settings import PATH, webhook_settings
 from airunway_testing.reviews import WebhookClient, review_of
 from airunway_testing.webhook import local_settings, running_webhook
-
-Deployment = Callable[..., Resource]
 
 BUDGET_MIB = 300
 """spec/quality.md: of the core at its largest."""

@@ -14,13 +14,14 @@ from pathlib import Path
 
 import orjson
 import pytest
+from core.tests.webhook.conftest import Deployment, Register
 
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.process.metric_catalogue import TURNED_AWAY_CAUSES
 from airunway.process.metrics import Metrics
-from airunway.resource import Resource, condition_of, key_of
+from airunway.resource import condition_of, key_of
 from airunway.webhook import WebhookSettings
 from airunway.webhook.application import Webhook
 from airunway.webhook.limits import Cause, Limits
@@ -31,8 +32,6 @@ from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver
 
-Deployment = Callable[..., Resource]
-Register = Callable[..., Awaitable[str]]
 Good = Callable[[], Awaitable[None]]
 
 MIB = 2**20

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from airunway.api.modeldeployment import ModelDeployment, parse_deployment
+from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Context, Gateway, ModelCache, RuntimeSettings, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway_dynamo.schemas import TRANSFORMERS
 from airunway_dynamo.settings import Settings
+from airunway_testing.translations import MakeDeployment, deployments_like
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 NAMES = tuple(transformer.name for transformer in TRANSFORMERS)
 
-MakeDeployment = Callable[..., ModelDeployment]
 MakeContext = Callable[..., Context[Any]]
 
 
@@ -30,16 +30,11 @@ def host() -> ProviderHost:
 def deployment() -> MakeDeployment:
     """A Llama on one GPU; keyword arguments replace top-level fields of the spec."""
 
-    def make(
-        name: str = "llama-8b", *, namespace: str = "default", overrides: dict[str, Any] | None = None, **fields: Any
-    ) -> ModelDeployment:
-        base = {
-            "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
-            "resources": {"gpu": {"count": 1}},
-            "provider": {"name": "dynamo", **({"overrides": overrides} if overrides is not None else {})},
-        }
-        spec = {key: value for key, value in {**base, **fields}.items() if value is not None}
-        return parse_deployment({"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+    like = deployments_like()
+
+    def make(name: str = "llama-8b", *, overrides: dict[str, Any] | None = None, **fields: Any) -> ModelDeployment:
+        provider = {"name": "dynamo", **({"overrides": overrides} if overrides is not None else {})}
+        return like(name, **{"provider": provider, **fields})
 
     return make
 

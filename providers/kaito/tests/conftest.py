@@ -7,22 +7,21 @@ from typing import Any
 
 import pytest
 
-from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.plugins.contract import Context, RuntimeSettings, Upstream
 from airunway.plugins.settings import read_settings
 from airunway_kaito.schemas import INFERENCE_SET, TRANSFORMERS, WORKSPACE
 from airunway_kaito.settings import Settings
+from airunway_testing.translations import MakeDeployment, deployments_like
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 
-MakeDeployment = Callable[..., ModelDeployment]
 MakeContext = Callable[..., Context[Settings]]
 
 
 @pytest.fixture(scope="session")
 def vllm() -> MakeDeployment:
     """A Llama on one GPU; keyword arguments replace top-level fields of the spec."""
-    return _maker({"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, "resources": {"gpu": {"count": 1}}}, "llama-8b")
+    return deployments_like()
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +29,8 @@ def llamacpp() -> MakeDeployment:
     """The seeds' GGUF example on CPU; keyword arguments replace top-level fields of the spec."""
     model = {"id": "google/gemma-3-1b-it-qat-q8_0-gguf/gemma-3-1b-it-q8_0.gguf"}
     image = "ghcr.io/sozercan/llama-cpp-runner:latest"
-    return _maker({"model": model, "resources": {"memory": "16Gi", "cpu": "8"}, "image": image}, "gemma-cpu")
+    base = {"model": model, "resources": {"memory": "16Gi", "cpu": "8"}, "image": image}
+    return deployments_like(base, name="gemma-cpu")
 
 
 @pytest.fixture(scope="session")
@@ -77,11 +77,3 @@ def upstream_traces(recordings: Path) -> Path:
 def _upstream(name: str) -> Upstream:
     transformer = next(t for t in TRANSFORMERS if t.name == name)
     return Upstream(api_version=transformer.api_version, transformer=transformer)
-
-
-def _maker(base: dict[str, Any], name: str) -> MakeDeployment:
-    def make(**fields: Any) -> ModelDeployment:
-        spec = {key: value for key, value in {**base, **fields}.items() if value is not None}
-        return parse_deployment({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
-
-    return make

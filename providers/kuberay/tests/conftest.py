@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airunway.api.modeldeployment import ModelDeployment, parse_deployment
+from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Context, ModelCache, RuntimeSettings, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
@@ -16,10 +16,10 @@ from airunway.plugins.settings import read_settings
 from airunway.resource import Resource
 from airunway_kuberay.manifest import TRANSFORMERS
 from airunway_kuberay.settings import Settings
+from airunway_testing.translations import MakeDeployment, deployments_like
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 
-MakeDeployment = Callable[..., ModelDeployment]
 MakeContext = Callable[..., Context[Any]]
 Service = Callable[..., Resource]
 
@@ -37,13 +37,7 @@ def host() -> ProviderHost:
 @pytest.fixture(scope="session")
 def deployment() -> MakeDeployment:
     """A Llama on one GPU; keyword arguments replace top-level fields of the spec."""
-
-    def make(name: str = "llama-8b", **fields: Any) -> ModelDeployment:
-        base = {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, "resources": {"gpu": {"count": 1}}}
-        spec = {key: value for key, value in {**base, **fields}.items() if value is not None}
-        return parse_deployment({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
-
-    return make
+    return deployments_like()
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
 """Ray's own classes accept what is written into ``serveConfigV2``: of Ray Serve, and of Ray Serve LLM.
 
-They come with the dependency group `ray` (``uv sync --group ray``), which is large; without it these tests skip. The
-arguments of an application as a whole are known to ``ray.serve.llm`` alone, which needs vLLM and with it CUDA: so each
-model in them is held against ``LLMConfig``, the class of both builders' models.
+They come with the dependency group `ray`, which is large; without it these tests skip (``make test-ray`` runs them in
+an environment of their own). The arguments of an application as a whole are known to ``ray.serve.llm`` alone, which
+needs vLLM and with it CUDA: so each model in them is held against ``LLMConfig``, the class of both builders' models.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airunway.resource import Resource
 pytestmark = [
     pytest.mark.skipif(
         find_spec("ray") is None or find_spec("pyarrow") is None,
-        reason="needs ray[serve] and pyarrow: uv sync --group ray",
+        reason="needs ray[serve] and pyarrow: make test-ray",
     ),
     pytest.mark.filterwarnings("ignore"),  # Ray's own
 ]

@@ -46,8 +46,21 @@ def seen(*objects: Resource, primary: Resource | None, events: tuple[EventFacts,
     return Observed(primary=primary, objects=tuple(obj for obj in (primary, *objects) if obj), events=events)
 
 
+POOL_LABEL = "airunway.ai/inference-pool"
+
+
+def pool(**labels: str) -> Resource:
+    return {**POOL, "spec": {"selector": {"matchLabels": {POOL_LABEL: "llama", **labels}}}}
+
+
 PICKERS: list[tuple[str, list[Resource], tuple[bool, str, str]]] = [
     ("ready", [POOL, PICKER], (True, "Ready", "1 of 1")),
+    ("ready, with its own label", [pool(), PICKER], (True, "Ready", "1 of 1")),
+    (
+        "ready, and a label that somebody added to the pool",
+        [pool(team="a", tier="b"), PICKER],
+        (False, "ResourceConflict", "spec.selector.matchLabels[team], spec.selector.matchLabels[tier]"),
+    ),
     ("not made yet", [POOL], (False, "Starting", "does not exist yet")),
     ("starts", [POOL, workload("llama-epp", STARTING)], (False, "Progressing", "picker: 0 of 1")),
     (

@@ -6,18 +6,17 @@ from typing import Any
 
 import pytest
 
-from airunway.api.modeldeployment import ModelDeployment, parse_deployment
 from airunway.plugins.contract import Context, ModelCache, RuntimeSettings, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.sdk.workloads import LEADER_WORKER_SET
+from airunway_testing.translations import MakeDeployment, deployments_like
 from airunway_vllm.manifest import TRANSFORMERS
 from airunway_vllm.settings import Settings
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 DEPLOYMENT, GROUP = TRANSFORMERS
 
-MakeDeployment = Callable[..., ModelDeployment]
 MakeContext = Callable[..., Context[Any]]
 
 
@@ -29,13 +28,7 @@ def host() -> ProviderHost:
 @pytest.fixture(scope="session")
 def deployment() -> MakeDeployment:
     """A Llama on one GPU; keyword arguments replace top-level fields of the spec."""
-
-    def make(name: str = "llama-8b", **fields: Any) -> ModelDeployment:
-        base = {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, "resources": {"gpu": {"count": 1}}}
-        spec = {key: value for key, value in {**base, **fields}.items() if value is not None}
-        return parse_deployment({"metadata": {"name": name, "namespace": "default"}, "spec": spec})
-
-    return make
+    return deployments_like()
 
 
 @pytest.fixture(scope="session")

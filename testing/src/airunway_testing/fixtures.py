@@ -25,8 +25,19 @@ from airunway_testing.kubetools import kubectl_path
 
 if TYPE_CHECKING:
     from airunway.kube import Client
+    from airunway_testing.waiting import Eventually
 
-__all__ = ["Kubectl", "audit_log", "client", "cluster", "control_plane", "kubeconfig", "kubectl", "namespace"]
+__all__ = [
+    "Kubectl",
+    "audit_log",
+    "client",
+    "cluster",
+    "control_plane",
+    "eventually",
+    "kubeconfig",
+    "kubectl",
+    "namespace",
+]
 
 _UNAVAILABLE = pytest.StashKey[dict[Level, ControlPlaneError]]()
 
@@ -143,6 +154,14 @@ async def client(kubeconfig: Path) -> AsyncIterator["Client"]:
 
     async with Client(load_config(kubeconfig=kubeconfig), user_agent="airunway-tests") as client:
         yield client
+
+
+@pytest.fixture
+def eventually() -> "Eventually":
+    """Looks until there is something true to be seen, and gives that (`airunway_testing.waiting`)."""
+    from airunway_testing.waiting import eventually
+
+    return eventually
 
 
 def _running(level: Level, config: pytest.Config) -> Iterator[Cluster]:

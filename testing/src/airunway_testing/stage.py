@@ -7,7 +7,7 @@ the provider contract act here. The simulated upstream and the test itself are t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,20 +22,40 @@ from airunway.runtime.access import provider_rights
 from airunway.runtime.application import ProviderSettings
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
-from airunway_testing.operator import PATIENCE, running_core, running_provider, running_simulator
+from airunway_testing.expectations import running_at
+from airunway_testing.operator import (
+    PATIENCE,
+    gone,
+    install_definitions,
+    remove_leftovers,
+    running_core,
+    running_provider,
+    running_simulator,
+    until,
+)
 from airunway_testing.rights import granted
+from airunway_testing.simulators import Level
 
-__all__ = ["Stage", "staged"]
+__all__ = ["Stage", "edit", "staged"]
 
 _REST = 0.45
 """Seconds without a write of ours after which things are taken to be at rest."""
 
 
+async def edit(client: Client, key: ObjectKey, spec: Resource) -> int:
+    """Merge fields into a deployment's spec, as a user does; the new generation."""
+    after = await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="user")
+    return int(after["metadata"]["generation"])
+
+
 class Stage:
     """Core and providers in one namespace, and what tests do with them."""
 
-    def __init__(self, *, cluster: Cluster, client: Client, namespace: str, audit_log: Path) -> None:
+    def __init__(
+        self, *, cluster: Cluster, client: Client, namespace: str, audit_log: Path, level: Level = "api"
+    ) -> None:
         self._cluster = cluster
+        self._level = level
         self._client = client
         self._namespace = namespace
         self._audit_log = audit_log
@@ -68,7 +88,7 @@ class Stage:
         rights = provider_rights(host.manifest)
         await self._stack.enter_async_context(granted(self._client, rights, user=user, namespace=self._namespace))
         if simulated:
-            await self._stack.enter_async_context(running_simulator(self._cluster.kubeconfig, host, level="api"))
+            await self._stack.enter_async_context(running_simulator(self._cluster.kubeconfig, host, level=self._level))
         settings = ProviderSettings(values=values or {})
         await self._stack.enter_async_context(
             running_provider(self._cluster.kubeconfig_for(user), host, settings=settings)
@@ -99,8 +119,22 @@ class Stage:
         """Merge fields into the spec; returns the new generation."""
         if shape is not None:
             spec["env"] = [{"name": "SHAPE", "value": shape}]
-        after = await self._client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="user")
-        return int(after["metadata"]["generation"])
+        return await edit(self._client, key, spec)
+
+    async def fleet(self, count: int, **spec: Any) -> list[ObjectKey]:
+        """So many deployments alike, once all are Running. Raises TimeoutError."""
+        keys = [await self.deploy(f"llama-{number}", **spec) for number in range(count)]
+        for key in keys:
+            await until(self._client, key, running_at(1))
+        return keys
+
+    async def clear(self) -> None:
+        """Delete the deployments, and wait until they are gone. Raises TimeoutError."""
+        found = await self._client.list_all(MODEL_DEPLOYMENT, namespace=self._namespace)
+        for deployment in found:
+            await self._client.delete(MODEL_DEPLOYMENT, key_of(deployment))
+        for deployment in found:
+            await gone(self._client, MODEL_DEPLOYMENT, key_of(deployment))
 
     # ------------------------------------------------------------------------------------------- what is looked at
 
@@ -196,14 +230,28 @@ class Stage:
 
 @asynccontextmanager
 async def staged(
-    cluster: Cluster, client: Client, *, namespace: str, audit_log: Path, clean: Callable[[], Awaitable[None]]
+    cluster: Cluster,
+    client: Client,
+    *,
+    namespace: str,
+    audit_log: Path,
+    definitions: Sequence[Resource] = (),
+    level: Level = "api",
+    last: Callable[[Stage], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Stage]:
-    """The stage with the core on it. `clean` is called at the end, while everybody still acts."""
-    stage = Stage(cluster=cluster, client=client, namespace=namespace, audit_log=audit_log)
+    """The stage with the core on it, and with the CRDs of upstreams.
+
+    At the end, while everybody still acts, `last` looks at what there is, and the deployments are deleted.
+    """
+    await install_definitions(client, definitions)
+    await remove_leftovers(client)
+    stage = Stage(cluster=cluster, client=client, namespace=namespace, audit_log=audit_log, level=level)
     try:
         await stage.start()
         yield stage
-        await clean()
+        if last is not None:
+            await last(stage)
+        await stage.clear()
         assert stage.refused() == [], "the rights are enough"
     finally:
         await stage.close()

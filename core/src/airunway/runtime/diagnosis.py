@@ -12,7 +12,7 @@ Who is believed:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
@@ -20,14 +20,13 @@ from enum import IntEnum
 from airunway.plugins.contract import Component, Observation
 from airunway.resource import Resource, condition_of, dig
 from airunway.runtime.report import Report, fault_of, record_of_service
+from airunway.runtime.scene import LOST, NOT_YET, PODS, Scene, faults_of, shown_as, waits_for_pods
 from airunway.status import Category, Fault, Phase, category_of
-from airunway.status.evidence import Evidence, PodFacts, Reported, parse_moment
+from airunway.status.evidence import Evidence, Reported, parse_moment
 from airunway.status.pods import POD_SHOWN, PodCounts, count_pods, shortage_of
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
 
-__all__ = ["ABSENCE_PATIENCE", "PODS", "STALE_AFTER", "Diagnosis", "applied_at", "diagnose", "is_ready"]
-
-PODS = "Pods"
+__all__ = ["ABSENCE_PATIENCE", "STALE_AFTER", "Diagnosis", "applied_at", "diagnose", "is_ready"]
 
 STALE_AFTER = timedelta(minutes=5)
 """Silence of an upstream about a change after which its status counts as unknown (spec/status.md, "Stale")."""
@@ -38,14 +37,8 @@ ABSENCE_PATIENCE = timedelta(minutes=1)
 _GENERAL = frozenset({"Starting", "Progressing", "UpstreamFailed", "Unknown"})
 """Words that say no more than that something is not ready."""
 
-_LOST = "PodsNotReady"
-"""Reason of ``PodsReady`` where pods of this generation were ready and are not any more."""
-
 _NAMED = 3
 """Pods that a message names."""
-
-_NOT_YET = "Starting"
-"""Reason of ``PodsReady`` as long as no pod of the deployment was seen to be anything but starting."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,35 +49,6 @@ class Diagnosis:
     faults: tuple[Fault, ...]
     root_cause: RootCause | None = None
     wake_after: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Scene:
-    """Everything about the pods that decides how they are shown.
-
-    `shown` is what they show to be wrong; `counts` are of the serving ones, `short` how many ready ones are missing,
-    `wanted` how many are demanded (None: nobody says). `ready` is the upstream's word, `partial` that by its word the
-    rest serves without what is not ready, `lost` that pods which were ready for this very generation are not any more,
-    `seen_before` that an earlier pass saw a pod do more than start. `absent` is for how many seconds more the absence
-    of pods that were there is thought to pass. `helping` are the roles of pods without which the rest serves.
-    """
-
-    shown: Sequence[Symptom]
-    counts: PodCounts
-    short: int
-    wanted: int | None
-    unready: str
-    ready: bool
-    partial: bool
-    lost: bool
-    seen_before: bool
-    degraded: bool
-    absent: float | None
-    helping: frozenset[str] = frozenset()
-
-    @property
-    def said(self) -> str:
-        return f"{self.counts.ready} of {self.counts.living} pods are ready"
 
 
 def diagnose(
@@ -107,10 +71,12 @@ def diagnose(
             faults=report.faults,
             root_cause=root_cause_of(symptoms, now=now, previous=previous),
         )
-    scene: _Scene | None = None
+    if _serves(observation, evidence):
+        report = replace(report, said=tuple(replace(told, partial=True) for told in report.said))
+    scene: Scene | None = None
     if evidence is not None:
         evidence, scene = _look(report, observation, evidence, deployment=deployment, previous=previous, now=now)
-    pods = _pods(scene) if scene is not None else None
+    pods = shown_as(scene) if scene is not None else None
     stale, stale_in = _stale(report, observation, now)
     heard = [_heard(component, scene) for component in observation.components]
     if stale is not None:  # what it said of an older state is not known to hold
@@ -120,7 +86,7 @@ def diagnose(
         ]
     faults = [
         *report.faults,
-        *(_pod_faults(scene, evidence) if scene is not None and evidence is not None else ()),
+        *(faults_of(scene, evidence) if scene is not None and evidence is not None else ()),
         *([stale] if stale is not None else ()),
         *_in_order(heard, pods if scene is not None and not scene.shown else None),
     ]
@@ -132,13 +98,21 @@ def diagnose(
     components = tuple(word.component for word in heard)
     if pods is not None:
         components = (*components, pods)
-    waits = [observation.look_again, stale_in, scene.absent if scene is not None and _waits_for_pods(scene) else None]
+    waits = [observation.look_again, stale_in, scene.absent if scene is not None and waits_for_pods(scene) else None]
     return Diagnosis(
         report=replace(report, observation=replace(observation, components=components)),
         faults=tuple(faults),
         root_cause=root_cause_of(symptoms, now=now, previous=previous),
         wake_after=min((seconds for seconds in waits if seconds is not None), default=None),
     )
+
+
+def _serves(observation: Observation, evidence: Evidence | None) -> bool:
+    """Whether requests are answered, of whatever revision: what stands in the way of a change does not end that."""
+    serving = [pod for pod in evidence.pods if pod.serves and pod.alive] if evidence is not None else []
+    if serving:
+        return any(pod.ready for pod in serving)
+    return observation.replicas is not None and observation.replicas.ready > 0
 
 
 def is_ready(observation: Observation) -> bool:
@@ -169,7 +143,7 @@ def _look(
     deployment: Resource,
     previous: RootCause | None,
     now: datetime,
-) -> tuple[Evidence, _Scene]:
+) -> tuple[Evidence, Scene]:
     """What the pods show, next to what the upstream says; and the evidence without what is outdated."""
     ready, counts = is_ready(observation), count_pods(evidence.pods)
     wanted = observation.replicas.desired if observation.replicas is not None else None
@@ -181,7 +155,7 @@ def _look(
     gone = since if condition is not None and condition.get("status") != "True" and since is not None else now
     unready_parts = [component for component in observation.components if component.ready is not True]
     unready = sorted(pod.name for pod in evidence.pods if pod.alive and pod.serves and not pod.ready)
-    return evidence, _Scene(
+    return evidence, Scene(
         shown=find_symptoms(evidence, now=now, previous=previous),
         counts=counts,
         short=short,
@@ -190,7 +164,7 @@ def _look(
         ready=ready,
         partial=bool(unready_parts) and all(part.partial and not part.role for part in unready_parts),
         lost=_is_lost(report, deployment, counts, evidence),
-        seen_before=condition is not None and condition.get("reason") != _NOT_YET,
+        seen_before=condition is not None and condition.get("reason") != NOT_YET,
         degraded=dig(deployment, "status", "phase") == Phase.DEGRADED.value,
         absent=(gone + ABSENCE_PATIENCE - now).total_seconds(),
         helping=frozenset(c.role for c in observation.components if c.partial and c.role),
@@ -206,124 +180,6 @@ def _is_lost(report: Report, deployment: Resource, counts: PodCounts, evidence: 
     if record is None or record.get("observedGeneration") != dig(deployment, "metadata", "generation"):
         return False
     return counts.ready == 0 or any(pod.alive and pod.serves and pod.unready_again for pod in evidence.pods)
-
-
-Shown = Callable[[_Scene], Component | None]
-_Row = tuple[str, Callable[[_Scene], bool], Shown]
-
-
-def _component(ready: bool, reason: str, message: str) -> Component:
-    return Component(name=PODS, ready=ready, reason=reason, message=message)
-
-
-def _waits_for_pods(scene: _Scene) -> bool:
-    return _row_of(scene)[0] == "away for a moment"
-
-
-_ROWS: tuple[_Row, ...] = (
-    (
-        "a fault",
-        lambda s: bool(s.shown) and bool(s.short or not s.ready),
-        lambda s: _component(False, s.shown[0].reason, s.shown[0].message),
-    ),
-    (
-        "all there",
-        lambda s: bool(s.counts.living) and not s.short and bool(s.counts.ready),
-        lambda s: _component(True, "PodsReady", s.said),
-    ),
-    (
-        "lost, some live",
-        lambda s: s.lost and bool(s.counts.living),
-        lambda s: _component(False, _LOST, f"{s.said} (not ready: {s.unready})"),
-    ),
-    (
-        "more are starting",
-        lambda s: bool(s.counts.living) and bool(s.counts.ready or s.seen_before),
-        lambda s: _component(False, "Progressing", s.said),
-    ),
-    ("none wanted", lambda s: s.wanted == 0, lambda _: None),
-    # It has served, and no pod was ever there to be seen: the upstream's word is all there is.
-    ("never any", lambda s: s.lost and not s.counts.seen and not s.seen_before, lambda _: None),
-    (
-        "lost, none lives",
-        lambda s: s.lost and (s.counts.seen or not s.ready),
-        lambda _: _component(False, _LOST, "No pod is ready"),
-    ),
-    # One text for everything up to the first ready pod: steps of a start are no news to write down.
-    (
-        "starting",
-        lambda s: not s.ready or s.counts.seen,
-        lambda s: _component(False, "Progressing" if s.seen_before else _NOT_YET, "No pod is ready yet"),
-    ),
-    ("elsewhere from the start", lambda s: not s.seen_before, lambda _: None),
-    ("elsewhere by now", lambda s: s.absent is not None and s.absent <= 0, lambda _: None),
-    # Pods that were there a moment ago may be about to come back, or be served elsewhere.
-    (
-        "away for a moment",
-        lambda _: True,
-        lambda s: (
-            _component(False, _LOST, "No pod is ready")
-            if s.lost and s.degraded
-            else _component(False, "Progressing", "No pod is there")
-        ),
-    ),
-)
-"""How the pods are shown: the first row that fits. None: nothing is known of pods, and the upstream's word counts."""
-
-
-def _row_of(scene: _Scene) -> _Row:
-    return next(row for row in _ROWS if row[1](scene))
-
-
-def _pods(scene: _Scene) -> Component | None:
-    return _row_of(scene)[2](scene)
-
-
-def _pod_faults(scene: _Scene, evidence: Evidence) -> list[Fault]:
-    """One fault for each reason that the pods show, in their order of precedence.
-
-    What is only out of reach is waited for, but not where it has cost pods that served. Where enough serve, a pod
-    beyond them is nobody's loss.
-    """
-    if scene.ready and not scene.short and scene.counts.ready and scene.wanted is not None:
-        return []
-    faults: dict[str, Fault] = {}
-    for symptom in scene.shown:
-        partial = _is_partial(symptom, scene, evidence)
-        known = faults.get(symptom.reason)
-        if known is None:
-            costs = scene.lost and category_of(symptom.reason) is Category.CONNECTIVITY
-            faults[symptom.reason] = Fault(
-                component=PODS,
-                reason=symptom.reason,
-                message=symptom.message,
-                since=symptom.since,
-                category=Category.WORKLOAD if costs else None,
-                partial=partial or costs,
-            )
-        elif known.partial and not partial:
-            faults[symptom.reason] = replace(known, partial=False)
-    return list(faults.values())
-
-
-def _is_partial(symptom: Symptom, scene: _Scene, evidence: Evidence) -> bool:
-    """Whether the rest serves without what shows the symptom: by the upstream's word, or as one of several alike."""
-    helps = any(symptom.object == f"Pod/{p.namespace}/{p.name}" and p.role in scene.helping for p in evidence.pods)
-    told = scene.partial and not scene.ready
-    return helps or told or _serves_beside(symptom, evidence.pods, ready=scene.ready)
-
-
-def _serves_beside(symptom: Symptom, pods: Iterable[PodFacts], *, ready: bool) -> bool:
-    """Whether other pods do the same work: of the same controller and role, or of any while the upstream is ready."""
-    kind, _, name = symptom.object.partition("/")
-    name = name.rpartition("/")[2]
-    serving = [pod for pod in pods if pod.alive and pod.ready and pod.serves]
-    if ready:
-        return bool(serving)
-    if kind != "Pod":
-        return any(pod.owner == (kind, name) for pod in serving)
-    crew = next((pod.crew for pod in pods if pod.name == name), None)
-    return any(pod.crew == crew for pod in serving)
 
 
 # ---------------------------------------------------------------------------------------------------- the upstream
@@ -345,7 +201,7 @@ class _Heard:
     rank: _Rank | None
 
 
-def _heard(component: Component, scene: _Scene | None) -> _Heard:
+def _heard(component: Component, scene: Scene | None) -> _Heard:
     """The component's word next to what the pods show."""
     shown = scene.shown if scene is not None else ()
     if component.ready is True:
@@ -380,7 +236,7 @@ def _in_order(heard: Sequence[_Heard], pods: Component | None) -> list[Fault]:
     """
     ranked = [(float(word.rank), fault_of(word.component, None)) for word in heard if word.rank is not None]
     if pods is not None and pods.ready is not True:
-        lost = pods.reason == _LOST
+        lost = pods.reason == LOST
         precise = [fault.message for rank, fault in ranked if rank == _Rank.PRECISE and fault.message]
         message = "; ".join([pods.message, *precise]) if lost else pods.message
         fault = Fault(component=PODS, reason=pods.reason, message=message, partial=lost)

@@ -322,21 +322,28 @@ def _container(*, pool: str, image: str, requests: Mapping[str, str]) -> Resourc
 # ----------------------------------------------------------------------------------------------------------- reading
 
 
-def component(model: ModelDeployment, observed: Observed, *, name: str = "Picker") -> Component:
-    """How the picker is, as a part without which the model is still served: a gateway sends requests to any server.
+def component(
+    model: ModelDeployment, observed: Observed, *, selector: Mapping[str, str] | None = None, name: str = "Picker"
+) -> Component:
+    """How pool and picker are, as a part without which the model is still served: by its Service, and without picker by
+    a gateway that sends requests to any server.
 
-    A pool without status is no fault: only a gateway writes one. That the Deployment calls the roll-out stuck passes as
-    soon as the picker is ready.
+    `selector` is what the pool was made with: labels that somebody added to it are named. A pool without status is no
+    fault: only a gateway writes one. That the Deployment calls the roll-out stuck passes once the picker is ready.
     """
+    pool = _found(observed, INFERENCE_POOL.kind, model.metadata.name)
+    if selector is not None and (foreign := _foreign_labels(pool, selector)) is not None:
+        return Component(
+            name=name, ready=False, reason="ResourceConflict", message=foreign, partial=True, role=COMPONENT
+        )
     deployment = _found(observed, DEPLOYMENT.kind, name_of(model))
     found = read(deployment)
     told = found.component(name, partial=True, role=COMPONENT)
     told = replace(told, message=f"picker: {told.message}")
-    pool = model.metadata.name
     if found.ready or not found.exists or found.reason != "Progressing":
         return told
-    if _found(observed, INFERENCE_POOL.kind, pool) is None:
-        return replace(told, message=f"picker: it waits for its InferencePool {pool}, which is gone")
+    if pool is None:
+        return replace(told, message=f"picker: it waits for its InferencePool {model.metadata.name}, which is gone")
     stuck = truth(deployment, "Progressing") is False
     # A roll-out that was complete stays so, whatever becomes of the pod.
     lost = text(condition(deployment, "Progressing"), "reason") == "NewReplicaSetAvailable" and not stuck
@@ -346,8 +353,24 @@ def component(model: ModelDeployment, observed: Observed, *, name: str = "Picker
     return replace(
         told,
         reason="UpstreamFailed" if stuck else "PodsNotReady",
-        message=f"picker: {since}; it is ready only while InferencePool {pool} exists and Role {name_of(model)} lets "
-        "it read pods, pools and objectives; the log of its pod says more",
+        message=f"picker: {since}; it is ready only while InferencePool {model.metadata.name} exists and Role "
+        f"{name_of(model)} lets it read pods, pools and objectives; the log of its pod says more",
+    )
+
+
+def _foreign_labels(pool: Resource | None, selector: Mapping[str, str]) -> str | None:
+    """What to say of labels that somebody added to the pool's selector, which only they can take away.
+
+    ``matchLabels`` is no atomic map in the pool's CRD: each label belongs to whoever applied it.
+    """
+    live = dig(pool or {}, "spec", "selector", "matchLabels")
+    added = sorted(map(str, live.keys() - selector.keys())) if isinstance(live, dict) else []
+    if not added:
+        return None
+    fields = ", ".join(f"spec.selector.matchLabels[{label}]" for label in added)
+    return (
+        f"InferencePool {text(pool, 'metadata', 'name')}: {fields} was added by somebody else, so that pods "
+        "without it get no requests from a gateway; remove it, or delete the InferencePool: it is made anew"
     )
 
 

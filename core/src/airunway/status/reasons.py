@@ -50,7 +50,11 @@ _REGISTERED = (
     Reason("NameTooLong", Category.CONFIG, "a derived name would not fit the limits of Kubernetes or of the upstream"),
     Reason("BadArguments", Category.CONFIG, "the engine refused its arguments"),
     Reason("UnsupportedSchema", Category.CONFIG, "no transformer fits the upstream's installed schema"),
-    Reason("ResourceConflict", Category.CONFIG, "an object of the needed name exists and belongs to somebody else"),
+    Reason(
+        "ResourceConflict",
+        Category.CONFIG,
+        "an object of the needed name, or a field of one of ours, belongs to somebody else",
+    ),
     Reason("PathTemplateInvalid", Category.SCOPED_CONFIG, "the route's path template cannot be rendered"),
     Reason(
         "GatewayNotConfigured", Category.SCOPED_CONFIG, "the deployment asks for a route and no gateway is configured"

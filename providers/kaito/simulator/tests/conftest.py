@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -14,29 +12,13 @@ from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource
 from airunway_kaito_simulator import names
 from airunway_kaito_simulator.kinds import INFERENCE_SET, WORKSPACE
-from airunway_testing.simulators import Level, load_simulator
+from airunway_testing.simulators import load_simulator
+from airunway_testing.simulators.played import Play, played
+from airunway_testing.waiting import Eventually
 
 UPSTREAM_CRDS = Path("upstream-crds/kaito/v0.12.0")  # among the recordings
 ONLY_UPSTREAM = Kind(names.GROUP, "v1alpha1", "Workspace", "workspaces")  # a version that our minimal CRD leaves out
 MANAGER = "simulator-tests"
-PATIENCE = 120.0  # seconds until something that should happen counts as not happening; garbage collection needs 30
-
-Play = Callable[..., Awaitable[None]]
-Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
-
-
-@pytest.fixture
-def eventually() -> Eventually:
-    """Calls a coroutine function until its result is truthy, and returns that; an AssertionError if it never is."""
-
-    async def wait(look: Callable[[], Awaitable[object]]) -> object:
-        deadline = asyncio.get_running_loop().time() + PATIENCE
-        while not (found := await look()):
-            assert asyncio.get_running_loop().time() < deadline, f"still {found!r} after {PATIENCE} s"
-            await asyncio.sleep(0.05)
-        return found
-
-    return wait
 
 
 @pytest.fixture(params=["minimal", "upstream"])
@@ -71,21 +53,9 @@ async def install(client: Client, upstream: Path | None, eventually: Eventually)
 
 @pytest.fixture
 async def play(client: Client, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Play]:
-    """``await play(level="api", scenario="instant")`` starts the simulated KAITO; it stops after the test.
-
-    It must not have reported an error by then: all that these tests do to it belongs to its everyday life.
-    """
-    stop = asyncio.Event()
-    tasks: list[asyncio.Task[None]] = []
-
-    async def start(*, level: Level, scenario: str = "") -> None:
-        run = load_simulator("kaito").run(client, level=level, scenario=scenario, stop=stop)
-        tasks.append(asyncio.create_task(run))
-
-    yield start
-    stop.set()
-    await asyncio.gather(*tasks)
-    assert [record.getMessage() for record in caplog.get_records("call") if record.levelno >= logging.ERROR] == []
+    """The simulated KAITO, once the test starts it."""
+    async with played("kaito", client, caplog) as start:
+        yield start
 
 
 @pytest.fixture

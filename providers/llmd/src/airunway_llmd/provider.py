@@ -26,7 +26,7 @@ from airunway.sdk import (
 )
 from airunway.sdk.conditions import text
 from airunway_llmd.manifest import DECIDERS, MANIFEST, PREFILL, TRANSFORMERS
-from airunway_llmd.roles import is_apart, pair_findings, roles_of
+from airunway_llmd.roles import is_apart, pair_findings, pool_labels, roles_of
 from airunway_llmd.settings import Settings
 from airunway_llmd.sidecar import PORT, sidecar, sidecar_blockers
 
@@ -181,7 +181,7 @@ def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings]) ->
     plugins = _APART.format(decider=DECIDERS[mode]) if is_apart(deployment) else ""
     return picker.objects(
         deployment,
-        pool=picker.pool_of(deployment, selector={picker.POOL_LABEL: deployment.metadata.name}, port=PORT),
+        pool=picker.pool_of(deployment, selector=pool_labels(deployment), port=PORT),
         image=settings.picker_image,
         config=picker.config_of(release, plugins),
         requests={"cpu": settings.picker_cpu, "memory": settings.picker_memory},
@@ -201,7 +201,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
         _component(deployment, observed, context, role, workload) for role, workload in zip(roles, found, strict=True)
     ]
     if _has_pool(context):
-        components.append(picker.component(deployment, observed))
+        components.append(picker.component(deployment, observed, selector=pool_labels(deployment)))
     return Observation(
         components=tuple(components),
         replicas=Replicas(

@@ -9,7 +9,7 @@ from airunway_llmd.manifest import DECODE, PREFILL
 from airunway_llmd.settings import Settings
 from airunway_llmd.sidecar import NIXL, PORT, SERVER_PORT, connector_of
 
-__all__ = ["is_apart", "pair_findings", "roles_of"]
+__all__ = ["is_apart", "pair_findings", "pool_labels", "roles_of"]
 
 _ROLE = "llm-d.ai/role"
 _TRANSFER = "kv-transfer-config"
@@ -27,10 +27,14 @@ def is_apart(deployment: ModelDeployment) -> bool:
     return deployment.spec.serving.mode == "disaggregated"
 
 
+def pool_labels(deployment: ModelDeployment) -> dict[str, str]:
+    """What the servers of a pool have in common, and what the pool finds them by."""
+    return {picker.POOL_LABEL: deployment.metadata.name}
+
+
 def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[serving.Servers, ...]:
     """The servers, first those without which nothing is answered."""
-    name, image = deployment.metadata.name, context.settings.vllm_image
-    pool = {picker.POOL_LABEL: name}
+    name, image, pool = deployment.metadata.name, context.settings.vllm_image, pool_labels(deployment)
     if not is_apart(deployment):
         return (serving.Servers(name=name, port=PORT, image=image, labels=pool),)
     nixl = connector_of(deployment) == NIXL

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
 from airunway.resource import Resource
-from airunway_testing.simulators import Level, load_simulator
+from airunway_testing.simulators import load_simulator
+from airunway_testing.simulators.played import Play, played
+from airunway_testing.waiting import Eventually
 from airunway_vllm_simulator.kinds import LEADER_WORKER_SET
-
-PATIENCE = 120.0  # seconds until something that should happen counts as not happening; garbage collection needs 30
-
-Play = Callable[..., Awaitable[None]]
-Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
-
-
-@pytest.fixture
-def eventually() -> Eventually:
-    """Calls a coroutine function until its result is truthy, and returns that; an AssertionError if it never is."""
-
-    async def wait(look: Callable[[], Awaitable[object]]) -> object:
-        deadline = asyncio.get_running_loop().time() + PATIENCE
-        while not (found := await look()):
-            assert asyncio.get_running_loop().time() < deadline, f"still {found!r} after {PATIENCE} s"
-            await asyncio.sleep(0.05)
-        return found
-
-    return wait
 
 
 @pytest.fixture
@@ -42,21 +23,9 @@ async def crd(client: Client, eventually: Eventually) -> None:
 
 @pytest.fixture
 async def play(client: Client, crd: None, caplog: pytest.LogCaptureFixture) -> AsyncIterator[Play]:
-    """``await play(level="api", scenario="instant")`` starts the simulated controller; it stops after the test.
-
-    It must not have reported an error by then.
-    """
-    stop = asyncio.Event()
-    tasks: list[asyncio.Task[None]] = []
-
-    async def start(*, level: Level, scenario: str = "") -> None:
-        run = load_simulator("vllm").run(client, level=level, scenario=scenario, stop=stop)
-        tasks.append(asyncio.create_task(run))
-
-    yield start
-    stop.set()
-    await asyncio.gather(*tasks)
-    assert [record.getMessage() for record in caplog.get_records("call") if record.levelno >= logging.ERROR] == []
+    """The simulated controller, once the test starts it."""
+    async with played("vllm", client, caplog) as start:
+        yield start
 
 
 @pytest.fixture

@@ -38,7 +38,10 @@ async def demonstrate(
     show: Callable[[list[Resource]], None],
     say: Callable[[str], None],
 ) -> list[Outcome]:
-    """Apply every sample with kubectl and wait until each has shown what it is there for, or `patience` seconds."""
+    """Apply every sample with kubectl and wait until each has shown what it is there for, or `patience` seconds.
+
+    Those that want a node alone come first, and are waited for before the others.
+    """
     refusals: dict[str, Outcome] = {}
     for secret in secrets_of(samples):
         say(f"$ kubectl create secret generic {secret} --from-literal=HF_TOKEN=…    # what a gated model needs")
@@ -46,7 +49,8 @@ async def demonstrate(
             _kubectl, kubeconfig, "create", "secret", "generic", secret, "--from-literal=HF_TOKEN=no-real-token"
         )
         say(f"  {(done.stderr or done.stdout).strip()}")
-    for sample in samples:
+
+    async def apply(sample: Sample) -> None:
         say(f"$ kubectl apply -f {sample.path.name}    # {sample.shows}")
         done = await asyncio.to_thread(_kubectl, kubeconfig, "apply", "-f", str(sample.path))
         answer = (done.stderr or done.stdout).strip()
@@ -54,14 +58,18 @@ async def demonstrate(
         if sample.refused or done.returncode:
             ok = sample.refused and done.returncode != 0
             refusals[sample.name] = Outcome(sample=sample, ok=ok, deployment=None, text=answer)
-    waiting = [sample for sample in samples if sample.name not in refusals]
+
     async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("sandbox")) as client:
         deployments = Reflector(client, MODEL_DEPLOYMENT, namespace=NAMESPACE)
         following = asyncio.create_task(follow(deployments, show))
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience):
-                    await _until_shown(deployments, waiting)
+                    for alone in (True, False):
+                        group = [sample for sample in samples if sample.alone is alone]
+                        for sample in group:
+                            await apply(sample)
+                        await _until_shown(deployments, [sample for sample in group if sample.name not in refusals])
         finally:
             following.cancel()
             with suppress(asyncio.CancelledError):

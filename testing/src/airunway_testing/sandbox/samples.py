@@ -23,7 +23,8 @@ __all__ = ["TYPO", "Sample", "manifests_of", "samples_in", "samples_of", "secret
 class Sample:
     """A manifest, what it shows, and how to tell that it has shown it.
 
-    `phase` and `says` are what the status must come to; a sample that is to be `refused` never gets one.
+    `phase` and `says` are what the status must come to; a sample that is to be `refused` never gets one. One that has
+    to have a node `alone` is applied before the others, which would each take a part of one.
     """
 
     path: Path
@@ -31,6 +32,7 @@ class Sample:
     phase: str = "Running"
     says: str = ""
     refused: bool = False
+    alone: bool = False
 
     @property
     def name(self) -> str:
@@ -90,8 +92,9 @@ def _secrets(sample: Sample) -> Iterator[str]:
 
 def _sample(index: Path, position: int, entry: object) -> Sample:
     if not isinstance(entry, Mapping) or not {"file", "shows"} <= set(entry) or not set(entry) <= _FIELDS:
+        optional = ", ".join(sorted(_FIELDS - {"file", "shows"}))
         raise SandboxError(
-            f"{index}: entry {position} must have file and shows, and may have phase, says and refused; it is {entry!r}"
+            f"{index}: entry {position} must have file and shows, and may have {optional}; it is {entry!r}"
         )
     values = dict(entry)
     path = index.parent / str(values.pop("file"))

@@ -21,6 +21,7 @@ from airunway.api.crds import custom_resource_definitions
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, load_config, user_agent_of
 from airunway.resource import Resource, dig, is_true, key_of
 from airunway_testing.controlplane import Cluster, Level, running
+from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode, gpu_node
 from airunway_testing.controlplane.processes import Processes, log_tail
 from airunway_testing.sandbox.choice import Choice, choose
 from airunway_testing.sandbox.errors import SandboxError
@@ -69,7 +70,8 @@ def sandbox(
     chosen = choose(providers)
     with ExitStack() as stack:
         say("Starting a Kubernetes control plane." if kubeconfig is None else f"Using the cluster of {kubeconfig}.")
-        cluster = stack.enter_context(running(level, kubeconfig=kubeconfig, context=context, report=say))
+        nodes = _nodes(len(chosen))
+        cluster = stack.enter_context(running(level, kubeconfig=kubeconfig, context=context, nodes=nodes, report=say))
         folder = Path(tempfile.mkdtemp(prefix="airunway-sandbox-"))
         if not keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -87,9 +89,18 @@ def sandbox(
             parts=parts,
         )
         _start(result, cluster, level)
-        say(f"Started the core, {_listed('provider', result.providers)} and {_listed('simulator', result.simulators)}.")
+        say(
+            f"Started the core, {_listed('provider', result.providers)} and {_listed('simulator', result.simulators)}; "
+            "waiting until all are ready."
+        )
         _wait_until_ready(result)
         yield result
+
+
+def _nodes(providers: int) -> tuple[SimulatedNode, ...]:
+    """A GPU server for each provider's samples, and two at least."""
+    further = (gpu_node(f"gpu-{number}") for number in range(2, providers))
+    return (*DEFAULT_NODES, *further)
 
 
 def _simulators(chosen: Sequence[Choice], say: Say) -> list[Simulator]:

@@ -7,8 +7,11 @@ provider's upstream. What simulators share (docs/providers/simulators.md):
 * `scenarios`: the words by which a test says what an object shall come to, and the annotation that holds one;
 * `scripted`: the answer without pods, one status write per object;
 * `passes`: changes of objects in, passes over their owner out;
+* `worlds`: what a pass has around it in a cluster;
+* `attempts`: what becomes of a write;
 * `replay`: the same passes in virtual time on recorded inputs;
-* `writes`: merge patches.
+* `writes`: merge patches;
+* `played`: a simulator beside a test of its own.
 """
 
 from airunway_testing.simulators.registry import (

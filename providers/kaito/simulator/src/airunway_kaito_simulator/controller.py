@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 
 from airunway.kube import (
     NODE,
@@ -24,6 +25,7 @@ from airunway_kaito_simulator.access import access_error, access_secret
 from airunway_kaito_simulator.kinds import CONTROLLER_REVISION, SECRET, WORKSPACE
 from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
+from airunway_testing.simulators.worlds import LiveWorld
 from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
 __all__ = ["PAUSE_SECONDS", "SimulatedKaito"]
@@ -64,7 +66,7 @@ class SimulatedKaito:
         await self._passes.run()
 
     async def _reconcile(self, key: ObjectKey) -> Outcome:
-        return await passes.reconcile(_Cluster(self, key))
+        return await passes.reconcile(_World(self, key))
 
     async def facts(self, key: ObjectKey) -> passes.Facts | None:
         """What there is to know about one Workspace, read now; None if it is gone."""
@@ -93,10 +95,10 @@ class SimulatedKaito:
             benchmark_metrics=_metrics(tokens) if tokens else None,
         )
 
-    async def write(self, key: ObjectKey, workspace: Resource, write: passes.Write) -> bool:
-        """Make the write as it follows from `workspace`; False if that is gone or was changed by somebody else."""
+    async def write(self, key: ObjectKey, facts: passes.Facts, write: passes.Write) -> bool:
+        """Make the write as it follows from `facts`; False if the Workspace is gone or was changed by somebody else."""
         with attempt(key) as made:
-            await self._write(key, workspace, write)
+            await self._write(key, facts.workspace, write)
         if made.overtaken:
             self._passes.add(key)
         return made.landed
@@ -129,25 +131,12 @@ class SimulatedKaito:
         return access_error(workspace, secret_exists=found is not None)
 
 
-class _Cluster:
+class _World(LiveWorld[passes.Facts, passes.Write]):
     """The `World` of one pass."""
 
     def __init__(self, kaito: SimulatedKaito, key: ObjectKey) -> None:
-        self._kaito = kaito
-        self._key = key
-        self._workspace: Resource = {}
-
-    async def facts(self) -> passes.Facts | None:
-        facts = await self._kaito.facts(self._key)
-        if facts is not None:
-            self._workspace = facts.workspace
-        return facts
-
-    async def write(self, write: passes.Write) -> bool:
-        return await self._kaito.write(self._key, self._workspace, write)
-
-    async def pause(self) -> None:
-        await self._kaito.pause()
+        super().__init__(partial(kaito.facts, key), partial(kaito.write, key))
+        self.pause = kaito.pause
 
 
 def _workspace_of_pod(pod: Resource) -> list[ObjectKey]:

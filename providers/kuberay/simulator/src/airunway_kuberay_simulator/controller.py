@@ -11,6 +11,7 @@ import random
 import string
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from airunway.kube import (
     EVENT,
@@ -54,6 +55,7 @@ from airunway_kuberay_simulator.kinds import RAY_CLUSTER, RAY_SERVICE
 from airunway_kuberay_simulator.scenarios import Pretended
 from airunway_testing.simulators.attempts import attempt, event_about, find
 from airunway_testing.simulators.passes import Outcome, Passes
+from airunway_testing.simulators.worlds import LiveWorld
 
 __all__ = ["PACE", "SimulatedKubeRay"]
 
@@ -95,7 +97,7 @@ class SimulatedKubeRay:
         self._passes.add(ObjectKey(key.namespace, cluster.rpartition("-")[0]))
 
     async def _reconcile(self, key: ObjectKey) -> Outcome:
-        world = _World(self, key)
+        world = LiveWorld(partial(self.facts, key), self.write)
         outcome = await passes.reconcile(world)
         if outcome.failed:
             return Outcome(requeue_after=self._pace * passes.POLL)
@@ -210,21 +212,6 @@ class SimulatedKubeRay:
                 self._sent[name] = ray.Sent(config=config, clock=facts.clock, before=name in self._sent)
             case Tell():
                 pass
-
-
-class _World:
-    """The `World` of one pass; `seen` are the last facts."""
-
-    def __init__(self, operator: SimulatedKubeRay, key: ObjectKey) -> None:
-        self._operator, self._key = operator, key
-        self.seen: Facts | None = None
-
-    async def facts(self) -> Facts | None:
-        self.seen = await self._operator.facts(self._key)
-        return self.seen
-
-    async def write(self, write: Write) -> bool:
-        return self.seen is not None and await self._operator.write(self.seen, write)
 
 
 def _suffix() -> str:

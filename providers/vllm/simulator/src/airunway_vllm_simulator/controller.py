@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 
 from airunway.kube import (
     EVENT,
@@ -18,6 +19,7 @@ from airunway.kube import (
 from airunway.resource import ObjectKey, Resource, format_time, labels_of, uid_of
 from airunway_testing.simulators.attempts import attempt, event_about, find
 from airunway_testing.simulators.passes import Outcome, Passes
+from airunway_testing.simulators.worlds import LiveWorld
 from airunway_testing.simulators.writes import status_patch
 from airunway_vllm_simulator import names, passes
 from airunway_vllm_simulator.kinds import CONTROLLER_REVISION, LEADER_WORKER_SET
@@ -56,7 +58,7 @@ class SimulatedController:
         self._passes.add(ObjectKey(key.namespace, labels_of(new or old or {}).get(names.NAME, "")))
 
     async def _reconcile(self, key: ObjectKey) -> Outcome:
-        return await passes.reconcile(_Cluster(self, key))
+        return await passes.reconcile(LiveWorld(partial(self.facts, key), partial(self.write, key)))
 
     async def facts(self, key: ObjectKey) -> passes.Facts | None:
         """What there is to know about one set, read now; None if it is gone."""
@@ -79,12 +81,12 @@ class SimulatedController:
             pods=pods,
         )
 
-    async def write(self, key: ObjectKey, lws: Resource, write: passes.Write) -> bool:
-        """Make the write as it follows from `lws`; False if something it needs is gone, or is there already."""
+    async def write(self, key: ObjectKey, facts: passes.Facts, write: passes.Write) -> bool:
+        """Make the write as it follows from `facts`; False if something it needs is gone, or is there already."""
         with attempt(key) as made:  # a change that came between starts another pass
-            await self._write(key, lws, write)
+            await self._write(key, facts.lws, write)
             if write.event is not None:
-                await self._client.create(EVENT, _event(lws, *write.event), manager=names.MANAGER)
+                await self._client.create(EVENT, _event(facts.lws, *write.event), manager=names.MANAGER)
         return made.landed
 
     async def _write(self, key: ObjectKey, lws: Resource, write: passes.Write) -> None:
@@ -109,24 +111,6 @@ class SimulatedController:
     async def _named(self, kind: Kind, key: ObjectKey) -> list[Resource]:
         found = await self._client.list_all(kind, namespace=key.namespace, label_selector=f"{names.NAME}={key.name}")
         return list(found)
-
-
-class _Cluster:
-    """The `World` of one pass."""
-
-    def __init__(self, controller: SimulatedController, key: ObjectKey) -> None:
-        self._controller = controller
-        self._key = key
-        self._lws: Resource = {}
-
-    async def facts(self) -> passes.Facts | None:
-        facts = await self._controller.facts(self._key)
-        if facts is not None:
-            self._lws = facts.lws
-        return facts
-
-    async def write(self, write: passes.Write) -> bool:
-        return await self._controller.write(self._key, self._lws, write)
 
 
 def _event(lws: Resource, reason: str, note: str) -> Resource:

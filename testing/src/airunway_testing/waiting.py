@@ -1,0 +1,35 @@
+"""Waiting for what happens a moment later, without a guess at how long that takes."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+__all__ = ["PATIENCE", "Eventually", "eventually"]
+
+PATIENCE = 120.0
+"""Seconds after which something that should happen counts as not happening: garbage collection alone needs 30."""
+
+
+class Eventually(Protocol):
+    """The type of `eventually`, which is a fixture of `airunway_testing.fixtures`, too."""
+
+    async def __call__(self, look: Callable[[], object | Awaitable[object]], /) -> object:
+        """What `look` gives once that is true."""
+
+
+async def eventually(look: Callable[[], object | Awaitable[object]], /, *, patience: float = PATIENCE) -> object:
+    """Look again and again until there is something true to be seen, and return that; `look` may be a coroutine
+    function. Raises AssertionError after so many seconds.
+    """
+    deadline = asyncio.get_running_loop().time() + patience
+    while True:
+        found = look()
+        if inspect.isawaitable(found):
+            found = await found
+        if found:
+            return found
+        assert asyncio.get_running_loop().time() < deadline, f"still {found!r} after {patience:.0f} s"
+        await asyncio.sleep(0.01)

@@ -1,0 +1,35 @@
+"""Many models on llm-d at once, with their pools and pickers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.llmd.conftest import POOL, definitions
+
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import CONFIG_MAP, SERVICE, Client
+from airunway.plugins.host import ProviderHost
+from airunway_testing.controlplane import Cluster
+from airunway_testing.stage import staged
+from airunway_testing.surroundings import with_gpus
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
+
+COUNT = 200
+
+
+async def test_two_hundred_at_rest_write_nothing(
+    cluster: Cluster, client: Client, namespace: str, audit_log: Path, llmd: ProviderHost
+) -> None:
+    """Nor where somebody touches what is ours without changing it. (An annotation on a Deployment is a new generation,
+    which is not served until its controller has seen it: that is told.)"""
+    async with (
+        with_gpus(client, COUNT),
+        staged(
+            cluster, client, namespace=namespace, audit_log=audit_log, definitions=definitions(), level="cluster"
+        ) as stage,
+    ):
+        await stage.provider(llmd)
+        await stage.fleet(COUNT, provider={"name": "llmd"})
+        assert await stage.at_rest(MODEL_DEPLOYMENT, POOL, SERVICE, CONFIG_MAP) == []
