@@ -22,6 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from benchmarks import shapes
 from benchmarks.common import concurrently, cpu_seconds, heading, rss_mib, say
 
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -119,7 +120,7 @@ async def run(count: int, plane: ControlPlane, *, apart: bool) -> dict[str, Any]
             await install_definitions(client, [crd for sim in simulators for crd in sim.custom_resource_definitions()])
             for simulator in simulators:
                 parts.start(f"simulated-{simulator.name}", "simulate", simulator.name, "--level", "api")
-            stand_in = [sys.executable, "-m", "benchmarks.shapes", "vllm", str(plane.kubeconfig)]
+            stand_in = [sys.executable, shapes.__file__, "vllm", str(plane.kubeconfig)]
             processes.start("deployments", stand_in, environment=dict(os.environ))
             await parts.start_all(each if apart else one)
             await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "load"}})
