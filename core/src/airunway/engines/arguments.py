@@ -11,7 +11,8 @@ from airunway.engines.tables import FlagTable, flag_table
 
 __all__ = ["EngineArguments", "Remark", "engine_arguments", "literal"]
 
-_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
+"""Not without end: where arguments become keys of a YAML document, one over 1,024 characters makes it unreadable."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +90,8 @@ def engine_arguments(
     for key, value in args.items():
         path = f"spec.engine.args[{key}]"
         if not _KEY.fullmatch(key):
-            rule = "it must start with a letter or digit and contain only those, '.', '-' and '_'"
-            errors.append(Remark(path=path, message=f"invalid engine arg key {key!r}: {rule}"))
+            rule = "it must start with a letter or digit, contain only those, '.', '-' and '_', and have at most 128"
+            errors.append(Remark(path=path, message=f"invalid engine arg key {key[:128]!r}: {rule}"))
         elif error := _refusal(table, f"--{key}") or _flag_as_value(table, key, value):
             errors.append(Remark(path=path, message=error))
         argv += _words(f"--{key}", value, joined=table.joined)
