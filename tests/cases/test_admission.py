@@ -133,7 +133,7 @@ def test_case_42_a_security_key_in_overrides_is_refused_at_any_depth_by_core_and
 
 
 @pytest.mark.parametrize(("engine", "dialect"), list(FLAG_TABLES))
-@pytest.mark.parametrize("key", ["--port", "-x", "größe", "a b", "", "a=b", "a;rm -rf"])
+@pytest.mark.parametrize("key", ["--port", "-x", "größe", "a b", "", "a=b", "a;rm -rf", "a" * 129])
 def test_case_43_a_key_of_engine_args_that_is_no_flag_stops_the_deployment_whatever_the_engine(
     engine: str, dialect: str, key: str
 ) -> None:

@@ -35,7 +35,10 @@ def test_words_become_names_and_values(words: list[str], values: dict[str, Any])
     assert (found.values, found.problems) == (values, ())
 
 
-@pytest.mark.parametrize("words", [["llama"], ["--a", "1", "2"], ["--compilation-config.level=3"], ["-"], ["--=x"]])
+@pytest.mark.parametrize(
+    "words",
+    [["llama"], ["--a", "1", "2"], ["--compilation-config.level=3"], ["-"], ["--=x"], [f"--{'x' * 129}=1"]],
+)
 def test_what_has_no_name_is_a_problem(words: list[str]) -> None:
     (problem,) = keyword_arguments(words).problems
     assert "cannot be set by name" in problem

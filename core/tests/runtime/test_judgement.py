@@ -123,6 +123,18 @@ def test_b2_overrides_are_checked_merged_into_the_primary_and_unknown_keys_named
     assert [finding.reason for finding in blocked.blockers] == ["InvalidOverride"]
 
 
+def test_a_plugin_is_not_asked_about_overrides_that_its_own_schema_refuses(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    def reads_a_number(deployment: Any, _: object) -> Compatibility:
+        assert int(deployment.spec.provider.overrides["size"]) >= 0
+        return Compatibility()
+
+    host = toy(override_schema=overrides.keys(size=overrides.typed(overrides.REPLICAS)), can_handle=reads_a_number)
+    found = judged(host, plain(provider={"name": "toy", "overrides": {"size": "many"}}))
+    assert [finding.path for finding in found.blockers] == ["spec.provider.overrides.size"]
+
+
 def test_overrides_go_where_the_translation_has_a_place_for_them(toy: MakeHost, plain: MakeDeployment) -> None:
     def inside(deployment: Any, context: Any) -> Translation:
         thing = {"apiVersion": context.upstream.api_version, "kind": "Thing", "metadata": {"name": "m"}, "spec": {}}

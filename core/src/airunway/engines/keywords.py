@@ -13,6 +13,9 @@ __all__ = ["KeywordArguments", "keyword_arguments"]
 _DEEPEST = 32
 """Brackets in a value; one with more is a text."""
 
+_LONGEST = 128
+"""Characters of a name: YAML has no keys of more than 1,024, and no engine has flags as long as that."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class KeywordArguments:
@@ -36,7 +39,7 @@ def keyword_arguments(words: Sequence[str], *, short: Mapping[str, str] | None =
         flag, given, text = rest.pop().partition("=")
         name = flag.lstrip("-").replace("-", "_")
         name = (short or {}).get(name, name)
-        if not flag.startswith("-") or not name.isidentifier():
+        if not flag.startswith("-") or len(name) > _LONGEST or not name.isidentifier():
             problems.append(f"{flag[:64]!r} cannot be set by name: write it as one flag with one value")
         elif given or (rest and not _is_flag(rest[-1])):
             values[name] = _value(text if given else rest.pop())

@@ -48,13 +48,16 @@ def judge(
     """What speaks against the deployment, else what is to be there for it. Raises PluginFault.
 
     `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed; `wanted_for` is what
-    `written_for` says of it, where that is known already. Of the overrides the provider's schema speaks first. A field
-    that the user set and the provider never looked at is reported here: nothing is dropped without a word (ruling 18).
+    `written_for` says of it, where that is known already. Overrides that the provider's schema refuses are not shown to
+    the plugin. A field that the user set and the provider never looked at is reported here: nothing is dropped without
+    a word (ruling 18).
     """
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
+    if overrides.errors:  # what the schema refuses no plugin has to read
+        return Judgement(blockers=(*_unclaimed(typed), *overrides.errors), warnings=overrides.unknown)
     view, reads = tracked(typed)
     compatibility = host.can_handle(view, context)
-    blockers = (*_unclaimed(typed), *overrides.errors, *compatibility.blockers)
+    blockers = (*_unclaimed(typed), *compatibility.blockers)
     warnings = (*overrides.unknown, *compatibility.warnings)
     if blockers or typed.spec.suspend:
         return Judgement(blockers=blockers, warnings=warnings)
