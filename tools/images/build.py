@@ -7,7 +7,6 @@ buildah, and root or subordinate user ids; no Docker.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -19,14 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.charts.generate import manifests
+from tools.charts.package import UNRELEASED
 from tools.generated import ROOT
 from tools.images.base import Package, apt_missing, fetch, packages_of, write_rootfs
 from tools.images.bill import bill, problems
-from tools.images.site import Site, build_wheels, install
+from tools.images.site import Site, install
+from tools.wheels import build_wheels, source_time
 
 from airunway import __version__
 
-__all__ = ["BASE", "Builder", "builder", "missing", "packages_by_image", "source_time"]
+__all__ = ["BASE", "Builder", "builder", "missing", "packages_by_image"]
 
 PREFIX = "localhost/airunway"
 BASE = "base"
@@ -44,15 +45,6 @@ def missing() -> str:
         if shutil.which(program) is None:
             return f"{program} is not on PATH"
     return apt_missing()
-
-
-def source_time() -> int:
-    """The time of everything in an image: SOURCE_DATE_EPOCH, else that of the last commit."""
-    given = os.environ.get("SOURCE_DATE_EPOCH")
-    if given:
-        return int(given)
-    done = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return int(done.stdout or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,15 +116,22 @@ class Builder:
 
 @contextmanager
 def builder(
-    *, prefix: str = PREFIX, mirror: str = "", debs: Path | None = None, base: bool = True
+    *,
+    prefix: str = PREFIX,
+    registry: str = UNRELEASED,
+    mirror: str = "",
+    debs: Path | None = None,
+    base: bool = True,
 ) -> Iterator[Builder]:
-    """A builder with fresh wheels and, with `base`, Debian's packages: those in `debs`, which is filled if empty."""
+    """A builder with fresh wheels for images in `registry` and, with `base`, Debian's packages: those in `debs`, which
+    is filled if empty.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         wheels, debs = folder / "wheels", debs or folder / "debs"
         for each in (wheels, debs):
             each.mkdir(parents=True, exist_ok=True)
-        build_wheels(wheels, time=source_time())
+        build_wheels(wheels, registry=registry, time=source_time())
         packages = (packages_of(debs) or fetch(debs, mirror=mirror)) if base else []
         yield Builder(
             work=folder, wheels=wheels, packages=packages, prefix=prefix, time=source_time(), revision=_revision()

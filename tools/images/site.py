@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 from tools.generated import ROOT
 
-__all__ = ["PYTHON", "Site", "build_wheels", "install", "pruned", "stale_entries", "uv"]
+__all__ = ["PYTHON", "Site", "install", "pruned", "stale_entries", "uv"]
 
 PYTHON = "3.13"
 _PLATFORM = "x86_64-manylinux_2_28"
@@ -49,12 +49,6 @@ def uv(*arguments: str | Path, cwd: Path = ROOT) -> str:
         text=True,
     )
     return done.stdout
-
-
-def build_wheels(folder: Path, *, time: int) -> None:
-    """The wheels of all our distributions; the same files for the same sources. `time` is that of what is in them."""
-    os.environ["SOURCE_DATE_EPOCH"] = str(time)
-    uv("build", "--quiet", "--all-packages", "--wheel", "--out-dir", folder)
 
 
 def install(packages: Sequence[str], wheels: Path, folder: Path, *, prune: bool = True) -> Site:

@@ -17,6 +17,7 @@ __all__ = [
     "CORE",
     "DEFINITIONS",
     "INVENTORY",
+    "NAMESPACE",
     "Part",
     "Reference",
     "foreign_owner",
@@ -31,6 +32,9 @@ __all__ = [
 ]
 
 DEFINITIONS, CORE = "airunway-crds", "airunway"
+NAMESPACE = "airunway-system"
+"""Where AI Runway runs if nobody says otherwise."""
+
 INVENTORY = "airunway-installed"
 """Name of the ConfigMap that says what was applied, by part: so that an upgrade knows what is no longer wanted."""
 
