@@ -10,15 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, cast
 
 from airunway.install.parts import CORE, NAMESPACE, provider_of
 from airunway.plugins.registry import discover
 from airunway.resource import Resource
 
-__all__ = ["Carried", "NotCarried", "carried", "objects_of", "registry"]
+__all__ = ["Carried", "NotCarried", "carried", "placed", "released_to"]
 
 _FOLDER = "charts"
 _REGISTRY = "registry"
@@ -53,26 +51,25 @@ def carried(part: str) -> Carried:
     return found
 
 
-def registry() -> str:
-    """Where the images of this release are. Raises NotCarried in a wheel that was built for no registry."""
+def released_to(*, needed: bool) -> str:
+    """The registry of this release's images. If it is `needed`, a wheel that was built for none raises NotCarried."""
     found = (carried(CORE).manifests.parent / _REGISTRY).read_text(encoding="utf-8").strip()
-    if found.partition("/")[0].endswith(_NOBODY):
+    if needed and found.partition("/")[0].endswith(_NOBODY):
         raise NotCarried("these wheels were built for no registry: say where the images are with --registry")
     return found
 
 
-def objects_of(part: Carried, *, namespace: str, images: str = "") -> list[Resource]:
-    """What a part's chart renders to for a namespace, with the release's own images in the registry `images` (empty:
-    where they are).
+def placed(obj: Resource, *, namespace: str, images: tuple[str, str]) -> Resource:
+    """An object of a chart for a namespace, as helm would render it; `images` are the registry that it names and the
+    one that it is to name.
     """
-    released = (carried(CORE).manifests.parent / _REGISTRY).read_text(encoding="utf-8").strip()
+    before, after = images
 
     def renamed(text: str) -> str:
         text = text.replace(NAMESPACE, namespace)
-        return f"{images}/{text.removeprefix(f'{released}/')}" if images and text.startswith(f"{released}/") else text
+        return f"{after}/{text.removeprefix(f'{before}/')}" if text.startswith(f"{before}/") else text
 
-    with part.manifests.open(encoding="utf-8") as stream:
-        return [_with_texts(obj, renamed) for obj in yaml.load_all(stream, yaml.CSafeLoader) if obj]
+    return cast("Resource", _with_texts(obj, renamed))
 
 
 def _with_texts(node: Any, change: Callable[[str], str]) -> Any:

@@ -7,12 +7,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from airunway.install.carried import Carried
-from airunway.resource import Resource
 
 __all__ = ["Helm", "HelmError"]
 
@@ -39,10 +35,10 @@ class Helm:
         listed = json.loads(await self._run("list", "--output=json"))
         return sorted(str(each["name"]) for each in listed)
 
-    async def rendered(self, part: Carried) -> list[Resource]:
-        """What the release would consist of, with the values that it has. Nothing is written."""
-        made: dict[str, Any] = json.loads(await self._run(*self._upgrade(part), "--dry-run=server", "--output=json"))
-        return [obj for obj in yaml.load_all(str(made["manifest"]), yaml.CSafeLoader) if obj]
+    async def rendered(self, part: Carried) -> str:
+        """The manifests of which the release would consist, with the values that it has. Nothing is written."""
+        made = json.loads(await self._run(*self._upgrade(part), "--dry-run=server", "--output=json"))
+        return str(made["manifest"])
 
     async def bring(self, part: Carried) -> None:
         """Install the part, or upgrade it; values that somebody gave to its release stay."""
