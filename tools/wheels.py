@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tools.charts.package import UNRELEASED, package_charts, render
+from tools.charts.scaffold import SCAFFOLD
 from tools.generated import ROOT
 from tools.images.site import uv
 
@@ -47,6 +48,8 @@ def build_wheels(target: Path, *, registry: str, time: int, kinds: Sequence[str]
             shutil.copy(charts[part], folder / f"{part}.tgz")
             rendered = render(charts[part], name=part, namespace=NAMESPACE)
             (folder / f"{part}.yaml").write_text(rendered, encoding="utf-8")
+        skeleton = sources / SCAFFOLD / "Chart.yaml.template"
+        skeleton.write_text(skeleton.read_text(encoding="utf-8").replace(f"//{UNRELEASED}/", f"//{registry}/"))
         (sources / _CORE / "charts" / "registry").write_text(f"{registry}\n", encoding="utf-8")
         uv("build", "--quiet", "--all-packages", *(f"--{kind}" for kind in kinds), "--out-dir", target, cwd=sources)
     (target / ".gitignore").unlink(missing_ok=True)

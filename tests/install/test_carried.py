@@ -210,11 +210,14 @@ def test_a_provider_that_is_not_here_and_a_checkout_say_what_to_install(machine:
     assert "carries no chart, as a checkout does not: install a release's wheel" in done.stderr
 
 
-def test_wheels_that_were_built_for_no_registry_ask_for_one(machine: Machine, tmp_path: Path) -> None:
+@pytest.mark.apiserver
+def test_what_is_carried_for_no_registry_asks_for_one(machine: Machine) -> None:
     (file,) = machine.programs.parent.glob("lib/python*/site-packages/airunway/charts/registry")
     said = file.read_text()
     file.write_text("registry.example\n")
     try:
         assert "say where the images are with --registry" in machine("install", "--no-helm", code=1)
+        given = ("--registry", "registry.internal/mine", "--no-helm", "--dry-run")
+        assert "objects would be applied" in machine("install", *given)
     finally:
         file.write_text(said)

@@ -23,7 +23,8 @@ UNRELEASED = "registry.example"
 
 
 def package_charts(target: Path, *, registry: str, time: int) -> dict[str, Path]:
-    """Write every chart's package into the folder `target`; returns them by the names of the charts.
+    """Write every chart's package into the folder `target`, the library for others' charts among them; returns them by
+    the names of the charts.
 
     Images are in `registry`, `time` is that of the files. Raises CalledProcessError.
     """
@@ -34,7 +35,7 @@ def package_charts(target: Path, *, registry: str, time: int) -> dict[str, Path]
         for path in folder.glob("*/values.yaml"):
             text = path.read_text(encoding="utf-8")
             path.write_text(text.replace(f"registry: {UNRELEASED}", f"registry: {registry}"), encoding="utf-8")
-        charts = sorted(path.parent.name for path in folder.glob("*/values.yaml"))
+        charts = sorted(path.parent.name for path in folder.glob("*/Chart.yaml"))
         for chart in charts:
             _bring_dependencies(folder, chart)
         for path in folder.rglob("*"):
