@@ -208,7 +208,7 @@ async def _part(name: str, namespace: str, manifests: Path | None, registry: str
 
     source = _source(name, namespace, manifests)
     released = "" if manifests else released_to(needed=not registry)
-    if helm is not None:
+    if helm is not None and name in await helm.releases():  # which may have values of its own
         return Part(name=name, objects=ordered(read_manifests(StringIO(await helm.rendered(carried(name))))))
     objects = list(read_manifests(StringIO(source.read_text(encoding="utf-8"))))
     if released:

@@ -36,7 +36,7 @@ class Helm:
         return sorted(str(each["name"]) for each in listed)
 
     async def rendered(self, part: Carried) -> str:
-        """The manifests of which the release would consist, with the values that it has. Nothing is written."""
+        """The manifests of which a release that is there would consist, with its values. Nothing is written."""
         made = json.loads(await self._run(*self._upgrade(part), "--dry-run=server", "--output=json"))
         return str(made["manifest"])
 
