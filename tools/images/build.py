@@ -1,7 +1,8 @@
 """Build the images: python -m tools.images.build [NAME ...] [--base IMAGE] [--prefix localhost/airunway]
 
-Each image has one of our distributions (and what it needs) on the base; without --base the base is made here. Needs
-buildah, and root or subordinate user ids; no Docker.
+The controller's image has our distribution (and what it needs) on the base; without --base the base is made here. Each
+provider's image, and the toolbox, are one more layer on the controller's. Needs buildah, and root or subordinate user
+ids; no Docker.
 """
 
 from __future__ import annotations
@@ -22,21 +23,25 @@ from tools.charts.package import UNRELEASED
 from tools.generated import ROOT
 from tools.images.base import Package, apt_missing, fetch, packages_of, write_rootfs
 from tools.images.bill import bill, problems
+from tools.images.programs import toolbox_programs
 from tools.images.site import Site, install
 from tools.wheels import build_wheels, source_time
 
 from airunway import __version__
 
-__all__ = ["BASE", "Builder", "builder", "missing", "packages_by_image"]
+__all__ = ["BASE", "TOOLBOX", "Builder", "builder", "missing", "packages_by_image"]
 
 PREFIX = "localhost/airunway"
 BASE = "base"
+CONTROLLER = "controller"
+TOOLBOX = "toolbox"
+"""Every provider, and helm 3 and 4 and kubectl: what tests of charts in CI need. No part of a release."""
 _CONTEXT = ROOT / "images"
 
 
 def packages_by_image() -> dict[str, str]:
-    """The distribution that each image is of."""
-    return {"controller": "airunway", **{f"provider-{each.name}": f"airunway-{each.name}" for each in manifests()}}
+    """The distribution that each image of a release is of."""
+    return {CONTROLLER: "airunway", **{f"provider-{each.name}": f"airunway-{each.name}" for each in manifests()}}
 
 
 def missing() -> str:
@@ -86,24 +91,47 @@ class Builder:
 
     def image(self, name: str, base: str) -> str:
         """One image; returns its name. Raises LicenceError, CalledProcessError."""
+        below, title = "", f"airunway-{name}"
+        if name != CONTROLLER:
+            below = packages_by_image()[CONTROLLER]
+            base = self.tag(CONTROLLER) if self.bill_of(CONTROLLER).exists() else self.image(CONTROLLER, base)
         with _folder(self.work, name) as context:
             shutil.copy(_CONTEXT / "compile.py", context)
-            site = self.site(name, context / "site")
-            title = f"airunway-{name}"
-            made = bill(title, __version__, site.distributions(), self.packages, self.time)
-            (context / "sbom.json").write_text(made, encoding="utf-8")
+            root = context / "root"
+            site = self.site(name, root / "opt" / "airunway", below=below)
+            programs = toolbox_programs() if name == TOOLBOX else []
+            for program in programs:
+                program.put_into(root)
+            for metadata in site.folder.glob("*.dist-info/METADATA"):
+                kept = self._metadata(name) / metadata.parent.name
+                kept.mkdir(parents=True, exist_ok=True)
+                shutil.copy(metadata, kept)
+            installed = [Site(folder=self._metadata(each)) for each in dict.fromkeys([CONTROLLER, name])]
+            distributions = [found for each in installed for found in each.distributions()]
+            made = bill(title, __version__, distributions, self.packages, self.time, programs=programs)
+            (root / "usr/share/sbom").mkdir(parents=True)
+            (root / "usr/share/sbom/airunway.cdx.json").write_text(made, encoding="utf-8")
             arguments = {"BASE": base, "TITLE": title, "VERSION": __version__, "REVISION": self.revision}
             image = self._build(name, context, _CONTEXT / "Containerfile", arguments)
             self.bill_of(name).write_text(made, encoding="utf-8")
             return image
 
-    def site(self, name: str, folder: Path, *, prune: bool = True) -> Site:
-        """What is installed in an image. Raises SystemExit for a licence that must not be there."""
-        site = install([packages_by_image()[name]], self.wheels, folder, prune=prune)
+    def site(self, name: str, folder: Path, *, below: str = "", prune: bool = True) -> Site:
+        """What is installed in an image on top of the distribution `below`.
+
+        Raises SystemExit for a licence that must not be there.
+        """
+        providers = {image: package for image, package in packages_by_image().items() if image != CONTROLLER}
+        wanted = [*providers.values()] if name == TOOLBOX else [packages_by_image()[name]]
+        site = install(wanted, self.wheels, folder, below=below, prune=prune)
         wrong = problems(site.distributions())
         if wrong:
             raise SystemExit("\n".join(wrong))
         return site
+
+    def _metadata(self, name: str) -> Path:
+        """What is known of the distributions that an image brings."""
+        return self.work / f"metadata-{name}"
 
     def _build(self, name: str, context: Path, file: Path, arguments: Mapping[str, str]) -> str:
         image = self.tag(name)
@@ -156,7 +184,7 @@ def _revision() -> str:
 def main() -> int:
     """The exit code of the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"which; default: all of {', '.join(packages_by_image())}")
+    parser.add_argument("names", nargs="*", help=f"which, also {TOOLBOX}; default: {', '.join(packages_by_image())}")
     parser.add_argument("--base", default="", help="an image that is there already, instead of making one")
     parser.add_argument("--prefix", default=PREFIX, help=f"what names of images begin with (default: {PREFIX})")
     parser.add_argument("--mirror", default="", help="archive of Debian (default: this machine's)")

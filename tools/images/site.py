@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -51,23 +52,26 @@ def uv(*arguments: str | Path, cwd: Path = ROOT) -> str:
     return done.stdout
 
 
-def install(packages: Sequence[str], wheels: Path, folder: Path, *, prune: bool = True) -> Site:
+def install(packages: Sequence[str], wheels: Path, folder: Path, *, below: str = "", prune: bool = True) -> Site:
     """Install these of our distributions, with what they need at the versions and hashes of uv.lock, into `folder`.
 
-    `wheels` has ours. What nothing in an image uses (``images/pruned.yaml``) and symbols of extensions are left out,
-    unless `prune` is off.
+    `wheels` has ours. The distribution `below` (and what it needs) is there already. What nothing in an image uses
+    (``images/pruned.yaml``) and symbols of extensions are left out, unless `prune` is off.
     Raises CalledProcessError, for a wheel with another hash too.
     """
     chosen = [argument for package in packages for argument in ("--package", package)]
+    chosen += ["--prune", below] if below else []
     locked = uv("export", "--frozen", "--no-dev", "--no-emit-workspace", "--format=requirements.txt", "-q", *chosen)
-    own = [_pinned(name, wheels) for name in _workspace(packages)]
-    requirements = folder.with_suffix(".txt")
-    requirements.write_text("\n".join([locked, *own]) + "\n", encoding="utf-8")
-    uv(
-        *("pip", "install", "--quiet", "--target", folder, "--python-version", PYTHON),
-        *("--python-platform", _PLATFORM, "--only-binary", ":all:", "--no-deps", "--require-hashes"),
-        *("--link-mode", "copy", "--find-links", wheels, "-r", requirements),
-    )
+    own = [_pinned(name, wheels) for name in _workspace(packages) if name != below]
+    folder.mkdir(parents=True)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as requirements:
+        requirements.write("\n".join([locked, *own]) + "\n")
+        requirements.flush()
+        uv(
+            *("pip", "install", "--quiet", "--target", folder, "--python-version", PYTHON),
+            *("--python-platform", _PLATFORM, "--only-binary", ":all:", "--no-deps", "--require-hashes"),
+            *("--link-mode", "copy", "--find-links", wheels, "-r", requirements.name),
+        )
     if not prune:
         return Site(folder=folder)
     for path in pruned(Site(folder=folder)):
