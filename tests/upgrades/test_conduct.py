@@ -13,8 +13,9 @@ import pytest
 import yaml
 from tests.install.helm import CHARTS, NAMESPACE
 
+from airunway.api.crds import custom_resource_definitions, to_yaml
 from airunway.doctor.conduct import Conduct, conduct_in
-from airunway.resource import Resource
+from airunway.resource import Resource, key_of
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.kubetools import KubeToolMissingError, helm_path
 from airunway_testing.simulators import load_simulator
@@ -91,6 +92,9 @@ def test_a_preflight_takes_what_the_cluster_says(kubeconfig: Path, kubectl: Kube
     for version in crd["spec"]["versions"]:
         version["schema"]["openAPIV3Schema"]["properties"]["novel"] = {"type": "string"}
     (tmp_path / "crd.yaml").write_text(yaml.safe_dump(crd))
+    ours = custom_resource_definitions()
+    kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=to_yaml(ours))
+    kubectl("wait", "--for=condition=Established", "--timeout=60s", *(f"crd/{key_of(crd).name}" for crd in ours))
 
     def asked(*more: str) -> Resource:
         command = [sys.executable, "-m", "airunway", "preflight", f"--upstream=kaito={tmp_path / 'crd.yaml'}"]
