@@ -64,7 +64,7 @@ def install(
     Everything that can be known is said before the first write: rights that are missing, objects that belong to another
     tool, CRDs that would take fields from objects, what the API server refuses.
 
-    Ends with 0 once everything is ready, with 4 if it is not in time, with 1 if nothing was written.
+    Ends with 0 once everything is ready, with 4 if it is not in time, with 1 if it cannot be done.
     """
     from airunway.install.parts import CORE, DEFINITIONS, provider_part
 

@@ -86,18 +86,18 @@ class Installer:
             written = ", ".join(sorted(others))
             return [f"the manifests are for the namespace {written}: name that, or render them for {self._namespace}"]
         found = [str(harm) for harm in await harms_in(self._client, _definitions(parts))]
-        missing = "; ".join(await self._forbidden(parts))
+        missing = "; ".join(await self._forbidden(parts, releases=releases))
         found += [f"you may not {missing}: an administrator has to do it, or to grant it"] if missing else []
         return found or await self._refused(parts, releases=releases)
 
-    async def _forbidden(self, parts: Sequence[Part]) -> list[str]:
+    async def _forbidden(self, parts: Sequence[Part], *, releases: bool) -> list[str]:
         wanted = {
             (group, plural, key_of(obj).namespace)
             for part in parts
             for obj in part.objects
             for group, plural in [await self._resource_of(obj)]
         }
-        wanted |= {("", "configmaps", self._namespace)}
+        wanted |= {("", "secrets" if releases else "configmaps", self._namespace)}  # where it is noted
         if await self._get(NAMESPACE, ObjectKey("", self._namespace)) is None:
             wanted |= {("", "namespaces", "")}
         asked = sorted((verb, *each) for each in wanted for verb in ("create", "patch"))
