@@ -80,8 +80,8 @@ generate: sync  ## Write the generated files (CRDs, charts, dashboard, alerts, r
 	@$(RUN) python -m airunway.cli.reference > docs/reference/cli.md
 
 .PHONY: wheels
-wheels: sync  ## Build the wheels of all distributions into dist/.
-	@$(UV) build --quiet --all-packages --wheel
+wheels: sync  ## Build the wheels of all distributions into dist/: make wheels REGISTRY=registry.internal/team
+	@$(RUN) python -m tools.wheels $(if $(REGISTRY),--registry $(REGISTRY))
 
 .PHONY: images
 images: sync  ## Build the container images (root, buildah).

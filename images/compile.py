@@ -1,7 +1,8 @@
 """Compile the modules below a folder, and leave out the sources of everything but AI Runway itself.
 
-Modules of others are kept as byte code alone: half the size, and a traceback still names file, line and function. Byte
-code is valid whatever its source's time is, and the same in every build.
+Modules of others are kept as byte code alone: half the size, and a traceback still names file, line and function. Files
+are named by where the folder will be, if that is given too. Byte code is valid whatever its source's time is, and the
+same in every build.
 """
 
 import py_compile
@@ -10,7 +11,7 @@ from pathlib import Path
 
 KEPT = "airunway"
 
-root = Path(sys.argv[1])
+root, place = Path(sys.argv[1]), Path(sys.argv[-1])
 compiled = []
 for source in sorted(root.rglob("*.py")):
     ours = source.relative_to(root).parts[0].startswith(KEPT)
@@ -19,7 +20,7 @@ for source in sorted(root.rglob("*.py")):
         py_compile.compile(
             str(source),
             cfile=target,
-            dfile=str(source),
+            dfile=str(place / source.relative_to(root)),
             doraise=True,
             invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
         )

@@ -2,7 +2,7 @@
 
 python -m tools.release VERSION [--registry HOST/PATH] [--output DIR] [--without-images]
 
-    python/       wheels and sdists of all distributions
+    python/       wheels and sdists of all distributions; core and providers carry their charts
     charts/       packaged charts, whose images are in the registry that was given
     images/       one OCI archive for each image (skopeo copy oci-archive:FILE docker://…), and their digests
     sboms/        bills of materials of the images (CycloneDX)
@@ -15,11 +15,8 @@ The same commit makes the same files.
 from __future__ import annotations
 
 import argparse
-import gzip
 import hashlib
-import io
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -31,16 +28,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
+from tools.charts.package import UNRELEASED, package_charts, render
 from tools.generated import ROOT
 from tools.images import build
-from tools.images.site import uv
+from tools.wheels import build_wheels, source_time
 
-from airunway_testing.kubetools import helm_path
+from airunway.install.parts import CORE, DEFINITIONS, NAMESPACE
 
 __all__ = ["ReleaseError", "release"]
-
-_NAMESPACE = "airunway-system"
-_UNRELEASED = "registry.example"
 
 
 class ReleaseError(Exception):
@@ -53,13 +48,10 @@ def release(version: str, target: Path, *, registry: str, images: build.Builder 
     Raises ReleaseError, CalledProcessError.
     """
     _check(version, target)
-    time = build.source_time()
-    os.environ["SOURCE_DATE_EPOCH"] = str(time)
-    for part in ("python", "charts"):
-        (target / part).mkdir(parents=True)
-    uv("build", "--quiet", "--all-packages", "--wheel", "--sdist", "--out-dir", target / "python")
-    (target / "python" / ".gitignore").unlink(missing_ok=True)
-    _charts(target, registry=registry, time=time)
+    time = source_time()
+    target.mkdir(parents=True)
+    build_wheels(target / "python", registry=registry, time=time, kinds=("wheel", "sdist"))
+    _manifests(target, package_charts(target / "charts", registry=registry, time=time))
     if images is not None:
         _images(images, target, time=time)
     changes = subprocess.run(
@@ -92,54 +84,12 @@ def _check(version: str, target: Path) -> None:
             )
 
 
-def _charts(target: Path, *, registry: str, time: int) -> None:
-    """Packages and plain manifests."""
-    helm = helm_path(4)
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        shutil.copytree(ROOT / "charts", folder, dirs_exist_ok=True)
-        for path in folder.glob("*/values.yaml"):
-            text = path.read_text(encoding="utf-8")
-            path.write_text(text.replace(f"registry: {_UNRELEASED}", f"registry: {registry}"), encoding="utf-8")
-        charts = sorted(path.parent.name for path in folder.glob("*/values.yaml"))
-        for chart in charts:
-            _bring_dependencies(folder, chart)
-        for path in folder.rglob("*"):
-            os.utime(path, (time, time))
-        for chart in charts:
-            _helm(helm, folder, "package", chart, "-d", str(target / "charts"))
-        for package in (target / "charts").iterdir():
-            _sorted(package)
-        render = ("template", "--namespace", _NAMESPACE)
-        crds = _helm(helm, folder, *render, "airunway-crds", "airunway-crds")
-        core = _helm(helm, folder, *render, "airunway", "airunway")
-    namespace = yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _NAMESPACE}})
+def _manifests(target: Path, charts: dict[str, Path]) -> None:
+    """What those apply who have no helm: CRDs and core."""
+    namespace = yaml.safe_dump({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    crds, core = (render(charts[part], name=part, namespace=NAMESPACE) for part in (DEFINITIONS, CORE))
     (target / "crds.yaml").write_text(crds, encoding="utf-8")
     (target / "install.yaml").write_text(f"---\n{namespace}{crds}{core}", encoding="utf-8")
-
-
-def _bring_dependencies(folder: Path, chart: str) -> None:
-    """Put the charts beside this one that it depends on into it; `helm dependency build` notes the time of day."""
-    metadata = yaml.safe_load((folder / chart / "Chart.yaml").read_text(encoding="utf-8"))
-    for dependency in metadata.get("dependencies", []):
-        inside = folder / chart / "charts" / dependency["name"]
-        if not inside.exists():
-            _bring_dependencies(folder, dependency["name"])
-            shutil.copytree(folder / dependency["name"], inside)
-
-
-def _sorted(package: Path) -> None:
-    """Write a package of helm anew with its files by name: helm puts several dependencies into any order."""
-    with tarfile.open(package) as archive:
-        entries = [(member, archive.extractfile(member)) for member in archive if member.isfile()]
-        contents = sorted(((member, file.read()) for member, file in entries if file), key=lambda each: each[0].name)
-    with gzip.GzipFile(package, "wb", mtime=0) as zipped, tarfile.open(fileobj=zipped, mode="w") as archive:
-        for member, content in contents:
-            archive.addfile(member, io.BytesIO(content))
-
-
-def _helm(helm: Path, folder: Path, *arguments: str) -> str:
-    return subprocess.run([helm, *arguments], cwd=folder, check=True, capture_output=True, text=True).stdout
 
 
 def _images(made: build.Builder, target: Path, *, time: int) -> None:
@@ -179,7 +129,7 @@ def main() -> int:
     """The exit code of the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("version")
-    parser.add_argument("--registry", default=_UNRELEASED, help="where the images will be, e.g. registry.internal/team")
+    parser.add_argument("--registry", default=UNRELEASED, help="where the images will be, e.g. registry.internal/team")
     parser.add_argument("--output", type=Path, default=None, help="folder (default: dist/release-VERSION)")
     parser.add_argument("--without-images", action="store_true", help="where images cannot be built")
     arguments = parser.parse_args()
@@ -189,7 +139,7 @@ def main() -> int:
         sys.stderr.write(f"images cannot be built here: {lacking}; --without-images leaves them out\n")
         return 1
     try:
-        with nullcontext() if arguments.without_images else build.builder() as images:
+        with nullcontext() if arguments.without_images else build.builder(registry=arguments.registry) as images:
             release(arguments.version, target, registry=arguments.registry, images=images)
     except ReleaseError as error:
         sys.stderr.write(f"{error}\n")

@@ -7,6 +7,7 @@ the network of this machine, so that of the pods of one part one runs at a time:
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import os
 import signal
@@ -27,6 +28,7 @@ import yaml
 from tests.install.helm import NAMESPACE
 from tests.install.installation import Installation
 
+from airunway.kube import POD, Client, load_config
 from airunway.resource import Resource, annotations_of, dig, is_deleting, uid_of
 from airunway_testing.controlplane.stages import OUTCOME
 
@@ -203,14 +205,21 @@ class Node:
 
     def _work(self) -> None:
         try:
-            while not self._stop.wait(0.2):
-                self._look()
+            asyncio.run(self._watch())
         except BaseException as error:  # noqa: BLE001  # told to the test
             self._failed = error
 
-    def _look(self) -> None:
+    async def _watch(self) -> None:
+        """Look at the pods again and again; a kubectl each time would cost as much as all that is tested."""
+        config = load_config(kubeconfig=self._made.plane.kubeconfig)
+        async with Client(config, user_agent="airunway-tests-node") as client:
+            while not self._stop.is_set():
+                self._look(await client.list_all(POD, namespace=NAMESPACE))
+                await asyncio.sleep(0.2)
+
+    def _look(self, found: Sequence[Resource]) -> None:
         pods: dict[str, list[Resource]] = {}
-        for pod in self._made.objects("pods", "-n", NAMESPACE):
+        for pod in found:
             if not is_deleting(pod) and annotations_of(pod).get(OUTCOME, _NOT_YET) == _NOT_YET:
                 pods.setdefault(pod["metadata"]["labels"]["app.kubernetes.io/name"], []).append(pod)
         for part in {*pods, *self._running}:

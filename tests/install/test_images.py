@@ -16,11 +16,12 @@ from pathlib import Path
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from tests.install.helm import Helm, Major
+from tests.install.helm import APPLICATIONS, Helm, Major
 from tests.install.images import NAMES, Images, identity, mounted
 from tests.install.node import containers
 from tests.install.pages import follow
 from tools.images.bill import LicenceError, licence_of, problems
+from tools.images.build import TOOLBOX
 from tools.images.site import stale_entries, uv
 from tools.release import release
 
@@ -184,6 +185,37 @@ def test_a_licence_that_is_not_allowed_or_not_known_stops_the_build(tmp_path: Pa
     assert problem == "thing is under MIT AND GPL-3.0-only; images/licences.yaml does not allow GPL-3.0-only"
     with pytest.raises(LicenceError, match="names no licence that is known"):
         licence_of(distribution(tmp_path, ""))
+
+
+def test_a_provider_is_one_layer_on_the_controller(images: Images) -> None:
+    def layers(name: str) -> list[str]:
+        (inspected,) = json.loads(images.podman("image", "inspect", images.names[name]).stdout)
+        return list(inspected["RootFS"]["Layers"])
+
+    for name in NAMES:
+        if name != "controller":
+            assert layers(name)[:-1] == layers("controller"), name
+
+
+def test_the_toolbox_tests_charts_where_nothing_else_is(helms: dict[Major, Helm], images: Images) -> None:
+    image = images.builder.image(TOOLBOX, images.base)
+    restricted = ["--rm", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp"]
+    charts = [f"--volume={helms[4].folder}:/charts:ro", "--workdir=/charts"]
+
+    def run(program: str, *arguments: str) -> str:
+        return images.podman("run", *restricted, *charts, f"--entrypoint={program}", image, *arguments).stdout
+
+    try:
+        for helm, major in (("helm3", "v3."), ("helm", "v4.")):
+            assert run(helm, "version", "--template={{.Version}}").startswith(major)
+            assert "0 chart(s) failed" in run(helm, "lint", "--strict", *APPLICATIONS)
+        assert "gitVersion" in run("kubectl", "version", "--client", "--output=json")
+        said = images.podman("run", *restricted, image, "provider", "list").stdout
+        assert {f"provider-{line.split()[0]}" for line in said.splitlines()} == set(NAMES) - {"controller"}
+        components = json.loads(images.builder.bill_of(TOOLBOX).read_text())["components"]
+        assert {"helm", "helm3", "kubectl", "airunway", "libc6"} <= {found["name"] for found in components}
+    finally:
+        subprocess.run(["buildah", "rmi", "--force", image], check=False, capture_output=True)
 
 
 @pytest.mark.cluster

@@ -15,7 +15,7 @@ from tests.install.node import Node, processes
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Forbidden, load_config
-from airunway.resource import ObjectKey, Resource, dig
+from airunway.resource import ObjectKey, dig
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane.ports import reserved_ports
 
@@ -128,9 +128,7 @@ def bundle(made: Installation) -> str:
 
 def identities(made: Installation) -> dict[str, tuple[str, int]]:
     """What the samples came to: uid and generation of each object, and of their pods."""
-    found: list[Resource] = []
-    for kind in ("workspaces", "deployments", "statefulsets", "pods"):
-        found += made.objects(kind, "-n", TEAM)
+    found = made.objects("workspaces,deployments,statefulsets,pods", "-n", TEAM)
     return {
         f"{obj['kind']}/{obj['metadata']['name']}": (obj["metadata"]["uid"], obj["metadata"].get("generation", 0))
         for obj in found

@@ -32,7 +32,7 @@ def test_it_is_whole_and_of_one_version(made: Path) -> None:
     assert len(names) == 2 * len({re.sub(r"-.*", "", name) for name in names}), "a wheel and an sdist of each"
     assert all(f"-{__version__}" in name for name in names)
     packages = {path.name for path in (made / "charts").iterdir()}
-    assert packages == {f"{chart}-{__version__}.tgz" for chart in APPLICATIONS}
+    assert packages == {f"{chart}-{__version__}.tgz" for chart in ("airunway-common", *APPLICATIONS)}
     assert __version__ in (made / "CHANGELOG.md").read_text()
 
 

@@ -62,9 +62,7 @@ class Fleet:
 
     def identities(self) -> dict[str, tuple[str, int]]:
         """uid and generation of everything that the models are made of."""
-        found: list[Resource] = []
-        for kind in ("workspaces", "deployments", "statefulsets", "replicasets", "pods", "services"):
-            found += self.made.objects(kind, "-n", TEAM)
+        found = self.made.objects("workspaces,deployments,statefulsets,replicasets,pods,services", "-n", TEAM)
         return {
             f"{obj['kind']}/{obj['metadata']['name']}": (obj["metadata"]["uid"], obj["metadata"].get("generation", 0))
             for obj in found

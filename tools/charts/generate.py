@@ -11,8 +11,9 @@ import tomllib
 from pathlib import Path
 
 import yaml
-from tools.charts.facts import core_files, policy_property, provider_files
+from tools.charts.facts import core_files, policy_property
 from tools.charts.metadata import COMMON, chart_file, dependency, readme_file
+from tools.charts.scaffold import SCAFFOLD, as_templates, scaffold_manifest
 from tools.charts.settings import settings_property
 from tools.charts.values import fragment, schema_file, united, values_file
 from tools.generated import ROOT, write
@@ -21,6 +22,7 @@ from airunway.api.crds import custom_resource_definitions, to_yaml
 from airunway.plugins.contract import ProviderManifest
 from airunway.plugins.registry import discover, load
 from airunway.resource import Resource
+from airunway_testing.conformance.chart import provider_files
 
 __all__ = ["generated", "manifests"]
 
@@ -48,7 +50,8 @@ def generated() -> dict[str, str]:
         **{f"airunway-provider-{manifest.name}": _provider(manifest) for manifest in manifests()},
         "airunway-stack": _stack(),
     }
-    return {f"charts/{chart}/{path}": text for chart, files in charts.items() for path, text in files.items()}
+    found = {f"charts/{chart}/{path}": text for chart, files in charts.items() for path, text in files.items()}
+    return found | {f"{SCAFFOLD}/{path}": text for path, text in as_templates(_provider(scaffold_manifest())).items()}
 
 
 def _crds() -> dict[str, str]:

@@ -18,6 +18,7 @@ from license_expression import ExpressionError, ParseError, get_spdx_licensing
 from packageurl import PackageURL
 from tools.generated import ROOT
 from tools.images.base import Package
+from tools.images.programs import Program
 
 __all__ = ["LicenceError", "bill", "licence_of", "problems"]
 
@@ -65,7 +66,13 @@ def problems(distributions: Iterable[Distribution]) -> list[str]:
 
 
 def bill(
-    title: str, version: str, distributions: Iterable[Distribution], packages: Sequence[Package], time: int
+    title: str,
+    version: str,
+    distributions: Iterable[Distribution],
+    packages: Sequence[Package],
+    time: int,
+    *,
+    programs: Sequence[Program] = (),
 ) -> str:
     """The bill as JSON (CycloneDX 1.6), the same for the same contents; Debian's copyright files have its licences."""
     made = Bom()
@@ -92,6 +99,17 @@ def bill(
             qualifiers={"arch": package.architecture, "distro": "debian-13"},
         )
         made.components.add(Component(name=package.name, version=package.version, purl=url, bom_ref=str(url)))
+    for program in programs:
+        licence = LicenseExpression(value="Apache-2.0")
+        made.components.add(
+            Component(
+                name=program.name,
+                version=program.version,
+                purl=program.url,
+                bom_ref=str(program.url),
+                licenses=[licence],
+            )
+        )
     made.register_dependency(made.metadata.component, made.components)
     made.serial_number = uuid.uuid5(uuid.NAMESPACE_URL, " ".join(sorted(str(each.purl) for each in made.components)))
     return JsonV1Dot6(made).output_as_string(indent=2) + "\n"

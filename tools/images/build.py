@@ -1,13 +1,13 @@
 """Build the images: python -m tools.images.build [NAME ...] [--base IMAGE] [--prefix localhost/airunway]
 
-Each image has one of our distributions (and what it needs) on the base; without --base the base is made here. Needs
-buildah, and root or subordinate user ids; no Docker.
+The controller's image has our distribution (and what it needs) on the base; without --base the base is made here. Each
+provider's image, and the toolbox, are one more layer on the controller's. Needs buildah, and root or subordinate user
+ids; no Docker.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import subprocess
 import sys
@@ -19,23 +19,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.charts.generate import manifests
+from tools.charts.package import UNRELEASED
 from tools.generated import ROOT
 from tools.images.base import Package, apt_missing, fetch, packages_of, write_rootfs
 from tools.images.bill import bill, problems
-from tools.images.site import Site, build_wheels, install
+from tools.images.programs import toolbox_programs
+from tools.images.site import Site, install
+from tools.wheels import build_wheels, source_time
 
 from airunway import __version__
 
-__all__ = ["BASE", "Builder", "builder", "missing", "packages_by_image", "source_time"]
+__all__ = ["BASE", "TOOLBOX", "Builder", "builder", "missing", "packages_by_image"]
 
 PREFIX = "localhost/airunway"
 BASE = "base"
+CONTROLLER = "controller"
+TOOLBOX = "toolbox"
+"""Every provider, and helm 3 and 4 and kubectl: what tests of charts in CI need. No part of a release."""
 _CONTEXT = ROOT / "images"
 
 
 def packages_by_image() -> dict[str, str]:
-    """The distribution that each image is of."""
-    return {"controller": "airunway", **{f"provider-{each.name}": f"airunway-{each.name}" for each in manifests()}}
+    """The distribution that each image of a release is of."""
+    return {CONTROLLER: "airunway", **{f"provider-{each.name}": f"airunway-{each.name}" for each in manifests()}}
 
 
 def missing() -> str:
@@ -44,15 +50,6 @@ def missing() -> str:
         if shutil.which(program) is None:
             return f"{program} is not on PATH"
     return apt_missing()
-
-
-def source_time() -> int:
-    """The time of everything in an image: SOURCE_DATE_EPOCH, else that of the last commit."""
-    given = os.environ.get("SOURCE_DATE_EPOCH")
-    if given:
-        return int(given)
-    done = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return int(done.stdout or 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,24 +91,47 @@ class Builder:
 
     def image(self, name: str, base: str) -> str:
         """One image; returns its name. Raises LicenceError, CalledProcessError."""
+        below, title = "", f"airunway-{name}"
+        if name != CONTROLLER:
+            below = packages_by_image()[CONTROLLER]
+            base = self.tag(CONTROLLER) if self.bill_of(CONTROLLER).exists() else self.image(CONTROLLER, base)
         with _folder(self.work, name) as context:
             shutil.copy(_CONTEXT / "compile.py", context)
-            site = self.site(name, context / "site")
-            title = f"airunway-{name}"
-            made = bill(title, __version__, site.distributions(), self.packages, self.time)
-            (context / "sbom.json").write_text(made, encoding="utf-8")
+            root = context / "root"
+            site = self.site(name, root / "opt" / "airunway", below=below)
+            programs = toolbox_programs() if name == TOOLBOX else []
+            for program in programs:
+                program.put_into(root)
+            for metadata in site.folder.glob("*.dist-info/METADATA"):
+                kept = self._metadata(name) / metadata.parent.name
+                kept.mkdir(parents=True, exist_ok=True)
+                shutil.copy(metadata, kept)
+            installed = [Site(folder=self._metadata(each)) for each in dict.fromkeys([CONTROLLER, name])]
+            distributions = [found for each in installed for found in each.distributions()]
+            made = bill(title, __version__, distributions, self.packages, self.time, programs=programs)
+            (root / "usr/share/sbom").mkdir(parents=True)
+            (root / "usr/share/sbom/airunway.cdx.json").write_text(made, encoding="utf-8")
             arguments = {"BASE": base, "TITLE": title, "VERSION": __version__, "REVISION": self.revision}
             image = self._build(name, context, _CONTEXT / "Containerfile", arguments)
             self.bill_of(name).write_text(made, encoding="utf-8")
             return image
 
-    def site(self, name: str, folder: Path, *, prune: bool = True) -> Site:
-        """What is installed in an image. Raises SystemExit for a licence that must not be there."""
-        site = install([packages_by_image()[name]], self.wheels, folder, prune=prune)
+    def site(self, name: str, folder: Path, *, below: str = "", prune: bool = True) -> Site:
+        """What is installed in an image on top of the distribution `below`.
+
+        Raises SystemExit for a licence that must not be there.
+        """
+        providers = {image: package for image, package in packages_by_image().items() if image != CONTROLLER}
+        wanted = [*providers.values()] if name == TOOLBOX else [packages_by_image()[name]]
+        site = install(wanted, self.wheels, folder, below=below, prune=prune)
         wrong = problems(site.distributions())
         if wrong:
             raise SystemExit("\n".join(wrong))
         return site
+
+    def _metadata(self, name: str) -> Path:
+        """What is known of the distributions that an image brings."""
+        return self.work / f"metadata-{name}"
 
     def _build(self, name: str, context: Path, file: Path, arguments: Mapping[str, str]) -> str:
         image = self.tag(name)
@@ -124,15 +144,22 @@ class Builder:
 
 @contextmanager
 def builder(
-    *, prefix: str = PREFIX, mirror: str = "", debs: Path | None = None, base: bool = True
+    *,
+    prefix: str = PREFIX,
+    registry: str = UNRELEASED,
+    mirror: str = "",
+    debs: Path | None = None,
+    base: bool = True,
 ) -> Iterator[Builder]:
-    """A builder with fresh wheels and, with `base`, Debian's packages: those in `debs`, which is filled if empty."""
+    """A builder with fresh wheels for images in `registry` and, with `base`, Debian's packages: those in `debs`, which
+    is filled if empty.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         wheels, debs = folder / "wheels", debs or folder / "debs"
         for each in (wheels, debs):
             each.mkdir(parents=True, exist_ok=True)
-        build_wheels(wheels, time=source_time())
+        build_wheels(wheels, registry=registry, time=source_time())
         packages = (packages_of(debs) or fetch(debs, mirror=mirror)) if base else []
         yield Builder(
             work=folder, wheels=wheels, packages=packages, prefix=prefix, time=source_time(), revision=_revision()
@@ -157,7 +184,7 @@ def _revision() -> str:
 def main() -> int:
     """The exit code of the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help=f"which; default: all of {', '.join(packages_by_image())}")
+    parser.add_argument("names", nargs="*", help=f"which, also {TOOLBOX}; default: {', '.join(packages_by_image())}")
     parser.add_argument("--base", default="", help="an image that is there already, instead of making one")
     parser.add_argument("--prefix", default=PREFIX, help=f"what names of images begin with (default: {PREFIX})")
     parser.add_argument("--mirror", default="", help="archive of Debian (default: this machine's)")

@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any
 import yaml
 from tools.generated import ROOT
 
-__all__ = ["PYTHON", "Site", "build_wheels", "install", "pruned", "stale_entries", "uv"]
+__all__ = ["PYTHON", "Site", "install", "pruned", "stale_entries", "uv"]
 
 PYTHON = "3.13"
 _PLATFORM = "x86_64-manylinux_2_28"
@@ -51,29 +52,26 @@ def uv(*arguments: str | Path, cwd: Path = ROOT) -> str:
     return done.stdout
 
 
-def build_wheels(folder: Path, *, time: int) -> None:
-    """The wheels of all our distributions; the same files for the same sources. `time` is that of what is in them."""
-    os.environ["SOURCE_DATE_EPOCH"] = str(time)
-    uv("build", "--quiet", "--all-packages", "--wheel", "--out-dir", folder)
-
-
-def install(packages: Sequence[str], wheels: Path, folder: Path, *, prune: bool = True) -> Site:
+def install(packages: Sequence[str], wheels: Path, folder: Path, *, below: str = "", prune: bool = True) -> Site:
     """Install these of our distributions, with what they need at the versions and hashes of uv.lock, into `folder`.
 
-    `wheels` has ours. What nothing in an image uses (``images/pruned.yaml``) and symbols of extensions are left out,
-    unless `prune` is off.
+    `wheels` has ours. The distribution `below` (and what it needs) is there already. What nothing in an image uses
+    (``images/pruned.yaml``) and symbols of extensions are left out, unless `prune` is off.
     Raises CalledProcessError, for a wheel with another hash too.
     """
     chosen = [argument for package in packages for argument in ("--package", package)]
+    chosen += ["--prune", below] if below else []
     locked = uv("export", "--frozen", "--no-dev", "--no-emit-workspace", "--format=requirements.txt", "-q", *chosen)
-    own = [_pinned(name, wheels) for name in _workspace(packages)]
-    requirements = folder.with_suffix(".txt")
-    requirements.write_text("\n".join([locked, *own]) + "\n", encoding="utf-8")
-    uv(
-        *("pip", "install", "--quiet", "--target", folder, "--python-version", PYTHON),
-        *("--python-platform", _PLATFORM, "--only-binary", ":all:", "--no-deps", "--require-hashes"),
-        *("--link-mode", "copy", "--find-links", wheels, "-r", requirements),
-    )
+    own = [_pinned(name, wheels) for name in _workspace(packages) if name != below]
+    folder.mkdir(parents=True)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".txt") as requirements:
+        requirements.write("\n".join([locked, *own]) + "\n")
+        requirements.flush()
+        uv(
+            *("pip", "install", "--quiet", "--target", folder, "--python-version", PYTHON),
+            *("--python-platform", _PLATFORM, "--only-binary", ":all:", "--no-deps", "--require-hashes"),
+            *("--link-mode", "copy", "--find-links", wheels, "-r", requirements.name),
+        )
     if not prune:
         return Site(folder=folder)
     for path in pruned(Site(folder=folder)):

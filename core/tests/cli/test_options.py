@@ -28,6 +28,7 @@ WEBHOOK = f"{PROCESSES}::test_the_webhook_does_as_its_options_say"
 GUARD = "tests/upgrades/test_guard.py::test_a_crd_that_drops_a_field_in_use_is_refused_and_nothing_is_written"
 PREFLIGHT = "tests/upgrades/test_preflight.py"
 INSTALLING = "tests/install/test_without_helm.py"
+CARRIED = "tests/install/test_carried.py"
 INSTALL = f"{INSTALLING}::test_installed_upgraded_and_taken_away_again"
 DOCTOR = "tests/doctor/test_doctor.py::test_its_options_do_as_they_say"
 SEVERAL = f"{PROCESSES}::test_everything_in_one_process_does_as_its_options_say"
@@ -89,8 +90,11 @@ SEEN: dict[str, dict[str, str]] = {
     },
     "doctor": {**dict.fromkeys(("-n", "-o", "--failure-threshold", "--ignore", "--kubeconfig", "--context"), DOCTOR)},
     "install": dict.fromkeys(("--manifests", "--providers", "-n", "--dry-run", "--timeout", "--kubeconfig"), INSTALL)
-    | {"--context": f"{INSTALLING}::test_the_cluster_of_a_context_is_meant"},
-    "upgrade": dict.fromkeys(("--manifests", "-n", "--dry-run", "--timeout", "--kubeconfig"), INSTALL)
+    | {"--context": f"{INSTALLING}::test_the_cluster_of_a_context_is_meant"}
+    | {"--no-helm": f"{CARRIED}::test_what_was_installed_one_way_stays_with_it"}
+    | {"--registry": f"{CARRIED}::test_what_is_carried_for_no_registry_asks_for_one"},
+    "upgrade": {"--registry": f"{CARRIED}::test_without_helm_it_is_applied_upgraded_and_taken_away"}
+    | dict.fromkeys(("--manifests", "-n", "--dry-run", "--timeout", "--kubeconfig"), INSTALL)
     | {"--context": f"{INSTALLING}::test_the_cluster_of_a_context_is_meant"},
     "uninstall": dict.fromkeys(("--providers", "-n", "--dry-run", "--kubeconfig"), INSTALL)
     | {"--context": f"{INSTALLING}::test_the_cluster_of_a_context_is_meant"},

@@ -21,9 +21,13 @@ class KubeToolMissingError(Exception):
     """kubectl or helm is neither on PATH nor in an installed distribution."""
 
 
-def kubectl_path() -> Path:
-    """The kubectl to use. Raises KubeToolMissingError, which says what to install."""
-    return _on_path("kubectl") or _unpacked("kubectl", _DISTRIBUTION)
+def kubectl_path(*, locked: bool = False) -> Path:
+    """The kubectl to use; `locked`: the one of the distribution, whatever is on PATH.
+
+    Raises KubeToolMissingError, which says what to install.
+    """
+    on_path = None if locked else _on_path("kubectl")
+    return on_path or _unpacked("kubectl", _DISTRIBUTION)
 
 
 def helm_path(major: Literal[3, 4] | None = None) -> Path:

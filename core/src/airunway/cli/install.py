@@ -1,7 +1,10 @@
-"""``airunway install``, ``upgrade`` and ``uninstall``: the charts' rendered manifests, without helm."""
+"""``airunway install``, ``upgrade`` and ``uninstall``: the charts that wheels carry, by helm or as rendered."""
 
 from __future__ import annotations
 
+import shutil
+from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +15,10 @@ from airunway.cli.options import Context, Kubeconfig
 from airunway.words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from airunway.install.cluster import Installer
+    from airunway.install.helm import Helm
     from airunway.install.parts import Part
     from airunway.kube import Client
 
@@ -25,53 +29,92 @@ TIMED_OUT = 4
 
 Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace that AI Runway runs in.")]
 Manifests = Annotated[
-    Path,
+    Path | None,
     typer.Option(
         file_okay=False,
-        help="Folder with the rendered manifests of the charts, one file for each: airunway-crds.yaml, airunway.yaml, "
-        "airunway-provider-NAME.yaml.",
+        help="Folder with the rendered manifests of the charts, instead of those that are carried here, one file for "
+        "each: airunway-crds.yaml, airunway.yaml, airunway-provider-NAME.yaml.",
     ),
 ]
 Providers = Annotated[str, typer.Option(help="Names of providers, separated by commas.")]
+Registry = Annotated[
+    str, typer.Option(help="Where the images are, as HOST/PATH (default: where the release has them).")
+]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait until everything is ready; 0: do not wait.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, with everything rehearsed.")]
 
 
 def install(
     *,
-    manifests: Manifests,
     providers: Providers = "",
+    manifests: Manifests = None,
+    registry: Registry = "",
+    no_helm: Annotated[bool, typer.Option("--no-helm", help="Apply, even where helm is on PATH.")] = False,
     namespace: Namespace = "airunway-system",
     dry_run: DryRun = False,
     timeout: Timeout = 300.0,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Install CRDs, core and providers from the charts' rendered manifests: helm template CHART > CHART.yaml
+    """Install CRDs, core and providers: pip install airunway airunway-kaito, then airunway install --providers kaito
+
+    Where helm is on PATH each part becomes a release of Helm, from the chart that its distribution carries; else what
+    the chart renders to is applied server-side. What was installed one way stays with it.
 
     Everything that can be known is said before the first write: rights that are missing, objects that belong to another
-    tool, CRDs that would take fields from objects, what the API server refuses. With helm, use helm.
+    tool, CRDs that would take fields from objects, what the API server refuses.
 
-    Ends with 0 once everything is ready, with 4 if it is not in time, with 1 if nothing was written.
+    Ends with 0 once everything is ready, with 4 if it is not in time, with 1 if it cannot be done.
     """
-    _bring(_parts(manifests, providers, everything=True), namespace, dry_run, timeout, kubeconfig, context, new=True)
+    from airunway.install.parts import CORE, DEFINITIONS, provider_part
+
+    wanted = [DEFINITIONS, CORE, *map(provider_part, _names(providers))]
+
+    async def work(installer: Installer) -> None:
+        helm = None
+        if manifests is None and not no_helm:
+            helm = await _helm(installer, namespace, registry, kubeconfig, context)
+        parts = [await _part(name, namespace, manifests, registry, helm) for name in wanted]
+        await _bring(installer, parts, helm, dry_run, timeout)
+
+    _run(work, namespace, kubeconfig, context)
 
 
 def upgrade(
     *,
-    manifests: Manifests,
+    manifests: Manifests = None,
+    registry: Registry = "",
     namespace: Namespace = "airunway-system",
     dry_run: DryRun = False,
     timeout: Timeout = 300.0,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Upgrade what `airunway install` has installed to the manifests of another release.
+    """Upgrade what is installed to the release of the distributions here, in the way in which it was installed.
 
-    Parts without a file stay as they are; objects that the new release has no more are deleted. What runs is not
-    touched: `airunway preflight` says what an upstream's upgrade would do.
+    Parts that nothing here carries stay as they are, and so do the values of a release of Helm; objects that the new
+    release has no more are deleted. What runs is not touched: `airunway preflight` says what an upstream's upgrade
+    would do.
     """
-    _bring(_parts(manifests, "", everything=False), namespace, dry_run, timeout, kubeconfig, context, new=False)
+    from airunway.install.carried import NotCarried
+
+    async def work(installer: Installer) -> None:
+        helm = None if manifests else await _helm(installer, namespace, registry, kubeconfig, context)
+        listed = await _installed(installer, helm)
+        chosen = []
+        for name in listed:
+            try:
+                _source(name, namespace, manifests)
+                chosen.append(name)
+            except NotCarried as reason:
+                typer.echo(plain(f"{name} stays as it is: {reason}"))
+        if not chosen:
+            there = ", ".join(listed) or "nothing"
+            inputs.fail(f"there is nothing to upgrade in {namespace}: this command has installed {there} there")
+        parts = [await _part(name, namespace, manifests, registry, helm) for name in chosen]
+        await _bring(installer, parts, helm, dry_run, timeout)
+
+    _run(work, namespace, kubeconfig, context)
 
 
 def uninstall(
@@ -84,28 +127,34 @@ def uninstall(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Take away what `airunway install` has installed. No ModelDeployment, no model and no CRD is deleted.
+    """Take core and providers away. No ModelDeployment, no model and no CRD is deleted.
 
     Models go on serving, and nobody looks after them. To take them away too, delete the ModelDeployments first.
     """
-    from airunway.install.parts import CORE, DEFINITIONS, provider_part
+    from airunway.install.parts import CORE, provider_of, provider_part
 
     async def work(installer: Installer) -> None:
-        listed = await installer.inventory()
-        chosen = [provider_part(name) for name in _names(providers)] or sorted(set(listed) - {DEFINITIONS, CORE})
+        helm = await _helm(installer, namespace, "", kubeconfig, context)
+        listed = await _installed(installer, helm)
+        chosen = [provider_part(name) for name in _names(providers)] or list(filter(provider_of, listed))
         if not providers and CORE in listed:
             chosen.append(CORE)
         if unknown := sorted(set(chosen) - set(listed)):
-            there = ", ".join(sorted(listed)) or "nothing"
+            there = ", ".join(listed) or "nothing"
             inputs.fail(
                 f"{', '.join(unknown)} was not installed by this command in {namespace} (it has installed: {there})"
             )
         if not chosen:
             inputs.fail(f"nothing was installed by this command in {namespace}")
         remains = await installer.remains(chosen)
+        applied = {} if helm else await installer.inventory()
         for name in chosen:
-            if dry_run:
-                typer.echo(plain(f"{name}: {len(listed[name])} objects would be deleted"))
+            if helm:
+                if not dry_run:
+                    await helm.remove(name)
+                typer.echo(f"{name}: the release {'would be' if dry_run else 'is'} uninstalled")
+            elif dry_run:
+                typer.echo(plain(f"{name}: {len(applied[name])} objects would be deleted"))
             else:
                 typer.echo(plain(f"{name}: {len(await installer.remove(name))} objects deleted"))
         for line in remains:
@@ -118,55 +167,73 @@ def _names(text: str) -> list[str]:
     return list(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
 
 
-def _parts(folder: Path, providers: str, *, everything: bool) -> list[Part]:
-    """The parts that the folder has, in the order in which they are applied. Ends with 1 for one that is missing."""
-    from airunway.cli.validate import ManifestError, read_manifests
-    from airunway.install.parts import CORE, DEFINITIONS, Part, ordered, provider_part
+async def _helm(
+    installer: Installer, namespace: str, registry: str, kubeconfig: Path | None, context: str | None
+) -> Helm | None:
+    """The helm that looks after the namespace: None where there is none, or where parts were applied without it."""
+    from airunway.install.helm import Helm
 
-    with inputs.reporting():
-        there = sorted(path.stem for path in folder.glob("*.yaml"))
-        wanted = [DEFINITIONS, CORE, *(provider_part(name) for name in _names(providers))]
-        if not everything:
-            wanted = [name for name in dict.fromkeys([*wanted, *there]) if name in there]
-        if missing := [name for name in wanted if name not in there]:
-            raise ManifestError(
-                f"{folder} has no {', '.join(f'{name}.yaml' for name in missing)}: helm template charts/{missing[0]} "
-                f"--namespace NAMESPACE > {folder / missing[0]}.yaml"
-            )
-        found = []
-        for name in wanted:
-            with (folder / f"{name}.yaml").open(encoding="utf-8") as stream:
-                found.append(Part(name=name, objects=ordered(read_manifests(stream))))
-        return found
+    program = shutil.which("helm")
+    if program is None or await installer.inventory():
+        return None
+    return Helm(program=program, namespace=namespace, images=registry, kubeconfig=kubeconfig, context=context)
 
 
-def _bring(
-    parts: list[Part],
-    namespace: str,
-    dry_run: bool,
-    timeout: float,
-    kubeconfig: Path | None,
-    context: str | None,
-    *,
-    new: bool,
-) -> None:
-    async def work(installer: Installer) -> None:
-        listed = await installer.inventory()
-        chosen = parts if new else [part for part in parts if part.name in listed]
-        if not chosen:
-            there = ", ".join(sorted(listed)) or "nothing"
-            inputs.fail(f"there is nothing to upgrade in {namespace}: this command has installed {there} there")
-        if obstacles := await installer.obstacles(chosen):
-            inputs.fail("\n".join(["nothing was written:", *(f"  {obstacle}" for obstacle in obstacles)]))
-        if dry_run:
-            for part in chosen:
-                typer.echo(plain(f"{part.name}: {len(part.objects)} objects would be applied"))
-            return
-        await installer.apply(chosen, on_part=lambda name: typer.echo(plain(f"{name}: applying")))
-        if timeout:
-            await _wait(installer, chosen, timeout)
+async def _installed(installer: Installer, helm: Helm | None) -> list[str]:
+    """The parts that are there, in the order in which they are brought."""
+    from airunway.install.parts import in_order
 
-    _run(work, namespace, kubeconfig, context)
+    return in_order(await helm.releases() if helm else await installer.inventory())
+
+
+def _source(name: str, namespace: str, manifests: Path | None) -> Path:
+    """The file with what a part renders to. Raises NotCarried."""
+    from airunway.install.carried import NotCarried, carried
+
+    if manifests is None:
+        return carried(name).manifests
+    path = manifests / f"{name}.yaml"
+    if not path.is_file():
+        raise NotCarried(
+            f"{manifests} has no {path.name}: helm template charts/{name} --namespace {namespace} > {path}"
+        )
+    return path
+
+
+async def _part(name: str, namespace: str, manifests: Path | None, registry: str, helm: Helm | None) -> Part:
+    """A part as it is to be. Raises NotCarried, ManifestError, OSError, HelmError."""
+    from airunway.cli.validate import read_manifests
+    from airunway.install.carried import carried, placed, released_to
+    from airunway.install.parts import Part, ordered
+
+    source = _source(name, namespace, manifests)
+    released = "" if manifests else released_to(needed=not registry)
+    if helm is not None and name in await helm.releases():  # which may have values of its own
+        return Part(name=name, objects=ordered(read_manifests(StringIO(await helm.rendered(carried(name))))))
+    objects = list(read_manifests(StringIO(source.read_text(encoding="utf-8"))))
+    if released:
+        objects = [placed(obj, namespace=namespace, images=(released, registry or released)) for obj in objects]
+    return Part(name=name, objects=ordered(objects))
+
+
+async def _bring(installer: Installer, parts: list[Part], helm: Helm | None, dry_run: bool, timeout: float) -> None:
+    from airunway.install.carried import carried
+
+    if obstacles := await installer.obstacles(parts, releases=helm is not None):
+        inputs.fail("\n".join(["nothing was written:", *(f"  {obstacle}" for obstacle in obstacles)]))
+    if dry_run:
+        for part in parts:
+            typer.echo(plain(f"{part.name}: {len(part.objects)} objects would be applied{' by helm' * bool(helm)}"))
+        return
+    if helm is None:
+        await installer.apply(parts, on_part=lambda name: typer.echo(plain(f"{name}: applying")))
+    else:
+        for part in parts:
+            typer.echo(plain(f"{part.name}: helm upgrade --install"))
+            await helm.bring(carried(part.name))
+            await installer.served(part)
+    if timeout:
+        await _wait(installer, parts, timeout)
 
 
 async def _wait(installer: Installer, parts: list[Part], timeout: float) -> None:
@@ -184,12 +251,24 @@ def _run(
     work: Callable[[Installer], Awaitable[None]], namespace: str, kubeconfig: Path | None, context: str | None
 ) -> None:
     from airunway.install.cluster import Installer
-    from airunway.kube import Conflict
 
     async def main(client: Client) -> None:
-        try:
+        with _reporting():
             await work(Installer(client, namespace=namespace))
-        except Conflict as error:
-            inputs.fail(f"another tool has set these fields: {error}")
 
     inputs.on_cluster(main, kubeconfig=kubeconfig, context=context)
+
+
+@contextmanager
+def _reporting() -> Iterator[None]:
+    from airunway.install.carried import NotCarried
+    from airunway.install.helm import HelmError
+    from airunway.kube import Conflict
+
+    try:
+        with inputs.reporting():
+            yield
+    except (NotCarried, HelmError) as error:
+        inputs.fail(str(error))
+    except Conflict as error:
+        inputs.fail(f"another tool has set these fields: {error}")

@@ -39,9 +39,9 @@ for command, summary in (
     (explain, "Say why a deployment gets its engine and provider, or none."),
     (render, "Print what a provider would create, without a cluster."),
     (doctor, "Say what is wrong with an installation, and what to do."),
-    (install, "Install CRDs, core and providers, without helm."),
-    (upgrade, "Upgrade what was installed so."),
-    (uninstall, "Take it away again; models stay."),
+    (install, "Install CRDs, core and providers, by helm or without it."),
+    (upgrade, "Upgrade what is installed."),
+    (uninstall, "Take core and providers away again; models stay."),
     (preflight, "Say what an upstream's new CRDs would do to what runs."),
 ):
     app.command(short_help=summary)(command)

@@ -21,6 +21,7 @@ from airunway.words import plain
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from airunway.doctor.conduct import Conduct
     from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
     from airunway.upgrades.forecast import Forecast
@@ -59,7 +60,11 @@ def preflight(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only this namespace (default: all).")] = "",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A setting of the provider as it runs, KEY=VALUE; may be repeated."),
+        typer.Option(
+            "--set",
+            help="A setting of the provider, KEY=VALUE, that counts instead of what its Deployment gives it; may be "
+            "repeated.",
+        ),
     ] = None,
     output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
     kubeconfig: Kubeconfig = None,
@@ -69,12 +74,15 @@ def preflight(
 
     airunway preflight --upstream kaito=./kaito-0.13/crds
 
+    The provider's settings are those of its Deployment; what cannot be read is assumed, and said.
+
     NOW is what happens at once; ON CHANGE what the next change of the spec (or airunway.ai/adopt) then does. It is the
     provider's own decision, made with the plugin that is installed here; the cluster is only read.
 
     Ends with 0 if nothing that runs is broken or made anew at once, with 3 if something is, with 1 if it cannot be
     said.
     """
+    from airunway.doctor.conduct import Conduct
     from airunway.plugins.errors import PluginError
     from airunway.plugins.registry import load
     from airunway.upgrades import preflight as reading
@@ -90,16 +98,19 @@ def preflight(
         origins = {crd: origin for crd, (_, origin) in read.items()}
         if file is not None:
             running = _from_file(host, file, namespace, definitions)
+            conduct = Conduct(assumed="default settings and --unknown-schema Verify: no cluster was asked")
         else:
-            running = _from_cluster(host, namespace, kubeconfig, context)
+            running, conduct = _from_cluster(host, namespace, kubeconfig, context)
+        values = {**parse_settings(conduct.settings), **values}
         try:
-            found = reading.preflight(host, definitions, running, settings=host.settings(values))
+            found = reading.preflight(host, definitions, running, settings=host.settings(values), verify=conduct.verify)
         except PluginError as error:
             inputs.fail(str(error))
     if output == "table":
-        typer.echo("\n".join(map(plain, _told(found, origins))))
+        typer.echo("\n".join(map(plain, [*_told_conduct(conduct, values), *_told(found, origins)])))
     else:
-        typer.echo(as_document([_document(found, origins)], output), nl=False)
+        document = {**_document(found, origins), "running": _running(conduct, values)}
+        typer.echo(as_document([document], output), nl=False)
     if not found.is_safe:
         raise typer.Exit(HARMS)
 
@@ -165,11 +176,14 @@ def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
     return found
 
 
-def _from_cluster(host: ProviderHost, namespace: str, kubeconfig: Path | None, context: str | None) -> Running:
+def _from_cluster(
+    host: ProviderHost, namespace: str, kubeconfig: Path | None, context: str | None
+) -> tuple[Running, Conduct]:
+    from airunway.doctor.conduct import read_conduct
     from airunway.upgrades.preflight import read_running
 
-    async def read(client: Client) -> Running:
-        return await read_running(client, host, namespace=namespace)
+    async def read(client: Client) -> tuple[Running, Conduct]:
+        return await read_running(client, host, namespace=namespace), await read_conduct(client, host.name)
 
     return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
 
@@ -208,6 +222,26 @@ def _as_given(choice: inputs.Choice) -> Resource:
 
 
 # ---------------------------------------------------------------------------------------------------- what is printed
+
+
+def _told_conduct(conduct: Conduct, values: Mapping[str, object]) -> Iterator[str]:
+    """How the provider runs, as far as anybody said."""
+    if conduct.source:
+        policy = f"--unknown-schema {'Verify' if conduct.verify else 'Fail'}"
+        given = ", ".join(f"{key}={value}" for key, value in values.items()) or "default settings"
+        yield f"The provider as {conduct.source} runs it: {given}, {policy}"
+    if conduct.assumed:
+        yield f"Assumed: {conduct.assumed}"
+    yield ""
+
+
+def _running(conduct: Conduct, values: Mapping[str, object]) -> Resource:
+    return {
+        "source": conduct.source,
+        "settings": dict(values),
+        "unknownSchema": "Verify" if conduct.verify else "Fail",
+        "assumed": conduct.assumed,
+    }
 
 
 def _told(found: Preflight, origins: Mapping[str, Path]) -> Iterator[str]:

@@ -33,7 +33,8 @@ class Component:
     """A Deployment that runs the core, providers, or both.
 
     `every` says that it runs whatever providers are installed in its image, `providers` those that it names. `options`
-    are those of its command line, without their dashes; of a switch ``true`` or ``false``. `version` may be empty.
+    are those of its command line, without their dashes; of a switch ``true`` or ``false``. `settings` are the texts of
+    all its ``--set``. `version` may be empty.
     """
 
     key: ObjectKey
@@ -41,6 +42,7 @@ class Component:
     every: bool = False
     providers: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    settings: tuple[str, ...] = ()
     account: str = "default"
     wanted: int = 1
     available: int = 0
@@ -86,13 +88,14 @@ def _component(deployment: Resource) -> Component | None:
         words = _words(container, namespace=key_of(deployment).namespace)
         if (command := _command(words, container)) is None:
             continue
-        positional, options = _parsed(command[1])
+        positional, options, settings = _parsed(command[1])
         return Component(
             key=key_of(deployment),
             core=command[0] in ("controller", "run"),
             every=command[0] == "run" or options.get("all") == "true",
             providers=tuple(positional) if command[0] == "provider run" else (),
             options=options,
+            settings=tuple(settings),
             account=str(dig(pod, "serviceAccountName", default="default")),
             wanted=int(dig(deployment, "spec", "replicas", default=1)),
             available=int(dig(deployment, "status", "availableReplicas", default=0)),
@@ -125,17 +128,20 @@ def _command(words: Sequence[str], container: Resource) -> tuple[str, Sequence[s
     return None
 
 
-def _parsed(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Positional words, and options by name."""
+def _parsed(words: Sequence[str]) -> tuple[list[str], dict[str, str], list[str]]:
+    """Positional words, options by name, and the one that may be repeated."""
     positional: list[str] = []
     options: dict[str, str] = {}
+    settings: list[str] = []
     rest: Iterator[str] = iter(words)
     for word in rest:
         if not word.startswith("--"):
             positional.append(word)
             continue
         name, separator, value = word[2:].partition("=")
-        if separator:
+        if name == "set":
+            settings.append(value if separator else next(rest, ""))
+        elif separator:
             options[name] = value.lower() if name in _SWITCHES else value
         elif name in _SWITCHES:
             options[name] = "true"
@@ -143,7 +149,7 @@ def _parsed(words: Sequence[str]) -> tuple[list[str], dict[str, str]]:
             options[name[3:]] = "false"
         else:
             options[name] = next(rest, "")
-    return positional, options
+    return positional, options, settings
 
 
 def _version(deployment: Resource, container: Resource) -> str:

@@ -17,6 +17,7 @@ from airunway.install.parts import (
     foreign_owner,
     inventory_of,
     is_definition,
+    is_of_release,
     namespaces_in,
     provider_of,
     read_inventory,
@@ -72,8 +73,11 @@ class Installer:
 
     # ------------------------------------------------------------------------------------------ before the first write
 
-    async def obstacles(self, parts: Sequence[Part]) -> list[str]:
-        """Everything that speaks against applying these parts, as sentences. Nothing is written."""
+    async def obstacles(self, parts: Sequence[Part], *, releases: bool = False) -> list[str]:
+        """Everything that speaks against applying these parts, as sentences. Nothing is written.
+
+        `releases`: each part is to be a release of Helm, whose objects are then nobody else's.
+        """
         version = await self._client.version()
         if version < OLDEST:
             oldest = ".".join(map(str, OLDEST))
@@ -82,18 +86,18 @@ class Installer:
             written = ", ".join(sorted(others))
             return [f"the manifests are for the namespace {written}: name that, or render them for {self._namespace}"]
         found = [str(harm) for harm in await harms_in(self._client, _definitions(parts))]
-        missing = "; ".join(await self._forbidden(parts))
+        missing = "; ".join(await self._forbidden(parts, releases=releases))
         found += [f"you may not {missing}: an administrator has to do it, or to grant it"] if missing else []
-        return found or await self._refused(parts)
+        return found or await self._refused(parts, releases=releases)
 
-    async def _forbidden(self, parts: Sequence[Part]) -> list[str]:
+    async def _forbidden(self, parts: Sequence[Part], *, releases: bool) -> list[str]:
         wanted = {
             (group, plural, key_of(obj).namespace)
             for part in parts
             for obj in part.objects
             for group, plural in [await self._resource_of(obj)]
         }
-        wanted |= {("", "configmaps", self._namespace)}
+        wanted |= {("", "secrets" if releases else "configmaps", self._namespace)}  # where it is noted
         if await self._get(NAMESPACE, ObjectKey("", self._namespace)) is None:
             wanted |= {("", "namespaces", "")}
         asked = sorted((verb, *each) for each in wanted for verb in ("create", "patch"))
@@ -105,27 +109,34 @@ class Installer:
         review = {"apiVersion": _REVIEW.api_version, "kind": _REVIEW.kind, "spec": {"resourceAttributes": attributes}}
         return bool(dig(await self._client.create(_REVIEW, review), "status", "allowed"))
 
-    async def _refused(self, parts: Sequence[Part]) -> list[str]:
+    async def _refused(self, parts: Sequence[Part], *, releases: bool) -> list[str]:
         """What the API server says to a rehearsal of everything, and what belongs to other tools."""
         there = await self._get(NAMESPACE, ObjectKey("", self._namespace)) is not None
         slots = asyncio.Semaphore(_AT_ONCE)
 
-        async def said(obj: Resource) -> str:
+        async def said(part: str, obj: Resource) -> str:
             async with slots:
                 kind = await self._kind(obj)
                 if kind is None or (kind.namespaced and not there):
                     return ""  # what it needs is made first
-                return await self._rehearsed(kind, obj)
+                return await self._rehearsed(kind, obj, release=part if releases else "")
 
-        found = await asyncio.gather(*(said(obj) for part in parts for obj in part.objects))
+        found = await asyncio.gather(*(said(part.name, obj) for part in parts for obj in part.objects))
         return [refusal for refusal in found if refusal]
 
-    async def _rehearsed(self, kind: Kind, obj: Resource) -> str:
+    async def _rehearsed(self, kind: Kind, obj: Resource, *, release: str) -> str:
         live = await self._get(kind, key_of(obj))
-        if live is not None and (owner := foreign_owner(live)):
-            return f"{reference_of(obj)} belongs to {owner}"
+        if live is not None and not (release and is_of_release(live, release, namespace=self._namespace)):
+            if owner := foreign_owner(live):
+                return f"{reference_of(obj)} belongs to {owner}"
+            if release:
+                return (
+                    f"{reference_of(obj)} is there and belongs to no release of Helm: apply with --no-helm, or hand it "
+                    f"over (helm upgrade --install {release} CHART --take-ownership)"
+                )
         try:
-            await self._client.apply(kind, obj, manager=MANAGER, dry_run=True)
+            # What helm is about to change is helm's.
+            await self._client.apply(kind, obj, manager=MANAGER, force=bool(release), dry_run=True)
         except ApiError as error:
             return f"{reference_of(obj)} would be refused: {error}"
         return ""
@@ -145,12 +156,13 @@ class Installer:
                 kind = await self._kind(obj, needed=True)
                 assert kind is not None, "a kind that is needed is there or raises"
                 await self._client.apply(kind, obj, manager=MANAGER)
-            await self._served(part)
+            await self.served(part)
             wanted = {reference_of(obj) for obj in part.objects}
             await self._delete(found for found in before.get(part.name, ()) if found not in wanted)
         await self._client.apply(CONFIG_MAP, noted, manager=MANAGER, force=True)
 
-    async def _served(self, part: Part) -> None:
+    async def served(self, part: Part) -> None:
+        """Wait until the kinds that a part brings can be used."""
         for crd in _definitions([part]):
             while not is_true(await self._client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd)), "Established"):
                 await asyncio.sleep(_LOOK_AGAIN)
@@ -168,8 +180,13 @@ class Installer:
 
     async def remains(self, names: Sequence[str]) -> list[str]:
         """What stays when these parts are gone, as sentences."""
-        listed = await self.inventory()
-        found = [str(each) for part in listed.values() for each in part if each.kind == "CustomResourceDefinition"]
+        kinds = (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG)
+        definitions = [ObjectKey("", f"{kind.plural}.{kind.group}") for kind in kinds]
+        found = [
+            f"{CUSTOM_RESOURCE_DEFINITION.kind}/{key.name}"
+            for key in definitions
+            if await self._get(CUSTOM_RESOURCE_DEFINITION, key) is not None
+        ]
         try:
             deployments = await self._client.list_all(MODEL_DEPLOYMENT)
         except NotFound:

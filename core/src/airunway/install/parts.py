@@ -17,11 +17,14 @@ __all__ = [
     "CORE",
     "DEFINITIONS",
     "INVENTORY",
+    "NAMESPACE",
     "Part",
     "Reference",
     "foreign_owner",
+    "in_order",
     "inventory_of",
     "is_definition",
+    "is_of_release",
     "namespaces_in",
     "ordered",
     "provider_of",
@@ -31,10 +34,14 @@ __all__ = [
 ]
 
 DEFINITIONS, CORE = "airunway-crds", "airunway"
+NAMESPACE = "airunway-system"
+"""Where AI Runway runs if nobody says otherwise."""
+
 INVENTORY = "airunway-installed"
 """Name of the ConfigMap that says what was applied, by part: so that an upgrade knows what is no longer wanted."""
 
 _PROVIDER = "airunway-provider-"
+_RELEASE = "meta.helm.sh/release-name"
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "Role")
 _LAST = ("Deployment", "ValidatingWebhookConfiguration")
@@ -87,6 +94,12 @@ def ordered(objects: Iterable[Resource]) -> tuple[Resource, ...]:
     return tuple(sorted(objects, key=place))
 
 
+def in_order(names: Iterable[str]) -> list[str]:
+    """Those of the names that are parts', in the order in which parts are brought."""
+    found = set(names)
+    return [part for part in (DEFINITIONS, CORE) if part in found] + sorted(filter(provider_of, found))
+
+
 def reference_of(obj: Resource) -> Reference:
     group = str(obj.get("apiVersion")).rpartition("/")[0]
     key = key_of(obj)
@@ -102,10 +115,16 @@ def namespaces_in(parts: Sequence[Part]) -> set[str]:
     return {key_of(obj).namespace for part in parts for obj in part.objects} - {""}
 
 
+def is_of_release(live: Resource, name: str, *, namespace: str) -> bool:
+    """Whether an object belongs to a release of Helm."""
+    notes = annotations_of(live)
+    return (notes.get(_RELEASE), notes.get("meta.helm.sh/release-namespace")) == (name, namespace)
+
+
 def foreign_owner(live: Resource) -> str:
     """The tool that an object belongs to, with what it is called there; empty where it is nobody's, or ours."""
     notes = annotations_of(live)
-    if release := notes.get("meta.helm.sh/release-name"):
+    if release := notes.get(_RELEASE):
         return f"Helm's release {release} (helm upgrade {release})"
     if "argocd.argoproj.io/tracking-id" in notes or "argocd.argoproj.io/instance" in (
         dig(live, "metadata", "labels") or {}

@@ -133,8 +133,10 @@ async def _objects(
     return list(await asyncio.gather(*map(as_written, listed)))
 
 
-def changes_of(host: ProviderHost, definitions: Mapping[str, Resource], cluster: Cluster) -> tuple[Change, ...]:
-    """What other CRDs (by name) mean for the provider and for the API server."""
+def changes_of(
+    host: ProviderHost, definitions: Mapping[str, Resource], cluster: Cluster, *, verify: bool = True
+) -> tuple[Change, ...]:
+    """What other CRDs (by name) mean for the provider, which may `verify` unknown schemas, and for the API server."""
     after = _with(host, definitions, cluster)
     found = []
     for name, kind in definition_names(host).items():
@@ -145,7 +147,7 @@ def changes_of(host: ProviderHost, definitions: Mapping[str, Resource], cluster:
             found.append(
                 Change(
                     crd=name,
-                    verdict=detect(kind, host.transformers_of(kind), after.facts(kind)),
+                    verdict=detect(kind, host.transformers_of(kind), after.facts(kind), verify=verify),
                     refused=tuple(unacceptable(new, live)) if live is not None else (),
                     notes=tuple(f"{version} has rules in CEL, which are not evaluated here" for version in rules),
                 )
@@ -154,10 +156,13 @@ def changes_of(host: ProviderHost, definitions: Mapping[str, Resource], cluster:
 
 
 def preflight(
-    host: ProviderHost, definitions: Mapping[str, Resource], running: Running, *, settings: object
+    host: ProviderHost, definitions: Mapping[str, Resource], running: Running, *, settings: object, verify: bool = True
 ) -> Preflight:
-    """The forecast for every deployment of the provider, were its CRDs these (by name). Raises PluginFault."""
-    changes = changes_of(host, definitions, running.cluster)
+    """The forecast for every deployment of the provider, were its CRDs these (by name).
+
+    `settings` and `verify` (unknown schemas are tried) are how the provider runs. Raises PluginFault.
+    """
+    changes = changes_of(host, definitions, running.cluster, verify=verify)
     forecasts: list[Forecast] = []
     if not any(change.refused for change in changes):
         after, now = _with(host, definitions, running.cluster), datetime.now(UTC)
@@ -170,6 +175,7 @@ def preflight(
                 after=after,
                 settings=settings,
                 now=now,
+                verify=verify,
             )
             for deployment in running.deployments
         ]
