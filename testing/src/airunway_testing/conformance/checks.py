@@ -17,6 +17,7 @@ from airunway.runtime.judgement import assumed_context
 from airunway.runtime.upstream import crd_facts
 from airunway_testing.conformance.cases import NAME, NOW, Base, bases, judged
 from airunway_testing.conformance.fields import Answer, outcomes
+from airunway_testing.conformance.hostile import hostile_faults
 from airunway_testing.simulators import simulators_for
 
 __all__ = ["fingerprint", "problems"]
@@ -31,6 +32,7 @@ def problems(name: str) -> Iterator[str]:
         host = load(name)
         yield from _of_the_upstream(host)
         yield from _of_the_engines(host)
+        yield from hostile_faults(host)
         yield from _of_other_processes(host)
     except PluginError as error:
         yield str(error)

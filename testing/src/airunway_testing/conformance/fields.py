@@ -23,7 +23,7 @@ from airunway.runtime.desired import REPLACE_ON_CHANGE
 from airunway.runtime.judgement import Judgement
 from airunway_testing.conformance.cases import TOGGLES, Base, Toggle, bases, judged, merged_spec
 
-__all__ = ["Answer", "Outcome", "outcomes"]
+__all__ = ["Answer", "Outcome", "outcomes", "plain"]
 
 _NOTES = (names.SPEC_HASH, names.WRITTEN_FOR, names.TRANSFORMER, names.DEPLOYMENT_UID, REPLACE_ON_CHANGE)
 """Annotations in which the runtime remembers what it was asked for: they differ with every change."""
@@ -91,10 +91,11 @@ def _steps(path: str) -> list[str]:
 
 def _essence(found: Judgement) -> bytes:
     """What would be written, without what the runtime only notes on it."""
-    return canonical_json([_plain(obj) for obj in found.objects])
+    return canonical_json([plain(obj) for obj in found.objects])
 
 
-def _plain(obj: Resource) -> Resource:
+def plain(obj: Resource) -> Resource:
+    """An object without what the runtime only notes on it."""
     metadata = obj["metadata"]
     kept = {key: value for key, value in (metadata.get("annotations") or {}).items() if key not in _NOTES}
     return {**obj, "metadata": {**metadata, "annotations": kept}}
