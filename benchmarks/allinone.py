@@ -2,7 +2,9 @@
 
 N ModelDeployments, dealt out to the providers in turn, are created and become Running, with `airunway run` or (with
 --apart) with one process for each part. Then both are started anew on what is there, on the same API server, one after
-the other. Upstreams are simulated; Deployments are said to be ready as soon as they are there. Prints JSON.
+the other. Upstreams are simulated; Deployments are said to be ready as soon as they are there. The bound of the same
+run is what the API server needs for the writes of each provider's deployments alone, one provider after the other; what
+the simulated upstreams make of them is not part of it. Prints JSON.
 
     uv run python -m benchmarks.allinone --deployments 1000            # with five providers: 200 of each
     uv run python -m benchmarks.allinone --deployments 1000 --apart
@@ -19,16 +21,20 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import shapes
-from benchmarks.common import concurrently, cpu_seconds, heading, rss_mib, say
+from benchmarks import shapes as shapes_program
+from benchmarks.bound import bound, specimen_of
+from benchmarks.common import cpu_seconds, heading, rss_mib, say
+from benchmarks.converge import converge
+from benchmarks.shapes import Shape
 
-from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import NAMESPACE, Client, load_config
+from airunway.kube import Client, Kind, load_config
+from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import discover, load
-from airunway.resource import Resource, dig
+from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions
@@ -38,30 +44,32 @@ SETTLE = 15.0
 """Seconds at rest before memory is read."""
 
 
-def deployment(name: str, namespace: str, provider: str) -> Resource:
-    return {
-        "apiVersion": "airunway.ai/v1alpha1",
-        "kind": "ModelDeployment",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": {
-            "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
-            "engine": {"type": "vllm"},
-            "provider": {"name": provider},
-            "resources": {"gpu": {"count": 1}},
-        },
-    }
+SPEC: Resource = {
+    "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+    "engine": {"type": "vllm"},
+    "resources": {"gpu": {"count": 1}},
+}
+"""What every provider can run."""
 
 
-async def until_all_run(client: Client, namespace: str, count: int) -> None:
-    deadline = time.monotonic() + 900
-    while True:
-        found = await client.list_all(MODEL_DEPLOYMENT, namespace=namespace)
-        running = sum(dig(obj, "status", "phase") == "Running" for obj in found)
-        if running == count:
-            return
-        if time.monotonic() > deadline:
-            sys.exit(f"only {running} of {count} are Running after 15 minutes")
-        await asyncio.sleep(1.0)
+def shape_of(host: ProviderHost) -> Shape:
+    """What a provider's deployments are, but for what its upstream says of them."""
+    primary, *others = sorted(
+        (kind for kind in host.manifest.upstream if kind.write), key=lambda kind: not kind.primary
+    )
+    kinds = [Kind(kind.group, kind.versions[0], kind.kind, kind.plural) for kind in (primary, *others)]
+    spec = {**SPEC, "provider": {"name": host.name}}
+    return Shape(
+        provider=host.name, spec=spec, primary=kinds[0], dependents=tuple(kinds[1:]), status=lambda finished: {}
+    )
+
+
+async def minimum_of(client: Client, shape: Shape, specimen: str, count: int) -> float:
+    """Seconds that the API server alone needs for `count` deployments like that one, which is Running."""
+    live = await client.get(shape.primary, ObjectKey("load", specimen))
+    kinds = [kind for kind in shape.dependents if await client.is_served(kind)]
+    like = replace(shape, dependents=tuple(kinds), status=lambda finished: live["status"])
+    return await bound(client, count, await specimen_of(client, like, name=specimen), shape=like)
 
 
 class Parts:
@@ -105,6 +113,7 @@ class Parts:
 
 async def run(count: int, plane: ControlPlane, *, apart: bool) -> dict[str, Any]:
     hosts = [load(found.name) for found in discover() if found.distribution != "airunway-testing"]
+    shapes = [shape_of(host) for host in hosts]
     one: dict[str, Sequence[str]] = {"all": ("run",)}
     each: dict[str, Sequence[str]] = {
         "core": ("controller",),
@@ -120,33 +129,37 @@ async def run(count: int, plane: ControlPlane, *, apart: bool) -> dict[str, Any]
             await install_definitions(client, [crd for sim in simulators for crd in sim.custom_resource_definitions()])
             for simulator in simulators:
                 parts.start(f"simulated-{simulator.name}", "simulate", simulator.name, "--level", "api")
-            stand_in = [sys.executable, shapes.__file__, "vllm", str(plane.kubeconfig)]
+            stand_in = [sys.executable, shapes_program.__file__, "vllm", str(plane.kubeconfig)]
             processes.start("deployments", stand_in, environment=dict(os.environ))
             await parts.start_all(each if apart else one)
-            await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "load"}})
 
-            async def create(name: str) -> None:
-                provider = hosts[int(name.rpartition("-")[2]) % len(hosts)].name
-                await client.create(MODEL_DEPLOYMENT, deployment(name, "load", provider))
+            def deployment(name: str, namespace: str) -> Resource:
+                return shapes[int(name.rpartition("-")[2]) % len(shapes)].deployment(name, namespace)
 
-            started = time.monotonic()
-            await concurrently([f"load-{number}" for number in range(count)], create)
-            created = time.monotonic() - started
-            await until_all_run(client, "load", count)
-            converged = time.monotonic() - started
+            speed = await converge(client, count, deployment=deployment)
             first = await parts.end_all(each if apart else one)
             again = {}
             for name, commands in (("in_one_process", one), ("in_a_process_each", each)):
                 ready = await parts.start_all(commands)
                 again[name] = {"seconds_to_ready": round(ready, 2), **await parts.end_all(commands)}
+            say("the API server's own rate")
+            minimum = {
+                shape.provider: await minimum_of(
+                    client, shape, f"load-{number}", len(range(number, count, len(shapes)))
+                )
+                for number, shape in enumerate(shapes)
+            }
     together, alone = again["in_one_process"], again["in_a_process_each"]
     return {
         **heading("allinone"),
         "deployments": count,
         "providers": [host.name for host in hosts],
         "converged": "in a process each" if apart else "in one process",
-        "seconds_to_all_created": round(created, 2),
-        "seconds_to_all_running": round(converged, 2),
+        "seconds_to_all_created": round(speed.created, 2),
+        "seconds_to_half_running": round(speed.half, 2),
+        "seconds_to_all_running": round(speed.all, 2),
+        "seconds_of_the_api_bound_minimum": {name: round(seconds, 2) for name, seconds in minimum.items()},
+        "ratio": round(speed.all / sum(minimum.values()), 2),
         "after_converging": first,
         "restarted": again,
         "memory_ratio": round(together["rss_mib_together"] / alone["rss_mib_together"], 2),

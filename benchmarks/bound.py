@@ -12,7 +12,7 @@ from airunway.api import names
 from airunway.controller.decision import CORE_CONDITIONS
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, Client, Kind, add_finalizer
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, labels_of
 
 __all__ = ["SPECIMEN", "Specimen", "bound", "specimen_of"]
 
@@ -21,8 +21,9 @@ SPECIMEN = "load-0"
 
 @dataclass(frozen=True, kw_only=True)
 class Specimen:
-    """What was written for one deployment: the two parts of its status, the provider's first one, and the objects."""
+    """What was written for the deployment `name`: both parts of its status, the provider's first one, the objects."""
 
+    name: str
     core: Resource
     first: Resource
     last: Resource
@@ -35,7 +36,7 @@ async def bound(client: Client, count: int, specimen: Specimen, *, shape: Shape)
     Per deployment: create it, its status by the core, the provider's finalizer, the upstream objects, the provider's
     first status, that of the upstream, the provider's last one.
     """
-    namespace = "bound"
+    namespace = f"bound-{shape.provider}"
     await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     manager = names.provider_manager(shape.provider)
 
@@ -54,7 +55,7 @@ async def bound(client: Client, count: int, specimen: Specimen, *, shape: Shape)
         await tell(specimen.core, names.CORE_MANAGER)
         await add_finalizer(client, MODEL_DEPLOYMENT, created, f"{names.GROUP}/bound", manager=manager)
         for kind, obj in specimen.objects:
-            made = name + obj["metadata"]["name"].removeprefix(SPECIMEN)
+            made = name + obj["metadata"]["name"].removeprefix(specimen.name)
             metadata = {**obj["metadata"], "name": made, "namespace": namespace}
             await client.apply(kind, {**obj, "metadata": metadata}, manager=manager, force=True)
         await tell(specimen.first, manager)
@@ -72,16 +73,18 @@ async def bound(client: Client, count: int, specimen: Specimen, *, shape: Shape)
     return time.perf_counter() - started
 
 
-async def specimen_of(client: Client, first: Resource, shape: Shape) -> Specimen:
-    """What became of the deployment `SPECIMEN`, whose first status by its provider was `first`."""
-    finished = await client.get(MODEL_DEPLOYMENT, ObjectKey("load", SPECIMEN))
+async def specimen_of(client: Client, shape: Shape, *, first: Resource | None = None, name: str = SPECIMEN) -> Specimen:
+    """What became of the deployment `name`, whose first status by its provider was `first` (default: as the last)."""
+    finished = await client.get(MODEL_DEPLOYMENT, ObjectKey("load", name))
     live = []
     for kind in (*shape.dependents, shape.primary):
-        found = await client.list_all(kind, namespace="load", label_selector=f"{names.MODEL_DEPLOYMENT}={SPECIMEN}")
-        live += [(kind, obj) for obj in found]
+        found = await client.list_all(kind, namespace="load", label_selector=f"{names.MODEL_DEPLOYMENT}={name}")
+        # An upstream's own have our labels, too.
+        live += [(kind, obj) for obj in found if names.PROVIDER in labels_of(obj)]
     return Specimen(
+        name=name,
         core=_part(finished["status"], core=True),
-        first=_part(first, core=False),
+        first=_part(first or finished["status"], core=False),
         last=_part(finished["status"], core=False),
         objects=tuple((kind, _wanted(obj)) for kind, obj in live),
     )

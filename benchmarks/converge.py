@@ -1,8 +1,8 @@
 """How fast, with how many writes and how much memory do N ModelDeployments get to Running?
 
-For deployments that need one upstream object, and for those that need two: of KAITO, and plain Deployments. Everything
-is measured within one run on one real API server, and compared with what that API server can do at best: the same
-writes, sent by a plain client with nothing behind it. Prints JSON.
+For deployments that need one upstream object, and for those that need two: of KAITO, plain Deployments, and Dynamo's
+graphs whose prefill and decode are apart. Everything is measured within one run on one real API server, and compared
+with what that API server can do at best: the same writes, sent by a plain client with nothing behind it. Prints JSON.
 
     uv run python -m benchmarks.converge --deployments 1000
     uv run python -m benchmarks.converge --shape two --brief    # one shape, and only on the way to Running
@@ -18,10 +18,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import shapes
 from benchmarks.bound import SPECIMEN, bound, specimen_of
 from benchmarks.common import concurrently, cpu_seconds, heading, percentiles, rss_mib, say, scrape
 from benchmarks.shapes import SHAPES, Shape
@@ -78,7 +80,7 @@ class Parts:
         self._provider = shape.provider
 
     def start(self, name: str, *command: str) -> None:
-        self._processes.start(name, [sys.executable, "-m", *command], environment=dict(os.environ))
+        self._processes.start(name, [sys.executable, *command], environment=dict(os.environ))
 
     def start_all(self) -> None:
         """Core and provider at once, until both are ready."""
@@ -87,7 +89,7 @@ class Parts:
         for name, command in commands.items():
             markers[name].unlink(missing_ok=True)
             options = ("--metrics-bind-address", METRICS[name], "--ready-file", str(markers[name]))
-            self.start(name, "airunway", *command, *options, "--kubeconfig", str(self._kubeconfig))
+            self.start(name, "-m", "airunway", *command, *options, "--kubeconfig", str(self._kubeconfig))
         deadline = time.monotonic() + 60
         while waiting := [name for name, marker in markers.items() if not marker.exists()]:
             ended = [name for name in waiting if name in self._processes.exited()]
@@ -119,7 +121,8 @@ class Convergence:
     first_status: Resource
 
 
-async def converge(client: Client, count: int, *, shape: Shape) -> Convergence:
+async def converge(client: Client, count: int, *, deployment: Callable[[str, str], Resource]) -> Convergence:
+    """Create that many, which `deployment` makes of a name and a namespace, and wait until all are Running."""
     running: dict[str, float] = {}
     first_status: list[Resource] = []
     done = asyncio.Event()
@@ -140,7 +143,7 @@ async def converge(client: Client, count: int, *, shape: Shape) -> Convergence:
     await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "load"}})
 
     async def create(name: str) -> None:
-        await client.create(MODEL_DEPLOYMENT, shape.deployment(name, "load"))
+        await client.create(MODEL_DEPLOYMENT, deployment(name, "load"))
 
     started = time.perf_counter()
     await concurrently([f"load-{number}" for number in range(count)], create)
@@ -203,20 +206,20 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane, name: str) -> 
         try:
             where = ("--kubeconfig", str(plane.kubeconfig))
             if simulator is not None:
-                parts.start("simulator", "airunway", "simulate", shape.provider, "--level", "api", *where)
+                parts.start("simulator", "-m", "airunway", "simulate", shape.provider, "--level", "api", *where)
             else:
-                parts.start("simulator", "benchmarks.shapes", name, str(plane.kubeconfig))
+                parts.start("simulator", shapes.__file__, name, str(plane.kubeconfig))
             parts.start_all()
             say(f"converging: {name}")
             audit, before = AuditReader(plane.audit_log), parts.cpu()
-            speed = await converge(client, count, shape=shape)
+            speed = await converge(client, count, deployment=shape.deployment)
             used = {name: seconds - before[name] for name, seconds in parts.cpu().items()}
             until_running = by_component(audit.read())
             memory = {"unscraped": parts.rss()}
             passes = {
                 part: (await asyncio.to_thread(scrape, at))["airunway_reconcile_total"] for part, at in METRICS.items()
             }
-            specimen = await specimen_of(client, speed.first_status, shape)
+            specimen = await specimen_of(client, shape, first=speed.first_status)
             say(f"all Running after {speed.all:.2f} s")
             if not arguments.brief:
                 found = await _afterwards(arguments, client, parts, audit, memory, shape)
@@ -296,9 +299,9 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=400, help="upstream status changes to time")
     parser.add_argument("--rest", type=int, default=30, help="seconds to watch the operator doing nothing")
     arguments = parser.parse_args()
-    shapes = list(SHAPES) if arguments.shape == "all" else [arguments.shape]
+    wanted = list(SHAPES) if arguments.shape == "all" else [arguments.shape]
     result: dict[str, Any] = {**heading("converge"), "deployments": arguments.deployments}
-    for shape in shapes:
+    for shape in wanted:
         with ControlPlane("api", audit="Metadata", report=say) as plane:
             result[shape] = asyncio.run(run(arguments, plane, shape))
     print(json.dumps(result, indent=2))

@@ -17,6 +17,13 @@ from airunway.resource import ObjectKey, Resource, labels_of
 
 CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
 DEPLOYMENT = Kind(group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True)
+GRAPH = Kind(
+    group="nvidia.com",
+    version="v1beta1",
+    kind="DynamoGraphDeployment",
+    plural="dynamographdeployments",
+    namespaced=True,
+)
 SERVICE = Kind(group="", version="v1", kind="Service", plural="services", namespaced=True)
 WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
 
@@ -49,6 +56,28 @@ def deployment_status(finished: bool) -> Resource:
         "lastUpdateTime": "2026-11-21T00:00:00Z",
     }
     return {"observedGeneration": 1, **counts, "conditions": [condition]}
+
+
+def graph_status(finished: bool) -> Resource:
+    """Of a frontend and two workers that are apart, in the first generation."""
+    ready = int(finished)
+    counts = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": ready}
+    condition = {
+        "type": "Ready",
+        "status": "True" if finished else "False",
+        "reason": "all_resources_are_ready" if finished else "some_resources_are_not_ready",
+        "message": "All resources are ready" if finished else "Resources not ready",
+        "lastTransitionTime": "2026-11-21T00:00:00Z",
+    }
+    return {
+        "state": "successful" if finished else "pending",
+        "observedGeneration": 1,
+        "components": {
+            name: {"componentKind": "Deployment", "componentNames": [name.lower()], **counts}
+            for name in ("Frontend", "prefill", "decode")
+        },
+        "conditions": [condition],
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +134,17 @@ SHAPES = {
         primary=DEPLOYMENT,
         dependents=(SERVICE,),
         status=deployment_status,
+    ),
+    "apart": Shape(  # prefill and decode: a graph with three components
+        provider="dynamo",
+        spec={
+            "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+            "engine": {"type": "vllm"},
+            "serving": {"mode": "disaggregated"},
+            "scaling": {role: {"replicas": 1, "gpu": {"count": 1}, "memory": "16Gi"} for role in ("prefill", "decode")},
+        },
+        primary=GRAPH,
+        status=graph_status,
     ),
 }
 

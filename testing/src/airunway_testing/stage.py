@@ -24,6 +24,7 @@ from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import PATIENCE, running_core, running_provider, running_simulator
 from airunway_testing.rights import granted
+from airunway_testing.simulators import Level
 
 __all__ = ["Stage", "staged"]
 
@@ -61,14 +62,19 @@ class Stage:
         await self._stack.aclose()
 
     async def provider(
-        self, host: ProviderHost, *, values: Mapping[str, Any] | None = None, simulated: bool = True
+        self,
+        host: ProviderHost,
+        *,
+        values: Mapping[str, Any] | None = None,
+        simulated: bool = True,
+        level: Level = "api",
     ) -> str:
         """Let a provider begin, and the upstream that is simulated for it; returns who the provider is."""
         user = self.user(names.provider_manager(host.name))
         rights = provider_rights(host.manifest)
         await self._stack.enter_async_context(granted(self._client, rights, user=user, namespace=self._namespace))
         if simulated:
-            await self._stack.enter_async_context(running_simulator(self._cluster.kubeconfig, host, level="api"))
+            await self._stack.enter_async_context(running_simulator(self._cluster.kubeconfig, host, level=level))
         settings = ProviderSettings(values=values or {})
         await self._stack.enter_async_context(
             running_provider(self._cluster.kubeconfig_for(user), host, settings=settings)

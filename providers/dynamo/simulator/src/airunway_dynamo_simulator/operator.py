@@ -39,6 +39,9 @@ from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
 __all__ = ["SimulatedOperator"]
 
+_LOOK_AGAIN = 0.1
+"""Seconds until a graph is looked at again that waits for what was made of it to go."""
+
 
 class SimulatedOperator:
     """The operator without its webhooks, for graphs in the version of `kind`; `run` works until it is cancelled.
@@ -75,17 +78,46 @@ class SimulatedOperator:
         graph = await find(self._client, self._kind, key)
         if graph is None:
             return Outcome()
+        again = None
         with attempt(key) as made:
-            await self._pass(key, graph)
-        return Outcome(failed=made.overtaken)
+            if is_deleting(graph):
+                again = await self._let_go(key, graph)
+            else:
+                await self._pass(key, graph)
+        return Outcome(failed=made.overtaken, requeue_after=again)
+
+    async def _let_go(self, key: ObjectKey, graph: Resource) -> float | None:
+        """The finalizer goes; where others hold the graph until its pods are gone, once nothing of it is left.
+
+        Grove's own finalizers do so, and the garbage collector for a deletion in the foreground, which does not know
+        what a pass has made that was under way meanwhile. Returns in how many seconds to look again.
+        """
+        finalizers = list(dig(graph, "metadata", "finalizers", default=[]))
+        if names.FINALIZER not in finalizers:
+            return None
+        grove = on_grove(graph, installed=self._grove)
+        if grove or "foregroundDeletion" in finalizers:
+            made = (POD_CLIQUE, POD) if grove else (COMPONENT_DEPLOYMENT, DEPLOYMENT)
+            if await self._takes_away(key, made):
+                return _LOOK_AGAIN
+        left = [name for name in finalizers if name != names.FINALIZER]
+        await self._client.merge_patch(self._kind, key, finalizers_patch(graph, left), manager=names.MANAGER)
+        return None
+
+    async def _takes_away(self, key: ObjectKey, kinds: Sequence[Kind]) -> bool:
+        """Delete what was made for a graph; whether any of it is left."""
+        left = False
+        for kind in kinds:
+            label = f"{names.GRAPH}={key.name}"
+            for obj in await self._client.list_all(kind, namespace=key.namespace, label_selector=label):
+                left = True
+                if not is_deleting(obj):
+                    with attempt(key):
+                        await self._client.delete(kind, key_of(obj), propagation="Foreground")
+        return left
 
     async def _pass(self, key: ObjectKey, graph: Resource) -> None:
         finalizers = list(dig(graph, "metadata", "finalizers", default=[]))
-        if is_deleting(graph):
-            if names.FINALIZER in finalizers:
-                left = [name for name in finalizers if name != names.FINALIZER]
-                await self._client.merge_patch(self._kind, key, finalizers_patch(graph, left), manager=names.MANAGER)
-            return
         if names.FINALIZER not in finalizers:
             patch = finalizers_patch(graph, [*finalizers, names.FINALIZER])
             graph = await self._client.merge_patch(self._kind, key, patch, manager=names.MANAGER)

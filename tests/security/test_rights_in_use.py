@@ -1,0 +1,203 @@
+"""Every provider under an account with exactly its rights: nothing is refused, and all that is granted is used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from airunway.api import names
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import EVENT, Client, Kind
+from airunway.plugins.host import ProviderHost
+from airunway.plugins.registry import load
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of
+from airunway.runtime.access import provider_rights
+from airunway_testing.audit import AuditReader, Request
+from airunway_testing.controlplane import Cluster
+from airunway_testing.expectations import condition_is, running_at
+from airunway_testing.operator import gone, install_definitions, remove_leftovers, until
+from airunway_testing.rights import unused
+from airunway_testing.simulators import simulators_for
+from airunway_testing.stage import Stage, staged
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+
+ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi"}
+LARGE: Resource = {"resources": {"gpu": {"count": 16}}}
+SPECS: dict[str, tuple[Resource, ...]] = {
+    "kaito": ({}, {"scaling": {"replicas": 2}}),
+    "vllm": ({}, LARGE),
+    "dynamo": ({},),
+    "kuberay": ({},),
+    "llmd": ({"serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}}, LARGE),
+}
+"""By provider the deployments that together need every kind of object that it writes."""
+
+RARE = {
+    ("update", "modeldeployments/finalizers"): "asked for inside the API server, by the admission plugin for owners",
+    **{(verb, "leases"): "only one of several replicas asks for a lease" for verb in ("create", "get", "update")},
+}
+"""Rights that are needed, and that the audit log of one replica cannot show."""
+
+
+@pytest.fixture
+async def stage(
+    cluster: Cluster, client: Client, namespace: str, audit_log: Path, provider: ProviderHost
+) -> AsyncIterator[Stage]:
+    simulators = simulators_for((kind.group, kind.kind) for kind in provider.manifest.upstream)
+    await install_definitions(client, [crd for each in simulators for crd in each.custom_resource_definitions()])
+    await remove_leftovers(client)
+
+    async def clean() -> None:
+        for deployment in await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
+            await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
+            await gone(client, MODEL_DEPLOYMENT, key_of(deployment))
+
+    async with staged(cluster, client, namespace=namespace, audit_log=audit_log, clean=clean) as stage:
+        yield stage
+
+
+@pytest.fixture(params=SPECS)
+def provider(request: pytest.FixtureRequest) -> ProviderHost:
+    return load(request.param)
+
+
+async def test_what_is_granted_is_used_and_is_enough(
+    stage: Stage, client: Client, provider: ProviderHost, audit_log: Path
+) -> None:
+    rights, audit, seen = provider_rights(provider.manifest), AuditReader(audit_log), list[Request]()
+    assert not {"secrets", "*"} & {resource for rule in rights.watched for resource in rule["resources"]}
+    user = await stage.provider(provider, level="cluster")
+    await lived_through(stage, client, provider)
+
+    def left() -> list[str]:
+        return unused(rights, [request for request in seen if request.user == user], rare={**RARE, **held(provider)})
+
+    with suppress(TimeoutError):
+        async with asyncio.timeout(30):  # repetitions of an event are written after ten seconds
+            while not seen or left():
+                seen += audit.read(watches=True)
+                await asyncio.sleep(0.2)
+    assert left() == []
+    assert stage.refused() == []
+
+
+def held(provider: ProviderHost) -> dict[tuple[str, str], str]:
+    """What a provider may do so that it can let its workloads do it: nobody grants what he does not have."""
+    rules = provider.manifest.rbac_rules
+    return {(verb, plural): "granted on" for rule in rules for plural in rule["resources"] for verb in rule["verbs"]}
+
+
+async def lived_through(stage: Stage, client: Client, provider: ProviderHost) -> None:
+    """It runs models, puts right what others change, explains, plans, makes anew, meets others' objects, lets go."""
+    keys = [
+        await stage.deploy(f"model-{i}", **{"env": [], "provider": {"name": provider.name}, **spec})
+        for i, spec in enumerate(SPECS[provider.name])
+    ]
+    for key in keys:
+        await until(client, key, running_at(1))
+    written = list(kinds_of(provider))
+    for _ in range(2):
+        for kind, obj in [found async for found in made(client, written, keys)]:
+            await drift(client, kind, obj)
+    for kind_name in ("StatefulSet", "ReplicaSet", "Deployment", "Job"):
+        await client.create(EVENT, refusal(keys[0], kind_name))
+    await planned(stage, client, keys[0])
+    for key in keys:
+        await until(client, key, running_at(await stage.edit(key, model={"id": "o/another"})))
+
+    spec = (await client.get(MODEL_DEPLOYMENT, keys[0]))["spec"]
+    before = [found async for found in made(client, written, keys[:1])]
+    await client.delete(MODEL_DEPLOYMENT, keys[0])
+    await gone(client, MODEL_DEPLOYMENT, keys[0])
+    for kind, obj in before:
+        await gone(client, kind, key_of(obj))
+        await client.create(kind, of_somebody_else(kind, obj))
+    await stage.deploy(keys[0].name, **spec)
+    await until(client, keys[0], is_in_the_way)
+    for kind, obj in before:
+        await client.delete(kind, key_of(obj))
+    await until(client, keys[0], running_at(1))
+    for key in keys:
+        await client.delete(MODEL_DEPLOYMENT, key)
+        await gone(client, MODEL_DEPLOYMENT, key)
+
+
+def kinds_of(provider: ProviderHost) -> Iterator[Kind]:
+    for kind in provider.manifest.upstream:
+        if kind.write:
+            yield Kind(kind.group, kind.versions[0], kind.kind, kind.plural)
+
+
+async def made(
+    client: Client, kinds: Sequence[Kind], keys: Sequence[ObjectKey]
+) -> AsyncIterator[tuple[Kind, Resource]]:
+    """What the provider has written for these deployments."""
+    for kind in kinds:
+        for obj in await client.list_all(kind, namespace=keys[0].namespace, label_selector=names.PROVIDER):
+            if labels_of(obj).get(names.MODEL_DEPLOYMENT) in {key.name for key in keys}:
+                yield kind, obj
+
+
+async def drift(client: Client, kind: Kind, obj: Resource) -> None:
+    """Change what the provider says, and wait until it says it again."""
+    key, right = key_of(obj), labels_of(obj)[names.MODEL_DEPLOYMENT]
+    wrong = {"metadata": {"labels": {names.MODEL_DEPLOYMENT: "another"}}}
+    await client.merge_patch(kind, key, wrong, manager="somebody")
+    async with asyncio.timeout(60):
+        while labels_of(await client.get(kind, key)).get(names.MODEL_DEPLOYMENT) != right:
+            await asyncio.sleep(0.05)
+
+
+async def planned(stage: Stage, client: Client, key: ObjectKey) -> None:
+    """A plan that is shown, changed and withdrawn."""
+    for wanted, length in (("true", 4096), ("true", 8192), (None, 8192)):
+        annotated = {"metadata": {"annotations": {names.DRY_RUN: wanted}}}
+        await client.merge_patch(MODEL_DEPLOYMENT, key, annotated, manager="user")
+        generation = await stage.edit(key, engine={"contextLength": length})
+        if wanted:
+            await until(client, key, condition_is("DryRun", "True"))
+    await until(client, key, running_at(generation))
+
+
+def is_in_the_way(deployment: Resource) -> bool:
+    """An object of somebody else's has a name that is needed."""
+    created = condition_of(deployment, "ResourceCreated") or {}
+    return created.get("reason") == "ResourceConflict" or dig(deployment, "status", "reason") == "ResourceConflict"
+
+
+def of_somebody_else(kind: Kind, obj: Resource) -> Resource:
+    """The same object, made by hand: without an owner, labels of ours, or what the API server has filled in."""
+    spec = {field: value for field, value in obj.items() if field not in ("apiVersion", "kind", "metadata", "status")}
+    for address in ("clusterIP", "clusterIPs"):
+        spec.get("spec", {}).pop(address, None)
+    metadata = {field: obj["metadata"][field] for field in ("name", "namespace")}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **spec}
+
+
+def refusal(key: ObjectKey, kind: str) -> Resource:
+    """The event of a workload controller that may not create what it is to."""
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {"name": f"{key.name}.{kind.lower()}", "namespace": key.namespace},
+        "regarding": {
+            "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+            "kind": kind,
+            "namespace": key.namespace,
+            "name": key.name,
+            "uid": f"uid-of-{kind}",
+        },
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "action": "Create",
+        "note": "forbidden: exceeded quota: none",
+        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": "tests",
+        "reportingInstance": "tests",
+    }
