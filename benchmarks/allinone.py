@@ -158,6 +158,10 @@ async def run(count: int, plane: ControlPlane, *, apart: bool) -> dict[str, Any]
         "seconds_to_all_created": round(speed.created, 2),
         "seconds_to_half_running": round(speed.half, 2),
         "seconds_to_all_running": round(speed.all, 2),
+        "seconds_to_all_of_one_running": {
+            shape.provider: round(max(speed.each[f"load-{n}"] for n in range(i, count, len(shapes))), 2)
+            for i, shape in enumerate(shapes)
+        },
         "seconds_of_the_api_bound_minimum": {name: round(seconds, 2) for name, seconds in minimum.items()},
         "ratio": round(speed.all / sum(minimum.values()), 2),
         "after_converging": first,

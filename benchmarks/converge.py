@@ -113,11 +113,14 @@ class Parts:
 
 @dataclass(frozen=True, kw_only=True)
 class Convergence:
-    """Seconds from the first create to half of all Running and to all; the provider's first status of the specimen."""
+    """Seconds from the first create to half of all Running and to all, and to each by name; the provider's first status
+    of the specimen.
+    """
 
     created: float
     half: float
     all: float
+    each: dict[str, float]
     first_status: Resource
 
 
@@ -156,7 +159,7 @@ async def converge(client: Client, count: int, *, deployment: Callable[[str, str
     following.cancel()
     moments = sorted(running.values())
     half = moments[(count - 1) // 2]
-    return Convergence(created=created, half=half, all=moments[-1], first_status=first_status[0])
+    return Convergence(created=created, half=half, all=moments[-1], each=running, first_status=first_status[0])
 
 
 async def latencies(client: Client, count: int, samples: int, *, shape: Shape) -> list[float]:

@@ -28,7 +28,9 @@ from airunway_testing.stage import Stage, staged
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "1Gi"}
-LARGE: Resource = {"resources": {"gpu": {"count": 16}}}
+LARGE: Resource = {"resources": {"gpu": {"count": 4}}}
+TWO_A_NODE = {"gpusPerNode": 2}
+SETTINGS = {"vllm": TWO_A_NODE, "llmd": TWO_A_NODE}
 SPECS: dict[str, tuple[Resource, ...]] = {
     "kaito": ({}, {"scaling": {"replicas": 2}}),
     "vllm": ({}, LARGE),
@@ -72,7 +74,7 @@ async def test_what_is_granted_is_used_and_is_enough(
 ) -> None:
     rights, audit, seen = provider_rights(provider.manifest), AuditReader(audit_log), list[Request]()
     assert not {"secrets", "*"} & {resource for rule in rights.watched for resource in rule["resources"]}
-    user = await stage.provider(provider, level="cluster")
+    user = await stage.provider(provider, values=SETTINGS.get(provider.name), level="cluster")
     await lived_through(stage, client, provider)
 
     def left() -> list[str]:

@@ -117,7 +117,7 @@ def test_zero_needs_a_kuberay_that_can_stop(host: ProviderHost, deployment: Any,
 def test_a_ratio_that_nixl_refuses_is_warned_about(host: ProviderHost, split: Any, context: Any) -> None:
     larger = {"prefill": {"replicas": 1, "gpu": {"count": 4}}, "decode": {"replicas": 1, "gpu": {"count": 2}}}
     warned = host.can_handle(split(scaling=larger), context()).warnings
-    assert [(w.path, w.reason) for w in warned] == [("spec.scaling.decode.gpu.count", "TensorParallelRatio")]
+    assert [(w.path, w.reason) for w in warned] == [("spec.scaling.decode.gpu.count", "MayNotStart")]
     assert host.can_handle(split(), context()).warnings == ()
 
 

@@ -46,6 +46,7 @@ from airunway.plugins.hookspecs import hookimpl
 from airunway.resource import Resource, canonical_json, dig, digest
 from airunway.sdk import conditions, overrides, picker, serving, workloads
 from airunway.sdk.fields import CORE_FIELDS, ignored_fields, tracked
+from airunway.sdk.findings import blocker, doubtful_split, gpus_of, ignored, like_a_flag, role_fields, without_gpus
 from airunway.sdk.gguf import gguf_reference, llamacpp_dialect
 from airunway.sdk.groups import Member
 from airunway.sdk.launch import DEFAULT_IMAGES, Launch, launch, served_name_of
@@ -106,22 +107,27 @@ __all__ = [
     "Translation",
     "Upstream",
     "UpstreamKind",
+    "blocker",
     "canonical_json",
     "conditions",
     "container_resources",
     "derived_name",
     "dig",
     "digest",
+    "doubtful_split",
     "engine_arguments",
     "environment",
     "flag_table",
     "gguf_reference",
+    "gpus_of",
     "hookimpl",
+    "ignored",
     "ignored_fields",
     "keyword_arguments",
     "kind_key",
     "labels",
     "launch",
+    "like_a_flag",
     "literal",
     "llamacpp_dialect",
     "model_pod",
@@ -133,11 +139,13 @@ __all__ = [
     "pod_labels",
     "pod_specs",
     "pod_templates",
+    "role_fields",
     "served_name_of",
     "serving",
     "setting",
     "sizing",
     "too_long",
     "tracked",
+    "without_gpus",
     "workloads",
 ]

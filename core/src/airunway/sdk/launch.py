@@ -7,13 +7,14 @@ was written: the kubelet expands ``$(NAME)``, so that a dollar sign is doubled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, Gpu, ModelDeployment
+from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
 from airunway.engines import engine_arguments, literal
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource
+from airunway.sdk.findings import blocker, gpus_of, ignored, like_a_flag
 from airunway.sdk.gguf import CONSUMED_ARGS, LOCALAI, gguf_arguments, gguf_reference, llamacpp_dialect
 from airunway.sdk.groups import GROUPS, Member
 
@@ -110,7 +111,7 @@ def launch(
     if member is not None and (group is None or custom):
         who = "an image with a model of its own" if custom else f"{engine} engine"
         text = f"{who} cannot be started on several nodes: ask for at most the GPUs of one node"
-        blockers.append(Finding(path="spec.resources.gpu.count", reason="IncompatibleConfiguration", message=text))
+        blockers.append(blocker("spec.resources.gpu.count", text))
         member = None
     if program is None:
         return Launch(
@@ -124,10 +125,9 @@ def launch(
             blockers=tuple(blockers),
         )
     model = gguf_reference(deployment) if program.gguf else spec.model.id or ""
-    if model.startswith("-"):
-        where = "spec.engine.args[ggufUrl]" if program.gguf and "ggufUrl" in spec.engine.args else "spec.model.id"
-        text = f"{model!r} begins with '-': the engine would take it for a flag"
-        blockers.append(Finding(path=where, reason="IncompatibleConfiguration", message=text))
+    blockers += like_a_flag(
+        model, "spec.engine.args[ggufUrl]" if program.gguf and "ggufUrl" in spec.engine.args else "spec.model.id"
+    )
     each = spec.resources.gpu.count if gpus is None else gpus
     split, stages = group.split(each, member) if group is not None and member is not None else (each, 1)
     flags = engine_arguments(
@@ -140,7 +140,7 @@ def launch(
         consumed=(*consumed, *(CONSUMED_ARGS if program.gguf else ())),
     )
     blockers += [Finding(path=r.path, reason="BadArguments", message=r.message) for r in flags.errors]
-    warnings = [Finding(path=r.path, reason="FieldIgnored", message=r.message) for r in flags.warnings]
+    warnings = [ignored(r.path, r.message) for r in flags.warnings]
     # A custom source has no model to name; but its file may lie in the image (ggufUrl).
     words = [] if custom and not program.gguf else _model_words(deployment, program, dialect)
     together = group.words(member) if group is not None and member is not None else ()
@@ -193,26 +193,15 @@ def _image_blockers(deployment: ModelDeployment, engine: str, *, chosen: str, ow
     spec = deployment.spec
     if not chosen and spec.model.source == "custom":
         text = "source custom needs spec.image or spec.engine.image: the image that has the model"
-        return [Finding(path="spec.model.source", reason="IncompatibleConfiguration", message=text)]
+        return [blocker("spec.model.source", text)]
     if not chosen:
         text = f"{engine} engine requires spec.image to be set (or spec.engine.image): there is no default image"
-        return [Finding(path="spec.image", reason="IncompatibleConfiguration", message=text)]
-    found = {path: gpu for path, gpu in _gpus(deployment) if gpu.count and gpu.type != DEFAULT_GPU_TYPE}
+        return [blocker("spec.image", text)]
+    found = {path: gpu for path, gpu in gpus_of(deployment) if gpu and gpu.count and gpu.type != DEFAULT_GPU_TYPE}
     for path, gpu in found.items() if not own else ():
         text = f"the default image {chosen} needs {DEFAULT_GPU_TYPE}; set spec.image for {gpu.type}"
-        return [Finding(path=f"{path}.type", reason="IncompatibleConfiguration", message=text)]
+        return [blocker(f"{path}.type", text)]
     return []
-
-
-def _gpus(deployment: ModelDeployment) -> Iterator[tuple[str, Gpu]]:
-    """The GPUs of a replica, or of the workers of each role, and where they are asked for."""
-    spec = deployment.spec
-    if spec.serving.mode != "disaggregated":
-        yield "spec.resources.gpu", spec.resources.gpu
-    else:
-        for role, worker in (("prefill", spec.scaling.prefill), ("decode", spec.scaling.decode)):
-            if worker is not None:
-                yield f"spec.scaling.{role}.gpu", worker.gpu
 
 
 def _model_warnings(deployment: ModelDeployment, program: _Program, dialect: str) -> list[Finding]:
@@ -220,10 +209,10 @@ def _model_warnings(deployment: ModelDeployment, program: _Program, dialect: str
     if spec.model.source == "custom":
         if spec.model.served_name:
             text = "servedName is ignored for custom source (model name is defined by the container)"
-            found.append(Finding(path="spec.model.servedName", reason="FieldIgnored", message=text))
+            found.append(ignored("spec.model.servedName", text))
         if spec.model.id:
             text = "id is ignored for custom source (the image has the model)"
-            found.append(Finding(path="spec.model.id", reason="FieldIgnored", message=text))
+            found.append(ignored("spec.model.id", text))
     elif program.gguf and dialect == LOCALAI:
         reference = gguf_reference(deployment)
         if reference.startswith("huggingface://") and not reference.endswith(".gguf"):
@@ -232,5 +221,5 @@ def _model_warnings(deployment: ModelDeployment, program: _Program, dialect: str
                 "(<owner>/<repository>/<file>.gguf) or set engine.args ggufUrl"
             )
             path = "spec.engine.args[ggufUrl]" if "ggufUrl" in spec.engine.args else "spec.model.id"
-            found.append(Finding(path=path, reason="FieldIgnored", message=text))
+            found.append(ignored(path, text))
     return found

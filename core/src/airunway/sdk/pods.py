@@ -13,6 +13,7 @@ from airunway.engines import literal
 from airunway.plugins.contract import Context, Finding
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource
+from airunway.sdk.findings import blocker, ignored
 from airunway.sdk.launch import Launch
 
 __all__ = [
@@ -138,17 +139,10 @@ def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -
     spec = deployment.spec
     for key in spec.pod_template.metadata.labels:
         if key.startswith((*RESERVED, *reserved)):
-            yield Finding(
-                path=f"spec.podTemplate.metadata.labels[{key}]",
-                reason="FieldIgnored",
-                message=f"the label {key} is reserved for the operators and is not put on the pods",
-            )
+            text = f"the label {key} is reserved for the operators and is not put on the pods"
+            yield ignored(f"spec.podTemplate.metadata.labels[{key}]", text)
     if spec.secrets.hugging_face_token and any(entry.name == "HF_TOKEN" for entry in spec.env):
-        yield Finding(
-            path="spec.secrets.huggingFaceToken",
-            reason="FieldIgnored",
-            message="spec.env sets HF_TOKEN, which is used instead of this Secret",
-        )
+        yield ignored("spec.secrets.huggingFaceToken", "spec.env sets HF_TOKEN, which is used instead of this Secret")
 
 
 def pod_blockers(deployment: ModelDeployment, context: Context[Any]) -> Iterator[Finding]:
@@ -156,12 +150,11 @@ def pod_blockers(deployment: ModelDeployment, context: Context[Any]) -> Iterator
     model = deployment.spec.model
     if model.cache.mode != "None" and context.cache is None:
         text = "no model caches are at hand for this deployment; use spec.model.storage.volumes"
-        yield Finding(path="spec.model.cache.mode", reason="IncompatibleConfiguration", message=text)
+        yield blocker("spec.model.cache.mode", text)
     for i, volume in enumerate(model.storage.volumes):
         if not volume.claim_name or not volume.mount_path:
             text = f"volume {volume.name} needs claimName (or size) and mountPath to be mounted"
-            path = f"spec.model.storage.volumes[{i}]"
-            yield Finding(path=path, reason="IncompatibleConfiguration", message=text)
+            yield blocker(f"spec.model.storage.volumes[{i}]", text)
 
 
 def environment(deployment: ModelDeployment, context: Context[Any], launch: Launch | None = None) -> list[Resource]:

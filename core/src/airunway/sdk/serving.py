@@ -16,6 +16,7 @@ from typing import Any
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Context, Finding, Observed, Transformer
 from airunway.resource import Resource, dig
+from airunway.sdk.findings import blocker
 from airunway.sdk.groups import Member
 from airunway.sdk.launch import Launch, launch
 from airunway.sdk.names import too_long
@@ -194,11 +195,11 @@ def blockers(model: ModelDeployment, context: Context[Any], role: Servers) -> It
     asked = f"{gpus} GPUs per replica are more than the {limit} of one node (provider setting gpusPerNode)"
     if LEADER_WORKER_SET.key not in context.served:
         text = f"{asked}, and several nodes need LeaderWorkerSet, which is not installed: install it, or ask for fewer"
-        yield Finding(path=role.path, reason="IncompatibleConfiguration", message=text)
+        yield blocker(role.path, text)
     if gpus % nodes:
         near = gpus + nodes - gpus % nodes
         text = f"{asked}, and cannot be spread evenly over {nodes} nodes: ask for {near}"
-        yield Finding(path=role.path, reason="IncompatibleConfiguration", message=text)
+        yield blocker(role.path, text)
     taken = len(role.name) - len(model.metadata.name) + len(_SUFFIX)
     if found := too_long(model.metadata.name, limit=_LONGEST - taken, what="a LeaderWorkerSet's pods"):
         yield found

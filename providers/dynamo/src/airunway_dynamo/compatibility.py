@@ -11,10 +11,16 @@ from airunway.sdk import (
     Context,
     Finding,
     ModelDeployment,
+    blocker,
+    doubtful_split,
+    ignored,
     kind_key,
+    like_a_flag,
     pod_blockers,
     pod_findings,
+    role_fields,
     too_long,
+    without_gpus,
 )
 from airunway_dynamo.objects import RESERVED_LABELS
 from airunway_dynamo.plan import (
@@ -65,14 +71,6 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     return Compatibility(blockers=tuple(dict.fromkeys(blockers)), warnings=tuple(dict.fromkeys(warnings)))
 
 
-def _blocker(path: str, message: str, reason: str = "IncompatibleConfiguration") -> Finding:
-    return Finding(path=path, reason=reason, message=message)
-
-
-def _ignored(path: str, message: str) -> Finding:
-    return Finding(path=path, reason="FieldIgnored", message=message)
-
-
 def _field_of(deployment: ModelDeployment, part: Part) -> str:
     """Where the deployment says how large a worker is."""
     return f"spec.scaling.{part.type}.gpu" if is_split(deployment) else "spec.resources.gpu"
@@ -82,18 +80,11 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
     """The seeds' own messages, word for word; with one of these nothing else is worth saying."""
     spec = deployment.spec
     if context.engine not in RUNTIMES:
-        yield _blocker("spec.engine.type", f"Dynamo does not support {context.engine} engine")
+        yield blocker("spec.engine.type", f"Dynamo does not support {context.engine} engine")
     if spec.model.source == "custom":
         text = "Dynamo starts the engine with model.id: for an image with a model of its own use another provider"
-        yield _blocker("spec.model.source", text)
-    if is_split(deployment):
-        roles = {"scaling.prefill": spec.scaling.prefill, "scaling.decode": spec.scaling.decode}
-        gpus = {path: worker.gpu.count if worker is not None else 0 for path, worker in roles.items()}
-    else:  # a field that means nothing is not even looked at: the runtime names it
-        gpus = {"resources": spec.resources.gpu.count}
-    for path, count in gpus.items():
-        if not count:
-            yield _blocker(f"spec.{path}.gpu.count", f"Dynamo requires GPU (set {path}.gpu.count > 0)")
+        yield blocker("spec.model.source", text)
+    yield from without_gpus(deployment, who="Dynamo")
 
 
 def _runtime_blockers(
@@ -106,21 +97,20 @@ def _runtime_blockers(
             f"the tag of {image} names no release, and the flags of Dynamo's workers depend on it: use a tag like "
             f"1.3.1, or say which release it has in {_OVERRIDES}.runtimeVersion"
         )
-        yield _blocker("spec.engine.image" if spec.engine.image else "spec.image", text)
+        yield blocker("spec.engine.image" if spec.engine.image else "spec.image", text)
     for part in parts:
         kind, path = part.size.gpu_type, f"{_field_of(deployment, part)}.type"
         if not part.serves or kind == DEFAULT_GPU_TYPE:
             continue
         if not context.has(GPU_TYPES):
-            yield _blocker(path, f"this release of Dynamo knows {DEFAULT_GPU_TYPE} only; {kind} needs Dynamo 0.8")
+            yield blocker(path, f"this release of Dynamo knows {DEFAULT_GPU_TYPE} only; {kind} needs Dynamo 0.8")
         elif not (spec.image or spec.engine.image):
-            yield _blocker(path, f"the default image {image} needs {DEFAULT_GPU_TYPE}; set spec.image for {kind}")
-    if (spec.model.id or "").startswith("-"):
-        yield _blocker("spec.model.id", f"{spec.model.id!r} begins with '-': the engine would take it for a flag")
+            yield blocker(path, f"the default image {image} needs {DEFAULT_GPU_TYPE}; set spec.image for {kind}")
+    yield from like_a_flag(spec.model.id or "")
     for flag, path in given_flags(deployment).items():
         if flag in OWN_FLAGS:
             text = f"engine arg {flag!r} says what a worker does, which spec.serving.mode says: remove it"
-            yield _blocker(path, text, "BadArguments")
+            yield blocker(path, text, "BadArguments")
 
 
 def _name_blockers(
@@ -157,7 +147,7 @@ def _override_blockers(deployment: ModelDeployment, context: Context[Settings]) 
         ("spec", GRAPH_METADATA, "Dynamo takes labels, annotations and a topology of a whole graph since release 1.1"),
     ):
         if override(deployment, key) and not context.has(feature):
-            yield _blocker(f"{_OVERRIDES}.{key}", text, "InvalidOverride")
+            yield blocker(f"{_OVERRIDES}.{key}", text, "InvalidOverride")
 
 
 def _node_blockers(
@@ -170,7 +160,7 @@ def _node_blockers(
                 f"setting gpusPerNode), and cannot be spread evenly over {part.nodes} nodes: ask for "
                 f"{part.gpus + part.nodes - part.gpus % part.nodes}"
             )
-            yield _blocker(f"{_field_of(deployment, part)}.count", text)
+            yield blocker(f"{_field_of(deployment, part)}.count", text)
 
 
 def _shell_blockers(deployment: ModelDeployment) -> Iterator[Finding]:
@@ -188,33 +178,25 @@ def _shell_blockers(deployment: ModelDeployment) -> Iterator[Finding]:
                 "over several nodes Dynamo starts workers through a shell, which leaves only letters, digits and "
                 f"_@%+=:,./- as they are: {path} has others; take them out, or ask for the GPUs of one node"
             )
-            yield _blocker(path, text, "BadArguments")
+            yield blocker(path, text, "BadArguments")
     for i, entry in enumerate(spec.env):
         if not _VARIABLE.fullmatch(entry.name):
             text = f"over several nodes Dynamo names variables to a shell: {entry.name[:64]!r} is no name for one"
-            yield _blocker(f"spec.env[{i}].name", text, "BadArguments")
+            yield blocker(f"spec.env[{i}].name", text, "BadArguments")
 
 
 def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
-    prefill, decode = deployment.spec.scaling.prefill, deployment.spec.scaling.decode
-    if not is_split(deployment):
-        for role, worker in (("prefill", prefill), ("decode", decode)):
-            if worker is not None:
-                yield _ignored(f"spec.scaling.{role}", f"scaling.{role} has no meaning in aggregated mode")
-    elif prefill and decode and context.engine == "vllm" and prefill.gpu.count > decode.gpu.count:
-        text = (
-            f"prefill has {prefill.gpu.count} GPUs and decode {decode.gpu.count}: the NIXL connector of many releases "
-            "of vLLM refuses fewer for decode than for prefill"
-        )
-        yield Finding(path="spec.scaling.decode.gpu.count", reason="MayNotStart", message=text)
+    yield from role_fields(deployment)
+    if context.engine == "vllm":
+        yield from doubtful_split(deployment)
     if override(deployment, "scalingAdapter") is True:
         text = "replicas are left to Dynamo's scaling adapters (overrides.scalingAdapter)"
-        yield _ignored("spec.scaling.replicas", text)
+        yield ignored("spec.scaling.replicas", text)
     if routed_by_pool(context):
         for key in ("routerMode", "frontend"):
             if override(deployment, key) is not None:
                 text = f"overrides.{key} has no effect behind a gateway's pool: its picker chooses the worker"
-                yield _ignored(f"{_OVERRIDES}.{key}", text)
+                yield ignored(f"{_OVERRIDES}.{key}", text)
     elif context.gateway is not None and context.gateway.uses_pool:
         text = "this release of Dynamo cannot serve behind a gateway's pool (needs 1.1): it gets a Frontend of its own"
-        yield _ignored("spec.gateway", text)
+        yield ignored("spec.gateway", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from airunway.sdk import Finding, ModelDeployment, dig
+from airunway.sdk import Finding, ModelDeployment, blocker, dig
 from airunway_kaito.plan import NODES_OF, Plan
 
 __all__ = ["node_blockers"]
@@ -31,17 +31,16 @@ def node_blockers(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
     overrides = deployment.spec.provider.overrides
     wanted = dig(overrides, "resource", "instanceType")
     if isinstance(wanted, str) and plan.needs_instance_type and not _is_allowed(deployment, plan, wanted):
-        yield Finding(path=f"{at}.instanceType", reason="InvalidOverride", message=_other_machine(plan, wanted))
+        yield blocker(f"{at}.instanceType", _other_machine(plan, wanted), "InvalidOverride")
     if not plan.settings.provisions_nodes:
         return
     labels = dig(overrides, "resource", "labelSelector", "matchLabels", default={})
     for key in deployment.spec.node_selector:
         if text := _not_for_new_nodes(key):
-            yield Finding(path=f"spec.nodeSelector[{key}]", reason="IncompatibleConfiguration", message=text)
+            yield blocker(f"spec.nodeSelector[{key}]", text)
     for key in labels if isinstance(labels, dict) else ():
         if text := _not_for_new_nodes(key):
-            path = f"{at}.labelSelector.matchLabels[{key}]"
-            yield Finding(path=path, reason="InvalidOverride", message=text)
+            yield blocker(f"{at}.labelSelector.matchLabels[{key}]", text, "InvalidOverride")
 
 
 def _is_allowed(deployment: ModelDeployment, plan: Plan, wanted: str) -> bool:

@@ -5,7 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, dig, pod_blockers, pod_findings, too_long
+from airunway.sdk import (
+    Compatibility,
+    Context,
+    Finding,
+    ModelDeployment,
+    blocker,
+    dig,
+    doubtful_split,
+    pod_blockers,
+    pod_findings,
+    too_long,
+    without_gpus,
+)
 from airunway_kuberay.manifest import SUSPEND
 from airunway_kuberay.objects import RESERVED, is_stopped
 from airunway_kuberay.serve import argument_blockers, group_sizes, ray_container, version_findings
@@ -35,7 +47,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     warnings = [
         *container.warnings,
         *(finding for forbids, finding in versions if not forbids),
-        *_ratio(deployment),
+        *doubtful_split(deployment),
         *pod_findings(deployment, reserved=RESERVED),
     ]
     return Compatibility(blockers=tuple(dict.fromkeys(blockers)), warnings=tuple(warnings))
@@ -45,15 +57,11 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
     """With one of these nothing else is worth saying."""
     spec = deployment.spec
     if context.engine != "vllm":
-        yield _blocker("spec.engine.type", f"KubeRay does not support {context.engine} engine")
+        yield blocker("spec.engine.type", f"KubeRay does not support {context.engine} engine")
     if spec.model.source == "custom":
         text = "KubeRay does not serve a model of source custom: Ray Serve LLM has to be told which one, by model.id"
-        yield _blocker("spec.model.source", text)
-    for group, (size, _) in group_sizes(deployment).items():
-        if not size.gpus:
-            role = group.partition("-")[0]
-            where = "resources.gpu.count" if role == "gpu" else f"scaling.{role}.gpu.count"
-            yield _blocker(f"spec.{where}", f"KubeRay requires GPU (set {where} > 0)")
+        yield blocker("spec.model.source", text)
+    yield from without_gpus(deployment, who="KubeRay")
 
 
 def _name(deployment: ModelDeployment) -> Iterator[Finding]:
@@ -62,7 +70,7 @@ def _name(deployment: ModelDeployment) -> Iterator[Finding]:
         yield found
     elif not _NAME.fullmatch(name):
         text = f"KubeRay takes names of small letters, digits and '-' that begin with a letter, not {name!r}: rename it"
-        yield _blocker("metadata.name", text)
+        yield blocker("metadata.name", text)
 
 
 def _counts(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
@@ -73,25 +81,14 @@ def _counts(deployment: ModelDeployment, context: Context[Settings]) -> Iterator
     if isinstance(scales, dict):
         most = scales.get("maxReplicas")
         if split:
-            yield _blocker(path, f"{path} is for aggregated serving: remove it, and set scaling.prefill and decode")
+            yield blocker(path, f"{path} is for aggregated serving: remove it, and set scaling.prefill and decode")
         elif not isinstance(most, int) or most < spec.scaling.replicas:
-            yield _blocker(path, f"{path}.maxReplicas must be there and at least scaling.replicas")
+            yield blocker(path, f"{path}.maxReplicas must be there and at least scaling.replicas")
     if is_stopped(deployment) and not context.has(SUSPEND):
         text = "KubeRay stops a RayService since 1.7 only: upgrade it, set spec.suspend, or ask for a replica at least"
-        yield _blocker("spec.scaling.replicas", text)
+        yield blocker("spec.scaling.replicas", text)
     for group, (_, replicas) in group_sizes(deployment).items() if split else ():
         role = group.partition("-")[0]
         if not replicas:
             text = f"Ray Serve LLM needs at least one {role} worker; to stop the model set spec.suspend"
-            yield _blocker(f"spec.scaling.{role}.replicas", text)
-
-
-def _ratio(deployment: ModelDeployment) -> Iterator[Finding]:
-    sizes = [size.gpus for size, _ in group_sizes(deployment).values()]
-    if len(sizes) == 2 and sizes[0] > sizes[1]:
-        text = f"vLLM refuses {sizes[0]} GPUs of a prefill and {sizes[1]} of a decode worker with NIXL in many releases"
-        yield Finding(path="spec.scaling.decode.gpu.count", reason="TensorParallelRatio", message=text)
-
-
-def _blocker(path: str, message: str) -> Finding:
-    return Finding(path=path, reason="IncompatibleConfiguration", message=message)
+            yield blocker(f"spec.scaling.{role}.replicas", text)

@@ -18,6 +18,7 @@ from airunway.sdk import (
     ModelDeployment,
     Resource,
     Sizing,
+    blocker,
     dig,
     engine_arguments,
     keyword_arguments,
@@ -145,4 +146,4 @@ def version_findings(deployment: ModelDeployment, image: str) -> Iterator[tuple[
         yield decides, Finding(path=path, reason=reason, message=text)
     elif tuple(map(int, version.split(".")[:2])) < since:
         text = f"Ray {version} of {image!r} has no {builder}, which needs {needed}: {_REMEDY}"
-        yield True, Finding(path=path, reason="IncompatibleConfiguration", message=text)
+        yield True, blocker(path, text)

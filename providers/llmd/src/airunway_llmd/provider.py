@@ -18,10 +18,13 @@ from airunway.sdk import (
     Replicas,
     Resource,
     Translation,
+    blocker,
+    ignored,
     picker,
     pod_blockers,
     pod_findings,
     serving,
+    without_gpus,
     workloads,
 )
 from airunway.sdk.conditions import text
@@ -103,14 +106,11 @@ def _fundamental(
 ) -> Iterator[Finding]:
     """With one of these nothing else is worth saying."""
     if context.engine != "vllm":
-        yield _blocker("spec.engine.type", f"llm-d only supports vllm engine, not {context.engine}")
-    for role in roles:
-        if role.size(deployment).gpus == 0:
-            path = role.path.removeprefix("spec.")
-            yield _blocker(role.path, f"llm-d requires GPU (set {path} > 0)")
+        yield blocker("spec.engine.type", f"llm-d only supports vllm engine, not {context.engine}")
+    yield from without_gpus(deployment, who="llm-d")
     if is_apart(deployment) and deployment.spec.model.source == "custom":
         text = "an image with a model of its own cannot be told its role: use mode aggregated, or a model id"
-        yield _blocker("spec.serving.mode", text)
+        yield blocker("spec.serving.mode", text)
 
 
 def _picker_blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
@@ -120,14 +120,14 @@ def _picker_blockers(deployment: ModelDeployment, context: Context[Settings]) ->
     image = context.settings.picker_image
     release = picker.release_of(image, context.settings.picker_version)
     if release is None:
-        yield _blocker(
+        yield blocker(
             "spec.provider.name",
             f"the flags of the endpoint picker {image} are not known: known are {picker.known_releases()}; set the "
             "provider setting pickerImage to an image with such a tag, or pickerVersion to the release that it is of",
         )
     elif is_apart(deployment) and not release.disaggregates:
         text = f"the endpoint picker {image} ({release.title}) cannot tell prefill from decode: use an llm-d router's"
-        yield _blocker("spec.serving.mode", text)
+        yield blocker("spec.serving.mode", text)
 
 
 def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
@@ -136,18 +136,14 @@ def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterat
         text = "the Gateway API Inference Extension (InferencePool v1) is not installed: the model has a plain Service"
         if apart:
             text += ", and prefill workers get no requests until it is"
-        yield Finding(path="spec.serving.mode" if apart else "", reason="FieldIgnored", message=text)
+        yield ignored("spec.serving.mode" if apart else "", text)
     if apart and "spec" in overrides:
         text = "overrides of the workload are those of the decode workers; prefill workers are left as they are"
-        yield Finding(path="spec.provider.overrides.spec", reason="FieldIgnored", message=text)
+        yield ignored("spec.provider.overrides.spec", text)
     for key in ("connector", "routerMode"):
         if not apart and key in overrides:
             text = f"{key} has no effect in aggregated mode"
-            yield Finding(path=f"spec.provider.overrides.{key}", reason="FieldIgnored", message=text)
-
-
-def _blocker(path: str, message: str) -> Finding:
-    return Finding(path=path, reason="IncompatibleConfiguration", message=message)
+            yield ignored(f"spec.provider.overrides.{key}", text)
 
 
 def _has_pool(context: Context[Settings]) -> bool:

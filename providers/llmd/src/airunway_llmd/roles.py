@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airunway.sdk import Context, Finding, Launch, ModelDeployment, Resource, picker, serving
+from airunway.sdk import Context, Finding, Launch, ModelDeployment, Resource, blocker, ignored, picker, serving
 from airunway_llmd.manifest import DECODE, PREFILL
 from airunway_llmd.settings import Settings
 from airunway_llmd.sidecar import NIXL, PORT, SERVER_PORT, connector_of
@@ -64,13 +64,13 @@ def pair_findings(
     told = f"prefill splits tensors over {prefill} GPUs and decode over {decode}"
     if decode % prefill and prefill % decode:
         text = f"{told}: one must be a multiple of the other, or NIXL refuses the transfer at the first request"
-        return [Finding(path=path, reason="IncompatibleConfiguration", message=text)], []
+        return [blocker(path, text)], []
     if prefill > decode:
         text = (
             f"{told}: older releases of vLLM refuse that at the first request (NIXL), and newer ones for models with "
             "state layers (Mamba); give prefill no more GPUs than decode"
         )
-        return [], [Finding(path=path, reason="FieldIgnored", message=text)]
+        return [], [ignored(path, text)]
     return [], []
 
 

@@ -13,6 +13,7 @@ from airunway.sdk import (
     Observed,
     Provider,
     Resource,
+    blocker,
     pod_blockers,
     pod_findings,
     serving,
@@ -52,17 +53,13 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
     spec, engine = deployment.spec, _CAPABILITIES.get(context.engine)
     if engine is None:
         text = f"engine {context.engine} is not one of {', '.join(_CAPABILITIES)}"
-        yield _blocker("spec.engine.type", text)
+        yield blocker("spec.engine.type", text)
     if spec.serving.mode == "disaggregated":
         text = "plain Deployments do not serve disaggregated: use a provider that does (llm-d, dynamo), or aggregated"
-        yield _blocker("spec.serving.mode", text)
+        yield blocker("spec.serving.mode", text)
     elif engine is not None and not (engine.gpu_support if spec.resources.gpu.count else engine.cpu_support):
         text = f"{context.engine} engine requires GPU (set resources.gpu.count > 0)"
-        yield _blocker("spec.resources.gpu.count", text)
-
-
-def _blocker(path: str, message: str) -> Finding:
-    return Finding(path=path, reason="IncompatibleConfiguration", message=message)
+        yield blocker("spec.resources.gpu.count", text)
 
 
 def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> list[Resource]:

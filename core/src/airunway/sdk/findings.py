@@ -1,0 +1,70 @@
+"""What several providers say of a deployment, in the same words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from airunway.api.modeldeployment import Gpu, ModelDeployment
+from airunway.plugins.contract import Finding
+
+__all__ = ["blocker", "doubtful_split", "gpus_of", "ignored", "like_a_flag", "role_fields", "without_gpus"]
+
+_SPLIT = "disaggregated"
+
+
+def blocker(path: str, message: str, reason: str = "IncompatibleConfiguration") -> Finding:
+    """Why nothing is created: the field at `path` cannot be honoured."""
+    return Finding(path=path, reason=reason, message=message)
+
+
+def ignored(path: str, message: str) -> Finding:
+    """The warning that the field at `path` has no effect, and why."""
+    return Finding(path=path, reason="FieldIgnored", message=message)
+
+
+def gpus_of(deployment: ModelDeployment) -> Iterator[tuple[str, Gpu | None]]:
+    """The GPUs of a replica, or of the workers of each role, and the field that asks for them.
+
+    None for workers that the deployment does not describe: they are as large as a replica.
+    """
+    spec = deployment.spec
+    if spec.serving.mode != _SPLIT:
+        yield "spec.resources.gpu", spec.resources.gpu
+    else:
+        for role, worker in (("prefill", spec.scaling.prefill), ("decode", spec.scaling.decode)):
+            yield f"spec.scaling.{role}.gpu", worker.gpu if worker is not None else None
+
+
+def without_gpus(deployment: ModelDeployment, *, who: str) -> Iterator[Finding]:
+    """The blockers where `who` ("Dynamo") needs GPUs, and a replica or the workers of a role have none."""
+    for path, gpu in gpus_of(deployment):
+        if not (gpu or deployment.spec.resources.gpu).count:
+            field = f"{path}.count"
+            yield blocker(field, f"{who} requires GPU (set {field.removeprefix('spec.')} > 0)")
+
+
+def role_fields(deployment: ModelDeployment) -> Iterator[Finding]:
+    """The warnings of an aggregated deployment that has fields for roles."""
+    scaling = deployment.spec.scaling
+    if deployment.spec.serving.mode != _SPLIT:
+        for role, worker in (("prefill", scaling.prefill), ("decode", scaling.decode)):
+            if worker is not None:
+                yield ignored(f"spec.scaling.{role}", f"scaling.{role} has no meaning in aggregated mode")
+
+
+def doubtful_split(deployment: ModelDeployment) -> Iterator[Finding]:
+    """The warning where vLLM's prefill workers have more GPUs than those that decode."""
+    if deployment.spec.serving.mode == _SPLIT:
+        prefill, decode = ((gpu or deployment.spec.resources.gpu).count for _, gpu in gpus_of(deployment))
+        if prefill > decode:
+            text = (
+                f"prefill has {prefill} GPUs and decode {decode}: the NIXL connector of many releases of vLLM refuses "
+                "fewer for decode than for prefill"
+            )
+            yield Finding(path="spec.scaling.decode.gpu.count", reason="MayNotStart", message=text)
+
+
+def like_a_flag(model: str, path: str = "spec.model.id") -> Iterator[Finding]:
+    """The blocker for a model's name that an engine takes for a flag."""
+    if model.startswith("-"):
+        yield blocker(path, f"{model!r} begins with '-': the engine would take it for a flag")
