@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -20,6 +19,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.runtime.access import provider_rights
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
+from airunway_testing.faults import failed_create
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
 from airunway_testing.rights import granted
 
@@ -95,7 +95,7 @@ async def test_the_listed_rights_are_enough(
         await until(client, key, lambda found: dig(found, "status", "phase") == "Running")
         await crash(client, key)
         await until(client, key, lambda found: dig(found, "status", "rootCause", "code") == "Engine.OutOfMemory")
-        await client.create(EVENT, refusal(namespace, "gemma"))
+        await client.create(EVENT, failed_create(ObjectKey(namespace, "gemma"), "StatefulSet"))
         await client.delete(MODEL_DEPLOYMENT, key)
         async with asyncio.timeout(30):
             while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
@@ -105,24 +105,6 @@ async def test_the_listed_rights_are_enough(
         requests = [request for request in audit.read() if request.user == user and request.namespace in ours]
     assert requests
     assert [f"{r.verb} {r.resource}" for r in requests if r.code == 403] == []
-
-
-def refusal(namespace: str, name: str, *, kind: str = "StatefulSet") -> Resource:
-    """The event of a workload controller that may not create its pods."""
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    return {
-        "apiVersion": EVENT.api_version,
-        "kind": EVENT.kind,
-        "metadata": {"name": f"{name}.{uuid4().hex[:8]}", "namespace": namespace},
-        "regarding": {"apiVersion": "apps/v1", "kind": kind, "namespace": namespace, "name": name, "uid": "u"},
-        "type": "Warning",
-        "reason": "FailedCreate",
-        "action": "Create",
-        "note": "forbidden: exceeded quota: none",
-        "eventTime": now,
-        "reportingController": "tests",
-        "reportingInstance": "tests",
-    }
 
 
 async def test_without_the_rights_for_root_causes_the_upstream_s_words_count(
@@ -168,9 +150,9 @@ async def test_what_is_none_of_ours_is_dropped_when_it_is_decoded(
         await until(client, key, lambda found: dig(found, "status", "phase") == "Running")
         for number in range(5):
             await client.create(POD, crashing_pod(namespace, f"other-{number}", labels={"app": "other"}))
-            await client.create(EVENT, refusal(namespace, f"other-{number}"))
+            await client.create(EVENT, failed_create(ObjectKey(namespace, f"other-{number}"), "StatefulSet"))
             # Begins as ours does, and is another's: kept as a candidate, and not believed.
-            await client.create(EVENT, refusal(namespace, f"gemma-{number}"))
+            await client.create(EVENT, failed_create(ObjectKey(namespace, f"gemma-{number}"), "StatefulSet"))
         await crash(client, key)
         found = await until(client, key, lambda deployment: "rootCause" in deployment["status"])
         assert found["status"]["rootCause"]["code"] == "Engine.OutOfMemory"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
+from tests.dynamo.conftest import grove_installed
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -20,6 +20,7 @@ from airunway.runtime.access import provider_rights
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import condition_is, running_at
+from airunway_testing.faults import failed_create
 from airunway_testing.operator import gone, install_definitions, remove_leftovers, until
 from airunway_testing.rights import unused
 from airunway_testing.simulators import simulators_for
@@ -32,11 +33,14 @@ LARGE: Resource = {"resources": {"gpu": {"count": 4}}}
 TWO_A_NODE = {"gpusPerNode": 2}
 SETTINGS = {"vllm": TWO_A_NODE, "llmd": TWO_A_NODE}
 SPECS: dict[str, tuple[Resource, ...]] = {
-    "kaito": ({}, {"scaling": {"replicas": 2}}),
+    "kaito": ({}, {"scaling": {"replicas": 2}, "image": "registry.example/vllm:1"}),
     "vllm": ({}, LARGE),
     "dynamo": ({},),
     "kuberay": ({},),
-    "llmd": ({"serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}}, LARGE),
+    "llmd": (
+        {"serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}, "resources": {}},
+        LARGE,
+    ),
 }
 """By provider the deployments that together need every kind of object that it writes."""
 
@@ -60,8 +64,12 @@ async def stage(
             await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
             await gone(client, MODEL_DEPLOYMENT, key_of(deployment))
 
-    async with staged(cluster, client, namespace=namespace, audit_log=audit_log, clean=clean) as stage:
-        yield stage
+    async with AsyncExitStack() as stack:
+        if provider.name == "dynamo":  # whose cliques it may read
+            await stack.enter_async_context(grove_installed(client))
+        yield await stack.enter_async_context(
+            staged(cluster, client, namespace=namespace, audit_log=audit_log, clean=clean)
+        )
 
 
 @pytest.fixture(params=SPECS)
@@ -108,7 +116,7 @@ async def lived_through(stage: Stage, client: Client, provider: ProviderHost) ->
         for kind, obj in [found async for found in made(client, written, keys)]:
             await drift(client, kind, obj)
     for kind_name in ("StatefulSet", "ReplicaSet", "Deployment", "Job"):
-        await client.create(EVENT, refusal(keys[0], kind_name))
+        await client.create(EVENT, failed_create(keys[0], kind_name))
     await planned(stage, client, keys[0])
     for key in keys:
         await until(client, key, running_at(await stage.edit(key, model={"id": "o/another"})))
@@ -180,26 +188,3 @@ def of_somebody_else(kind: Kind, obj: Resource) -> Resource:
         spec.get("spec", {}).pop(address, None)
     metadata = {field: obj["metadata"][field] for field in ("name", "namespace")}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **spec}
-
-
-def refusal(key: ObjectKey, kind: str) -> Resource:
-    """The event of a workload controller that may not create what it is to."""
-    return {
-        "apiVersion": EVENT.api_version,
-        "kind": EVENT.kind,
-        "metadata": {"name": f"{key.name}.{kind.lower()}", "namespace": key.namespace},
-        "regarding": {
-            "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
-            "kind": kind,
-            "namespace": key.namespace,
-            "name": key.name,
-            "uid": f"uid-of-{kind}",
-        },
-        "type": "Warning",
-        "reason": "FailedCreate",
-        "action": "Create",
-        "note": "forbidden: exceeded quota: none",
-        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": "tests",
-        "reportingInstance": "tests",
-    }

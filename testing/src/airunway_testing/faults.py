@@ -10,8 +10,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
+from uuid import uuid4
 
-from airunway.kube import POD, Client, NotFound
+from airunway.kube import EVENT, POD, Client, NotFound
 from airunway.resource import ObjectKey, Resource, dig, format_time, is_deleting, is_true
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.operator import PATIENCE, until
@@ -20,6 +21,7 @@ __all__ = [
     "BACK_OFF",
     "BY_HAND",
     "ended",
+    "failed_create",
     "has_cause",
     "healed",
     "is_clear",
@@ -52,6 +54,29 @@ def ended(code: int, reason: str, message: str = "") -> Resource:
 
 
 BACK_OFF = waiting("CrashLoopBackOff", "back-off 10s restarting failed container=model pod=x-0")
+
+
+def failed_create(workload: ObjectKey, kind: str, *, note: str = "forbidden: exceeded quota: none") -> Resource:
+    """The event of the controller of a workload (of ``apps``, or a Job) that may not create what it is to."""
+    return {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {"name": f"{workload.name}.{uuid4().hex[:16]}", "namespace": workload.namespace},
+        "regarding": {
+            "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+            "kind": kind,
+            "namespace": workload.namespace,
+            "name": workload.name,
+            "uid": f"uid-of-{kind}",
+        },
+        "type": "Warning",
+        "reason": "FailedCreate",
+        "action": "Create",
+        "note": note,
+        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        "reportingController": "tests",
+        "reportingInstance": "tests",
+    }
 
 
 async def pod_of(client: Client, key: ObjectKey, *, number: int = 0, scheduled: bool = True) -> Resource:

@@ -1,4 +1,4 @@
-"""The worked faults with every other provider: the codes are those of KAITO's, whoever makes the pods."""
+"""The seven worked faults with every provider: the same codes, phases and words, whoever makes the pods."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.rootcause.worked import FAULTS, IMAGE
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client
-from airunway.plugins.registry import load
+from airunway.plugins.registry import discover, load
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway.status.codes import CODES
 from airunway_testing.controlplane.stages import OUTCOME
@@ -25,6 +25,7 @@ APART: Resource = {"serving": {"mode": "disaggregated"}, "scaling": {"prefill": 
 DYNAMO: Resource = {"provider": {"name": "dynamo", "overrides": {"runtimeVersion": "1.3.1"}}}
 KUBERAY: Resource = {"provider": {"name": "kuberay", "overrides": {"rayVersion": "2.56.0"}}}
 SHAPES: dict[str, tuple[str, str, Resource]] = {
+    "kaito": ("kaito", "kaito.sh/workspace", {"resources": {"gpu": {"count": 1}}}),
     "vllm": ("vllm", "server", {"resources": {"gpu": {"count": 1}}}),
     "llmd": ("llmd", "server", {"resources": {"gpu": {"count": 1}}}),
     "llmd, decode": ("llmd", "decode", APART),
@@ -34,6 +35,11 @@ SHAPES: dict[str, tuple[str, str, Resource]] = {
     "dynamo, decode": ("dynamo", "decode", {**DYNAMO, **APART}),
 }
 """Provider, role of the pod that is broken (or a label of it), and the rest of the spec."""
+
+
+def test_no_provider_is_left_out() -> None:
+    installed = {found.name for found in discover() if found.distribution != "airunway-testing"}
+    assert {provider for provider, _, _ in SHAPES.values()} == installed
 
 
 @pytest.fixture(params=SHAPES)
@@ -46,7 +52,7 @@ async def shape(
 
 
 async def pod_of_role(client: Client, key: ObjectKey, role: str) -> Resource:
-    label = role if "=" in role else f"airunway.ai/component={role}"
+    label = role if "/" in role else f"airunway.ai/component={role}"
     selector = f"airunway.ai/model-deployment={key.name},{label}"
     async with asyncio.timeout(60):
         while True:
