@@ -23,7 +23,18 @@ from airunway.sdk import (
     Resource,
     dig,
 )
-from airunway.sdk.conditions import CREATION, condition, is_observed, meaning, number, records, text, truth
+from airunway.sdk.conditions import (
+    CREATION,
+    condition,
+    is_observed,
+    mapping,
+    meaning,
+    moment,
+    number,
+    records,
+    text,
+    truth,
+)
 from airunway_dynamo.plan import FRONTEND, PORT, WORKERS, Part, parts_of, routed_by_pool
 from airunway_dynamo.runtimes import RUNTIMES
 from airunway_dynamo.settings import Settings
@@ -148,11 +159,8 @@ def _currency(graph: Resource, observed: Observed, now: datetime, *, shared: boo
         return (True, None) if left <= 0 else (False, left)
     if "observedGeneration" in status or observed.applied is None:
         return is_observed(graph), None
-    try:
-        moved = datetime.fromisoformat(text(condition(graph, "Ready"), "lastTransitionTime"))
-    except ValueError:
-        moved = None
-    if moved is not None and moved.tzinfo is not None and moved >= observed.applied:
+    moved = moment(condition(graph, "Ready"), "lastTransitionTime")
+    if moved is not None and moved >= observed.applied:
         return True, None
     left = (observed.applied + _SETTLES - now).total_seconds()
     return (True, None) if left <= 0 else (False, left)
@@ -163,9 +171,7 @@ def _currency(graph: Resource, observed: Observed, now: datetime, *, shared: boo
 
 def _components(graph: Resource) -> Iterator[tuple[str, Resource]]:
     """The components of a live graph, somebody else's included, in either version."""
-    services = dig(graph, "spec", "services")
-    if isinstance(services, dict):
-        yield from ((name, spec) for name, spec in services.items() if isinstance(spec, dict))
+    yield from mapping(graph, "spec", "services").items()
     yield from ((text(spec, "name"), spec) for spec in records(graph, "spec", "components"))
 
 
