@@ -5,7 +5,7 @@ the model, host and port. Tables are data (`tables`); how a deployment and a tab
 Arguments are lists, never shell strings (spec ruling 19).
 """
 
-from airunway.engines.arguments import EngineArguments, Remark, engine_arguments, literal
+from airunway.engines.arguments import EngineArguments, Remark, engine_arguments, given_flags, literal
 from airunway.engines.keywords import KeywordArguments, keyword_arguments
 from airunway.engines.tables import FLAG_TABLES, FlagTable, UnknownEngineError, flag_table
 
@@ -18,6 +18,7 @@ __all__ = [
     "UnknownEngineError",
     "engine_arguments",
     "flag_table",
+    "given_flags",
     "keyword_arguments",
     "literal",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.engines.tables import FlagTable, flag_table
 
-__all__ = ["EngineArguments", "Remark", "engine_arguments", "literal"]
+__all__ = ["EngineArguments", "Remark", "engine_arguments", "given_flags", "literal"]
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
 """Not without end: where arguments become keys of a YAML document, one over 1,024 characters makes it unreadable."""
@@ -70,8 +70,7 @@ def engine_arguments(
     warnings: list[Remark] = []
 
     args = {key: value for key, value in sorted(settings.args.items()) if key not in consumed}
-    given = {_plain(key): f"spec.engine.args[{key}]" for key in args}
-    given.update((_plain(flag), f"spec.engine.extraArgs[{i}]") for i, flag in _flags(settings.extra_args))
+    given = given_flags(deployment, consumed=consumed)
 
     for path, flag, value, wish in _derived(deployment, table, served_name=served_name, gpus=gpus, stages=stages):
         if not flag:
@@ -100,6 +99,17 @@ def engine_arguments(
             errors.append(Remark(path=f"spec.engine.extraArgs[{i}]", message=error))
     argv += settings.extra_args
     return EngineArguments(argv=tuple(argv), errors=tuple(errors), warnings=tuple(warnings))
+
+
+def given_flags(deployment: ModelDeployment, *, consumed: Collection[str] = ()) -> dict[str, str]:
+    """The flags that the user sets, without dashes in front and with ``-`` for ``_``, and the field that sets each.
+
+    `consumed` are keys of ``args`` that the provider uses up itself.
+    """
+    settings = deployment.spec.engine
+    given = {_plain(key): f"spec.engine.args[{key}]" for key in sorted(settings.args) if key not in consumed}
+    given.update((_plain(flag), f"spec.engine.extraArgs[{i}]") for i, flag in _flags(settings.extra_args))
+    return given
 
 
 def _derived(

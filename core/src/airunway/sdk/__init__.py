@@ -13,6 +13,7 @@ from airunway.engines import (
     Remark,
     engine_arguments,
     flag_table,
+    given_flags,
     keyword_arguments,
     literal,
 )
@@ -119,6 +120,7 @@ __all__ = [
     "environment",
     "flag_table",
     "gguf_reference",
+    "given_flags",
     "gpus_of",
     "hookimpl",
     "ignored",

@@ -13,6 +13,7 @@ from airunway.sdk import (
     ModelDeployment,
     blocker,
     doubtful_split,
+    given_flags,
     ignored,
     kind_key,
     like_a_flag,
@@ -25,7 +26,6 @@ from airunway.sdk import (
 from airunway_dynamo.objects import RESERVED_LABELS
 from airunway_dynamo.plan import (
     Part,
-    given_flags,
     image_of,
     is_split,
     override,

@@ -6,7 +6,7 @@ operator limits the length of graph and component together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway.sdk import (
@@ -18,6 +18,7 @@ from airunway.sdk import (
     Sizing,
     dig,
     engine_arguments,
+    given_flags,
     literal,
     served_name_of,
     sizing,
@@ -31,7 +32,6 @@ __all__ = [
     "PORT",
     "WORKERS",
     "Part",
-    "given_flags",
     "image_of",
     "is_split",
     "override",
@@ -197,14 +197,6 @@ def _launch(deployment: ModelDeployment, context: Context[Settings], role: str, 
         blockers=tuple(Finding(path=r.path, reason="BadArguments", message=r.message) for r in flags.errors),
         warnings=tuple(Finding(path=r.path, reason="FieldIgnored", message=r.message) for r in flags.warnings),
     )
-
-
-def given_flags(deployment: ModelDeployment) -> Mapping[str, str]:
-    """The flags that the user sets, without dashes, and where."""
-    engine = deployment.spec.engine
-    flags = {f"--{key}": f"spec.engine.args[{key}]" for key in engine.args}
-    flags |= {word: f"spec.engine.extraArgs[{i}]" for i, word in enumerate(engine.extra_args) if word.startswith("-")}
-    return {flag.lstrip("-").partition("=")[0].replace("_", "-"): path for flag, path in flags.items()}
 
 
 def _apart(argv: tuple[str, ...]) -> Iterator[str]:
