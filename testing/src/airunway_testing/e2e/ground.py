@@ -25,7 +25,7 @@ LABEL = "e2e.airunway.ai/run"
 
 MANAGER = "airunway-e2e"
 _SECRET = Kind("", "v1", "Secret", "secrets")
-_READY = 60.0
+_READY = 180.0
 _GONE = 600.0
 """Seconds until what was made is gone: a deployment that nobody cleans up is let go after five minutes."""
 
@@ -71,7 +71,7 @@ class Ground:
                     await asyncio.sleep(0.1)
 
     async def start(self, providers: list[str], *, settings: Sequence[str] = ()) -> None:
-        """The core and these providers on this machine, for our namespace alone. Raises GroundError.
+        """The core as one process and these providers as another, for our namespace alone. Raises GroundError.
 
         `settings` are ``PROVIDER.KEY=VALUE``.
         """
@@ -80,10 +80,10 @@ class Ground:
         self._folder = Path(tempfile.mkdtemp(prefix="airunway-e2e-"))
         self._parts = Processes(self._folder, keep=False)
         where = ["--kubeconfig", str(self._kubeconfig), *(["--context", self._context] if self._context else [])]
-        programs = {"controller": ["controller"]}
-        for name in providers:
-            own = [setting.removeprefix(f"{name}.") for setting in settings if setting.startswith(f"{name}.")]
-            programs[name] = ["provider", "run", name, *(word for setting in own for word in ("--set", setting))]
+        programs = {
+            "core": ["controller"],
+            "providers": ["provider", "run", *providers, *_settings_of(providers, settings)],
+        }
         for name, arguments in programs.items():
             ready = ["--watch-namespaces", self.namespace, "--ready-file", str(self._folder / f"{name}.ready")]
             command = [sys.executable, "-m", "airunway", *arguments, *where, *ready]
@@ -97,7 +97,8 @@ class Ground:
         except TimeoutError:
             pass
         if waiting:
-            raise GroundError(f"{waiting[0]} is not ready\n{log_tail(self._parts.log(waiting[0]))}")
+            how = "has ended" if waiting[0] in self._parts.exited() else f"is not ready after {_READY:.0f} s"
+            raise GroundError(f"the process of {waiting[0]} {how}\n{log_tail(self._parts.log(waiting[0]))}")
 
     async def close(self) -> list[str]:
         """Take everything away; what is still there after ten minutes, or cannot be deleted, is named."""
@@ -133,3 +134,10 @@ class Ground:
             return []
         except (KubeError, TimeoutError) as error:
             return [f"{kind.kind} {key.name}: {error or 'it does not go'}"]
+
+
+def _settings_of(providers: Sequence[str], settings: Sequence[str]) -> list[str]:
+    """The words that give these providers their settings; one alone is told them without its name."""
+    own = [setting for setting in settings if setting.partition(".")[0] in providers]
+    alone = len(providers) == 1
+    return [word for setting in own for word in ("--set", setting.partition(".")[2] if alone else setting)]
