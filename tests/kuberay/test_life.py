@@ -1,15 +1,9 @@
-"""A model's life on KubeRay: edits, scaling, mode, drift, suspension, deletion, with least-privilege accounts.
-
-The tests at the end look at what the API server was asked, over everything before: nobody is refused, and what is
-granted is used.
-"""
+"""A model's life on KubeRay: edits, scaling, mode, drift, suspension, deletion, with least-privilege accounts."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -17,12 +11,9 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
-from airunway.runtime.access import provider_rights
-from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import reason_is, running_at, says
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, until
-from airunway_testing.rights import unused
 from airunway_testing.stage import Stage
 
 pytestmark = [pytest.mark.apiserver]
@@ -263,23 +254,3 @@ async def test_two_hundred_at_rest_write_nothing(stage: Stage, client: Client, k
     for key in keys:
         await until(client, key, running_at(1))
     assert await stage.at_rest() == []
-
-
-@pytest.mark.slow
-async def test_what_is_granted_is_used_and_nothing_else_is_needed(
-    stage: Stage, client: Client, kuberay: ProviderHost, audit_log: Any
-) -> None:
-    audit = AuditReader(audit_log)
-    user = await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
-    await until(client, key, running_at(1))
-    await until(client, key, running_at(await stage.edit(key, model={"id": "org/other"})))
-    await client.delete(MODEL_DEPLOYMENT, key)
-    await gone(client, RAY_SERVICE, key)
-    await asyncio.sleep(0.5)
-    asked = [request for request in audit.read(watches=True) if request.user == user]
-    # One is asked inside the API server, the other where a write's answer did not come.
-    rare = {("update", "rayservices/finalizers"), ("get", "rayservices")}
-    left = unused(provider_rights(kuberay.manifest), asked, rare=rare)
-    assert [right for right in left if " ray" in right] == [], "what is not Ray's is every provider's"
-    assert stage.refused() == []
