@@ -38,6 +38,7 @@ def test_junit_has_a_suite_for_each_provider_and_skips_what_was_missing() -> Non
 def test_the_page_says_what_was_missing_done_and_left_and_nothing_breaks_its_tables() -> None:
     page = as_markdown(report(GOOD, BAD, LACK, missing=["b: no upstream"], left=["Namespace n"]))
     assert "1 passed, 1 failed, 1 missing" in page
+    assert "| a | 1 | 1 | 0 |\n| b | 0 | 0 | 1 |\n" in page
     assert "- b: no upstream" in page
     assert "- Namespace n" in page
     assert '| a | x: edit | failed | 2.0 | no &lt;way> \\| "at all" |' in page

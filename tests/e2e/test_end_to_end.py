@@ -30,7 +30,7 @@ from airunway_testing.simulators import simulators_for
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(560)]
 
-PROVIDERS = ("kaito", "vllm")
+PROVIDERS = ("dynamo", "kaito", "kuberay", "llmd", "vllm")
 STRANGER = {"model": {"id": "o/m"}, "resources": {"gpu": {"count": 1}}}
 
 
@@ -41,7 +41,7 @@ async def upstreams(kubeconfig: Path, client: Client) -> AsyncIterator[None]:
     found = simulators_for(kinds)
     await install_definitions(client, [crd for each in found for crd in each.custom_resource_definitions()])
     await remove_leftovers(client)
-    async with running_simulator(kubeconfig, load("kaito"), level="cluster"):
+    async with running_simulator(kubeconfig, *(load(name) for name in PROVIDERS), level="cluster"):
         yield
 
 
@@ -72,13 +72,13 @@ async def test_every_step_of_every_provider_passes_and_nothing_is_left(
     kubeconfig: Path, client: Client, stranger: ObjectKey, tmp_path: Path
 ) -> None:
     before = await client.get(MODEL_DEPLOYMENT, stranger)
-    process = await started(kubeconfig, tmp_path, "--providers", "kaito,vllm,nobody", "--patience", "60")
+    process = await started(kubeconfig, tmp_path, "--providers", ",".join((*PROVIDERS, "nobody")), "--patience", "60")
     output, _ = await process.communicate()
     page = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert process.returncode == 0, output.decode() + page
 
     suites = {str(suite.get("name")): suite for suite in ElementTree.parse(tmp_path / "junit.xml").getroot()}
-    assert sorted(suites) == ["kaito", "vllm"]
+    assert sorted(suites) == sorted(PROVIDERS)
     for suite in suites.values():
         done = [str(case.get("name")) for case in suite]
         steps = {name.partition(": ")[2] for name in done}
@@ -86,6 +86,7 @@ async def test_every_step_of_every_provider_passes_and_nothing_is_left(
         assert (suite.get("failures"), suite.get("skipped")) == ("0", "0")
     assert "ran on this machine for this namespace" in page
     assert "Workspace v1beta1 (schema " in page
+    assert "DynamoGraphDeployment v1beta1 (schema " in page
     assert "nobody: no such provider is installed here" in page
     assert page.rstrip().endswith("Nothing."), "nothing is left behind"
 

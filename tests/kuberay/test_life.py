@@ -6,9 +6,7 @@ granted is used.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from typing import Any
 
 import pytest
 from tests.kuberay.conftest import KUBERAY, RAY_CLUSTER, RAY_SERVICE
@@ -17,12 +15,9 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
-from airunway.runtime.access import provider_rights
-from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import has_replicas, reason_is, running_at, says
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, until
-from airunway_testing.rights import unused
 from airunway_testing.stage import Stage
 
 pytestmark = [pytest.mark.apiserver]
@@ -250,23 +245,3 @@ async def test_two_hundred_at_rest_write_nothing(stage: Stage, kuberay: Provider
     await stage.provider(kuberay)
     await stage.fleet(200, **KUBERAY)
     assert await stage.at_rest(RAY_SERVICE, RAY_CLUSTER) == []
-
-
-@pytest.mark.slow
-async def test_what_is_granted_is_used_and_nothing_else_is_needed(
-    stage: Stage, client: Client, kuberay: ProviderHost, audit_log: Any
-) -> None:
-    audit = AuditReader(audit_log)
-    user = await stage.provider(kuberay)
-    key = await stage.deploy(**KUBERAY)
-    await until(client, key, running_at(1))
-    await until(client, key, running_at(await stage.edit(key, model={"id": "org/other"})))
-    await client.delete(MODEL_DEPLOYMENT, key)
-    await gone(client, RAY_SERVICE, key)
-    await asyncio.sleep(0.5)
-    asked = [request for request in audit.read(watches=True) if request.user == user]
-    # One is asked inside the API server, the other where a write's answer did not come.
-    rare = {("update", "rayservices/finalizers"), ("get", "rayservices")}
-    left = unused(provider_rights(kuberay.manifest), asked, rare=rare)
-    assert [right for right in left if " ray" in right] == [], "what is not Ray's is every provider's"
-    assert stage.refused() == []

@@ -56,12 +56,27 @@ def as_markdown(report: Report) -> str:
     lines = [f"# End to end: {report.run}", "", ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome), ""]
     if report.ended_early:
         lines += [f"**Ended early**: {plain(report.ended_early)}", ""]
-    lines += ["| the cluster | |", "|---|---|", *(f"| {name} | {_cell(text)} |" for name, text in report.facts.items())]
+    lines += [
+        *_of_providers(report),
+        "| the cluster | |",
+        "|---|---|",
+        *(f"| {name} | {_cell(text)} |" for name, text in report.facts.items()),
+    ]
     lines += ["", "## What was missing", "", *_listed(report.missing)]
     lines += ["", "## What was done", "", "| provider | what | outcome | seconds | |", "|---|---|---|---|---|"]
     lines += [f"| {r.provider} | {r.what} | {r.outcome} | {r.seconds:.1f} | {_cell(r.text)} |" for r in report.results]
     lines += ["", "## What is left behind", "", *_listed(report.left), ""]
     return "\n".join(lines)
+
+
+def _of_providers(report: Report) -> list[str]:
+    """How each provider did, in a line; nothing where nothing was done."""
+    counts = Counter((result.provider, result.outcome) for result in report.results)
+    lines = [
+        f"| {provider} | {' | '.join(str(counts[provider, outcome]) for outcome in Outcome)} |"
+        for provider in dict.fromkeys(result.provider for result in report.results)
+    ]
+    return [f"| | {' | '.join(Outcome)} |", f"|---{'|---' * len(Outcome)}|", *lines, ""] if lines else []
 
 
 def as_junit(report: Report) -> str:

@@ -7,11 +7,13 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+from airunway import __version__
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, KubeError, load_config, user_agent_of
-from airunway.resource import ObjectKey, condition_of
+from airunway.resource import ObjectKey, condition_of, format_time
 from airunway_testing.e2e.ground import MANAGER, Ground, GroundError
 from airunway_testing.e2e.life import STEPS, Failed, Life, Missing
 from airunway_testing.e2e.report import Outcome, Report, Result
@@ -66,12 +68,17 @@ def new_report() -> Report:
 
 def _chosen(found: Survey, report: Report, providers: tuple[str, ...]) -> list[Candidate]:
     """The providers that have samples and an upstream; what the others lack is noted."""
-    report.facts |= {"Kubernetes": found.kubernetes, "nodes": found.nodes + (", simulated" if found.simulated else "")}
+    report.facts |= {
+        "begun": format_time(datetime.now(UTC)),
+        "Kubernetes": found.kubernetes,
+        "nodes": found.nodes + (", simulated" if found.simulated else ""),
+    }
     known = {candidate.name for candidate in found.candidates}
     report.missing += [f"{name}: no such provider is installed here" for name in providers if name not in known]
     chosen = []
     for candidate in found.candidates:
-        report.facts[f"upstream of {candidate.name}"] = "; ".join(candidate.upstream) or "Kubernetes itself"
+        of = f"{candidate.name} {candidate.host.manifest.version}"
+        report.facts[f"upstream of {of}"] = "; ".join(candidate.upstream) or "Kubernetes itself"
         if candidate.lacks:
             report.missing.append(f"{candidate.name}: the cluster does not serve {candidate.lacks}")
         elif not candidate.samples:
@@ -105,7 +112,7 @@ async def _prepare(
                 )
         return [candidate for candidate in chosen if candidate.runs]
     say("AI Runway does not answer there: starting it on this machine, for this namespace alone.")
-    report.facts["AI Runway"] = "did not answer in the cluster; ran on this machine for this namespace"
+    report.facts["AI Runway"] = f"did not answer in the cluster; {__version__} ran on this machine for this namespace"
     await ground.start([candidate.name for candidate in chosen], settings=settings)
     return chosen
 
