@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 export UV_PYTHON_DOWNLOADS ?= never
+# Tests, demo and sandbox start hundreds of processes: without byte code each compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 # Processes that run tests; each starts control planes of its own. More than two on two cores only makes them wait.

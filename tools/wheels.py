@@ -49,7 +49,8 @@ def build_wheels(target: Path, *, registry: str, time: int, kinds: Sequence[str]
             rendered = render(charts[part], name=part, namespace=NAMESPACE)
             (folder / f"{part}.yaml").write_text(rendered, encoding="utf-8")
         skeleton = sources / SCAFFOLD / "Chart.yaml.template"
-        skeleton.write_text(skeleton.read_text(encoding="utf-8").replace(f"//{UNRELEASED}/", f"//{registry}/"))
+        text = skeleton.read_text(encoding="utf-8").replace(f"//{UNRELEASED}/", f"//{registry}/")
+        skeleton.write_text(text, encoding="utf-8")
         (sources / _CORE / "charts" / "registry").write_text(f"{registry}\n", encoding="utf-8")
         uv("build", "--quiet", "--all-packages", *(f"--{kind}" for kind in kinds), "--out-dir", target, cwd=sources)
     (target / ".gitignore").unlink(missing_ok=True)

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -26,6 +27,7 @@ _NAMES = names_of("qqq")
 _OURS = ("README.md", "ci/")
 
 
+@cache  # a skeleton cannot be written beside a package of its name, which is imported then
 def scaffold_manifest() -> ProviderManifest:
     """The manifest of a provider that was just begun."""
     with tempfile.TemporaryDirectory() as folder:
