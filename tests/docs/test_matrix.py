@@ -17,6 +17,7 @@ from airunway_testing.matrix import Run, engine_answers
 
 @pytest.mark.apiserver
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # every sample, on every release of every upstream
 async def test_the_page_is_current(client: Client, namespace: str, recordings: Path) -> None:
     assert stale({PAGE: await page(client, namespace, recordings / "upstream-crds")}) == [], "run `make generate`"
 
