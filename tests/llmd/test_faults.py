@@ -151,7 +151,9 @@ async def test_a_port_of_somebody_elses_on_our_service_degrades_what_serves(
     assert dig(found, "status", "replicas", "ready") == 1
     assert found["status"]["rootCause"]["code"] == "Provider.Rejected"
     async with asyncio.timeout(60):  # events are written when nothing else waits
-        while not any("(by somebody)" in str(e.get("note")) for e in await client.list_all(EVENT, namespace=namespace)):
+        while not any(
+            "spec.ports[port=8000" in str(e.get("note")) for e in await client.list_all(EVENT, namespace=namespace)
+        ):
             await asyncio.sleep(0.1)
     await client.delete(SERVICE, key)
     await until(client, key, is_clear)
