@@ -21,7 +21,7 @@ from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.faults import failed_create
-from airunway_testing.operator import gone, until
+from airunway_testing.operator import PATIENCE, gone, until
 from airunway_testing.rights import unused
 from airunway_testing.simulators import simulators_for
 from airunway_testing.stage import Stage, staged
@@ -112,9 +112,8 @@ async def lived_through(stage: Stage, client: Client, provider: ProviderHost) ->
     for key in keys:
         await until(client, key, running_at(1))
     written = list(kinds_of(provider))
-    for _ in range(2):
-        for kind, obj in [found async for found in made(client, written, keys)]:
-            await drift(client, kind, obj)
+    for _ in range(2):  # so that an event is told again
+        await drift(client, [found async for found in made(client, written, keys)])
     for kind_name in ("StatefulSet", "ReplicaSet", "Deployment", "Job"):
         await client.create(EVENT, failed_create(keys[0], kind_name))
     await planned(stage, client, keys[0])
@@ -154,14 +153,16 @@ async def made(
                 yield kind, obj
 
 
-async def drift(client: Client, kind: Kind, obj: Resource) -> None:
-    """Change what the provider says, and wait until it says it again."""
-    key, right = key_of(obj), labels_of(obj)[names.MODEL_DEPLOYMENT]
+async def drift(client: Client, objects: Sequence[tuple[Kind, Resource]]) -> None:
+    """Change what the provider says of them, and wait until it says it again."""
     wrong = {"metadata": {"labels": {names.MODEL_DEPLOYMENT: "another"}}}
-    await client.merge_patch(kind, key, wrong, manager="somebody")
-    async with asyncio.timeout(60):
-        while labels_of(await client.get(kind, key)).get(names.MODEL_DEPLOYMENT) != right:
-            await asyncio.sleep(0.05)
+    for kind, obj in objects:
+        await client.merge_patch(kind, key_of(obj), wrong, manager="somebody")
+    async with asyncio.timeout(PATIENCE):
+        for kind, obj in objects:
+            right = labels_of(obj)[names.MODEL_DEPLOYMENT]
+            while labels_of(await client.get(kind, key_of(obj))).get(names.MODEL_DEPLOYMENT) != right:
+                await asyncio.sleep(0.05)
 
 
 async def planned(stage: Stage, client: Client, key: ObjectKey) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import yaml
@@ -88,7 +89,8 @@ class Life:
         if not before:
             raise Failed("no pod is selected by status.selector")
         for pod in before:
-            await self.client.delete(POD, key_of(pod), uid=uid_of(pod))
+            with suppress(NotFound):  # one too many, that was going anyway
+                await self.client.delete(POD, key_of(pod), uid=uid_of(pod))
         old = {uid_of(pod) for pod in before}
         await self._until_pods(lambda now: bool(now) and all(is_true(p, "Ready") and uid_of(p) not in old for p in now))
         await self.until(_running, "Running after its pods were deleted")
