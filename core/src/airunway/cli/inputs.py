@@ -200,7 +200,7 @@ def on_cluster(
     """
     import asyncio
 
-    from airunway.kube import Client, KubeError, load_config, user_agent_of
+    from airunway.kube import Answer, ApiError, Client, KubeError, load_config, user_agent_of
 
     async def main() -> T:
         config = load_config(kubeconfig=kubeconfig, context=context)
@@ -210,7 +210,9 @@ def on_cluster(
     try:
         return asyncio.run(main())
     except KubeError as error:
-        fail(str(error))
+        absent = isinstance(error, ApiError) and error.answer is Answer.KIND_ABSENT
+        advice = ". Is AI Runway installed there? `airunway doctor` says what is missing" if absent else ""
+        fail(f"{error}{advice}")
 
 
 def read_namespace_labels(
