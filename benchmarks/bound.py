@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from benchmarks.common import concurrently
-from benchmarks.shapes import Shape
+from benchmarks.shapes import SERVICE, Shape
 
 from airunway.api import names
 from airunway.controller.decision import CORE_CONDITIONS
@@ -102,5 +102,7 @@ def _part(status: Resource, *, core: bool) -> Resource:
 def _wanted(live: Resource) -> Resource:
     """An object as it was applied, without its owner: that one's name is another."""
     content = {key: value for key, value in live.items() if key not in ("status", "metadata")}
+    if live.get("kind") == SERVICE.kind:  # its addresses are its own
+        content["spec"] = {key: value for key, value in live["spec"].items() if key not in ("clusterIP", "clusterIPs")}
     metadata = {key: live["metadata"][key] for key in ("name", "labels", "annotations") if key in live["metadata"]}
     return {**content, "metadata": metadata}
