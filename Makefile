@@ -6,8 +6,8 @@ export UV_PYTHON_DOWNLOADS ?= never
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
-# Processes that run tests; each starts control planes of its own. More than two on two cores only makes them wait.
-WORKERS ?= 2
+# Processes that run tests; each starts control planes of its own. Two of them leave a third of two cores idle.
+WORKERS ?= 3
 # Providers that take part in the demo and the sandbox, of those under providers/.
 PROVIDERS ?= kaito,vllm
 BOOTSTRAP := .airunway/bootstrap

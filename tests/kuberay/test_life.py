@@ -241,7 +241,8 @@ async def test_a_finalizer_and_lists_of_kuberays_own_leave_ours_alone(
 
 
 @pytest.mark.slow
-async def test_two_hundred_at_rest_write_nothing(stage: Stage, kuberay: ProviderHost) -> None:
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.soak)])
+async def test_many_at_rest_write_nothing(stage: Stage, kuberay: ProviderHost, count: int) -> None:
     await stage.provider(kuberay)
-    await stage.fleet(200, **KUBERAY)
+    await stage.fleet(count, **KUBERAY)
     assert await stage.at_rest(RAY_SERVICE, RAY_CLUSTER) == []

@@ -16,20 +16,19 @@ from airunway_testing.surroundings import with_gpus
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(600)]
 
-COUNT = 200
 
-
-async def test_two_hundred_at_rest_write_nothing(
-    cluster: Cluster, client: Client, namespace: str, audit_log: Path, llmd: ProviderHost
+@pytest.mark.parametrize("count", [40, pytest.param(200, marks=pytest.mark.soak)])
+async def test_many_at_rest_write_nothing(
+    cluster: Cluster, client: Client, namespace: str, audit_log: Path, llmd: ProviderHost, count: int
 ) -> None:
     """Nor where somebody touches what is ours without changing it. (An annotation on a Deployment is a new generation,
     which is not served until its controller has seen it: that is told.)"""
     async with (
-        with_gpus(client, COUNT),
+        with_gpus(client, count),
         staged(
             cluster, client, namespace=namespace, audit_log=audit_log, definitions=definitions(), level="cluster"
         ) as stage,
     ):
         await stage.provider(llmd)
-        await stage.fleet(COUNT, provider={"name": "llmd"})
+        await stage.fleet(count, provider={"name": "llmd"})
         assert await stage.at_rest(MODEL_DEPLOYMENT, POOL, SERVICE, CONFIG_MAP) == []
