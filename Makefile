@@ -44,7 +44,7 @@ sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.
 
 .PHONY: test
 test: sync  ## Run all tests.
-	@$(RUN) pytest -n $(WORKERS) --dist loadfile
+	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: test-ray
 test-ray: sync  ## Hold what is written for KubeRay against Ray's own classes (fetches Ray: some 300 MB).
