@@ -13,7 +13,6 @@ from airunway.resource import Resource, format_time
 from airunway.runtime.diagnosis import Diagnosis, diagnose
 from airunway.runtime.report import Report, provider_status
 from airunway.runtime.scene import ROWS, Scene, row_of
-from airunway.runtime.told import Told
 from airunway.status.evidence import ContainerFacts, Evidence, PodFacts
 from airunway.status.pods import PodCounts, count_pods
 from airunway.status.rootcause import Symptom, find_symptoms
@@ -108,17 +107,11 @@ def test_every_row_has_its_case_and_the_last_one_takes_everything() -> None:
 
 
 def looked(
-    *components: Component,
-    pods: tuple[PodFacts, ...],
-    desired: int | None = 1,
-    ready: int = 0,
-    said: tuple[Told, ...] = (),
-    **live: Any,
+    *components: Component, pods: tuple[PodFacts, ...], desired: int | None = 1, **live: Any
 ) -> tuple[Resource, Diagnosis]:
-    replicas = Replicas(desired=desired, ready=ready) if desired is not None else None
+    replicas = Replicas(desired=desired) if desired is not None else None
     observation = Observation(components=components, replicas=replicas)
     report = Report(
-        said=said,
         created=True,
         observation=observation,
         primary={"metadata": {"creationTimestamp": format_time(NOW - timedelta(hours=1))}},
@@ -185,16 +178,6 @@ def test_pods_of_a_part_that_the_rest_serves_without_degrade_and_never_fail() ->
         assert status["rootCause"]["object"] == "Pod/ml/p"
     alone, _ = looked(UNREADY, replace(picker, role=""), pods=(pod("a", ready=False), broken))
     assert alone["phase"] == "Failed", "nothing says whose pod it is"
-
-
-@pytest.mark.parametrize("condition", ["ResourceCreated", "ProviderCompatible", "Validated"])
-def test_what_stands_in_the_way_of_a_change_degrades_what_serves_and_fails_what_does_not(condition: str) -> None:
-    refused = Told(condition=condition, reason="InvalidSpec", message="no", hinders=True)
-    phases = [
-        looked(READY, pods=pods, said=(refused,), ready=ready)[0]["phase"]
-        for pods, ready in (((pod("a"),), 0), ((pod("a", ready=False),), 1), ((), 1), ((), 0))
-    ]
-    assert phases == ["Degraded", "Failed", "Degraded", "Failed"], "pods tell; without any, the upstream's count"
 
 
 def test_g13_a_component_of_which_nothing_is_known_keeps_the_phase() -> None:

@@ -71,8 +71,6 @@ def diagnose(
             faults=report.faults,
             root_cause=root_cause_of(symptoms, now=now, previous=previous),
         )
-    if _serves(observation, evidence):
-        report = replace(report, said=tuple(replace(told, partial=True) for told in report.said))
     scene: Scene | None = None
     if evidence is not None:
         evidence, scene = _look(report, observation, evidence, deployment=deployment, previous=previous, now=now)
@@ -105,14 +103,6 @@ def diagnose(
         root_cause=root_cause_of(symptoms, now=now, previous=previous),
         wake_after=min((seconds for seconds in waits if seconds is not None), default=None),
     )
-
-
-def _serves(observation: Observation, evidence: Evidence | None) -> bool:
-    """Whether requests are answered, of whatever revision: what stands in the way of a change does not end that."""
-    serving = [pod for pod in evidence.pods if pod.serves and pod.alive] if evidence is not None else []
-    if serving:
-        return any(pod.ready for pod in serving)
-    return observation.replicas is not None and observation.replicas.ready > 0
 
 
 def is_ready(observation: Observation) -> bool:

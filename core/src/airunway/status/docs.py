@@ -80,9 +80,8 @@ def _categories() -> Iterator[str]:
     yield "## What a reason does\n"
     yield (
         "Each reason belongs to a category, and the category decides. The worst phase of all faults counts; a fault "
-        "that leaves others serving never makes it worse than Degraded, nor does one that only stands in the way of a "
-        "change (a spec that cannot be run, a write that is refused) while pods serve. A reason that is not listed "
-        "counts as Workload.\n"
+        "that leaves others serving never makes it worse than Degraded. A reason that is not listed counts as "
+        "Workload.\n"
     )
     rows = [
         (
