@@ -72,7 +72,7 @@ async def test_every_step_of_every_provider_passes_and_nothing_is_left(
     kubeconfig: Path, client: Client, stranger: ObjectKey, tmp_path: Path
 ) -> None:
     before = await client.get(MODEL_DEPLOYMENT, stranger)
-    process = await started(kubeconfig, tmp_path, "--providers", ",".join((*PROVIDERS, "nobody")), "--patience", "60")
+    process = await started(kubeconfig, tmp_path, "--providers", ",".join((*PROVIDERS, "nobody")), "--patience", "150")
     output, _ = await process.communicate()
     page = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert process.returncode == 0, output.decode() + page
@@ -100,7 +100,7 @@ async def test_where_ai_runway_runs_nothing_is_started_here_and_what_does_not_ru
     kubeconfig: Path, client: Client, upstreams: None, tmp_path: Path
 ) -> None:
     async with running_core(kubeconfig), running_provider(kubeconfig, load("kaito")):
-        process = await started(kubeconfig, tmp_path, "--providers", "kaito,vllm", "--patience", "60")
+        process = await started(kubeconfig, tmp_path, "--providers", "kaito,vllm", "--patience", "150")
         output, _ = await process.communicate()
         page = (tmp_path / "report.md").read_text(encoding="utf-8")
         assert process.returncode == 0, output.decode() + page
@@ -119,7 +119,7 @@ async def test_an_interrupted_run_cleans_up_and_still_reports(
     for crd in custom_resource_definitions():  # a cluster that has never seen AI Runway
         await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
         await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
-    process = await started(kubeconfig, tmp_path, "--providers", "kaito", "--patience", "60")
+    process = await started(kubeconfig, tmp_path, "--providers", "kaito", "--patience", "150")
     assert process.stdout is not None
     said = b""
     while b"sample" not in said:  # the first one has been lived through, the run is in the middle of its work

@@ -9,7 +9,7 @@ import pytest
 from tests.llmd.conftest import APART, POOL, Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import EVENT, POD, SERVICE, Client
+from airunway.kube import POD, Client
 from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.expectations import condition_is, running_at
@@ -136,25 +136,3 @@ async def test_a_label_that_somebody_added_to_the_pool_is_named_until_it_is_gone
     assert dig(await client.get(POOL, key), "spec", "selector", "matchLabels") == {
         "airunway.ai/inference-pool": "llama"
     }
-
-
-async def test_a_port_of_somebody_elses_on_our_service_degrades_what_serves(
-    deploy: Deploy, client: Client, namespace: str
-) -> None:
-    """It has our port's name, so that ours cannot be put back beside it; the servers and the pool go on."""
-    key = await deploy()
-    await until(client, key, running_at(1))
-    ours = dig(await client.get(SERVICE, key), "spec", "ports")
-    theirs = {"spec": {"ports": [{"name": ours[0]["name"], "port": 9000, "protocol": "TCP"}]}}
-    await client.merge_patch(SERVICE, key, theirs, manager="somebody")
-    found = await until(client, key, told("Degraded", "Service 'llama' was refused", "spec.ports"))
-    assert dig(found, "status", "replicas", "ready") == 1
-    assert found["status"]["rootCause"]["code"] == "Provider.Rejected"
-    async with asyncio.timeout(60):  # events are written when nothing else waits
-        while not any(
-            "spec.ports[port=8000" in str(e.get("note")) for e in await client.list_all(EVENT, namespace=namespace)
-        ):
-            await asyncio.sleep(0.1)
-    await client.delete(SERVICE, key)
-    await until(client, key, is_clear)
-    assert dig(await client.get(SERVICE, key), "spec", "ports") == ours
