@@ -51,7 +51,7 @@ class Installation:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=240,
             check=False,
         )
         assert done.returncode == 0 or not check, f"kubectl {arguments}: {done.stderr}{done.stdout}"

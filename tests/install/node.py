@@ -253,4 +253,7 @@ class Node:
         code = process.wait(60)
         # A program that has only begun to start is ended by the signal itself.
         ended = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
-        assert code in ended, f"{part} ended with {code}: {self.log(part).read_text()[-4000:]}"
+        said = self.log(part).read_text()[-4000:]
+        # A token goes with its pod: what asks with it a moment before it is told to end is refused.
+        disowned = code == 1 and "Ran out of valid credentials" in said
+        assert code in ended or disowned, f"{part} ended with {code}: {said}"

@@ -52,7 +52,7 @@ def running(
         audit = AuditReader(made.plane.audit_log or Path())
         stack.enter_context(simulated_kaito(made, folder))
         node = stack.enter_context(Node(made, folder, processes))
-        made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=60s")
+        made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=180s")
         for sample in SAMPLES.values():
             made.kubectl("apply", "-n", TEAM, "-f", str(sample))
         for sample in SAMPLES.values():
@@ -147,7 +147,7 @@ def test_upgrades_and_rollbacks_take_nothing_from_the_operator_and_nothing_from_
     made.helm("upgrade", "airunway-crds", "airunway-crds", "-n", NAMESPACE, "--set=labels.team=platform")
     made.helm("rollback", "airunway-crds", "1", "-n", NAMESPACE)
     assert bundle(made) == authority
-    made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=60s")
+    made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=180s")
     assert identities(made) == before
     test_the_webhook_judges_by_what_the_cluster_has(running)
 

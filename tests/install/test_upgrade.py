@@ -56,7 +56,7 @@ class Fleet:
 
     def settled(self) -> None:
         """Wait until every process works again."""
-        self.made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=60s")
+        self.made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=180s")
         for process in CHARTS_OF:
             self.made.until_ready(process)
 
