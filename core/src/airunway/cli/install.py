@@ -74,7 +74,8 @@ def install(
         helm = None
         if manifests is None and not no_helm:
             helm = await _helm(installer, namespace, registry, kubeconfig, context)
-        parts = [await _part(name, namespace, manifests, registry, helm) for name in wanted]
+        there = await helm.releases() if helm else []
+        parts = [await _part(name, namespace, manifests, registry, helm if name in there else None) for name in wanted]
         await _bring(installer, parts, helm, dry_run, timeout)
 
     _run(work, namespace, kubeconfig, context)
@@ -201,14 +202,17 @@ def _source(name: str, namespace: str, manifests: Path | None) -> Path:
 
 
 async def _part(name: str, namespace: str, manifests: Path | None, registry: str, helm: Helm | None) -> Part:
-    """A part as it is to be. Raises NotCarried, ManifestError, OSError, HelmError."""
+    """A part as it is to be; `helm` is given where it has a release of the part, which may have values of its own.
+
+    Raises NotCarried, ManifestError, OSError, HelmError.
+    """
     from airunway.cli.validate import read_manifests
     from airunway.install.carried import carried, placed, released_to
     from airunway.install.parts import Part, ordered
 
     source = _source(name, namespace, manifests)
     released = "" if manifests else released_to(needed=not registry)
-    if helm is not None and name in await helm.releases():  # which may have values of its own
+    if helm is not None:
         return Part(name=name, objects=ordered(read_manifests(StringIO(await helm.rendered(carried(name))))))
     objects = list(read_manifests(StringIO(source.read_text(encoding="utf-8"))))
     if released:
