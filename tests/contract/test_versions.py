@@ -15,7 +15,7 @@ from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of, 
 from airunway.runtime.upstream import schema_hash
 from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, Transformer, Translation, UpstreamKind
 from airunway_testing.expectations import phase_is, running_at
-from airunway_testing.operator import gone, install_definitions, until
+from airunway_testing.operator import gone, install_definitions, remove_definition, until
 from airunway_testing.simulators import load_simulator
 from airunway_testing.stage import Stage
 from airunway_testing.toy import provider
@@ -135,8 +135,7 @@ async def test_g2_b7_an_optional_kind_is_used_from_when_it_is_served_without_tou
     stage: Stage, client: Client
 ) -> None:
     crd = definition("ToyBox")
-    await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
-    await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+    await remove_definition(client, key_of(crd).name)
     user = await stage.provider(toy_host(can_handle=without_box))
     key = await stage.deploy()
     await until(client, key, running_at(1))

@@ -11,7 +11,7 @@ import yaml
 from tests.dynamo.conftest import ALPHA, pods_of
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
+from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, copy_of, dig, key_of, uid_of
 from airunway_testing.controlplane import Cluster
@@ -20,6 +20,7 @@ from airunway_testing.operator import (
     Deploy,
     gone,
     install_definitions,
+    remove_definition,
     running_simulator,
     until,
 )
@@ -54,22 +55,15 @@ async def stage(
 ) -> AsyncIterator[Stage]:
     """The core runs, Dynamo 1.1 is installed; afterwards the simulator's own CRDs are there again."""
     other, minimal = load_simulator("dynamo").custom_resource_definitions()
-    await remove_graphs(client, minimal)
+    # In whatever version: what it stores cannot be taken over by another.
+    await remove_definition(client, key_of(minimal).name)
     definitions = [other, crd_of(recordings, "v1.1.0-cut")]
     async with (
         with_gpus(client, COUNT),
         staged(cluster, client, namespace=namespace, audit_log=audit_log, definitions=definitions) as found,
     ):
         yield found
-    await remove_graphs(client, minimal)
-
-
-async def remove_graphs(client: Client, crd: Resource) -> None:
-    """The CRD of graphs, in whatever version: what it stores cannot be taken over by another."""
-    for found in await client.list_all(CUSTOM_RESOURCE_DEFINITION):
-        if key_of(found) == key_of(crd):
-            await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
-            await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+    await remove_definition(client, key_of(minimal).name)
 
 
 async def seen(client: Client, *, version: str, reason: str) -> None:

@@ -19,8 +19,8 @@ from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, key_of
 from airunway_testing.e2e.ground import LABEL
 from airunway_testing.operator import (
-    gone,
     install_definitions,
+    remove_definition,
     remove_leftovers,
     running_core,
     running_provider,
@@ -117,8 +117,7 @@ async def test_an_interrupted_run_cleans_up_and_still_reports(
     kubeconfig: Path, client: Client, upstreams: None, tmp_path: Path, number: signal.Signals
 ) -> None:
     for crd in custom_resource_definitions():  # a cluster that has never seen AI Runway
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
-        await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+        await remove_definition(client, key_of(crd).name)
     process = await started(kubeconfig, tmp_path, "--providers", "kaito", "--patience", "150")
     assert process.stdout is not None
     said = b""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, POD, Client, Kind
+from airunway.kube import POD, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, key_of
 from airunway.runtime.access import provider_rights
@@ -19,6 +19,7 @@ from airunway_testing.expectations import has_replicas, reason_is, running_at
 from airunway_testing.operator import (
     gone,
     install_definitions,
+    remove_definition,
     remove_leftovers,
     running_core,
     running_provider,
@@ -50,7 +51,7 @@ async def test_what_runs_as_a_workspace_stays_one_and_scaling_works_from_then_on
     (of_sets,) = [crd for crd in definitions if crd["spec"]["names"]["kind"] == "InferenceSet"]
     await install_definitions(client, [crd for crd in definitions if crd is not of_sets])
     await remove_leftovers(client)
-    await remove(client, of_sets)
+    await remove_definition(client, key_of(of_sets).name)
     key, other = ObjectKey(namespace, "llama"), ObjectKey(namespace, "wide")
     async with running_core(kubeconfig), running_simulator(kubeconfig, kaito, level="cluster"):
         async with running_provider(kubeconfig, kaito):
@@ -70,17 +71,11 @@ async def test_what_runs_as_a_workspace_stays_one_and_scaling_works_from_then_on
             assert await state_of(client, key) == before, "the provider was started anew"
             await client.delete(MODEL_DEPLOYMENT, other)
             await gone(client, MODEL_DEPLOYMENT, other)
-            await remove(client, of_sets)
+            await remove_definition(client, key_of(of_sets).name)
             await asyncio.sleep(2)
             assert await state_of(client, key) == before, "the kind went"
             await client.delete(MODEL_DEPLOYMENT, key)
             await gone(client, MODEL_DEPLOYMENT, key)
-
-
-async def remove(client: Client, crd: Resource) -> None:
-    if any(key_of(found) == key_of(crd) for found in await client.list_all(CUSTOM_RESOURCE_DEFINITION)):
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
-        await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
 
 
 async def test_the_rights_that_are_granted_are_enough_and_all_of_them_are_used(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kaito.conftest import Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, SERVICE, STATEFUL_SET, Client, Kind, NotFound
@@ -16,23 +17,15 @@ from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import has_replicas, running_at
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.operator import gone, until
+from airunway_testing.operator import Deploy, gone, until
+from airunway_testing.stage import edit
+from airunway_testing.surroundings import autoscale
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces")
 INFERENCE_SET = Kind("kaito.sh", "v1beta1", "InferenceSet", "inferencesets")
-AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 CREATED_BY = "inferenceset.kaito.sh/created-by"
-
-Deploy = Callable[..., Awaitable[ObjectKey]]
-Pods = Callable[[ObjectKey], Awaitable[list[Resource]]]
-
-
-async def edit(client: Client, key: ObjectKey, spec: Resource) -> int:
-    """Merge into the spec; the new generation."""
-    after = await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": spec}, manager="tests")
-    return int(after["metadata"]["generation"])
 
 
 @asynccontextmanager
@@ -113,17 +106,7 @@ async def test_what_an_autoscaler_decides_holds(deploy: Deploy, client: Client) 
     key = await deploy(scaling={"replicas": 2})
     await until(client, key, running_at(1))
     uid = (await client.get(INFERENCE_SET, key))["metadata"]["uid"]
-    target = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": "ModelDeployment", "name": key.name}
-    cpu = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
-    await client.create(
-        AUTOSCALER,
-        {
-            "apiVersion": AUTOSCALER.api_version,
-            "kind": AUTOSCALER.kind,
-            "metadata": {"name": key.name, "namespace": key.namespace},
-            "spec": {"scaleTargetRef": target, "minReplicas": 3, "maxReplicas": 4, "metrics": [cpu]},
-        },
-    )
+    await autoscale(client, key, least=3, most=4)
     await until(client, key, has_replicas(3, 3), what="the autoscaler's three replicas")
     live = await client.get(INFERENCE_SET, key)
     assert (live["spec"]["replicas"], live["metadata"]["uid"]) == (3, uid)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from tests.llmd.conftest import APART, POOL, installed
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, POD, Client, NotFound
+from airunway.kube import DEPLOYMENT, POD, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
 from airunway.runtime.access import provider_rights
@@ -19,6 +18,7 @@ from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.operator import (
     gone,
     install_definitions,
+    remove_definition,
     running_core,
     running_provider,
     running_simulator,
@@ -35,9 +35,7 @@ async def extension(client: Client) -> AsyncIterator[Resource]:
     """The CRD of InferencePools, not installed."""
     await installed(client)
     (crd,) = load_simulator("llmd").custom_resource_definitions()
-    with suppress(NotFound):
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
-    await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+    await remove_definition(client, key_of(crd).name)
     yield crd
     await install_definitions(client, [crd])
 

@@ -15,7 +15,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, is_true, key_of
 from airunway_testing.faults import has_cause, parents_are_fine
 from airunway_testing.kstatus import Health, health
-from airunway_testing.operator import install_definitions, running_core, running_provider, until
+from airunway_testing.operator import install_definitions, remove_definition, running_core, running_provider, until
 from airunway_testing.simulators import load_simulator
 
 pytestmark = pytest.mark.apiserver
@@ -54,11 +54,7 @@ async def test_the_upstream_is_not_installed(
     key = ObjectKey(namespace, "early")
     definitions = load_simulator("kaito").custom_resource_definitions()
     for definition in definitions:
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(definition))
-    for definition in definitions:
-        async with asyncio.timeout(60):
-            while await there(client, definition):
-                await asyncio.sleep(0.05)
+        await remove_definition(client, key_of(definition).name)
     async with running_core(kubeconfig), running_provider(kubeconfig, kaito):
         await client.create(MODEL_DEPLOYMENT, manifest(key.name, provider=KAITO))
         found = await until(client, key, has_cause("Upstream.NotInstalled"))

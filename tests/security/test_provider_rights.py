@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from airunway.webhook.guard import core_guard, provider_guard, status_guard
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import condition_is, phase_is, running_at
+from airunway_testing.faults import failed_create
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, running_core, running_simulator, until
 from airunway_testing.rights import applied, granted, unused
@@ -209,28 +209,6 @@ async def crash(client: Client, key: ObjectKey) -> None:
     )
     await until(client, key, lambda found: dig(found, "status", "rootCause", "code") == "Engine.OutOfMemory")
     for kind in ("StatefulSet", "ReplicaSet", "Deployment", "Job"):
-        await client.create(EVENT, refusal(key, kind))
+        await client.create(EVENT, failed_create(key, kind))
     await client.delete(POD, pod, grace_seconds=0)
     await until(client, key, lambda found: "rootCause" not in found["status"])
-
-
-def refusal(key: ObjectKey, kind: str) -> Resource:
-    return {
-        "apiVersion": EVENT.api_version,
-        "kind": EVENT.kind,
-        "metadata": {"name": f"{key.name}.{kind.lower()}", "namespace": key.namespace},
-        "regarding": {
-            "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
-            "kind": kind,
-            "namespace": key.namespace,
-            "name": key.name,
-            "uid": f"uid-of-{kind}",
-        },
-        "type": "Warning",
-        "reason": "FailedCreate",
-        "action": "Create",
-        "note": "forbidden: exceeded quota: none",
-        "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        "reportingController": "tests",
-        "reportingInstance": "tests",
-    }

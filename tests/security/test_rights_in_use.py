@@ -21,10 +21,11 @@ from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.faults import failed_create
-from airunway_testing.operator import PATIENCE, gone, until
+from airunway_testing.operator import gone, until
 from airunway_testing.rights import unused
 from airunway_testing.simulators import simulators_for
 from airunway_testing.stage import Stage, staged
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -11,13 +11,14 @@ import pytest
 import yaml
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, DEPLOYMENT, SERVICE, Client, Kind, NotFound
+from airunway.kube import DEPLOYMENT, SERVICE, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway_testing.expectations import reason_is
 from airunway_testing.operator import (
     gone,
     install_definitions,
+    remove_definition,
     remove_leftovers,
     running_core,
     running_provider,
@@ -36,17 +37,9 @@ async def definition(request: pytest.FixtureRequest, recordings: Path, client: C
     path = recordings / "upstream-crds" / "lws" / request.param / "leaderworkersets.yaml"
     text = path.read_text(encoding="utf-8")
     crd: Resource = next(doc for doc in yaml.load_all(text, Loader=yaml.CSafeLoader) if doc)
-    await remove(client, crd)
+    await remove_definition(client, key_of(crd).name)
     yield crd
-    await remove(client, crd)
-
-
-async def remove(client: Client, crd: Resource) -> None:
-    try:
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
-    except NotFound:
-        return
-    await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+    await remove_definition(client, key_of(crd).name)
 
 
 @pytest.fixture

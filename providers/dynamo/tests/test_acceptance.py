@@ -10,12 +10,13 @@ import pytest
 import yaml
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind
+from airunway.kube import Client, Kind
 from airunway.kube.errors import ApiError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, key_of
 from airunway.runtime.upstream import crd_facts, detect
-from airunway_testing.operator import gone, install_definitions
+from airunway_testing.acceptance import ON_PODS
+from airunway_testing.operator import install_definitions, remove_definition
 
 MANAGER = "airunway-provider-dynamo"
 RELEASES = {
@@ -38,7 +39,6 @@ SERVED_BOTH = [release for release, name in RELEASES.items() if name.startswith(
 
 ROLE = {"replicas": 1, "gpu": {"count": 2}, "memory": "16Gi", "cpu": "4"}
 SPLIT = {"resources": None, "serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}}
-VOLUME = {"name": "weights", "purpose": "modelCache", "claimName": "pvc", "readOnly": True}
 CORPUS: dict[str, dict[str, Any]] = {
     "plain": {},
     "sized": {"resources": {"gpu": {"count": 2}, "memory": "32Gi", "cpu": "4"}, "scaling": {"replicas": 0}},
@@ -54,27 +54,9 @@ CORPUS: dict[str, dict[str, Any]] = {
     "adapter": {"overrides": {"scalingAdapter": True}},
     "whole graph": {"overrides": {"spec": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}},
     "engine": {"engine": {"contextLength": 8192, "args": {"seed": "1"}, "extraArgs": ["--x"]}},
-    "environment": {
-        "env": [
-            {"name": "A", "value": ""},
-            {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
-            {"name": "C", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k", "optional": True}}},
-        ],
-        "secrets": {"huggingFaceToken": "hf"},
-    },
-    "pod": {
-        "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 60}],
-        "imagePullSecrets": [{"name": "pull"}],
-        "priorityClassName": "high",
-        "serviceAccountName": "sa",
-        "nodeSelector": {"pool": "a"},
-        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
-        "podTemplate": {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "b"}}},
-        "topologySpreadConstraints": [
-            {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}
-        ],
-    },
-    "volumes": {"model": {"id": "o/m", "storage": {"volumes": [VOLUME]}}},
+    **ON_PODS,
+    "environment": {**ON_PODS["environment"], "secrets": {"huggingFaceToken": "hf"}},
+    "pod": {**ON_PODS["pod"], "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}}},
 }
 
 
@@ -96,8 +78,7 @@ async def installed(client: Client, crd: Resource) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
-        await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+        await remove_definition(client, key_of(crd).name)
 
 
 def graphs(version: str) -> Kind:

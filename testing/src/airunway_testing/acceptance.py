@@ -7,9 +7,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind
 from airunway.kube.errors import ApiError
-from airunway.resource import ObjectKey, Resource, is_true, key_of
+from airunway.resource import Resource, is_true, key_of
+from airunway_testing.operator import remove_definition
 
 __all__ = ["ON_PODS", "in_namespace", "installed_alone", "refusal", "without_owner"]
 
@@ -51,7 +52,7 @@ _PAUSE = 0.05
 @asynccontextmanager
 async def installed_alone(client: Client, crd: Resource, kind: Kind) -> AsyncIterator[None]:
     """The CRD in its version alone, as a fresh installation has it; removed afterwards. Raises TimeoutError."""
-    await _absent(client, key_of(crd))
+    await remove_definition(client, key_of(crd).name)
     await client.create(CUSTOM_RESOURCE_DEFINITION, crd)
     try:
         async with asyncio.timeout(_PATIENCE):
@@ -62,17 +63,7 @@ async def installed_alone(client: Client, crd: Resource, kind: Kind) -> AsyncIte
                 await asyncio.sleep(_PAUSE)
         yield
     finally:
-        await _absent(client, key_of(crd))
-
-
-async def _absent(client: Client, key: ObjectKey) -> None:
-    async with asyncio.timeout(_PATIENCE):
-        while True:
-            try:
-                await client.delete(CUSTOM_RESOURCE_DEFINITION, key)
-            except NotFound:
-                return
-            await asyncio.sleep(_PAUSE)
+        await remove_definition(client, key_of(crd).name)
 
 
 def in_namespace(obj: Resource, namespace: str) -> Resource:

@@ -39,6 +39,7 @@ from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway.runtime.upstream import crd_facts
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.simulators import Level, simulators_for
+from airunway_testing.waiting import PATIENCE
 
 __all__ = [
     "MODEL_DEPLOYMENT",
@@ -70,9 +71,6 @@ class Limits:
 
 _INSTALLER = "airunway-testing"
 Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
-
-PATIENCE = 120.0
-"""Seconds that anything here waits at most: a safety net for hung tests, not a measurement."""
 
 
 async def install_definitions(client: Client, definitions: Sequence[Resource] = ()) -> None:
@@ -114,17 +112,13 @@ async def remove_definition(client: Client, name: str) -> None:
         await client.delete(CUSTOM_RESOURCE_DEFINITION, key)
     except NotFound:
         return
-    spec = definition["spec"]
-    kinds = [
-        Kind(spec["group"], version["name"], spec["names"]["kind"], spec["names"]["plural"], spec["scope"] != "Cluster")
-        for version in spec["versions"]
-        if version["served"]
-    ]
-    for kind in kinds[:1]:
-        with suppress(NotFound):
-            for obj in await client.list_all(kind):
-                with suppress(NotFound):
-                    await client.merge_patch(kind, key_of(obj), {"metadata": {"finalizers": None}})
+    spec, called = definition["spec"], definition["spec"]["names"]
+    served = next(version["name"] for version in spec["versions"] if version["served"])
+    kind = Kind(spec["group"], served, called["kind"], called["plural"], spec["scope"] != "Cluster")
+    with suppress(NotFound):
+        for obj in await client.list_all(kind):
+            with suppress(NotFound):
+                await client.merge_patch(kind, key_of(obj), {"metadata": {"finalizers": None}})
     await gone(client, CUSTOM_RESOURCE_DEFINITION, key)
 
 

@@ -24,7 +24,6 @@ from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import (
-    PATIENCE,
     gone,
     install_definitions,
     remove_leftovers,
@@ -35,6 +34,7 @@ from airunway_testing.operator import (
 )
 from airunway_testing.rights import granted
 from airunway_testing.simulators import Level
+from airunway_testing.waiting import PATIENCE
 
 __all__ = ["Stage", "edit", "staged"]
 

@@ -10,7 +10,10 @@ from typing import Protocol
 __all__ = ["PATIENCE", "Eventually", "eventually"]
 
 PATIENCE = 120.0
-"""Seconds after which something that should happen counts as not happening: garbage collection alone needs 30."""
+"""Seconds after which something that should happen counts as not happening: garbage collection alone needs 30.
+
+A safety net for hung tests, not a measurement.
+"""
 
 
 class Eventually(Protocol):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, SERVICE, Client
+from airunway.kube import CONFIG_MAP, SERVICE, Client
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, labels_of
@@ -17,6 +17,7 @@ from airunway.runtime.upstream import schema_hash
 from airunway_testing.operator import (
     gone,
     install_definitions,
+    remove_definition,
     remove_leftovers,
     running_core,
     running_provider,
@@ -140,9 +141,7 @@ async def test_what_a_toy_cannot_do_is_refused(client: Client, namespace: str) -
 async def test_without_the_optional_kind_it_works_without(
     client: Client, kubeconfig: Path, installed: None, toy: ProviderHost, namespace: str
 ) -> None:
-    name = ObjectKey("", f"{TOY_BOX.plural}.{TOY_BOX.group}")
-    await client.delete(CUSTOM_RESOURCE_DEFINITION, name)
-    await gone(client, CUSTOM_RESOURCE_DEFINITION, name)
+    await remove_definition(client, f"{TOY_BOX.plural}.{TOY_BOX.group}")
     async with (
         running_core(kubeconfig),
         running_provider(kubeconfig, toy),
