@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 
-from airunway.kube import EVENT, Client, EventRecorder
+from airunway.kube import EVENT, Client
 from airunway.resource import Resource
 
 
@@ -32,16 +31,6 @@ class Clock:
             if not handle.cancelled() and handle.when() > asyncio.get_running_loop().time():
                 handle.cancel()
                 self.call_at(when, callback)
-
-
-@asynccontextmanager
-async def running(recorder: EventRecorder) -> AsyncIterator[EventRecorder]:
-    task = asyncio.create_task(recorder.run())
-    try:
-        yield recorder
-    finally:
-        task.cancel()
-        await asyncio.wait({task})
 
 
 async def events_of(client: Client, namespace: str) -> list[Resource]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from core.tests.kube.recorders import Clock, events_of, running, wait_for_events
+from core.tests.kube.recorders import Clock, events_of, wait_for_events
+from core.tests.kube.running import running
 
 from airunway.kube import Client, EventRecorder
 from airunway.kube.event_limits import BURST, REFILL

@@ -8,7 +8,8 @@ import re
 from pathlib import Path
 
 import pytest
-from core.tests.kube.recorders import Clock, events_of, running, wait_for_events
+from core.tests.kube.recorders import Clock, events_of, wait_for_events
+from core.tests.kube.running import running
 from hypothesis import given
 from hypothesis import strategies as st
 

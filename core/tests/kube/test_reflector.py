@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from core.tests.kube.objects import config_map
-from core.tests.kube.reflectors import quick, running
+from core.tests.kube.reflectors import quick
+from core.tests.kube.running import running
 
 from airunway.kube import (
     CONFIG_MAP,

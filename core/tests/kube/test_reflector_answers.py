@@ -8,7 +8,8 @@ import itertools
 import orjson
 import pytest
 from aiohttp import web
-from core.tests.kube.reflectors import quick, running
+from core.tests.kube.reflectors import quick
+from core.tests.kube.running import running
 from core.tests.kube.servers import scripted_server
 
 from airunway.kube import CONFIG_MAP, Backoff, Reflector
@@ -19,6 +20,16 @@ from airunway_testing.waiting import Eventually
 def line(type_: str, name: str, version: str) -> bytes:
     obj = {"metadata": {"name": name, "namespace": "n", "resourceVersion": version}}
     return orjson.dumps({"type": type_, "object": obj}) + b"\n"
+
+
+async def open_watch(request: web.Request, *chunks: bytes) -> web.StreamResponse:
+    """A watch that brings these and stays open."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for chunk in chunks:
+        await response.write(chunk)
+    await asyncio.Event().wait()
+    return response
 
 
 async def test_a_restored_server_is_listed_again(eventually: Eventually) -> None:
@@ -37,11 +48,7 @@ async def test_a_restored_server_is_listed_again(eventually: Eventually) -> None
                 for name, number in names.items()
             ]
             return web.json_response({"metadata": {"resourceVersion": version}, "items": items})
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(line("BOOKMARK", "", "501"))
-        await asyncio.Event().wait()
-        return response
+        return await open_watch(request, line("BOOKMARK", "", "501"))
 
     async with scripted_server(serve) as client:
         reflector = Reflector(client, CONFIG_MAP, backoff=quick())
@@ -63,11 +70,7 @@ async def test_s1_a_restored_server_reuses_versions_for_other_content(eventually
             return web.json_response(
                 {"metadata": {"resourceVersion": "1000" if lists == 1 else "500"}, "items": [item]}
             )
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(line("BOOKMARK", "", "501"))
-        await asyncio.Event().wait()
-        return response
+        return await open_watch(request, line("BOOKMARK", "", "501"))
 
     async with scripted_server(serve) as client:
         told: list[str] = []
@@ -84,13 +87,12 @@ async def test_objects_without_a_name_and_versions_that_are_no_numbers(eventuall
         if "watch" not in request.query:
             items = [{"metadata": {}}, {"metadata": {"name": "a", "namespace": "n", "resourceVersion": "x1"}}]
             return web.json_response({"metadata": {"resourceVersion": "x1"}, "items": items})
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b'\n{"type": "ADDED", "object": {"metadata": {"resourceVersion": "x2"}}}\n')
-        await response.write(line("MODIFIED", "a", "w9") + line("ADDED", "b", "9") + line("DELETED", "b", "x"))
-        await response.write(line("DELETED", "never-seen", "7") + line("ADDED", "c", "8"))
-        await asyncio.Event().wait()
-        return response
+        return await open_watch(
+            request,
+            b'\n{"type": "ADDED", "object": {"metadata": {"resourceVersion": "x2"}}}\n',
+            line("MODIFIED", "a", "w9") + line("ADDED", "b", "9") + line("DELETED", "b", "x"),
+            line("DELETED", "never-seen", "7") + line("ADDED", "c", "8"),
+        )
 
     async with scripted_server(serve) as client:
         reflector = Reflector(client, CONFIG_MAP, backoff=quick())
