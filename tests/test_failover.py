@@ -18,6 +18,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, controller_owne
 from airunway_testing.audit import AuditReader
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import Limits, running_core, running_provider, running_simulator, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -59,6 +60,13 @@ async def holder(client: Client, component: str) -> str:
     return str(dig(await client.get(LEASE, ObjectKey("default", f"testing-{component}")), "spec", "holderIdentity"))
 
 
+async def leads(client: Client, *parts: str, replica: str = "first") -> None:
+    """Wait until that replica leads; one that is ready may yet stand by, for a lease that an earlier test held."""
+    async with asyncio.timeout(PATIENCE):
+        while {await holder(client, part) for part in parts} != {replica}:
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_a_leader_that_is_cut_off_at_any_write_is_replaced_and_nothing_is_made_twice(
     seed: int,
@@ -81,15 +89,13 @@ async def test_a_leader_that_is_cut_off_at_any_write_is_replaced_and_nothing_is_
             replicas[name] = Replica(name, proxy)
             await stack.enter_async_context(running_core(proxy.kubeconfig, replica=name, limits=SHORT))
             await stack.enter_async_context(running_provider(proxy.kubeconfig, kaito, replica=name, limits=SHORT))
-            async with asyncio.timeout(60):  # one that had to stand by meanwhile leads again before the other begins
-                while {await holder(client, part) for part in ("core", "provider-kaito")} != {"first"}:
-                    await asyncio.sleep(0.05)
+            await leads(client, "core", "provider-kaito")
         lost, stays = replicas["first"], replicas["second"]
         keys = [ObjectKey(namespace, f"gemma-{number}") for number in range(6)]
         enough = lost.writes() + rng.randrange(1, 24)
         for key in keys:
             await client.create(MODEL_DEPLOYMENT, manifest(key.name))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while lost.writes() < enough:
                 await asyncio.sleep(0.001)
         lost.cut_off()
@@ -126,6 +132,7 @@ async def test_a_leader_that_stops_hands_over_at_once_and_the_provider_stays_rea
         await stack.enter_async_context(running_simulator(kubeconfig, kaito, level="api"))
         await stack.enter_async_context(running_core(kubeconfig))
         async with running_provider(kubeconfig, kaito, replica="first"):
+            await leads(client, "provider-kaito")
             await stack.enter_async_context(running_provider(kubeconfig, kaito, replica="second"))
             assert await holder(client, "provider-kaito") == "first"
         await client.create(MODEL_DEPLOYMENT, manifest())
@@ -142,6 +149,7 @@ async def test_a_leader_that_notices_late_says_no_farewell_for_a_provider_that_a
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(FaultProxy(kubeconfig))
         await stack.enter_async_context(running_provider(proxy.kubeconfig, kaito, replica="first", limits=SHORT))
+        await leads(client, "provider-kaito")
         await stack.enter_async_context(running_provider(kubeconfig, kaito, replica="second"))
         assert await holder(client, "provider-kaito") == "first"
         first_beat = (await client.get(INFERENCE_PROVIDER_CONFIG, CONFIG))["status"]["lastHeartbeat"]
@@ -149,7 +157,7 @@ async def test_a_leader_that_notices_late_says_no_farewell_for_a_provider_that_a
         proxy.inject(Fault("hang", resource="leases", count=None))
         taken = {"spec": {"holderIdentity": "second"}}
         await client.merge_patch(LEASE, ObjectKey("default", "testing-provider-kaito"), taken)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while (await client.get(INFERENCE_PROVIDER_CONFIG, CONFIG))["status"]["lastHeartbeat"] == first_beat:
                 await asyncio.sleep(0.02)
             while "another replica" not in caplog.text:

@@ -18,6 +18,7 @@ from airunway_testing.expectations import running_at
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.killing import provider_process
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -54,12 +55,12 @@ async def test_45_a_provider_killed_while_it_writes_is_taken_up_where_it_was(
         proxy.inject(fault)
         async with provider_process("kaito", proxy.kubeconfig, tmp_path) as process:
             await client.create(MODEL_DEPLOYMENT, manifest())
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while not any(request.fault for request in proxy.requests):
                     await asyncio.sleep(0.001)
             before = ""
             if action == "lose-answer":
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(PATIENCE):
                     while not before:
                         try:
                             before = uid_of(await client.get(WORKSPACE, key))

@@ -19,6 +19,7 @@ from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import condition_is, phase_is
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, running_core, running_provider, running_simulator, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -31,7 +32,7 @@ Create = Callable[[Resource], Awaitable[ObjectKey]]
 
 async def event_of(client: Client, key: ObjectKey, reason: str) -> Resource:
     """Wait for an event with that reason about the deployment."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             for event in await client.list_all(EVENT, namespace=key.namespace):
                 if event["reason"] == reason and dig(event, "regarding", "name") == key.name:
@@ -80,7 +81,7 @@ async def test_the_first_status_of_a_provider_has_all_that_is_known_of_a_new_obj
     await deployments.synced.wait()
     key = await create(manifest())
     await until(client, key, phase_is("Running"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not told or told[-1]["phase"] != "Running":
             await asyncio.sleep(0.05)
     following.cancel()
@@ -151,7 +152,7 @@ async def test_29_drift_is_reverted_and_names_field_and_manager(
         "inference": {"template": {"spec": {"containers": [{**container, "image": "registry.example/another:1"}]}}},
     }
     await client.merge_patch(WORKSPACE, key, edit, manager="kubectl-edit")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while (live := await client.get(WORKSPACE, key))["metadata"]["labels"][names.MODEL_DEPLOYMENT] != "gemma":
             await asyncio.sleep(0.02)
     assert live["inference"] == before["inference"]
@@ -288,7 +289,7 @@ async def test_60_restarting_core_and_provider_writes_nothing(
                 {"metadata": {"labels": {"airunway.ai/x": "y"}}},
                 manager="u",
             )
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while (
                     "airunway.ai/x"
                     not in ((await client.get(WORKSPACE, ObjectKey(namespace, "gemma-0")))["metadata"]["labels"])

@@ -23,6 +23,7 @@ from airunway_testing.audit import AuditReader
 from airunway_testing.faultproxy import CHAOS, Fault, FaultProxy
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import Limits, gone, running_core, running_provider, running_simulator, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -203,7 +204,7 @@ async def only_workspaces_of(client: Client, keys: list[ObjectKey]) -> None:
     """Each deployment has exactly its own Workspace, and there is no other; the garbage collector may need a moment."""
     owners = {key.name: uid_of(await client.get(MODEL_DEPLOYMENT, key)) for key in keys}
     found: dict[str, str] = {}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             workspaces = await client.list_all(WORKSPACE, namespace=keys[0].namespace)
             found = {w["metadata"]["name"]: str((controller_owner(w) or {}).get("uid")) for w in workspaces}

@@ -31,6 +31,7 @@ from airunway_testing.operator import (
 )
 from airunway_testing.simulators import load_simulator
 from airunway_testing.toy.provider import MANIFEST, TRANSFORMERS
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -198,7 +199,7 @@ async def test_a_provider_that_ends_with_a_bug_comes_back_to_what_came_meanwhile
         await client.create(MODEL_DEPLOYMENT, of_toy(manifest, "toy-two"))
         await until(client, ObjectKey(namespace, "toy-two"), condition_is("ProviderSelected", "True"))
         await until(client, ObjectKey(namespace, "toy-two"), running_at(1))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while parts.unready() is not None:
                 await asyncio.sleep(0.02)
         for name in ("toy-one", "toy-two"):

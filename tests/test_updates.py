@@ -17,6 +17,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, format_tim
 from airunway_testing.expectations import plan_says, reason_is, running_at, says
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import gone, running_core, running_provider, running_simulator, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -140,7 +141,7 @@ async def test_a_fight_over_a_field_is_named_slows_down_and_ends_when_the_other_
     ):
         key = await create(manifest())
         await until(client, key, running_at(1))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while condition_of(await client.get(MODEL_DEPLOYMENT, key), "DriftFight") is None:
                 await client.merge_patch(WORKSPACE, key, theirs, manager="other-controller")
                 await asyncio.sleep(0.1)
@@ -155,7 +156,7 @@ async def test_a_fight_over_a_field_is_named_slows_down_and_ends_when_the_other_
             assert await label() == "another"
         ahead = timedelta(seconds=31)
         await edit(client, key, {"metadata": {"annotations": {"look": "after the pause"}}})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while await label() != "gemma":
                 await asyncio.sleep(0.02)
         ahead = timedelta(minutes=5)

@@ -19,6 +19,7 @@ from airunway.runtime.access import provider_rights
 from airunway.webhook.guard import core_guard, provider_guard, status_guard
 from airunway_testing.controlplane import Cluster
 from airunway_testing.rights import applied, granted
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -66,7 +67,7 @@ async def refused(attempt: Callable[[], Awaitable[object]], message: str) -> Non
     """Returns once an attempt that changes nothing (a dry run) is refused so; the API server hears of policies late."""
     last = "nothing"
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 try:
                     await attempt()

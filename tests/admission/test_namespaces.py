@@ -19,6 +19,7 @@ from airunway.runtime.application import ProviderSettings
 from airunway_testing.controlplane import Cluster
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -116,7 +117,7 @@ async def test_roles_in_the_watched_namespaces_are_enough(
         assert condition_of(elsewhere, "Validated") is None
         for where in watched:
             await client.delete(MODEL_DEPLOYMENT, ObjectKey(where, "gemma"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while any(key.namespace in names for key in await existing(client)):
                 await asyncio.sleep(0.05)
     kubectl("delete", "namespace", watched[1], other, "--wait=false")

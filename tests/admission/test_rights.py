@@ -31,6 +31,7 @@ from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import until
 from airunway_testing.rights import granted, unused
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -49,7 +50,7 @@ class Replica:
     ready: Path
 
     async def is_ready(self) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not self.ready.exists():
                 assert self.process.poll() is None, self.log.read_text()
                 await asyncio.sleep(0.05)
@@ -93,7 +94,7 @@ def deployment(namespace: str, name: str, provider: str) -> Resource:
 
 async def judged(client: Client, namespace: str) -> str:
     """What the webhook says of a provider that nobody knows; asks until an answer comes from it."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 await client.create(MODEL_DEPLOYMENT, deployment(namespace, "probe", "nobody"), dry_run=True)
@@ -198,7 +199,7 @@ async def lived_through(
 
     before = material_of(await client.get(SECRET, secret))
     await client.delete(SECRET, secret)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(NotFound):
                 made = await client.get(SECRET, secret)
@@ -208,11 +209,11 @@ async def lived_through(
     await judged(client, namespace)
     # Half of the Secret is lost: it is written again, not made anew.
     await client.merge_patch(SECRET, secret, {"data": {"tls.crt": None}})
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not material_of(await client.get(SECRET, secret)).serving:
             await asyncio.sleep(0.05)
     await client.delete(CONFIGURATION_KIND, configuration)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(NotFound):
                 bundles = bundles_in(await client.get(CONFIGURATION_KIND, configuration))
@@ -224,7 +225,7 @@ async def lived_through(
     follower, leader = replicas if await is_leader(client, namespace, replicas[1]) else reversed(replicas)
     leader.process.send_signal(signal.SIGTERM)
     assert leader.process.wait(30) == 0, leader.log.read_text()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not await is_leader(client, namespace, follower):
             await asyncio.sleep(0.05)
     for each in replicas:
@@ -263,7 +264,7 @@ async def test_a_right_that_is_missing_is_named(
             options += ["--webhook-bind-address", webhook.bind_address, "--webhook-url", webhook.url]
             with replica(options, name="core", namespace=namespace, folder=tmp_path) as started:
                 wanted = f'cannot get resource "secrets" in API group "" in the namespace "{namespace}"'
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(PATIENCE):
                     while wanted not in started.log.read_text():
                         assert started.process.poll() is None, started.log.read_text()
                         await asyncio.sleep(0.1)

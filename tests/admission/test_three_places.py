@@ -37,6 +37,7 @@ from airunway_testing.controlplane import ControlPlane
 from airunway_testing.operator import install_definitions, running_core, running_provider, until
 from airunway_testing.reviews import WebhookClient
 from airunway_testing.simulators import load_simulator
+from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
@@ -194,7 +195,7 @@ async def test_the_crd_and_the_webhook_refuse(strict: Path, kaito: ProviderHost,
             local_settings(namespace="default") as place,
             running_webhook(strict, place, settings=core_settings) as core,
         ):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 while not {"kaito", "absent"} <= set(core.providers()) or not core.providers()["kaito"].ready:
                     await asyncio.sleep(0.02)
             async with WebhookClient(client, place) as webhook:
@@ -269,7 +270,7 @@ async def test_what_came_in_before_the_rules_is_never_stuck(lax: Path) -> None:
     ours = [crd for crd in custom_resource_definitions() if "modeldeployments" in crd["metadata"]["name"]]
     stuck: dict[str, str] = {}
     async with prepared(lax, [with_types_only(crd) for crd in ours]) as client:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while await refusal(client, INVALID["vllm without gpu"][0]) is not None:
                 await asyncio.sleep(0.05)
         stored: dict[str, ObjectKey] = {}
@@ -282,7 +283,7 @@ async def test_what_came_in_before_the_rules_is_never_stuck(lax: Path) -> None:
         assert {"name too long", "name with a dot", "volume with size and a claim", "bad quantities"} <= set(stored)
         for crd in ours:
             await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager="airunway-testing", force=True)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while await refusal(client, INVALID["vllm without gpu"][0]) is None:
                 await asyncio.sleep(0.05)
         for title, key in stored.items():
@@ -304,7 +305,7 @@ async def in_own_namespace(client: Client, manifest: Resource, number: int, *, p
 
 
 async def registered(client: Client, name: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             configs = await client.list_all(INFERENCE_PROVIDER_CONFIG)
             if any(c["metadata"]["name"] == name and dig(c, "status", "ready") for c in configs):

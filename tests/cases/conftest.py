@@ -31,6 +31,7 @@ from airunway.plugins.registry import host_of
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.runtime.upstream import schema_hash
 from airunway_testing.operator import install_definitions, remove_definition
+from airunway_testing.waiting import PATIENCE
 
 GROUP = "tiny.example.com"
 SCHEMA: Resource = {
@@ -159,7 +160,7 @@ def gone(client: Client) -> Callable[[Kind, ObjectKey], Awaitable[None]]:
     """Wait until an object is no longer there."""
 
     async def gone_(kind: Kind, key: ObjectKey) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 try:
                     await client.get(kind, key)
@@ -177,7 +178,7 @@ def seen(client: Client) -> Callable[[Kind, ObjectKey, Callable[[Resource], bool
     async def seen_(kind: Kind, key: ObjectKey, holds: Callable[[Resource], bool]) -> Resource:
         live: Resource = {}
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while True:
                     try:
                         live = await client.get(kind, key)
@@ -197,7 +198,7 @@ def event_of(client: Client) -> Callable[[ObjectKey, str], Awaitable[Resource]]:
     """Wait for an event with a reason about a deployment; returns it."""
 
     async def event_of_(key: ObjectKey, reason: str) -> Resource:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 for event in await client.list_all(EVENT, namespace=key.namespace):
                     if event["reason"] == reason and dig(event, "regarding", "name") == key.name:

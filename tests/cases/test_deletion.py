@@ -20,6 +20,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, is_deleting, ui
 from airunway_testing.expectations import phase_is
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -82,7 +83,7 @@ async def test_case_24_whatever_keeps_the_upstream_object_five_minutes_are_the_l
         before = proxy.count("delete", "workspaces")
         await edit(key, {"metadata": {"annotations": {"look": "again"}}})
         if fault is not None:  # then a pass with that clock can be seen: it tries again
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while proxy.count("delete", "workspaces") <= before:
                     await asyncio.sleep(0.02)
         waiting = await client.get(MODEL_DEPLOYMENT, key)

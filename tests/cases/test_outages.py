@@ -20,6 +20,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.runtime.application import ProviderApplication
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -71,7 +72,7 @@ async def test_aim_46_a_failure_to_write_that_lasts_is_said_ages_and_heals(
         proxy.inject(replace(fault, verb="apply", resource="workspaces"))
         fresh = await create(manifest("fresh"))
         await edit(served, {"metadata": {"labels": {"airunway.ai/team": "red"}}})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while {r.name for r in proxy.requests if r.resource == "workspaces" and r.fault} != {"served", "fresh"}:
                 await asyncio.sleep(0.02)
         for key in (served, fresh):  # as long as it may pass, nobody is told

@@ -47,6 +47,7 @@ from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.operator import gone, install_definitions, remove_definition, remove_leftovers
 from airunway_testing.rights import account_of
 from airunway_testing.simulators import load_simulator
+from airunway_testing.waiting import PATIENCE
 
 MANAGER = "tests-doctor"
 RBAC, POLICIES, GATEWAYS = "rbac.authorization.k8s.io", CONFIGURATION_KIND.group, "gateway.networking.k8s.io"
@@ -241,7 +242,7 @@ class Installation:
         return json.loads(re.sub(r"\$(MICRO)?AGO\((-?\d+)\)", moment, text))
 
     async def _settled(self, key: ObjectKey) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 live = await self._client.get(CUSTOM_RESOURCE_DEFINITION, key)
                 conditions = (live.get("status") or {}).get("conditions")

@@ -26,6 +26,7 @@ from airunway.webhook.settings import CONFIGURATION
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import running_provider
+from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
@@ -87,7 +88,7 @@ async def test_nothing_is_found_where_core_webhook_and_provider_really_run(
             entry["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": "default"}}
             left = {"kind": "ValidatingWebhookConfiguration", "metadata": {"name": CONFIGURATION}, "webhooks": [entry]}
             await installation.apply(left)
-            async with asyncio.timeout(30):  # the API server hears of its configurations by watch
+            async with asyncio.timeout(PATIENCE):  # the API server hears of its configurations by watch
                 while "ARW0306" not in (report := await asyncio.to_thread(doctor)).codes:
                     await asyncio.sleep(0.1)
     assert report.codes == ["ARW0306", "ARW0307", "ARW0504"], "the provider has said goodbye"

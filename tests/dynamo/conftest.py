@@ -29,6 +29,7 @@ from airunway_testing.operator import (
 )
 from airunway_testing.simulators import load_simulator
 from airunway_testing.stage import Stage, staged
+from airunway_testing.waiting import PATIENCE
 
 ALPHA, BETA = (
     Kind("nvidia.com", version, "DynamoGraphDeployment", "dynamographdeployments")
@@ -105,7 +106,7 @@ async def grove_installed(client: Client) -> AsyncIterator[None]:
     """The CRD of PodCliques, for as long as the context lasts."""
     crd = yaml.safe_load((resources.files("airunway_dynamo_simulator") / "grove" / "podcliques.yaml").read_text())
     await install_definitions(client, [crd])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not await client.is_served(CLIQUE):
             await asyncio.sleep(0.05)
     try:

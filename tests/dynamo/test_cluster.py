@@ -13,6 +13,7 @@ from airunway.resource import Resource, dig, uid_of
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import Deploy, gone, until
 from airunway_testing.stage import edit
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -33,7 +34,7 @@ async def test_a_life(playing: str, make: Deploy, client: Client) -> None:
         assert len(await pods_of(client, key, "worker")) == replicas
     generation = await edit(client, key, {"engine": {"contextLength": 4096}})
     await until(client, key, running_at(generation))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while len(await pods_of(client, key, "worker")) > 1:
             await asyncio.sleep(0.05)
     (worker,) = await pods_of(client, key, "worker")
@@ -41,7 +42,7 @@ async def test_a_life(playing: str, make: Deploy, client: Client) -> None:
     assert uid_of(await client.get(BETA, key)) == uid_of(graph), "all that was in place"
 
     await client.merge_patch(BETA, key, {"spec": {"backendFramework": "sglang"}}, manager="somebody")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while (await client.get(BETA, key))["spec"]["backendFramework"] != "vllm":
             await asyncio.sleep(0.05)
 
@@ -91,7 +92,7 @@ async def test_an_adapters_workers_and_a_planner_leave_it_running(playing: str, 
     }
     await client.apply(BETA, graph, manager="planner")
     await until(client, key, lambda found: summary(found) == "2/2", what="the adapter's second worker")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not any(dig(pod, "spec", "nodeName") for pod in await pods_of(client, key, "planner")):
             await asyncio.sleep(0.05)
     await until(client, key, lambda found: dig(found, "status", "phase") == "Running", what="Running all the same")

@@ -27,6 +27,7 @@ from airunway_testing.operator import (
 from airunway_testing.simulators import load_simulator
 from airunway_testing.stage import Stage, staged
 from airunway_testing.surroundings import with_gpus
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -74,7 +75,7 @@ async def seen(client: Client, *, version: str, reason: str) -> None:
         served = str(dig(config, "status", "upstreamCRDVersion"))
         return served.endswith(version) and supported.get("reason") == reason
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not noticed(await client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "dynamo"))):
             await asyncio.sleep(0.05)
 

@@ -20,6 +20,7 @@ from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import Deploy, gone, until
 from airunway_testing.stage import edit
 from airunway_testing.surroundings import autoscale
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -69,7 +70,7 @@ async def test_one_replica_becomes_three_none_and_one_again(
             scaled = await until(client, key, running_at(generation), what=f"Running with {count}")
             assert dig(scaled, "status", "provider", "resourceKind") == "InferenceSet"
             assert dig(scaled, "status", "endpoint", "url") == address, "the address stays"
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while len(await pods(key)) != count:  # a Workspace's pods outlive it for a moment
                     await asyncio.sleep(0.05)
             live = await client.get(INFERENCE_SET, key)

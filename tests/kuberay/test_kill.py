@@ -18,6 +18,7 @@ from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.killing import provider_process
 from airunway_testing.operator import install_definitions, remove_leftovers, running_core, running_simulator
 from airunway_testing.simulators import load_simulator
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -32,7 +33,7 @@ async def lived(proxy: FaultProxy, folder: Path, reached: Callable[[], Awaitable
         own = folder / str(before + number)
         own.mkdir(parents=True)
         async with provider_process("kuberay", proxy.kubeconfig, own) as process:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while not (done := await reached()):
                     if len([request for request in proxy.requests if request.fault]) > before:
                         break

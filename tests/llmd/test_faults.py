@@ -15,6 +15,7 @@ from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.faults import is_clear
 from airunway_testing.operator import Deploy, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -22,7 +23,7 @@ EPP = "registry.example/epp"
 
 
 async def of_role(pods: Pods, key: ObjectKey, role: str) -> Resource:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             found = [pod for pod in await pods(key) if labels_of(pod)["airunway.ai/component"] == role]
             if found and dig(found[0], "spec", "nodeName"):

@@ -18,6 +18,7 @@ from airunway_testing.expectations import running_at
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.killing import provider_process
 from airunway_testing.operator import gone, running_core, running_provider, running_simulator, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -57,7 +58,7 @@ async def test_a_provider_killed_at_any_write_is_taken_up_where_it_was(
         proxy.inject(fault)
         async with provider_process("llmd", proxy.kubeconfig, tmp_path) as process:
             await client.create(MODEL_DEPLOYMENT, body)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while not any(request.fault for request in proxy.requests):
                     await asyncio.sleep(0.005)
             process.kill()

@@ -19,6 +19,7 @@ from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import Deploy, gone, until
 from airunway_testing.stage import edit
 from airunway_testing.surroundings import autoscale
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -153,7 +154,7 @@ async def test_another_mode_is_another_workload_and_never_two(deploy: Deploy, cl
         e for e in await client.list_all(EVENT, namespace=key.namespace) if e.get("reason") == "ResourceRecreated"
     ]
     assert any("spec.serving.mode" in str(event["note"]) for event in events)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while "Deployment llama-prefill" in await made(client, key.namespace):
             await asyncio.sleep(0.1)
 
@@ -194,13 +195,13 @@ async def test_suspended_it_is_gone_and_comes_back_and_deleted_it_leaves_nothing
     assert len(await made(client, key.namespace)) == 10
     await edit(client, key, {"suspend": True})
     await until(client, key, gone_is("Suspended"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while await made(client, key.namespace) or await pods(key):
             await asyncio.sleep(0.1)
     generation = await edit(client, key, {"suspend": False})
     await until(client, key, running_at(generation))
     await client.delete(MODEL_DEPLOYMENT, key)
     await gone(client, MODEL_DEPLOYMENT, key)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while await made(client, key.namespace) or await pods(key):
             await asyncio.sleep(0.1)

@@ -16,6 +16,7 @@ from airunway.resource import ObjectKey, dig, labels_of, uid_of
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import deployments, running_core, running_provider, running_simulator, until
 from airunway_testing.stage import edit
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -41,6 +42,6 @@ async def test_from_vllm_to_llmd_and_back(kubeconfig: Path, client: Client, llmd
             assert labels_of(live)["airunway.ai/provider"] == provider
             assert uid_of(live) not in uids, "made anew: nobody takes over what another made"
             uids.add(uid_of(live))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while await made(client, namespace):
                 await asyncio.sleep(0.1)

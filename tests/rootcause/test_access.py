@@ -22,6 +22,7 @@ from airunway_testing.controlplane import Cluster
 from airunway_testing.faults import failed_create
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
 from airunway_testing.rights import granted
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -97,7 +98,7 @@ async def test_the_listed_rights_are_enough(
         await until(client, key, lambda found: dig(found, "status", "rootCause", "code") == "Engine.OutOfMemory")
         await client.create(EVENT, failed_create(ObjectKey(namespace, "gemma"), "StatefulSet"))
         await client.delete(MODEL_DEPLOYMENT, key)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
                 await asyncio.sleep(0.05)
         # Not what other tests left behind: a namespace that is being terminated answers 403 too.
@@ -132,7 +133,7 @@ async def test_without_the_rights_for_root_causes_the_upstream_s_words_count(
         assert condition_of(deployment, "PodsReady") is None
         assert "rootCause" not in deployment["status"]
         await client.delete(MODEL_DEPLOYMENT, key)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
                 await asyncio.sleep(0.05)
 
@@ -164,6 +165,6 @@ async def test_what_is_none_of_ours_is_dropped_when_it_is_decoded(
         await client.delete(POD, ObjectKey(namespace, "gemma-0"), grace_seconds=0)
         await until(client, key, lambda deployment: "rootCause" not in deployment["status"])
         await client.delete(MODEL_DEPLOYMENT, key)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
                 await asyncio.sleep(0.05)

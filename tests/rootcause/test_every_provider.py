@@ -17,6 +17,7 @@ from airunway.status.codes import CODES
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.faults import BY_HAND, has_cause, is_clear, write_pod
 from airunway_testing.operator import gone, playing, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -54,7 +55,7 @@ async def shape(
 async def pod_of_role(client: Client, key: ObjectKey, role: str) -> Resource:
     label = role if "/" in role else f"airunway.ai/component={role}"
     selector = f"airunway.ai/model-deployment={key.name},{label}"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             found = await client.list_all(POD, namespace=key.namespace, label_selector=selector)
             if found and dig(found[0], "spec", "nodeName"):

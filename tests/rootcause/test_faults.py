@@ -17,6 +17,7 @@ from airunway.status.codes import CODES
 from airunway_testing.faults import has_cause, healed, is_clear, pod_of, write_pod
 from airunway_testing.operator import Deploy, until
 from airunway_testing.surroundings import RESOURCE_QUOTA, gpu_quota
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -83,7 +84,7 @@ async def test_too_many_gpus(deploy: Deploy, client: Client) -> None:
 async def test_quota_forbids_the_pod(deploy: Deploy, client: Client, namespace: str) -> None:
     quota = await gpu_quota(client, namespace, 0)
     key = await deploy("poor", by_hand=False)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not await client.list_all(STATEFUL_SET, namespace=namespace):
             await asyncio.sleep(0.02)
     begun = perf_counter()

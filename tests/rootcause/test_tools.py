@@ -16,6 +16,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.kstatus import Health, health
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -49,7 +50,7 @@ async def test_nobody_takes_a_deployment_for_ready_before_it_is(
                 what="the second generation",
             )
             await client.delete(MODEL_DEPLOYMENT, key)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while watched.get(key) is not None:
                     await asyncio.sleep(0.02)
     watching.cancel()

@@ -17,6 +17,7 @@ from airunway_testing.faults import has_cause, parents_are_fine
 from airunway_testing.kstatus import Health, health
 from airunway_testing.operator import install_definitions, remove_definition, running_core, running_provider, until
 from airunway_testing.simulators import load_simulator
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -43,7 +44,7 @@ def exists(deployment: Resource) -> bool:
 
 async def gone(client: Client, key: ObjectKey) -> None:
     await client.delete(MODEL_DEPLOYMENT, key)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while await client.list_all(MODEL_DEPLOYMENT, namespace=key.namespace):
             await asyncio.sleep(0.05)
 
@@ -155,7 +156,7 @@ async def test_a_policy_of_the_cluster_refuses_the_upstream_s_object(
         "kind": WORKSPACE.kind,
         "metadata": {"name": "trial", "namespace": namespace},
     }
-    async with asyncio.timeout(60):  # the API server learns of a policy by a watch
+    async with asyncio.timeout(PATIENCE):  # the API server learns of a policy by a watch
         while await is_taken(client, trial):
             await asyncio.sleep(0.1)
     async with running_core(kubeconfig), running_provider(kubeconfig, kaito):

@@ -12,6 +12,7 @@ from airunway.kube import POD, STATEFUL_SET, Client, Kind
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, uid_of
 from airunway_testing.faults import has_cause, healed, is_clear, parents_are_fine, pod_of, running, waiting, write_pod
 from airunway_testing.operator import Deploy, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -80,6 +81,6 @@ async def test_after_an_edit_the_old_pod_does_not_count(cluster_operator: None, 
     await until(client, key, is_clear, what="the new pod")
     assert uid_of(await client.get(POD, pod)) != old
     await client.delete(MODEL_DEPLOYMENT, key)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while await client.list_all(MODEL_DEPLOYMENT, namespace=namespace):
             await asyncio.sleep(0.1)

@@ -18,6 +18,7 @@ from airunway.kube import ApiError, Client, Kind
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane.certificates import new_authority
 from airunway_testing.controlplane.ports import reserved_ports
+from airunway_testing.waiting import PATIENCE
 
 CONFIGURATION = Kind(
     "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False
@@ -119,7 +120,7 @@ async def _in_force(client: Client, namespace: str) -> None:
     services = Kind("", "v1", "Service", "services")
     metadata = {"name": PROBE, "namespace": namespace}
     probe = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 80}]}}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 await client.create(services, probe, dry_run=True)

@@ -29,6 +29,7 @@ from airunway.kube.answers import ANSWERS
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import install_definitions
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.apiserver,
@@ -83,7 +84,7 @@ class Scene:
 
     async def until_refused(self) -> None:
         """Apply a new object until the server, which learns of policies by a watch, says no."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 await self.apply(self.thing(f"t-{uuid4().hex[:8]}"))
                 await asyncio.sleep(0.1)
@@ -161,7 +162,7 @@ async def a_definition_that_is_being_deleted(scene: Scene) -> None:
     await scene.apply(scene.thing("held", group=group, finalizers=["example.com/held"]), kind)
     await scene.client.delete(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", f"things.{group}"))
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 await scene.apply(scene.thing(f"t-{uuid4().hex[:8]}", group=group), kind)
     finally:
@@ -218,7 +219,7 @@ async def a_request_above_the_limit(scene: Scene) -> None:
 async def a_pod_that_the_namespace_s_security_level_forbids(scene: Scene) -> None:
     level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     await scene.client.merge_patch(NAMESPACE, ObjectKey("", scene.namespace), level)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             await scene.apply(pod(scene, f"p-{uuid4().hex[:8]}"), POD)
 
@@ -332,7 +333,7 @@ async def an_aggregated_api_without_a_server(scene: Scene) -> None:
     body = {"apiVersion": API_SERVICE.api_version, "kind": API_SERVICE.kind, "metadata": {"name": name}, "spec": spec}
     await scene.client.create(API_SERVICE, body)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 try:
                     await scene.client.get_path(f"/apis/{group}/v1/things")

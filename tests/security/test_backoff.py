@@ -22,6 +22,7 @@ from airunway_testing.audit import AuditReader, Request
 from airunway_testing.expectations import condition_is, phase_is, plan_says, reason_is, says
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -118,7 +119,7 @@ async def test_h2_a_connection_that_is_reset_from_ever_new_ports_makes_no_loop(
             found = [r for r in proxy.requests if r.verb == "apply" and (r.namespace, r.name) == key]
             return sum(part in (r.resource, r.subresource) for r in found)
 
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while written("workspaces") < 2:
                 await asyncio.sleep(0.02)
         clock.ahead = timedelta(minutes=1)
@@ -183,7 +184,7 @@ async def test_h2_a_deletion_that_is_refused_in_ever_new_words_is_not_asked_for_
             await asyncio.sleep(WATCHED)
         assert count.tries <= 1 + count.seconds / 4.0
         assert count.statuses <= count.tries + 2
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while await client.list_all(MODEL_DEPLOYMENT, namespace=key.namespace):
             await asyncio.sleep(0.05)
     with pytest.raises(NotFound):

@@ -32,6 +32,7 @@ from airunway_testing.operator import (
 )
 from airunway_testing.reviews import WebhookClient, review_of
 from airunway_testing.simulators import load_simulator
+from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = [
@@ -250,7 +251,7 @@ async def _created(client: Client, name: str, spec: Resource) -> None:
         "metadata": {"name": name, "namespace": "default"},
         "spec": {"model": {"id": "a"}, **spec},
     }
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 await client.create(MODEL_DEPLOYMENT, body)

@@ -22,6 +22,7 @@ from airunway_testing.controlplane import Cluster
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import running_core, running_provider, until
 from airunway_testing.reviews import WebhookClient
+from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver
@@ -63,7 +64,7 @@ async def register(client: Client, namespace: str, installed: None) -> AsyncIter
 
 
 async def known(core: CoreApplication, *wanted: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not all(name in core.providers() and core.providers()[name].ready for name in wanted):
             await asyncio.sleep(0.02)
 
@@ -102,7 +103,7 @@ async def test_h6_whoever_may_not_create_pods_may_not_have_them_made(
             assert told in caught.value.message
             assert [cause["field"] for cause in caught.value.causes] == ["spec"]
             may_create(kubectl, namespace, "ada", "pods")
-            async with asyncio.timeout(30):  # the authorizer learns of roles by a watch
+            async with asyncio.timeout(PATIENCE):  # the authorizer learns of roles by a watch
                 while True:
                     with suppress(Forbidden):
                         await ada.create(MODEL_DEPLOYMENT, manifest(provider={"name": name}))
@@ -211,7 +212,7 @@ async def test_s6_a_selection_that_is_put_off_asks_about_every_provider_that_may
                 wanted = manifest(annotations={names.PAUSED: paused})
                 return await webhook.problems(wanted, user="ada", groups=())
 
-            async with asyncio.timeout(30):  # the authorizer learns of roles by a watch
+            async with asyncio.timeout(PATIENCE):  # the authorizer learns of roles by a watch
                 while await problems():
                     await asyncio.sleep(0.05)
             [problem] = await problems(paused="true")

@@ -27,6 +27,7 @@ from airunway_testing.faults import failed_create
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, running_core, running_simulator, until
 from airunway_testing.rights import applied, granted, unused
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -91,13 +92,13 @@ async def test_h4_the_provider_uses_all_that_it_is_granted_and_needs_no_more(
     ):
         audit = AuditReader(audit_log)
         with provider_process(control_plane.kubeconfig_for(user), own=own, watched=namespace, folder=tmp_path) as ready:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 while not ready.exists():
                     await asyncio.sleep(0.05)
             await lived_through(client, manifest, namespace)
             seen: list[Request] = []
             with suppress(TimeoutError):
-                async with asyncio.timeout(30):  # repetitions of an event are written after ten seconds
+                async with asyncio.timeout(PATIENCE):  # repetitions of an event are written after ten seconds
                     while unused(rights, of(user, seen), rare=RARE):
                         seen += audit.read(watches=True)
                         await asyncio.sleep(0.2)
@@ -119,7 +120,7 @@ async def in_force(client: Client, probe: Resource) -> AsyncIterator[None]:
     """Begins once the API server, which hears of policies by watches, knows the last one: nobody else's status."""
     made = await client.create(MODEL_DEPLOYMENT, probe)
     status = {"status": {"phase": "Running"}}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         with suppress(Forbidden):
             while await client.merge_patch(MODEL_DEPLOYMENT, key_of(made), status, subresource="status", dry_run=True):
                 await asyncio.sleep(0.05)
@@ -156,7 +157,7 @@ async def lived_through(client: Client, manifest: Make, namespace: str) -> None:
     plan = ObjectKey(namespace, "gemma-airunway-plan")
     before = await client.get(CONFIG_MAP, plan)
     await client.merge_patch(MODEL_DEPLOYMENT, gemma, {"spec": {"resources": {"memory": "20Gi"}}})
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while (await client.get(CONFIG_MAP, plan))["data"] == before["data"]:
             await asyncio.sleep(0.05)
     await client.merge_patch(MODEL_DEPLOYMENT, gemma, {"metadata": {"annotations": {names.DRY_RUN: None}}})
@@ -173,7 +174,7 @@ async def drift(client: Client, kind: Kind, key: ObjectKey) -> None:
     await client.merge_patch(
         kind, key, {"metadata": {"labels": {names.MODEL_DEPLOYMENT: "another"}}}, manager="kubectl-edit"
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while dig(await client.get(kind, key), "metadata", "labels", names.MODEL_DEPLOYMENT) != key.name:
             await asyncio.sleep(0.05)
         while not any(

@@ -18,6 +18,7 @@ from airunway_testing.expectations import phase_is, reason_is, running_at, says
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
 from airunway_testing.operator import install_definitions, running_core, running_provider, running_simulator, until
 from airunway_testing.simulators import load_simulator
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -82,7 +83,7 @@ async def test_ruling_28_while_the_upstream_s_crd_is_being_deleted_it_counts_as_
     finally:
         where = ObjectKey(namespace, "held")
         await client.merge_patch(WORKSPACE, where, {"metadata": {"finalizers": None}})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while await _is_there(client):
                 await asyncio.sleep(0.05)
         await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
@@ -117,7 +118,7 @@ async def test_m11_a_pass_that_knows_an_old_state_takes_nothing_over_and_makes_n
         running_core(kubeconfig),
         running_provider(proxy.kubeconfig, kaito),
     ):
-        proxy.inject(Fault("delay", verb="watch", resource="workspaces", after_events=1, seconds=20.0, count=None))
+        proxy.inject(Fault("delay", verb="watch", resource="workspaces", after_events=1, seconds=600.0, count=None))
         proxy.cut_all()
         async with running_simulator(kubeconfig, kaito, level="api"):
             key = await create(manifest())
@@ -129,7 +130,7 @@ async def test_m11_a_pass_that_knows_an_old_state_takes_nothing_over_and_makes_n
             foreign = await client.create(WORKSPACE, body)
         known = len(proxy.requests)
         await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"labels": {"airunway.ai/team": "red"}}})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not any(r.code for r in filter(changes, proxy.requests[known:])):
                 await asyncio.sleep(0.02)
         seen = [r for r in filter(changes, proxy.requests[known:]) if r.code]

@@ -90,7 +90,7 @@ async def test_what_is_granted_is_used_and_is_enough(
         return unused(rights, [request for request in seen if request.user == user], rare={**RARE, **held(provider)})
 
     with suppress(TimeoutError):
-        async with asyncio.timeout(30):  # repetitions of an event are written after ten seconds
+        async with asyncio.timeout(PATIENCE):  # repetitions of an event are written after ten seconds
             while not seen or left():
                 seen += audit.read(watches=True)
                 await asyncio.sleep(0.2)

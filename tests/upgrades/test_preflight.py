@@ -34,6 +34,7 @@ from airunway_testing.operator import (
     running_core,
     running_provider,
 )
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -128,7 +129,7 @@ async def installed(client: Client, crd: Resource) -> None:
     """Put the CRD there as `kubectl apply --server-side` does, and wait until the provider has noticed."""
     await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager="kubectl", force=True)
     wanted = schema_hash(schema_in(crd, "v1beta1"))
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, CRD), "Established"):
             await asyncio.sleep(0.05)
         while True:

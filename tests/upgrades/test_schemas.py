@@ -13,6 +13,7 @@ from airunway.resource import ObjectKey, Resource, is_true
 from airunway.upgrades.acceptance import has_rules, refusals
 from airunway.upgrades.schemas import defaulted, dropped, fields_of, gained, pruned
 from airunway_testing.operator import remove_definition
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -108,7 +109,7 @@ async def odd(client: Client) -> AsyncIterator[None]:
     }
     body = {"apiVersion": CUSTOM_RESOURCE_DEFINITION.api_version, "kind": CUSTOM_RESOURCE_DEFINITION.kind}
     await client.create(CUSTOM_RESOURCE_DEFINITION, {**body, "metadata": {"name": CRD.name}, "spec": spec})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, CRD), "Established"):
             await asyncio.sleep(0.02)
         while not await client.is_served(ODD):

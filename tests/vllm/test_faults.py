@@ -15,6 +15,7 @@ from airunway_testing.expectations import running_at
 from airunway_testing.faults import BACK_OFF, ended, has_cause, is_clear, waiting, write_pod
 from airunway_testing.operator import Deploy, until
 from airunway_testing.surroundings import RESOURCE_QUOTA, gpu_quota
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -22,7 +23,7 @@ IMAGE = "registry.example/team/vllm:1.0"
 
 
 async def pod_with_node(pods: Pods, key: ObjectKey) -> Resource:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             found = [pod for pod in await pods(key) if dig(pod, "spec", "nodeName")]
             if found:

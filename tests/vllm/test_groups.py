@@ -25,6 +25,7 @@ from airunway_testing.operator import (
     running_simulator,
     until,
 )
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 
@@ -51,7 +52,7 @@ async def operator_without_simulator(kubeconfig: Path, client: Client, vllm: Pro
 
 
 async def exists(client: Client, kind: Kind, key: ObjectKey) -> Resource:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
                 return await client.get(kind, key)

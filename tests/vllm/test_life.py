@@ -17,6 +17,7 @@ from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import Deploy, gone, until
 from airunway_testing.stage import edit
 from airunway_testing.surroundings import autoscale
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -91,11 +92,11 @@ async def test_drift_is_set_right(deploy: Deploy, client: Client) -> None:
     await until(client, key, running_at(1))
     await client.merge_patch(DEPLOYMENT, key, {"spec": {"replicas": 4}}, manager="somebody")
     await client.merge_patch(SERVICE, key, {"spec": {"selector": {"app": "other"}}}, manager="somebody")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while (await client.get(DEPLOYMENT, key))["spec"]["replicas"] != 1:
             await asyncio.sleep(0.05)
     await client.delete(SERVICE, key)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not (found := await client.list_all(SERVICE, namespace=key.namespace)):
             await asyncio.sleep(0.05)
     assert found[0]["spec"]["selector"]["airunway.ai/component"] == "server"

@@ -29,6 +29,7 @@ from airunway_testing.operator import gone, install_definitions, remove_leftover
 from airunway_testing.reviews import WebhookClient
 from airunway_testing.simulators import load_simulator
 from airunway_testing.toy.names import TOY
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -309,7 +310,7 @@ async def test_a_simulated_operator_does_as_its_options_say(client: Client, two_
     options += ["--level", "api", "--scenario", "fails:Unschedulable"]
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", "airunway", "simulate", "toy", *options)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while (condition_of(await client.get(TOY, key), "Ready") or {}).get("reason") != ("Unschedulable"):
                 assert process.returncode is None
                 await asyncio.sleep(0.1)

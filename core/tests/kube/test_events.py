@@ -18,7 +18,7 @@ from airunway.kube.events import cut
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.waiting import Eventually
+from airunway_testing.waiting import PATIENCE, Eventually
 
 
 @pytest.mark.apiserver
@@ -142,7 +142,7 @@ async def test_the_end_of_a_process_does_not_wait_for_an_api_server_that_is_gone
         async with Client(config, user_agent="airunway-tests", timeout=3600.0) as cut_off:
             recorder = EventRecorder(cut_off, component="airunway-tests")
             recorder.emit(subject, reason="A", note="one")
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 await recorder.flush()
     assert "the last events were not written" in caplog.text
 

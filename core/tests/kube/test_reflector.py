@@ -27,7 +27,7 @@ from airunway.kube import (
 )
 from airunway.resource import ObjectKey, Resource, key_of, labels_of
 from airunway_testing.faultproxy import Action, Fault, FaultProxy
-from airunway_testing.waiting import Eventually
+from airunway_testing.waiting import PATIENCE, Eventually
 
 
 @pytest.mark.apiserver
@@ -282,7 +282,7 @@ async def test_a_quiet_watch_of_events_is_no_dead_one(kubeconfig: Path, namespac
         config = load_config(kubeconfig=proxy.kubeconfig)
         async with Client(config, user_agent="airunway-tests", watch_inactivity=1.5) as client:
             async with running(Reflector(client, EVENT, namespace=namespace)) as events:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(PATIENCE):
                     while sum(1 for request in proxy.requests if request.verb == "watch") < 3:
                         await asyncio.sleep(0.05)
             assert events.restarts == 0

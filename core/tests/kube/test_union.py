@@ -13,7 +13,7 @@ from airunway.kube import CONFIG_MAP, NAMESPACE, NODE, Client, Reflector, UnionR
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane import Cluster
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.waiting import eventually
+from airunway_testing.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.apiserver
 
@@ -29,7 +29,7 @@ def config_map(namespace: str, name: str, value: str = "1") -> Resource:
 async def following(reflector: UnionReflector | Reflector) -> AsyncIterator[None]:
     running = asyncio.create_task(reflector.run())
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await reflector.synced.wait()
         yield
     finally:

@@ -18,6 +18,7 @@ from airunway.process.follower import Follower
 from airunway.process.metrics import Metrics
 from airunway.process.parts import Work
 from airunway.resource import ObjectKey, Resource
+from airunway_testing.waiting import PATIENCE
 
 COUNT = 2_000
 
@@ -66,7 +67,7 @@ async def _following(turns: list[int]) -> AsyncIterator[tuple[Follower, WorkQueu
 
         running = [asyncio.create_task(follower.run(follow, lead, work)), asyncio.create_task(others())]
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 await follower.deployments.synced.wait()
                 yield follower, queue, leads
         finally:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from airunway.process.gaps import INTERVAL, WINDOW, LoopGaps
 from airunway.process.metrics import Metrics
+from airunway_testing.waiting import PATIENCE
 
 
 class Clock:
@@ -40,7 +41,7 @@ async def test_h7_a_pass_that_keeps_the_loop_is_measured_and_shown() -> None:
     looking = asyncio.create_task(metrics.gaps.run())
     await asyncio.sleep(0)
     clock.now += INTERVAL + 4  # nothing else ran meanwhile
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not metrics.gaps.longest():
             await asyncio.sleep(0.01)
     page, _ = await metrics.page()

@@ -17,6 +17,7 @@ from airunway.process import probes
 from airunway.process.metrics import Metrics, Role
 from airunway.process.pages import MAX_AGE, Pages
 from airunway.process.probes import SCRAPES, metrics_server, parse_address, probe_server
+from airunway_testing.waiting import PATIENCE
 
 
 async def get(url: str, **headers: str) -> tuple[int, str, str]:
@@ -85,7 +86,7 @@ async def test_m13_too_many_scrapes_at_a_time_are_told_to_come_back() -> None:
         first = [asyncio.create_task(get(url)) for _ in range(SCRAPES)]
         while metrics.at_once < 1:
             await asyncio.sleep(0.01)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while (await get(url))[0] != 503:
                 await asyncio.sleep(0.01)
         metrics.wait.set()
@@ -101,7 +102,7 @@ async def test_m13_who_does_not_read_keeps_nobody_out_for_ever(monkeypatch: pyte
         idle = [await asyncio.open_connection("127.0.0.1", port, limit=2**10) for _ in range(SCRAPES)]
         for _, writer in idle:
             writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while (await get(f"http://127.0.0.1:{port}/metrics"))[0] != 200:
                 await asyncio.sleep(0.05)
         for _, writer in idle:

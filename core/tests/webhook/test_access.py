@@ -10,6 +10,7 @@ from airunway.kube import Client
 from airunway.selection import UpstreamFacts
 from airunway.webhook.access import CAPACITY, QUESTIONS, REFUSED, REMEMBERED, AccessReviewer, User
 from airunway_testing.fixtures import Kubectl
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -39,7 +40,7 @@ async def test_h3c_answers_are_remembered_for_a_moment_a_no_for_less(
     assert asked.count("create subjectaccessreviews") == 1
     kubectl("create", "role", "maps", "-n", namespace, "--verb=create", "--resource=configmaps")
     kubectl("create", "rolebinding", "maps", "-n", namespace, "--role=maps", "--user=ada")
-    async with asyncio.timeout(30):  # the authorizer learns of roles by a watch
+    async with asyncio.timeout(PATIENCE):  # the authorizer learns of roles by a watch
         while await problem(ada()) is not None:
             now += REFUSED
             await asyncio.sleep(0.02)

@@ -24,6 +24,7 @@ from airunway.resource import ObjectKey, dig
 from airunway.webhook import WebhookSettings
 from airunway.webhook.secret import SECRET
 from airunway_testing.reviews import WebhookClient, review_of
+from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import running_webhook
 
 pytestmark = pytest.mark.apiserver
@@ -47,14 +48,14 @@ async def test_certificates_change_under_load_and_no_request_fails(
         for _ in range(4):
             group.create_task(ask())
         await client.delete(SECRET, key)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 with suppress(ApiError):
                     if (await client.get(SECRET, key))["metadata"]["uid"] != dig(first, "metadata", "uid"):
                         break
                 await asyncio.sleep(0.02)
         before = asked
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while asked < before + 40:
                 await asyncio.sleep(0.02)
         done.set()

@@ -18,6 +18,7 @@ from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in, confi
 from airunway.webhook.keeper import CertificateKeeper
 from airunway.webhook.secret import SECRET, CertificateSecret, material_of, secret_of
 from airunway.webhook.settings import WEBHOOK, WebhookSettings
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
 
@@ -253,7 +254,7 @@ async def test_while_it_runs_a_lost_bundle_and_a_late_configuration_are_put_righ
 
 
 async def until_made(place: Place) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(NotFound):
                 if (await place.material()).serving:
@@ -262,6 +263,6 @@ async def until_made(place: Place) -> None:
 
 
 async def until_trusted(place: Place) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while await place.trusted() != [(await place.material()).authority]:
             await asyncio.sleep(0.02)

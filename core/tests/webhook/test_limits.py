@@ -28,6 +28,7 @@ from airunway.webhook.limits import Cause, Limits
 from airunway.webhook.server import AdmissionServer
 from airunway.webhook.settings import PATH
 from airunway_testing.reviews import WebhookClient, review_of
+from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver
@@ -72,7 +73,7 @@ class Port:
 
     async def raw(self, *parts: bytes) -> bytes:
         """What comes back for these bytes, until the server ends the connection."""
-        async with self.connection() as (reader, writer), asyncio.timeout(60):
+        async with self.connection() as (reader, writer), asyncio.timeout(PATIENCE):
             for part in parts:
                 writer.write(part)
             try:
@@ -92,7 +93,7 @@ def status_of(answer: bytes) -> int:
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not holds():
             await asyncio.sleep(0.01)
 
@@ -127,7 +128,7 @@ async def good(port: Port, client: Client, deployment: Deployment) -> Good:
             assert await asking.problems(deployment()) == []
         obj = deployment(f"good-{number}")
         await client.create(MODEL_DEPLOYMENT, obj)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while condition_of(await client.get(MODEL_DEPLOYMENT, key_of(obj)), "Validated") is None:
                 await asyncio.sleep(0.02)
 
@@ -143,7 +144,7 @@ def test_the_metric_has_every_cause() -> None:
 
 async def test_h3a_a_connection_without_a_handshake_ends(port: Port) -> None:
     before = len(port.server.connections)  # the API server keeps its own
-    async with port.connection(tls=False) as (reader, _), asyncio.timeout(60):
+    async with port.connection(tls=False) as (reader, _), asyncio.timeout(PATIENCE):
         assert await reader.read() == b""
     await until(lambda: len(port.server.connections) <= before)
     assert port.turned_away(Cause.HANDSHAKE) == 1

@@ -21,6 +21,7 @@ from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_testing.controlplane import Cluster
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.reviews import WebhookClient
+from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
 pytestmark = pytest.mark.apiserver
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.apiserver
 
 async def known(core: CoreApplication, name: str) -> None:
     """Wait until the core's cache has that provider."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while name not in core.providers():
             await asyncio.sleep(0.01)
 
@@ -139,7 +140,7 @@ async def test_26_with_the_provider_gone_everything_but_a_new_spec_passes(
     key = key_of(obj)
     await client.create(MODEL_DEPLOYMENT, obj)
     await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", name))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while name in core.providers():
             await asyncio.sleep(0.01)
     with pytest.raises(Invalid, match="is not registered"):
@@ -164,7 +165,7 @@ async def test_with_the_webhook_down_only_new_specs_wait(
     del configuration["metadata"]["resourceVersion"], configuration["metadata"]["uid"]
     await client.create(CONFIGURATION_KIND, configuration)
     try:
-        async with asyncio.timeout(30):  # the API server hears of its configurations by watch
+        async with asyncio.timeout(PATIENCE):  # the API server hears of its configurations by watch
             while True:
                 try:
                     await client.create(MODEL_DEPLOYMENT, deployment("another"), dry_run=True)
@@ -283,7 +284,7 @@ async def test_a_policy_that_changes(
         selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
         wanted = {"rules": [{"namespaceSelector": selector, "providers": [f"acme-{namespace}"]}]}
         file.write_text(orjson.dumps(wanted).decode())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 with suppress(Forbidden):
                     await client.create(MODEL_DEPLOYMENT, deployment(provider={"name": name}))

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from airunway_testing.waiting import PATIENCE
+
 __all__ = ["own_process", "provider_process"]
 
 
@@ -36,7 +38,7 @@ async def own_process(kubeconfig: Path, folder: Path, *arguments: str) -> AsyncI
             env={**os.environ, "POD_NAMESPACE": "default", "POD_NAME": "own-process"},
         )
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not ready.exists():
                 assert process.poll() is None, log.read_text()
                 await asyncio.sleep(0.02)

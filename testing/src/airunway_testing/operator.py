@@ -123,15 +123,15 @@ async def remove_definition(client: Client, name: str) -> None:
 
 
 async def remove_leftovers(client: Client) -> None:
-    """What earlier tests on the same API server left: registered providers, and deployments that wait for a provider
-    which no longer runs before they can go."""
+    """What earlier tests on the same API server left, were it because they failed: registered providers, and
+    deployments, whose provider no longer runs and would be waited for."""
     for config in await client.list_all(INFERENCE_PROVIDER_CONFIG):
         with suppress(NotFound):
             await client.delete(INFERENCE_PROVIDER_CONFIG, key_of(config))
     for deployment in await client.list_all(MODEL_DEPLOYMENT):
-        if is_deleting(deployment):
-            with suppress(NotFound):
-                await client.merge_patch(MODEL_DEPLOYMENT, key_of(deployment), {"metadata": {"finalizers": None}})
+        with suppress(NotFound):
+            await client.delete(MODEL_DEPLOYMENT, key_of(deployment))
+            await client.merge_patch(MODEL_DEPLOYMENT, key_of(deployment), {"metadata": {"finalizers": None}})
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from airunway.kube import Client, Kind, NotFound
 from airunway.process.rights import Rights, roles
 from airunway.resource import Resource, dig, key_of
 from airunway_testing.audit import Request
+from airunway_testing.waiting import PATIENCE
 
 __all__ = ["account_of", "applied", "granted", "unused"]
 
@@ -60,7 +61,7 @@ async def granted(
     """`user` may do what `rights` say and nothing else, for the duration: as `airunway.process.rights.roles` has it."""
     made = roles(rights, name=user.replace(":", "-"), namespace=namespace, subject=account_of(user), watched=watched)
     async with applied(client, made):
-        async with asyncio.timeout(30):  # the authorizer learns of the bindings by watches
+        async with asyncio.timeout(PATIENCE):  # the authorizer learns of the bindings by watches
             for where in watched or [""]:
                 while not (
                     await client.subject_access_review(user=user, verb="list", kind=MODEL_DEPLOYMENT, namespace=where)
