@@ -93,14 +93,14 @@ def core_settings(tmp_path: Path) -> CoreSettings:
 @pytest.fixture(scope="module")
 def strict() -> Iterator[Path]:
     """An API server with our CRDs as they are."""
-    with ControlPlane("api") as plane:
+    with ControlPlane("api", roomy=True) as plane:
         yield plane.kubeconfig
 
 
 @pytest.fixture(scope="module")
 def lax() -> Iterator[Path]:
     """An API server that takes any spec."""
-    with ControlPlane("api") as plane:
+    with ControlPlane("api", roomy=True) as plane:
         yield plane.kubeconfig
 
 

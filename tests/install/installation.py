@@ -103,7 +103,7 @@ def installation(
 ) -> Iterator[Installation]:
     """CRDs, core and both providers on a cluster that has `namespaces` and nothing else, in a namespace for restricted
     pods."""
-    with ControlPlane("cluster", audit="Metadata") as plane:
+    with ControlPlane("cluster", audit="Metadata", roomy=True) as plane:
         made = Installation(plane=plane, helm=replace(helm, kubeconfig=plane.kubeconfig), ports=ports, values=values)
         made.kubectl("apply", "-f", "-", stdin=RESTRICTED)
         for name in namespaces:

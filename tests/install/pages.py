@@ -41,7 +41,7 @@ def newcomer(helm: Helm, folder: Path, images: Images | None) -> Iterator[tuple[
     """A cluster with nothing, and what its administrator has: kubectl, helm, the charts."""
     programs = folder / "bin"
     programs.mkdir()
-    with reserved_ports(3 * len(CHARTS_OF)) as ports, ControlPlane("cluster") as plane:
+    with reserved_ports(3 * len(CHARTS_OF)) as ports, ControlPlane("cluster", roomy=True) as plane:
         made = Installation(plane=plane, helm=helm, ports=ports)
         made.kubectl("apply", "-f", "-", stdin=RESTRICTED)
         for process, chart in CHARTS_OF.items():

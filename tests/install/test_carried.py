@@ -80,7 +80,7 @@ class Machine:
 
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
-    with ControlPlane("api") as plane:
+    with ControlPlane("api", roomy=True) as plane:
         yield plane
 
 

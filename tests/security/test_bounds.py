@@ -193,7 +193,7 @@ async def test_h1_the_crd_has_the_same_limits_as_the_process(installed: None, cl
 @pytest.fixture
 def older() -> Iterator[Path]:
     """An API server of one's own, for a CRD that differs."""
-    with ControlPlane("api") as plane:
+    with ControlPlane("api", roomy=True) as plane:
         yield plane.kubeconfig
 
 

@@ -70,6 +70,9 @@ class Limits:
 
 
 _INSTALLER = "airunway-testing"
+_REMINDER = 3.0
+"""Seconds after which an API server is reminded of a CRD that it should remove."""
+
 Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
 
 
@@ -85,7 +88,7 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
         except NotFound:
             live = None
         if live is not None and is_deleting(live):
-            await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(definition))
+            await _definition_gone(client, key_of(definition))
             live = None
         # A schema of which a test added a part looks like one with defaults: what it is known by tells.
         if (
@@ -119,6 +122,23 @@ async def remove_definition(client: Client, name: str) -> None:
         for obj in await client.list_all(kind):
             with suppress(NotFound):
                 await client.merge_patch(kind, key_of(obj), {"metadata": {"finalizers": None}})
+    await _definition_gone(client, key)
+
+
+async def _definition_gone(client: Client, key: ObjectKey) -> None:
+    """Wait until a CRD that is being deleted is gone, and remind the API server of it.
+
+    One that could not list the objects ("storage is (re)initializing": the kind was new, and somebody asked for it just
+    then) meets with a conflict when it says so, and does not try again for minutes, unless the CRD changes.
+    """
+    for attempt in range(int(PATIENCE / _REMINDER)):
+        try:
+            async with asyncio.timeout(_REMINDER):
+                return await gone(client, CUSTOM_RESOURCE_DEFINITION, key)
+        except TimeoutError:
+            reminder = {"metadata": {"annotations": {"tests/reminded": str(attempt)}}}
+            with suppress(NotFound):
+                await client.merge_patch(CUSTOM_RESOURCE_DEFINITION, key, reminder)
     await gone(client, CUSTOM_RESOURCE_DEFINITION, key)
 
 

@@ -90,7 +90,7 @@ def world() -> Build:
 @asynccontextmanager
 async def _world(*, webhook: bool) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
-        plane = await asyncio.to_thread(stack.enter_context, ControlPlane("api"))
+        plane = await asyncio.to_thread(stack.enter_context, ControlPlane("api", roomy=True))
         (port,) = stack.enter_context(reserved_ports(1))
         config = load_config(kubeconfig=plane.kubeconfig)
         admin = await stack.enter_async_context(Client(config, user_agent="administrator"))

@@ -137,7 +137,7 @@ def running(
     named = kubeconfig or named_kubeconfig(level, os.environ)
     source, *_ = source_order(os.environ, cluster_named=named is not None)
     if source not in ("cluster", "k3s"):
-        with ControlPlane(level, audit=audit, nodes=nodes, report=report) as plane:
+        with ControlPlane(level, audit=audit, nodes=nodes, roomy=True, report=report) as plane:
             yield plane
         return
     with contextlib.ExitStack() as stack:

@@ -30,6 +30,9 @@ from airunway_testing.controlplane.versions import Component, Level, components_
 __all__ = ["ControlPlane"]
 
 _ATTEMPTS = 3
+_ROOMY = "400"
+"""Go's GOGC, in percent: how far a heap grows before it is collected. Its default is 100."""
+
 _PORT_TAKEN = "address already in use"
 
 
@@ -49,6 +52,8 @@ class ControlPlane:
     timeout:       seconds in which all must be ready (not counting fetching or building the programs).
     server_flags:  further flags for kube-apiserver.
     nodes:         the simulated nodes of the level "cluster".
+    roomy:         let the programs' memory grow to some three times of what they need: a third less CPU where much is
+                   installed. Not for what is measured.
     report:        told, in a sentence, about what takes long.
     """
 
@@ -64,6 +69,7 @@ class ControlPlane:
         timeout: float = 90.0,
         server_flags: Sequence[str] = (),
         nodes: Sequence[SimulatedNode] = DEFAULT_NODES,
+        roomy: bool = False,
         report: Report = lambda _: None,
     ) -> None:
         self.level = level
@@ -75,6 +81,7 @@ class ControlPlane:
         self._timeout = timeout
         self._server_flags = tuple(server_flags)
         self._nodes = tuple(nodes)
+        self._roomy = roomy
         self._report = report
         self._lock = threading.RLock()
         self._ports = contextlib.ExitStack()
@@ -230,7 +237,12 @@ class ControlPlane:
     def _run(self, component: Component, layout: Layout, processes: Processes) -> None:
         assert self._binaries is not None
         # No proxy settings: the API server calls webhooks on this machine. HOME, because some libraries insist on one.
-        environment = {"PATH": os.defpath, "HOME": str(layout.directory), "TMPDIR": str(layout.directory)}
+        environment = {
+            "PATH": os.defpath,
+            "HOME": str(layout.directory),
+            "TMPDIR": str(layout.directory),
+            **({"GOGC": os.environ["XGOGC"]} if "XGOGC" in os.environ else {}),
+        }
         argv = command(component, layout, executable=self._binaries[component])
         processes.start(component, argv, environment=environment, last=component == "etcd")
 
