@@ -42,6 +42,7 @@ _SECTIONS = {
     "airunway.api.modeldeployment": "The deployment",
     "airunway.api._deployment_spec": "The deployment",
     "airunway.api.names": "The deployment",
+    "airunway.sdk.deployments": "The deployment",
     "airunway.sdk.fields": "Honoured or reported",
     "airunway.sdk.findings": "What is said of a deployment",
     "airunway.sdk.launch": "Starting an engine",

@@ -7,6 +7,8 @@ accepts any JSON object that an API server can return and never raises on a miss
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,6 +25,7 @@ __all__ = [
     "copy_of",
     "dig",
     "digest",
+    "filled",
     "format_time",
     "is_deleting",
     "is_true",
@@ -31,6 +34,7 @@ __all__ = [
     "owner_reference",
     "parse_time",
     "uid_of",
+    "yaml_json",
 ]
 
 Resource: TypeAlias = dict[str, Any]
@@ -56,6 +60,11 @@ def dig(obj: object, *path: str, default: Any = None) -> Any:
         if obj is None:
             return default
     return obj
+
+
+def filled(**fields: Any) -> Resource:
+    """The fields that say something: without None and empty texts, lists and maps. 0 and False stay."""
+    return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
 
 
 def key_of(obj: Resource) -> ObjectKey:
@@ -126,6 +135,16 @@ def canonical_json(value: object) -> bytes:
 def digest(value: object, *, length: int = 64) -> str:
     """The sha256 of the canonical JSON of `value`, as `length` hexadecimal digits."""
     return hashlib.sha256(canonical_json(value)).hexdigest()[:length]
+
+
+_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+"""Characters that JSON takes as they are, and YAML does not print or takes for a line break."""
+
+
+def yaml_json(value: object) -> str:
+    """`value` as JSON that every reader of YAML takes for the same: a bare ``1e3`` means different things to them."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def format_time(moment: datetime) -> str:

@@ -11,7 +11,7 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Context, Gateway, ModelCache, RuntimeSettings, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
-from airunway_dynamo.schemas import TRANSFORMERS
+from airunway_dynamo.manifest import TRANSFORMERS
 from airunway_dynamo.settings import Settings
 from airunway_testing.translations import MakeDeployment, deployments_like
 

@@ -8,7 +8,7 @@ import pytest
 from airunway.plugins.contract import ModelCache, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway_dynamo.schemas import TRANSFORMERS
+from airunway_dynamo.manifest import TRANSFORMERS
 from airunway_dynamo.settings import Settings
 
 NAMES = [transformer.name for transformer in TRANSFORMERS]

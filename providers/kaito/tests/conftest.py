@@ -9,7 +9,7 @@ import pytest
 
 from airunway.plugins.contract import Context, RuntimeSettings, Upstream
 from airunway.plugins.settings import read_settings
-from airunway_kaito.schemas import INFERENCE_SET, TRANSFORMERS, WORKSPACE
+from airunway_kaito.manifest import INFERENCE_SET, TRANSFORMERS, WORKSPACE
 from airunway_kaito.settings import Settings
 from airunway_testing.translations import MakeDeployment, deployments_like
 

@@ -10,7 +10,7 @@ from airunway.kube import CONFIG_MAP, SERVICE, STATEFUL_SET, Client, Kind
 from airunway.kube.errors import ApiError
 from airunway.resource import Resource
 from airunway_kaito.compatibility import compatibility as can_handle
-from airunway_kaito.objects import desired_objects as translate_spec
+from airunway_kaito.objects import desired
 from airunway_testing.acceptance import ON_PODS, in_namespace, installed_alone, refusal
 
 WORKSPACE = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces", True)
@@ -83,7 +83,7 @@ async def test_every_release_accepts_the_corpus(
         for what, engine, deployment in cases:
             ctx = context(engine, release=RELEASES[release], **settings)
             assert can_handle(deployment, ctx).ok, (what, can_handle(deployment, ctx))
-            workspace, *others = translate_spec(deployment, ctx)
+            workspace, *others = desired(deployment, ctx).objects
             await accept(client, WORKSPACE, in_namespace(workspace, namespace), what)
             for config in others:
                 await accept(client, CONFIG_MAP, in_namespace(config, namespace), what)
@@ -107,7 +107,7 @@ async def test_every_release_with_inferencesets_accepts_the_corpus_with_several_
                 deployment = make(**{**fields, "scaling": {"replicas": replicas}})
                 ctx = context(engine, sets=release, **settings, **nodes)
                 assert can_handle(deployment, ctx).ok, (what, can_handle(deployment, ctx))
-                written, *others = translate_spec(deployment, ctx)
+                written, *others = desired(deployment, ctx).objects
                 await accept(client, INFERENCE_SET, in_namespace(written, namespace), what)
                 for other in others:
                     kind = SERVICE if other["kind"] == "Service" else CONFIG_MAP
@@ -118,7 +118,7 @@ async def test_every_release_with_inferencesets_accepts_the_corpus_with_several_
 async def test_strict_is_strict(client: Client, namespace: str, upstream_crds: Path, vllm: Any, context: Any) -> None:
     """What the newest transformer writes for a partition, an older release does not know: features matter."""
     crd = yaml.safe_load((upstream_crds / "kaito" / "v0.9.0" / "workspaces.yaml").read_text())
-    workspace, _ = translate_spec(vllm(), context(partition=True))
+    workspace, _ = desired(vllm(), context(partition=True)).objects
     async with installed_alone(client, crd, WORKSPACE):
         with pytest.raises(ApiError, match="partition"):
             await client.apply(WORKSPACE, in_namespace(workspace, namespace), manager=MANAGER, dry_run=True)

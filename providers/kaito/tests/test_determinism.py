@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from airunway.api.modeldeployment import parse_deployment
 from airunway.resource import canonical_json
 from airunway_kaito.compatibility import compatibility as can_handle
-from airunway_kaito.objects import desired_objects as translate_spec
+from airunway_kaito.objects import desired
 from airunway_testing.determinism import outputs_of_processes, reordered
 
 NAMES = st.from_regex(r"[a-z][a-z0-9-]{0,8}", fullmatch=True)
@@ -43,8 +43,8 @@ def test_the_order_of_keys_does_not_matter(context: Any, spec: dict[str, Any], e
         for form in (spec, reordered(spec))
     )
     ctx = context(engine)
-    assert canonical_json(translate_spec(first, ctx)) == canonical_json(translate_spec(second, ctx))
-    assert orjson.dumps(translate_spec(first, ctx)) == orjson.dumps(translate_spec(first, ctx))
+    assert canonical_json(desired(first, ctx).objects) == canonical_json(desired(second, ctx).objects)
+    assert orjson.dumps(desired(first, ctx).objects) == orjson.dumps(desired(first, ctx).objects)
     paths = [sorted(f.path for f in can_handle(form, ctx).warnings) for form in (first, second)]
     assert paths[0] == paths[1]
 
@@ -55,8 +55,8 @@ from datetime import datetime, timezone
 from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Context, Upstream
 from airunway_kaito.compatibility import compatibility as can_handle
-from airunway_kaito.objects import desired_objects as translate_spec
-from airunway_kaito.schemas import TRANSFORMERS
+from airunway_kaito.objects import desired
+from airunway_kaito.manifest import TRANSFORMERS
 from airunway_kaito.settings import Settings
 
 NOW = datetime(2026, 9, 1, tzinfo=timezone.utc)
@@ -64,7 +64,7 @@ UPSTREAM = Upstream(api_version=TRANSFORMERS[-1].api_version, transformer=TRANSF
 for spec in orjson.loads(sys.stdin.buffer.read()):
     deployment = parse_deployment({"metadata": {"name": "m", "namespace": "n"}, "spec": spec})
     context = Context(engine=spec["engine"]["type"], upstream=UPSTREAM, settings=Settings(), now=NOW)
-    sys.stdout.buffer.write(orjson.dumps(translate_spec(deployment, context)))
+    sys.stdout.buffer.write(orjson.dumps(desired(deployment, context).objects))
     sys.stdout.buffer.write(repr(can_handle(deployment, context)).encode())
 """
 

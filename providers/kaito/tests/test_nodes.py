@@ -7,7 +7,7 @@ import pytest
 from airunway.plugins.contract import Context
 from airunway.plugins.errors import SettingsError
 from airunway_kaito.compatibility import compatibility as can_handle
-from airunway_kaito.objects import desired_objects as translate_spec
+from airunway_kaito.objects import desired
 
 AUTO = {"nodeProvisioner": "karpenter", "instanceType": "Standard_NC24"}
 
@@ -24,7 +24,7 @@ def test_m2_the_nodes_of_another_deployment_cannot_be_selected(vllm: Any, contex
     key = "airunway.ai/nodes-of"
     selecting = vllm(nodeSelector={key: "other-12345678"})
     assert paths_of(selecting, context(**AUTO)) == [f"spec.nodeSelector[{key}]"]
-    labels = translate_spec(selecting, context(**AUTO))[0]["resource"]["labelSelector"]["matchLabels"]
+    labels = desired(selecting, context(**AUTO)).objects[0]["resource"]["labelSelector"]["matchLabels"]
     assert labels[key].startswith("llama-8b-")  # and if it came so far, ours is there
     for value in ("other-12345678", None):
         overriding = vllm(provider=matching(**{key: value}))

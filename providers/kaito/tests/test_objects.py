@@ -8,16 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airunway.plugins.contract import Context, RuntimeSettings
-from airunway.resource import Resource
+from airunway.resource import Resource, yaml_json
 from airunway_kaito.compatibility import compatibility as can_handle
-from airunway_kaito.objects import desired_objects as translate_spec
-from airunway_kaito.objects import quoted
+from airunway_kaito.objects import desired
 
 TOKEN = {"huggingFaceToken": "hf-token"}
 
 
 def container(deployment: Any, context: Context) -> Resource:
-    (workspace,) = translate_spec(deployment, context)
+    (workspace,) = desired(deployment, context).objects
     (found,) = workspace["inference"]["template"]["spec"]["containers"]
     return dict(found)
 
@@ -29,7 +28,7 @@ def test_vllm_preset_on_existing_nodes(vllm: Any, context: Any) -> None:
         resources={"gpu": {"count": 1}, "memory": "32Gi"},
         secrets=TOKEN,
     )
-    workspace, config = translate_spec(deployment, context())
+    workspace, config = desired(deployment, context()).objects
     assert workspace == {
         "apiVersion": "kaito.sh/v1beta1",
         "kind": "Workspace",
@@ -54,26 +53,26 @@ def test_vllm_preset_on_existing_nodes(vllm: Any, context: Any) -> None:
 
 
 def test_a_change_of_the_engine_settings_is_a_change_of_the_config_name_only(vllm: Any, context: Any) -> None:
-    before, config_before = translate_spec(vllm(engine={"contextLength": 8192}), context())
-    after, config_after = translate_spec(vllm(engine={"contextLength": 4096}), context())
+    before, config_before = desired(vllm(engine={"contextLength": 8192}), context()).objects
+    after, config_after = desired(vllm(engine={"contextLength": 4096}), context()).objects
     assert config_before["metadata"]["name"] != config_after["metadata"]["name"]
     before["inference"]["config"] = after["inference"]["config"]
     assert before == after
 
 
 def test_a_public_model_gets_no_access_secret(vllm: Any, context: Any) -> None:
-    workspace, _ = translate_spec(vllm(), context())
+    workspace, _ = desired(vllm(), context()).objects
     assert "presetOptions" not in workspace["inference"]["preset"]
 
 
 @pytest.mark.parametrize("name", ['a"b: {}', "ünï", "- x", "true", "a\nb", "8192"])
 def test_any_served_name_is_text_in_the_config(vllm: Any, context: Any, name: str) -> None:
-    _, config = translate_spec(vllm(model={"id": "o/m", "servedName": name}), context())
+    _, config = desired(vllm(model={"id": "o/m", "servedName": name}), context()).objects
     assert yaml.safe_load(config["data"]["inference_config.yaml"]) == {"vllm": {"served-model-name": name}}
 
 
 def test_partition_holds_a_preset_to_its_gpus(vllm: Any, context: Any) -> None:
-    workspace, _ = translate_spec(vllm(resources={"gpu": {"count": 2}}), context(partition=True))
+    workspace, _ = desired(vllm(resources={"gpu": {"count": 2}}), context(partition=True)).objects
     assert workspace["resource"]["partition"] == {"mode": "accelerator", "count": 2}
 
 
@@ -81,13 +80,13 @@ def test_partition_holds_a_preset_to_its_gpus(vllm: Any, context: Any) -> None:
     ("release", "settings"), [("0.9", {}), ("0.12", {"nodeProvisioner": "karpenter", "instanceType": "X"})]
 )
 def test_partition_only_where_kaito_has_it(vllm: Any, context: Any, release: str, settings: dict[str, str]) -> None:
-    workspace, _ = translate_spec(vllm(), context(release=release, partition=True, **settings))
+    workspace, _ = desired(vllm(), context(release=release, partition=True, **settings)).objects
     assert "partition" not in workspace["resource"]
 
 
 def test_node_auto_provisioning(vllm: Any, llamacpp: Any, context: Any) -> None:
     settings = {"nodeProvisioner": "azure-gpu-provisioner", "instanceType": "Standard_NC24ads_A100_v4"}
-    workspace, _ = translate_spec(vllm(nodeSelector={"team": "a"}), context(**settings))
+    workspace, _ = desired(vllm(nodeSelector={"team": "a"}), context(**settings)).objects
     labels = workspace["resource"]["labelSelector"]["matchLabels"]
     assert workspace["resource"]["instanceType"] == "Standard_NC24ads_A100_v4"
     assert labels.pop("airunway.ai/nodes-of").startswith("llama-8b-")
@@ -95,7 +94,7 @@ def test_node_auto_provisioning(vllm: Any, llamacpp: Any, context: Any) -> None:
     assert not can_handle(llamacpp(), context("llamacpp", **settings)).ok
     cpu = context("llamacpp", **settings, cpuInstanceType="Standard_D8s_v5")
     assert can_handle(llamacpp(), cpu).ok
-    assert translate_spec(llamacpp(), cpu)[0]["resource"]["instanceType"] == "Standard_D8s_v5"
+    assert desired(llamacpp(), cpu).objects[0]["resource"]["instanceType"] == "Standard_D8s_v5"
 
 
 def test_vllm_template_is_exact(vllm: Any, context: Any) -> None:
@@ -154,8 +153,8 @@ def test_vllm_template_is_exact(vllm: Any, context: Any) -> None:
     ids=str,
 )
 def test_what_a_preset_has_no_place_for_makes_a_template(vllm: Any, context: Any, fields: dict[str, Any]) -> None:
-    assert "preset" in translate_spec(vllm(), context())[0]["inference"]
-    assert "template" in translate_spec(vllm(**fields), context())[0]["inference"]
+    assert "preset" in desired(vllm(), context()).objects[0]["inference"]
+    assert "template" in desired(vllm(**fields), context()).objects[0]["inference"]
 
 
 def test_releases_whose_presets_take_no_model_ids_get_templates(vllm: Any, context: Any) -> None:
@@ -169,12 +168,12 @@ def test_releases_before_0_7_use_nodes_of_a_named_type(vllm: Any, context: Any) 
     assert [b.path for b in can_handle(vllm(), context(release="0.4.6")).blockers] == ["spec.provider.overrides"]
     named = context(release="0.4.6", instanceType="Standard_NC24ads_A100_v4")
     assert can_handle(vllm(), named).ok
-    assert translate_spec(vllm(), named)[0]["resource"]["instanceType"] == "Standard_NC24ads_A100_v4"
-    assert "instanceType" not in translate_spec(vllm(), context(release="0.7"))[0]["resource"]
+    assert desired(vllm(), named).objects[0]["resource"]["instanceType"] == "Standard_NC24ads_A100_v4"
+    assert "instanceType" not in desired(vllm(), context(release="0.7")).objects[0]["resource"]
 
 
 def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> None:
-    (workspace,) = translate_spec(llamacpp(), context("llamacpp"))
+    (workspace,) = desired(llamacpp(), context("llamacpp")).objects
     assert workspace["resource"] == {"labelSelector": {"matchLabels": {"kubernetes.io/os": "linux"}}}
     assert "annotations" not in workspace["metadata"]
     assert workspace["inference"]["template"] == {
@@ -202,7 +201,7 @@ def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> No
 
 def test_llamacpp_on_a_gpu(llamacpp: Any, context: Any) -> None:
     deployment = llamacpp(resources={"gpu": {"count": 1}})
-    (workspace,) = translate_spec(deployment, context("llamacpp"))
+    (workspace,) = desired(deployment, context("llamacpp")).objects
     assert workspace["resource"]["labelSelector"]["matchLabels"] == {"nvidia.com/gpu.present": "true"}
     assert container(deployment, context("llamacpp"))["resources"]["limits"] == {"nvidia.com/gpu": "1"}
 
@@ -294,7 +293,7 @@ def test_volumes_are_mounted_and_caches_are_used(vllm: Any, context: Any) -> Non
         {"name": "data", "claimName": "data", "mountPath": "/data"},
     ]
     deployment = vllm(model={"id": "o/m", "storage": {"volumes": volumes}})
-    pod = translate_spec(deployment, context())[0]["inference"]["template"]["spec"]
+    pod = desired(deployment, context()).objects[0]["inference"]["template"]["spec"]
     assert pod["volumes"][1:] == [
         {"name": "weights", "persistentVolumeClaim": {"claimName": "pvc", "readOnly": True}},
         {"name": "kernels", "persistentVolumeClaim": {"claimName": "llama-8b-kernels"}},
@@ -319,7 +318,7 @@ def test_pods_of_a_template_carry_the_wanted_metadata(vllm: Any, context: Any) -
     }
     deployment = vllm(image="i", podTemplate={"metadata": metadata})
     runtime = RuntimeSettings(labels={"airunway.ai/tenant": "t"})
-    (workspace,) = translate_spec(deployment, context(runtime=runtime))
+    (workspace,) = desired(deployment, context(runtime=runtime)).objects
     assert workspace["inference"]["template"]["metadata"] == {
         "labels": {
             "airunway.ai/tenant": "t",
@@ -341,7 +340,7 @@ def test_pod_settings_reach_the_pod(vllm: Any, context: Any) -> None:
         "priorityClassName": "high",
         "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
     }
-    pod = translate_spec(vllm(**fields), context())[0]["inference"]["template"]["spec"]
+    pod = desired(vllm(**fields), context()).objects[0]["inference"]["template"]["spec"]
     assert {key: pod[key] for key in fields} == fields
 
 
@@ -354,7 +353,7 @@ def test_a_custom_source_leaves_command_and_model_to_the_image(vllm: Any, contex
 
 def test_node_selector_adds_to_the_default_and_can_replace_it(vllm: Any, context: Any) -> None:
     def labels(*, settings: dict[str, Any], selector: dict[str, str]) -> Any:
-        return translate_spec(vllm(nodeSelector=selector), context(**settings))[0]["resource"]["labelSelector"][
+        return desired(vllm(nodeSelector=selector), context(**settings)).objects[0]["resource"]["labelSelector"][
             "matchLabels"
         ]
 
@@ -387,4 +386,4 @@ def test_l5_what_the_user_writes_as_variables_keeps_its_meaning(vllm: Any, conte
 @example("a\x85b")
 @example("a\u2028b\ufeff\U0001f600")
 def test_l6_any_character_is_text_in_the_config(name: str) -> None:
-    assert yaml.safe_load(f"a: {quoted(name)}") == {"a": name}
+    assert yaml.safe_load(f"a: {yaml_json(name)}") == {"a": name}

@@ -14,9 +14,9 @@ from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.plugins.registry import host_of
 from airunway.runtime.judgement import assumed_context, judge, parsed
 from airunway.runtime.overrides import check_overrides, merged
+from airunway_kaito import provider
 from airunway_kaito.manifest import MANIFEST
-from airunway_kaito.objects import desired_objects as translate_spec
-from airunway_kaito.provider import provider
+from airunway_kaito.objects import desired
 
 
 def test_the_entry_point_names_the_plugin_object() -> None:
@@ -113,6 +113,6 @@ def test_allowed_overrides_reach_the_workspace(vllm: Any, context: Any) -> None:
     }
     found = check_overrides(overrides, MANIFEST.override_schema)
     assert (found.errors, found.unknown) == ((), ())
-    workspace = merged(translate_spec(vllm(), context())[0], found.merge)
+    workspace = merged(desired(vllm(), context()).objects[0], found.merge)
     assert workspace["resource"]["labelSelector"] == {"matchLabels": {"pool": "a"}}
     assert workspace["inference"]["preset"] == {"name": "llama-3.1-8b-instruct"}

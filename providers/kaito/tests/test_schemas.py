@@ -7,8 +7,7 @@ from pathlib import Path
 import yaml
 
 from airunway.resource import Resource, digest
-from airunway_kaito.manifest import MANIFEST
-from airunway_kaito.schemas import MODEL_ACCESS_SECRET, PARTITION, SANDBOX_SCHEMAS, TRANSFORMERS
+from airunway_kaito.manifest import MANIFEST, SANDBOX_SCHEMAS, TRANSFORMERS, Feature
 from airunway_testing.simulators import load_simulator
 
 OLDEST = (0, 4, 5)
@@ -78,8 +77,8 @@ def test_features_are_what_the_schemas_have(upstream_crds: Path) -> None:
         properties = schema["properties"]
         preset = properties["inference"]["properties"]["preset"]["properties"]["presetOptions"]["properties"]
         features = by_hash[hash_of(crd, "v1beta1")].features
-        assert (MODEL_ACCESS_SECRET in features) == ("modelAccessSecret" in preset), release
-        assert (PARTITION in features) == ("partition" in properties["resource"]["properties"]), release
+        assert (Feature.MODEL_ACCESS_SECRET in features) == ("modelAccessSecret" in preset), release
+        assert (Feature.PARTITION in features) == ("partition" in properties["resource"]["properties"]), release
 
 
 def test_every_override_is_a_field_of_the_newest_release(upstream_crds: Path) -> None:

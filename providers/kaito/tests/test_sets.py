@@ -10,8 +10,8 @@ from airunway.resource import Resource
 from airunway.runtime.judgement import assumed_context, judge, parsed
 from airunway.sdk import Context
 from airunway_kaito.compatibility import compatibility as can_handle
-from airunway_kaito.objects import desired_objects as translate_spec
-from airunway_kaito.schemas import INFERENCE_SET, WORKSPACE
+from airunway_kaito.manifest import INFERENCE_SET, WORKSPACE
+from airunway_kaito.objects import desired
 from airunway_testing.conformance.cases import NOW
 
 THREE = {"replicas": 3}
@@ -23,8 +23,8 @@ def kinds(objects: list[Resource]) -> list[str]:
 
 def test_a_preset_has_all_that_its_workspace_would_have(vllm: Any, context: Any) -> None:
     token = {"huggingFaceToken": "hf-token"}
-    (workspace, _) = translate_spec(vllm(secrets=token), context(sets="0.12", partition=True))
-    written, config, service = translate_spec(vllm(scaling=THREE, secrets=token), context(sets="0.12", partition=True))
+    (workspace, _) = desired(vllm(secrets=token), context(sets="0.12", partition=True)).objects
+    written, config, service = desired(vllm(scaling=THREE, secrets=token), context(sets="0.12", partition=True)).objects
     assert (written["apiVersion"], written["kind"]) == ("kaito.sh/v1beta1", "InferenceSet")
     assert written["metadata"] == workspace["metadata"]
     # On the InferenceSet itself: on its Workspaces alone it would wait for benchmarks for ever.
@@ -45,7 +45,7 @@ def test_a_preset_has_all_that_its_workspace_would_have(vllm: Any, context: Any)
 def test_the_service_is_called_like_a_workspaces_and_reaches_the_first_pod_of_every_replica(
     vllm: Any, context: Any
 ) -> None:
-    service = translate_spec(vllm(scaling=THREE), context(sets="0.12"))[-1]
+    service = desired(vllm(scaling=THREE), context(sets="0.12")).objects[-1]
     assert service["spec"]["selector"] == {
         "inferenceset.kaito.sh/created-by": "llama-8b",
         "apps.kubernetes.io/pod-index": "0",
@@ -53,7 +53,7 @@ def test_the_service_is_called_like_a_workspaces_and_reaches_the_first_pod_of_ev
 
 
 def test_a_template_needs_no_configuration_and_runs_no_benchmark(llamacpp: Any, context: Any) -> None:
-    written, service = translate_spec(llamacpp(scaling=THREE), context("llamacpp", sets="0.12"))
+    written, service = desired(llamacpp(scaling=THREE), context("llamacpp", sets="0.12")).objects
     assert kinds([written, service]) == ["InferenceSet", "Service"]
     assert "annotations" not in written["metadata"]
     (container,) = written["spec"]["template"]["inference"]["template"]["spec"]["containers"]
@@ -66,7 +66,7 @@ def test_a_machine_that_kaito_makes_stands_in_the_template(vllm: Any, context: A
     for sets in ("0.11", "0.12"):
         ctx = context(sets=sets, **machine)
         assert can_handle(vllm(scaling=THREE), ctx).ok
-        written = translate_spec(vllm(scaling=THREE), ctx)[0]
+        written = desired(vllm(scaling=THREE), ctx).objects[0]
         assert written["spec"]["template"]["resource"] == {"instanceType": "gpu-8"}
 
 
@@ -87,14 +87,15 @@ def test_one_replica_is_a_workspace_unless_an_inferenceset_runs(
     vllm: Any, context: Any, replicas: int, live: str, served: bool, kind: str
 ) -> None:
     ctx = context(sets="0.12" if served else "", live=live)
-    assert translate_spec(vllm(scaling={"replicas": replicas}), ctx)[0]["kind"] == kind
+    assert desired(vllm(scaling={"replicas": replicas}), ctx).objects[0]["kind"] == kind
 
 
 def test_what_runs_as_a_workspace_is_written_alike_before_and_after_inferencesets_appear(
     vllm: Any, context: Any
 ) -> None:
-    assert translate_spec(vllm(), context(live=WORKSPACE.key)) == translate_spec(
-        vllm(), context(sets="0.12", live=WORKSPACE.key)
+    assert (
+        desired(vllm(), context(live=WORKSPACE.key)).objects
+        == desired(vllm(), context(sets="0.12", live=WORKSPACE.key)).objects
     )
 
 

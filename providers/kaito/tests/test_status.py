@@ -125,10 +125,8 @@ def test_only_a_workspace_that_succeeded_is_ready(context: Any, conditions: tupl
 def test_every_reason_is_registered() -> None:
     from airunway_kaito import reasons
 
-    texts = [reasons._NODES, reasons._ERRORS]
-    words = {word for table in texts for _, word in table} | {
-        w for w in reasons._CONDITIONS.values() if isinstance(w, str) and w
-    }
+    texts = [reasons._NODES, reasons.ERRORS]
+    words = {row.reason for table in texts for row in table} | {word for word in reasons._CONDITIONS.values() if word}
     assert words - set(REASONS) == set()
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "provider_finalizer",
     "provider_manager",
     "provider_of_finalizer",
+    "whose",
 ]
 
 GROUP = "airunway.ai"
@@ -86,3 +87,8 @@ def provider_of_finalizer(finalizer: str) -> str:
     if not (finalizer.startswith(prefix) and finalizer.endswith(suffix)):
         return ""
     return finalizer[len(prefix) : -len(suffix)]
+
+
+def whose(deployment: str, *, provider: str) -> dict[str, str]:
+    """The labels that say whose an object or a pod is, by the names of the deployment and of the provider."""
+    return {MANAGED_BY: MANAGED_BY_VALUE, MODEL_DEPLOYMENT: deployment, PROVIDER: provider}

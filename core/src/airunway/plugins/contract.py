@@ -217,11 +217,18 @@ class Component:
 
 @dataclass(frozen=True, kw_only=True)
 class Replicas:
-    """Serving replicas, never helpers (routers, pickers, heads)."""
+    """Serving replicas, never helpers (routers, pickers, heads). Those of several components can be added."""
 
     desired: int = 0
     ready: int = 0
     available: int = 0
+
+    def __add__(self, other: Replicas) -> Replicas:
+        return Replicas(
+            desired=self.desired + other.desired,
+            ready=self.ready + other.ready,
+            available=self.available + other.available,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,11 +123,7 @@ def complete(
     say whose a pod is go into every pod template too.
     """
     metadata = deployment["metadata"]
-    whose = {
-        names.MANAGED_BY: names.MANAGED_BY_VALUE,
-        names.MODEL_DEPLOYMENT: metadata["name"],
-        names.PROVIDER: provider,
-    }
+    whose = names.whose(metadata["name"], provider=provider)
     ours = {**propagated_labels(labels_of(deployment)), **whose}
     result = []
     for position, (translated, paths) in enumerate(zip(objects, immutable, strict=True)):

@@ -44,13 +44,27 @@ from airunway.plugins.contract import (
     kind_key,
 )
 from airunway.plugins.hookspecs import hookimpl
-from airunway.resource import Resource, canonical_json, dig, digest
+from airunway.resource import Resource, canonical_json, dig, digest, filled, yaml_json
 from airunway.sdk import conditions, overrides, picker, serving, workloads
+from airunway.sdk.components import primary_component
+from airunway.sdk.deployments import is_disaggregated, nodes_for, overridden, replicas_of
 from airunway.sdk.fields import CORE_FIELDS, ignored_fields, tracked
-from airunway.sdk.findings import blocker, doubtful_split, gpus_of, ignored, like_a_flag, role_fields, without_gpus
+from airunway.sdk.findings import (
+    bad_override,
+    blocker,
+    doubtful_split,
+    gpus_of,
+    ignored,
+    like_a_flag,
+    role_fields,
+    uneven,
+    without_gpus,
+)
 from airunway.sdk.gguf import gguf_reference, llamacpp_dialect
 from airunway.sdk.groups import Member
-from airunway.sdk.launch import DEFAULT_IMAGES, Launch, launch, served_name_of
+from airunway.sdk.images import Version, newest, release_in, tag_of
+from airunway.sdk.launch import DEFAULT_IMAGES, NIXL_HOST, Launch, launch, launch_by, served_name_of
+from airunway.sdk.manifests import generation, helm_installation
 from airunway.sdk.names import derived_name, too_long
 from airunway.sdk.plugin import Provider
 from airunway.sdk.pods import (
@@ -73,6 +87,7 @@ __all__ = [
     "CORE_FIELDS",
     "DEFAULT_GPU_TYPE",
     "DEFAULT_IMAGES",
+    "NIXL_HOST",
     "Compatibility",
     "Component",
     "Context",
@@ -108,6 +123,8 @@ __all__ = [
     "Translation",
     "Upstream",
     "UpstreamKind",
+    "Version",
+    "bad_override",
     "blocker",
     "canonical_json",
     "conditions",
@@ -118,21 +135,29 @@ __all__ = [
     "doubtful_split",
     "engine_arguments",
     "environment",
+    "filled",
     "flag_table",
+    "generation",
     "gguf_reference",
     "given_flags",
     "gpus_of",
+    "helm_installation",
     "hookimpl",
     "ignored",
     "ignored_fields",
+    "is_disaggregated",
     "keyword_arguments",
     "kind_key",
     "labels",
     "launch",
+    "launch_by",
     "like_a_flag",
     "literal",
     "llamacpp_dialect",
     "model_pod",
+    "newest",
+    "nodes_for",
+    "overridden",
     "overrides",
     "parse_deployment",
     "picker",
@@ -141,13 +166,19 @@ __all__ = [
     "pod_labels",
     "pod_specs",
     "pod_templates",
+    "primary_component",
+    "release_in",
+    "replicas_of",
     "role_fields",
     "served_name_of",
     "serving",
     "setting",
     "sizing",
+    "tag_of",
     "too_long",
     "tracked",
+    "uneven",
     "without_gpus",
     "workloads",
+    "yaml_json",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -24,6 +25,7 @@ __all__ = [
     "ENGINE",
     "IMAGE_PULL",
     "MOUNT",
+    "NETWORK",
     "PROVISIONING",
     "SCHEDULING",
     "condition",
@@ -31,6 +33,7 @@ __all__ = [
     "is_observed",
     "mapping",
     "meaning",
+    "meanings",
     "moment",
     "number",
     "records",
@@ -100,6 +103,22 @@ def meaning(message: str, *tables: Sequence[Meaning], otherwise: str = "") -> st
         if (match := first_meaning([message], table)) is not None:
             return match[0].reason
     return otherwise
+
+
+def meanings(*rows: tuple[str, str]) -> tuple[Meaning, ...]:
+    """A table of an upstream's own words: patterns, found in any case, with the reasons that they stand for.
+
+    Anybody can write what they are looked for in: a pattern must take time linear in it.
+    """
+    return tuple(Meaning(re.compile(pattern, re.IGNORECASE), reason, "", "") for pattern, reason in rows)
+
+
+NETWORK = meanings(
+    (r"no such host|server misbehaving", "DNSFailure"),
+    (r"connection refused", "ConnectionRefused"),
+    (r"timeout|deadline exceeded", "Timeout"),
+)
+"""What a controller says that does not reach something, in the words of Go's net package."""
 
 
 def explained(message: str, *tables: Sequence[Meaning], otherwise: str = "") -> tuple[str, str]:

@@ -6,15 +6,29 @@ from collections.abc import Iterator
 
 from airunway.api.modeldeployment import Gpu, ModelDeployment
 from airunway.plugins.contract import Finding
+from airunway.sdk.deployments import is_disaggregated, nodes_for
 
-__all__ = ["blocker", "doubtful_split", "gpus_of", "ignored", "like_a_flag", "role_fields", "without_gpus"]
-
-_SPLIT = "disaggregated"
+__all__ = [
+    "bad_override",
+    "blocker",
+    "doubtful_split",
+    "gpus_of",
+    "ignored",
+    "like_a_flag",
+    "role_fields",
+    "uneven",
+    "without_gpus",
+]
 
 
 def blocker(path: str, message: str, reason: str = "IncompatibleConfiguration") -> Finding:
     """Why nothing is created: the field at `path` cannot be honoured."""
     return Finding(path=path, reason=reason, message=message)
+
+
+def bad_override(path: str, message: str) -> Finding:
+    """The blocker for what ``spec.provider.overrides`` has at `path`."""
+    return blocker(f"spec.provider.overrides.{path}", message, "InvalidOverride")
 
 
 def ignored(path: str, message: str) -> Finding:
@@ -28,7 +42,7 @@ def gpus_of(deployment: ModelDeployment) -> Iterator[tuple[str, Gpu | None]]:
     None for workers that the deployment does not describe: they are as large as a replica.
     """
     spec = deployment.spec
-    if spec.serving.mode != _SPLIT:
+    if not is_disaggregated(deployment):
         yield "spec.resources.gpu", spec.resources.gpu
     else:
         for role, worker in (("prefill", spec.scaling.prefill), ("decode", spec.scaling.decode)):
@@ -46,7 +60,7 @@ def without_gpus(deployment: ModelDeployment, *, who: str) -> Iterator[Finding]:
 def role_fields(deployment: ModelDeployment) -> Iterator[Finding]:
     """The warnings of an aggregated deployment that has fields for roles."""
     scaling = deployment.spec.scaling
-    if deployment.spec.serving.mode != _SPLIT:
+    if not is_disaggregated(deployment):
         for role, worker in (("prefill", scaling.prefill), ("decode", scaling.decode)):
             if worker is not None:
                 yield ignored(f"spec.scaling.{role}", f"scaling.{role} has no meaning in aggregated mode")
@@ -54,7 +68,7 @@ def role_fields(deployment: ModelDeployment) -> Iterator[Finding]:
 
 def doubtful_split(deployment: ModelDeployment) -> Iterator[Finding]:
     """The warning where vLLM's prefill workers have more GPUs than those that decode."""
-    if deployment.spec.serving.mode == _SPLIT:
+    if is_disaggregated(deployment):
         prefill, decode = ((gpu or deployment.spec.resources.gpu).count for _, gpu in gpus_of(deployment))
         if prefill > decode:
             text = (
@@ -62,6 +76,20 @@ def doubtful_split(deployment: ModelDeployment) -> Iterator[Finding]:
                 "fewer for decode than for prefill"
             )
             yield Finding(path="spec.scaling.decode.gpu.count", reason="MayNotStart", message=text)
+
+
+def uneven(path: str, *, gpus: int, limit: int, what: str = "replica") -> Iterator[Finding]:
+    """The blocker for the field at `path` where the GPUs of each `what` do not fit on one node, and cannot be spread.
+
+    `limit` is the number of GPUs of a node, which the provider's setting ``gpusPerNode`` has.
+    """
+    nodes = nodes_for(gpus, limit)
+    if gpus % nodes:
+        text = (
+            f"{gpus} GPUs per {what} are more than the {limit} of one node (provider setting gpusPerNode), and cannot "
+            f"be spread evenly over {nodes} nodes: ask for {gpus + nodes - gpus % nodes}"
+        )
+        yield blocker(path, text)
 
 
 def like_a_flag(model: str, path: str = "spec.model.id") -> Iterator[Finding]:

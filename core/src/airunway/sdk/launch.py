@@ -8,7 +8,7 @@ was written: the kubelet expands ``$(NAME)``, so that a dollar sign is doubled.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
 from airunway.engines import engine_arguments, literal
@@ -18,10 +18,16 @@ from airunway.sdk.findings import blocker, gpus_of, ignored, like_a_flag
 from airunway.sdk.gguf import CONSUMED_ARGS, LOCALAI, gguf_arguments, gguf_reference, llamacpp_dialect
 from airunway.sdk.groups import GROUPS, Member
 
-__all__ = ["DEFAULT_IMAGES", "Launch", "launch", "served_name_of"]
+__all__ = ["DEFAULT_IMAGES", "NIXL_HOST", "Launch", "launch", "launch_by", "served_name_of"]
 
 DEFAULT_IMAGES: Mapping[str, str] = {"vllm": "vllm/vllm-openai:v0.23.0"}
 """The image of an engine where neither the deployment nor the provider names one."""
+
+NIXL_HOST: Resource = {
+    "name": "VLLM_NIXL_SIDE_CHANNEL_HOST",
+    "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+}
+"""The variable by which vLLM tells where its key-value blocks are fetched; unset it says "localhost"."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,33 +136,69 @@ def launch(
     )
     each = spec.resources.gpu.count if gpus is None else gpus
     split, stages = group.split(each, member) if group is not None and member is not None else (each, 1)
+    # A custom source has no model to name; but its file may lie in the image (ggufUrl).
+    words = [] if custom and not program.gguf else _model_words(deployment, program, dialect)
+    together = group.words(member) if group is not None and member is not None else ()
+    serves = member is None or member.leads
+    found = launch_by(
+        deployment,
+        engine,
+        # An image with a model of its own knows what to start; of others only the command is known.
+        command=() if custom else program.command,
+        words=(*words, *(_address(program, port) if serves else ()), *together, *extra),
+        image=chosen,
+        dialect=dialect,
+        gpus=split,
+        stages=stages,
+        env=env,
+        consumed=(*consumed, *(CONSUMED_ARGS if program.gguf else ())),
+    )
+    return replace(
+        found,
+        port=port if serves else 0,
+        startup=_probe(program, port, period=program.startup[0], failures=program.startup[1]) if serves else {},
+        readiness=_probe(program, port) if serves else {},
+        blockers=(*blockers, *found.blockers),
+        warnings=(*found.warnings, *_model_warnings(deployment, program, dialect)),
+    )
+
+
+def launch_by(
+    deployment: ModelDeployment,
+    engine: str,
+    *,
+    command: Sequence[str],
+    words: Sequence[str] = (),
+    image: str,
+    dialect: str = "",
+    gpus: int,
+    stages: int = 1,
+    env: Sequence[Resource] = (),
+    consumed: Collection[str] = (),
+) -> Launch:
+    """How a `command` of the provider's own starts `engine`: `words`, then what the deployment says of the engine.
+
+    Tensors are split over `gpus`, and over `stages` of a pipeline. `dialect` is the engine's way of taking arguments,
+    `consumed` are keys of ``spec.engine.args`` that the provider uses up. What of the arguments cannot be honoured is
+    among the findings; the container has neither a port nor probes.
+    """
     flags = engine_arguments(
         deployment,
         engine=engine,
         dialect=dialect,
         served_name=served_name_of(deployment),
-        gpus=split,
+        gpus=gpus,
         stages=stages,
-        consumed=(*consumed, *(CONSUMED_ARGS if program.gguf else ())),
+        consumed=consumed,
     )
-    blockers += [Finding(path=r.path, reason="BadArguments", message=r.message) for r in flags.errors]
-    warnings = [ignored(r.path, r.message) for r in flags.warnings]
-    # A custom source has no model to name; but its file may lie in the image (ggufUrl).
-    words = [] if custom and not program.gguf else _model_words(deployment, program, dialect)
-    together = group.words(member) if group is not None and member is not None else ()
-    serves = member is None or member.leads
     return Launch(
         engine=engine,
-        image=chosen,
-        # An image with a model of its own knows what to start; of others only the command is known.
-        command=() if custom else program.command,
-        args=(*words, *(_address(program, port) if serves else ()), *together, *extra, *flags.argv),
+        image=image,
+        command=tuple(command),
+        args=(*words, *flags.argv),
         env=tuple(env),
-        port=port if serves else 0,
-        startup=_probe(program, port, period=program.startup[0], failures=program.startup[1]) if serves else {},
-        readiness=_probe(program, port) if serves else {},
-        blockers=tuple(blockers),
-        warnings=(*warnings, *_model_warnings(deployment, program, dialect)),
+        blockers=tuple(blocker(remark.path, remark.message, "BadArguments") for remark in flags.errors),
+        warnings=tuple(ignored(remark.path, remark.message) for remark in flags.warnings),
     )
 
 

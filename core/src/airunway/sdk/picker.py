@@ -17,6 +17,7 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Observed, UpstreamKind
 from airunway.resource import Resource, dig, digest
 from airunway.sdk.conditions import condition, text, truth
+from airunway.sdk.images import tag_of
 from airunway.sdk.workloads import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -118,9 +119,7 @@ _VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.\d{1,4})?(?:[-+].*)?", re.ASC
 
 def version_of(image: str, stated: str = "") -> tuple[int, int] | None:
     """Major and minor number of a release: as `stated`, else out of the image's tag; None where neither tells."""
-    name, _, _ = image.partition("@")
-    tag = name.rpartition("/")[2].partition(":")[2]
-    match = _VERSION.fullmatch(stated or tag)
+    match = _VERSION.fullmatch(stated or tag_of(image))
     return (int(match[1]), int(match[2])) if match else None
 
 

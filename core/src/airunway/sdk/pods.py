@@ -12,7 +12,7 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.engines import literal
 from airunway.plugins.contract import Context, Finding
 from airunway.quantity import parse_quantity
-from airunway.resource import Resource
+from airunway.resource import Resource, filled
 from airunway.sdk.findings import blocker, ignored
 from airunway.sdk.launch import Launch
 
@@ -110,7 +110,7 @@ def model_pod(
     }
     secrets = dict.fromkeys([*(ref.name for ref in spec.image_pull_secrets), *context.runtime.image_pull_secrets])
     pod = {
-        "containers": [_without_empty(main)],
+        "containers": [filled(**main)],
         "volumes": volumes,
         "nodeSelector": {**(node_selector or {}), **spec.node_selector},
         "tolerations": [toleration.to_resource() for toleration in spec.tolerations],
@@ -125,7 +125,7 @@ def model_pod(
         "annotations": dict(spec.pod_template.metadata.annotations),
     }
     # A Service called "vllm" would give every pod of its namespace VLLM_PORT=tcp://…, which vLLM takes for its own.
-    return {"metadata": _without_empty(metadata), "spec": {**_without_empty(pod), "enableServiceLinks": False}}
+    return {"metadata": filled(**metadata), "spec": {**filled(**pod), "enableServiceLinks": False}}
 
 
 def pod_labels(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> dict[str, str]:
@@ -199,7 +199,7 @@ def container_resources(size: Sizing) -> Resource:
     memory = {"memory": size.memory} if size.memory else {}
     cpu = {"cpu": size.cpu} if size.cpu else {}
     # No limit on CPU: it would only throttle.
-    return _without_empty({"requests": {**gpus, **memory, **cpu}, "limits": {**gpus, **memory}})
+    return filled(requests={**gpus, **memory, **cpu}, limits={**gpus, **memory})
 
 
 def _storage(
@@ -251,7 +251,3 @@ def _is_pod_spec(spec: object) -> bool:
 
 def _is_named(entry: object) -> bool:
     return isinstance(entry, dict) and isinstance(entry.get("name"), str)
-
-
-def _without_empty(fields: Mapping[str, Any]) -> Resource:
-    return {key: value for key, value in fields.items() if value}

@@ -15,8 +15,9 @@ from typing import Any
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Context, Finding, Observed, Transformer
-from airunway.resource import Resource, dig
-from airunway.sdk.findings import blocker
+from airunway.resource import Resource
+from airunway.sdk.deployments import nodes_for, overridden, replicas_of
+from airunway.sdk.findings import bad_override, blocker, uneven
 from airunway.sdk.groups import Member
 from airunway.sdk.launch import Launch, launch
 from airunway.sdk.names import too_long
@@ -139,8 +140,7 @@ class Servers:
 
     def replicas(self, model: ModelDeployment) -> int:
         """How many of them are wanted."""
-        worker = self._worker(model)
-        return model.spec.scaling.replicas if worker is None else worker.replicas
+        return replicas_of(model, self.role)
 
     def size(self, model: ModelDeployment) -> Sizing:
         """What one of them asks for, all of its pods together."""
@@ -153,17 +153,13 @@ class Servers:
 
     def nodes(self, model: ModelDeployment, settings: NodeSettings) -> int:
         """On how many nodes one of them runs."""
-        return max(1, -(-self.size(model).gpus // settings.gpus_per_node))
+        return nodes_for(self.size(model).gpus, settings.gpus_per_node)
 
     def object(self, model: ModelDeployment, settings: NodeSettings) -> tuple[str, str]:
         """Kind and name of the object that runs them."""
         if self.nodes(model, settings) > 1:
             return LEADER_WORKER_SET.kind, f"{self.name}{_SUFFIX}"
         return DEPLOYMENT.kind, self.name
-
-    def _worker(self, model: ModelDeployment) -> Any:
-        scaling = model.spec.scaling
-        return {"prefill": scaling.prefill, "decode": scaling.decode}.get(self.role)
 
 
 def several(model: ModelDeployment, settings: NodeSettings, roles: Iterable[Servers]) -> bool:
@@ -192,14 +188,13 @@ def blockers(model: ModelDeployment, context: Context[Any], role: Servers) -> It
     if nodes == 1:
         return
     gpus, limit = role.size(model).gpus, context.settings.gpus_per_node
-    asked = f"{gpus} GPUs per replica are more than the {limit} of one node (provider setting gpusPerNode)"
     if LEADER_WORKER_SET.key not in context.served:
-        text = f"{asked}, and several nodes need LeaderWorkerSet, which is not installed: install it, or ask for fewer"
+        text = (
+            f"{gpus} GPUs per replica are more than the {limit} of one node (provider setting gpusPerNode), and "
+            "several nodes need LeaderWorkerSet, which is not installed: install it, or ask for fewer"
+        )
         yield blocker(role.path, text)
-    if gpus % nodes:
-        near = gpus + nodes - gpus % nodes
-        text = f"{asked}, and cannot be spread evenly over {nodes} nodes: ask for {near}"
-        yield blocker(role.path, text)
+    yield from uneven(role.path, gpus=gpus, limit=limit)
     taken = len(role.name) - len(model.metadata.name) + len(_SUFFIX)
     if found := too_long(model.metadata.name, limit=_LONGEST - taken, what="a LeaderWorkerSet's pods"):
         yield found
@@ -207,12 +202,12 @@ def blockers(model: ModelDeployment, context: Context[Any], role: Servers) -> It
 
 def override_conflicts(model: ModelDeployment, *, grouped: bool) -> Iterator[Finding]:
     """Overrides that have no place in what is made: a Deployment, or where it is `grouped` a LeaderWorkerSet."""
-    given = dig(model.spec.provider.overrides, "spec")
+    given = overridden(model, "spec")
     kind, wrong = (LEADER_WORKER_SET.kind, _OF_A_DEPLOYMENT) if grouped else (DEPLOYMENT.kind, _OF_A_GROUP)
     for key in wrong:
         if isinstance(given, dict) and key in given:
-            path = f"spec.provider.overrides.spec.{key}"
-            yield Finding(path=path, reason="InvalidOverride", message=f"{path} has no place in a {kind}: remove it")
+            text = f"spec.provider.overrides.spec.{key} has no place in a {kind}: remove it"
+            yield bad_override(f"spec.{key}", text)
 
 
 def workload(

@@ -1,9 +1,16 @@
 """The AI Runway provider for NVIDIA Dynamo: a ModelDeployment becomes a `nvidia.com` DynamoGraphDeployment.
 
-Translation and data only. What runs is decided once (`plan`); the two API versions are two ways of writing it down
-(`v1alpha1`, `v1beta1`). `provider` is the plugin object that the entry point names.
+Translation and data only; `provider` is the plugin object that the entry point names.
 """
 
-from airunway_dynamo.provider import provider
+from airunway.sdk import Provider
+from airunway_dynamo.compatibility import compatibility
+from airunway_dynamo.graph import desired
+from airunway_dynamo.manifest import MANIFEST, TRANSFORMERS
+from airunway_dynamo.status import observation
 
 __all__ = ["provider"]
+
+provider = Provider(
+    MANIFEST, TRANSFORMERS, can_handle=compatibility, translate_spec=desired, translate_status=observation
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from airunway.sdk import (
     DEFAULT_GPU_TYPE,
@@ -11,35 +11,29 @@ from airunway.sdk import (
     Context,
     Finding,
     ModelDeployment,
+    bad_override,
     blocker,
     doubtful_split,
     given_flags,
     ignored,
+    is_disaggregated,
     kind_key,
     like_a_flag,
+    overridden,
     pod_blockers,
     pod_findings,
     role_fields,
     too_long,
+    uneven,
     without_gpus,
 )
-from airunway_dynamo.objects import RESERVED_LABELS
-from airunway_dynamo.plan import (
-    Part,
-    image_of,
-    is_split,
-    override,
-    parts_of,
-    routed_by_pool,
-    runtime_version,
-)
+from airunway_dynamo.graph import Part, image_of, parts_of, routed_by_pool, runtime_version
+from airunway_dynamo.manifest import RESERVED_LABELS, Feature
 from airunway_dynamo.runtimes import OWN_FLAGS, RUNTIMES
-from airunway_dynamo.schemas import DYNAMO_NAMESPACE, GPU_TYPES, GRAPH_METADATA, RUNTIME_VERSION, SCALING_ADAPTERS
 from airunway_dynamo.settings import Settings
 
 __all__ = ["compatibility"]
 
-_OVERRIDES = "spec.provider.overrides"
 _ON_GROVE, _OF_A_LABEL, _OF_A_GROUP = 45, 63, 49
 """The longest names: of graph and component together on Grove, as a label's value, of a LeaderWorkerSet."""
 _WORKER_HASH = len("-12345678")
@@ -55,13 +49,12 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     parts = parts_of(deployment, context)
     blockers = [
         *(finding for part in parts for finding in part.launch.blockers),
-        *_runtime_blockers(deployment, context, parts),
+        *_runtime(deployment, context, parts),
         *_name_blockers(deployment, context, parts),
         *_override_blockers(deployment, context),
         *pod_blockers(deployment, context),
+        *_node_blockers(deployment, context, parts),
     ]
-    if any(part.nodes > 1 for part in parts):
-        blockers += [*_node_blockers(deployment, context, parts), *_shell_blockers(deployment)]
     warnings = [
         *(finding for part in parts for finding in part.launch.warnings),
         *pod_findings(deployment, reserved=RESERVED_LABELS),
@@ -71,40 +64,31 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     return Compatibility(blockers=tuple(dict.fromkeys(blockers)), warnings=tuple(dict.fromkeys(warnings)))
 
 
-def _field_of(deployment: ModelDeployment, part: Part) -> str:
-    """Where the deployment says how large a worker is."""
-    return f"spec.scaling.{part.type}.gpu" if is_split(deployment) else "spec.resources.gpu"
-
-
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     """The seeds' own messages, word for word; with one of these nothing else is worth saying."""
-    spec = deployment.spec
     if context.engine not in RUNTIMES:
         yield blocker("spec.engine.type", f"Dynamo does not support {context.engine} engine")
-    if spec.model.source == "custom":
+    if deployment.spec.model.source == "custom":
         text = "Dynamo starts the engine with model.id: for an image with a model of its own use another provider"
         yield blocker("spec.model.source", text)
     yield from without_gpus(deployment, who="Dynamo")
 
 
-def _runtime_blockers(
-    deployment: ModelDeployment, context: Context[Settings], parts: tuple[Part, ...]
-) -> Iterator[Finding]:
+def _runtime(deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]) -> Iterator[Finding]:
     spec, image = deployment.spec, image_of(deployment, context)
-    asks = is_split(deployment) or override(deployment, "routerMode") == "kv" or context.has(RUNTIME_VERSION)
+    kv = overridden(deployment, "routerMode") == "kv"
+    asks = is_disaggregated(deployment) or kv or context.has(Feature.RUNTIME_VERSION)
     if asks and runtime_version(deployment, context) is None:
         text = (
             f"the tag of {image} names no release, and the flags of Dynamo's workers depend on it: use a tag like "
-            f"1.3.1, or say which release it has in {_OVERRIDES}.runtimeVersion"
+            "1.3.1, or say which release it has in spec.provider.overrides.runtimeVersion"
         )
         yield blocker("spec.engine.image" if spec.engine.image else "spec.image", text)
-    for part in parts:
-        kind, path = part.size.gpu_type, f"{_field_of(deployment, part)}.type"
-        if not part.serves or kind == DEFAULT_GPU_TYPE:
-            continue
-        if not context.has(GPU_TYPES):
+    kinds = {f"{part.path}.type": part.size.gpu_type for part in parts if part.serves}
+    for path, kind in kinds.items():
+        if kind != DEFAULT_GPU_TYPE and not context.has(Feature.GPU_TYPES):
             yield blocker(path, f"this release of Dynamo knows {DEFAULT_GPU_TYPE} only; {kind} needs Dynamo 0.8")
-        elif not (spec.image or spec.engine.image):
+        elif kind != DEFAULT_GPU_TYPE and not (spec.image or spec.engine.image):
             yield blocker(path, f"the default image {image} needs {DEFAULT_GPU_TYPE}; set spec.image for {kind}")
     yield from like_a_flag(spec.model.id or "")
     for flag, path in given_flags(deployment).items():
@@ -113,59 +97,45 @@ def _runtime_blockers(
             yield blocker(path, text, "BadArguments")
 
 
-def _name_blockers(
-    deployment: ModelDeployment, context: Context[Settings], parts: tuple[Part, ...]
-) -> Iterator[Finding]:
+def _name_blockers(deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]) -> Iterator[Finding]:
     """The operator and Kubernetes limit what is made of the deployment's name; the narrowest limit is said."""
-    grove = context.settings.grove and kind_key("grove.io", "PodClique") in context.served
     namespace = deployment.metadata.namespace
-    hashed = not context.has(DYNAMO_NAMESPACE)  # since 1.0
-    limits = [_limit(part, grove=grove, hashed=hashed) for part in parts]
+    grove = context.settings.grove and kind_key("grove.io", "PodClique") in context.served
     # The operator's label has both.
-    limits.append((_OF_A_LABEL - 1 - len(namespace), f"Dynamo's label of a graph in namespace {namespace}"))
+    limits = [(_OF_A_LABEL - 1 - len(namespace), f"Dynamo's label of a graph in namespace {namespace}")]
+    for part in parts:
+        own, hashed = len(part.name), part.serves and not context.has(Feature.DYNAMO_NAMESPACE)  # since 1.0
+        made = 1 + own + (_WORKER_HASH if hashed else 0)
+        if grove:
+            # Over several nodes the name of the group and that of its leader count too.
+            taken = own + (own + len("-ldr") if part.nodes > 1 else 0)
+            limits.append((_ON_GROVE - taken, f"Dynamo's component {part.name} on Grove ({_ON_GROVE} together)"))
+        elif part.nodes > 1:
+            limits.append((_OF_A_GROUP - made - len("-0"), f"the LeaderWorkerSet of Dynamo's component {part.name}"))
+        else:
+            limits.append((_OF_A_LABEL - made, f"Dynamo's component {part.name}"))
     limit, what = min(limits)
     if found := too_long(deployment.metadata.name, limit=limit, what=what):
         yield found
 
 
-def _limit(part: Part, *, grove: bool, hashed: bool) -> tuple[int, str]:
-    """How long a deployment's name may be for the sake of one component, and what asks for it."""
-    own = len(part.name)
-    if grove:
-        # Over several nodes the name of the group and that of its leader count too.
-        taken = own + (own + len("-ldr") if part.nodes > 1 else 0)
-        return _ON_GROVE - taken, f"Dynamo's component {part.name} on Grove ({_ON_GROVE} together)"
-    made = 1 + own + (_WORKER_HASH if part.serves and hashed else 0)
-    if part.nodes > 1:
-        return _OF_A_GROUP - made - len("-0"), f"the LeaderWorkerSet of Dynamo's component {part.name}"
-    return _OF_A_LABEL - made, f"Dynamo's component {part.name}"
-
-
 def _override_blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
-    for key, feature, text in (
-        ("scalingAdapter", SCALING_ADAPTERS, "Dynamo has scaling adapters since release 0.8"),
-        ("spec", GRAPH_METADATA, "Dynamo takes labels, annotations and a topology of a whole graph since release 1.1"),
-    ):
-        if override(deployment, key) and not context.has(feature):
-            yield blocker(f"{_OVERRIDES}.{key}", text, "InvalidOverride")
+    if overridden(deployment, "scalingAdapter") and not context.has(Feature.SCALING_ADAPTERS):
+        yield bad_override("scalingAdapter", "Dynamo has scaling adapters since release 0.8")
+    if overridden(deployment, "spec") and not context.has(Feature.GRAPH_METADATA):
+        text = "Dynamo takes labels, annotations and a topology of a whole graph since release 1.1"
+        yield bad_override("spec", text)
 
 
-def _node_blockers(
-    deployment: ModelDeployment, context: Context[Settings], parts: tuple[Part, ...]
-) -> Iterator[Finding]:
+def _node_blockers(deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]) -> Iterator[Finding]:
+    """What several nodes do not take: GPUs that cannot be spread; and what a shell would read otherwise, since the
+    operator puts the words of a worker into one line for it, hardly quoted.
+    """
+    spec, limit = deployment.spec, context.settings.gpus_per_node
+    if all(part.nodes == 1 for part in parts):
+        return
     for part in parts:
-        if part.nodes > 1 and part.gpus % part.nodes:
-            text = (
-                f"{part.gpus} GPUs per worker are more than the {context.settings.gpus_per_node} of one node (provider "
-                f"setting gpusPerNode), and cannot be spread evenly over {part.nodes} nodes: ask for "
-                f"{part.gpus + part.nodes - part.gpus % part.nodes}"
-            )
-            yield blocker(f"{_field_of(deployment, part)}.count", text)
-
-
-def _shell_blockers(deployment: ModelDeployment) -> Iterator[Finding]:
-    """Over several nodes the operator puts the words of a worker into one line for a shell, hardly quoted."""
-    spec = deployment.spec
+        yield from uneven(f"{part.path}.count", gpus=part.gpus, limit=limit, what="worker")
     words = {
         "spec.model.id": spec.model.id or "",
         "spec.model.servedName": spec.model.served_name or "",
@@ -189,14 +159,14 @@ def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterat
     yield from role_fields(deployment)
     if context.engine == "vllm":
         yield from doubtful_split(deployment)
-    if override(deployment, "scalingAdapter") is True:
+    if overridden(deployment, "scalingAdapter") is True:
         text = "replicas are left to Dynamo's scaling adapters (overrides.scalingAdapter)"
         yield ignored("spec.scaling.replicas", text)
     if routed_by_pool(context):
         for key in ("routerMode", "frontend"):
-            if override(deployment, key) is not None:
+            if overridden(deployment, key) is not None:
                 text = f"overrides.{key} has no effect behind a gateway's pool: its picker chooses the worker"
-                yield ignored(f"{_OVERRIDES}.{key}", text)
+                yield ignored(f"spec.provider.overrides.{key}", text)
     elif context.gateway is not None and context.gateway.uses_pool:
         text = "this release of Dynamo cannot serve behind a gateway's pool (needs 1.1): it gets a Frontend of its own"
         yield ignored("spec.gateway", text)

@@ -1,51 +1,92 @@
-"""Static data about the provider: capabilities, selection, kinds, overrides, installation."""
+"""Static data about the provider: capabilities, selection, kinds, schemas, overrides, installation."""
 
 from __future__ import annotations
 
-from airunway.sdk import EngineCapability, Installation, ProviderManifest, SelectionRule, UpstreamKind
+from enum import StrEnum
+from functools import partial
+
+from airunway.sdk import EngineCapability, ProviderManifest, SelectionRule, UpstreamKind, generation, helm_installation
 from airunway.sdk.overrides import BOOLEAN, CPU, LABELS, MEMORY, REPLICAS, TEXT, choice, keys, typed
-from airunway_dynamo.objects import COMPONENT_TYPE, GRAPH_NAME
-from airunway_dynamo.plan import WORKERS
 from airunway_dynamo.settings import Settings
 
-__all__ = ["MANIFEST", "VERSION"]
+__all__ = ["COMPONENT_TYPE", "GRAPH_NAME", "MANIFEST", "RESERVED_LABELS", "TRANSFORMERS", "WORKERS", "Feature"]
 
-VERSION = "0.1.0"
+GRAPH_NAME, COMPONENT_TYPE = "nvidia.com/dynamo-graph-deployment-name", "nvidia.com/dynamo-component-type"
+"""Labels of pods, and of all that the operator makes for a graph: the graph's name, and the type of the component."""
+RESERVED_LABELS = ("nvidia.com/", "grove.io/", "leaderworkerset.sigs.k8s.io/")
+WORKERS = ("worker", "prefill", "decode")
+"""Types of components that run the model; names of ours too."""
 
-_BOTH = ("aggregated", "disaggregated")
+V1ALPHA1, V1BETA1 = "nvidia.com/v1alpha1", "nvidia.com/v1beta1"
 
-_OVERRIDES = keys(
-    routerMode=typed(choice("kv", "round-robin", "random", "none")),
-    frontend=typed(keys(replicas={**REPLICAS, "minimum": 1}, resources=keys(cpu=CPU, memory=MEMORY))),
-    runtimeVersion=typed({"type": "string", "pattern": r"^\d{1,4}\.\d{1,4}\.\d{1,4}$", "maxLength": 14}),
-    scalingAdapter=typed(BOOLEAN),
-    sharedMemory=typed(MEMORY),
-    spec=keys(annotations=LABELS, labels=LABELS, topologyConstraint=keys(packDomain=TEXT, topologyProfile=TEXT)),
+
+class Feature(StrEnum):
+    """What some releases can express."""
+
+    SUB_TYPES = "sub-types"
+    """`subComponentType` says which worker prefills, and all pods are labelled with graph and type; before, Grove's
+    pods got only the labels that the graph itself has."""
+    GPU_TYPES = "gpu-types"
+    """GPUs of another resource name than `nvidia.com/gpu`."""
+    SCALING_ADAPTERS = "scaling-adapters"
+    DYNAMO_NAMESPACE = "dynamo-namespace"
+    """Workers find each other by `dynamoNamespace`, whose default was the graph's name alone: graphs of one name in two
+    namespaces would serve each other's requests. Since 1.0 the operator derives it from both."""
+    GRAPH_METADATA = "graph-metadata"
+    """Labels, annotations and topology of a whole graph; a frontend beside each worker, for a gateway's pool."""
+    RUNTIME_VERSION = "runtime-version"
+    """`runtimeVersionOverride`, which is required where the image's tag names no release."""
+
+
+_0_4 = (Feature.DYNAMO_NAMESPACE,)
+_0_6 = (*_0_4, Feature.SUB_TYPES)
+_0_8 = (*_0_6, Feature.GPU_TYPES, Feature.SCALING_ADAPTERS)
+_1_0 = (Feature.SUB_TYPES, Feature.GPU_TYPES, Feature.SCALING_ADAPTERS)
+_1_1 = (*_1_0, Feature.GRAPH_METADATA)
+_1_4 = (*_1_1, Feature.RUNTIME_VERSION)
+_0_6_SCHEMAS = ("28af6d3cf95f", "6ab2a03c7c10", "d9a2a3e70a17")
+_BESIDE_V1BETA1 = ("1e2ba548b1a0", "40a5afa93be2", "cf4bd1b1f044", "be7d80ad1ddf")
+"""v1alpha1 as it is served from 1.2 on: what was written in it stays in it."""
+_SANDBOX = ("c268b6468a35", "ff6860f3bd75")
+"""The minimal CRD that AI Runway's sandbox installs in place of Dynamo's own, by version."""
+
+_graph = partial(generation, immutable=["spec.backendFramework"])
+"""Nor may components come, go, or change between one node and several: `replace_on` of a translation says so."""
+
+TRANSFORMERS = (
+    _graph(V1ALPHA1, "0.4.1", "0.5", hashes=["69c5dc9ca435"], features=_0_4),
+    _graph(V1ALPHA1, "0.6", "0.7", hashes=_0_6_SCHEMAS, features=_0_6),
+    _graph(V1ALPHA1, "0.8", "0.9", hashes=["d1b128e6e03d", "cda79d0a2a18"], features=_0_8),
+    _graph(V1ALPHA1, "1.0", "1.0", hashes=["290583da092b"], features=_1_0),
+    _graph(V1ALPHA1, "1.1", hashes=["5862ae921abf", *_BESIDE_V1BETA1, _SANDBOX[0]], features=_1_1),
+    _graph(V1BETA1, "1.2", "1.3", hashes=["ca1f3a7ef31d", "8a09913f0d2d"], features=_1_1),
+    _graph(V1BETA1, "1.4", hashes=["1274c90ffc37", "5de533b21e0e", _SANDBOX[1]], features=_1_4),
 )
+"""Oldest first: CRDs of every release since 0.4.1."""
 
+_VERSIONS = ("v1beta1", "v1alpha1")
+_made = partial(UpstreamKind, required=False, write=False, select=GRAPH_NAME)
+"""What the operator makes of a graph: without Grove, and with it."""
 
-def _engine(name: str, *formats: str) -> EngineCapability:
-    return EngineCapability(
-        name=name,
-        serving_modes=_BOTH,
-        gpu_support=True,
-        api_formats=formats,
-        scale_to_zero=True,
-        multi_node=True,
-        gateway={"managesInferencePool": True, "inferencePoolNamePattern": "{name}-pool"},
-    )
-
+_engine = partial(
+    EngineCapability,
+    serving_modes=("aggregated", "disaggregated"),
+    gpu_support=True,
+    scale_to_zero=True,
+    multi_node=True,
+    gateway={"managesInferencePool": True, "inferencePoolNamePattern": "{name}-pool"},
+)
 
 MANIFEST = ProviderManifest(
     name="dynamo",
-    version=VERSION,
+    version="0.1.0",
     display_name="Dynamo",
     description="vLLM, SGLang and TensorRT-LLM as NVIDIA Dynamo graphs: routed by cache, prefill and decode apart",
     documentation="https://docs.nvidia.com/dynamo/latest/",
     engines=(
-        _engine("vllm", "openai-chat", "openai-responses", "anthropic-messages"),
-        _engine("sglang", "openai-chat", "anthropic-messages"),
-        _engine("trtllm", "openai-chat", "openai-responses"),
+        _engine(name="vllm", api_formats=("openai-chat", "openai-responses", "anthropic-messages")),
+        _engine(name="sglang", api_formats=("openai-chat", "anthropic-messages")),
+        _engine(name="trtllm", api_formats=("openai-chat", "openai-responses")),
     ),
     selection_rules=(
         SelectionRule(condition="spec.engine.type == 'trtllm'", priority=100),
@@ -58,59 +99,39 @@ MANIFEST = ProviderManifest(
             group="nvidia.com",
             kind="DynamoGraphDeployment",
             plural="dynamographdeployments",
-            versions=("v1beta1", "v1alpha1"),
+            versions=_VERSIONS,
             primary=True,
             # Gone means that its pods have let go of their GPUs.
             deletion="Foreground",
         ),
-        # What the operator makes of a graph: without Grove, and with it.
-        UpstreamKind(
+        _made(
             group="nvidia.com",
             kind="DynamoComponentDeployment",
             plural="dynamocomponentdeployments",
-            versions=("v1beta1", "v1alpha1"),
-            required=False,
-            write=False,
-            select=GRAPH_NAME,
+            versions=_VERSIONS,
         ),
-        UpstreamKind(
-            group="grove.io",
-            kind="PodClique",
-            plural="podcliques",
-            versions=("v1alpha1",),
-            required=False,
-            write=False,
-            select=GRAPH_NAME,
-        ),
+        _made(group="grove.io", kind="PodClique", plural="podcliques", versions=("v1alpha1",)),
     ),
     pod_labels=(GRAPH_NAME,),
     role_label=COMPONENT_TYPE,
     serving_roles=WORKERS,
     settings=Settings,
-    override_schema=_OVERRIDES,
-    installation=Installation(
-        description="NVIDIA Dynamo's operator, with its message bus, and Grove for several nodes",
-        default_namespace="dynamo-system",
-        helm_charts=(
-            {
-                "name": "dynamo-platform",
-                "chart": "https://helm.ngc.nvidia.com/nvidia/ai-dynamo/charts/dynamo-platform-1.3.1.tgz",
-                "version": "1.3.1",
-                "namespace": "dynamo-system",
-                "createNamespace": True,
-                "values": {"global.grove.install": True},
-            },
-        ),
-        steps=(
-            {
-                "title": "Install the Dynamo platform",
-                "command": (
-                    "helm upgrade --install dynamo-platform "
-                    "https://helm.ngc.nvidia.com/nvidia/ai-dynamo/charts/dynamo-platform-1.3.1.tgz "
-                    "--namespace dynamo-system --create-namespace --set global.grove.install=true"
-                ),
-                "description": "Leave Grove out where every worker fits on one node.",
-            },
-        ),
+    override_schema=keys(
+        routerMode=typed(choice("kv", "round-robin", "random", "none")),
+        frontend=typed(keys(replicas={**REPLICAS, "minimum": 1}, resources=keys(cpu=CPU, memory=MEMORY))),
+        runtimeVersion=typed({"type": "string", "pattern": r"^\d{1,4}\.\d{1,4}\.\d{1,4}$", "maxLength": 14}),
+        scalingAdapter=typed(BOOLEAN),
+        sharedMemory=typed(MEMORY),
+        spec=keys(annotations=LABELS, labels=LABELS, topologyConstraint=keys(packDomain=TEXT, topologyProfile=TEXT)),
+    ),
+    installation=helm_installation(
+        "NVIDIA Dynamo's operator, with its message bus, and Grove for several nodes",
+        name="dynamo-platform",
+        chart="https://helm.ngc.nvidia.com/nvidia/ai-dynamo/charts/dynamo-platform-1.3.1.tgz",
+        version="1.3.1",
+        namespace="dynamo-system",
+        values={"global.grove.install": True},
+        title="Install the Dynamo platform",
+        note="Leave Grove out where every worker fits on one node.",
     ),
 )

@@ -6,8 +6,7 @@ itself; nothing in a graph tells of images, crashes or quota, which the runtime 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -22,59 +21,51 @@ from airunway.sdk import (
     Replicas,
     Resource,
     dig,
+    primary_component,
 )
 from airunway.sdk.conditions import (
     CREATION,
+    NETWORK,
     condition,
     is_observed,
     mapping,
     meaning,
+    meanings,
     moment,
     number,
     records,
     text,
     truth,
 )
-from airunway_dynamo.plan import FRONTEND, PORT, WORKERS, Part, parts_of, routed_by_pool
+from airunway_dynamo.graph import FRONTEND, PORT, Part, parts_of, routed_by_pool
+from airunway_dynamo.manifest import WORKERS
 from airunway_dynamo.runtimes import RUNTIMES
 from airunway_dynamo.settings import Settings
 
-__all__ = ["COMPONENT", "observation"]
-
-COMPONENT = "ProviderResource"
+__all__ = ["observation"]
 
 _COMPONENT = "nvidia.com/dynamo-component"
 """Label of what the operator makes for a component, with its name."""
 _SETTLES = timedelta(seconds=5)
 """How long the word of an operator is not taken that does not say of which generation it is (before 1.0)."""
-
 _OURS = timedelta(minutes=1)
 """How long a generation that the operator has not seen may be one of ours, where others write into the graph too."""
 
-_INCOMPATIBLE = "IncompatibleConfiguration"
 _REASONS: Mapping[str, str] = {
     "insufficient_capacity": "InsufficientCapacity",
     "rolling_update_failed": "UpstreamFailed",
-    "no_multinode_orchestrator_available": _INCOMPATIBLE,
-    "unsupported_workload_provider": _INCOMPATIBLE,
-    "selected_workload_provider_unavailable": _INCOMPATIBLE,
+    "no_multinode_orchestrator_available": "IncompatibleConfiguration",
+    "unsupported_workload_provider": "IncompatibleConfiguration",
+    "selected_workload_provider_unavailable": "IncompatibleConfiguration",
 }
 """Every other one but an error only says that something is not ready; why, the pods show."""
 
-_WAITS = frozenset(
-    {"some_resources_are_not_ready", "pods_not_ready", "mixed_not_ready_reasons", "insufficient_capacity"}
-)
+_WAITS = ("some_resources_are_not_ready", "pods_not_ready", "mixed_not_ready_reasons", "insufficient_capacity")
 
-_ERRORS = tuple(
-    (re.compile(pattern, re.IGNORECASE), reason)
-    for pattern, reason in (
-        (r"the object has been modified|already exists", "Progressing"),
-        (r"exceeds the \d{1,4}-character", "NameTooLong"),
-        (r"is immutable|must have at least one|required value|invalid value|is required", "InvalidSpec"),
-        (r"no such host|server misbehaving", "DNSFailure"),
-        (r"connection refused", "ConnectionRefused"),
-        (r"timeout|deadline exceeded", "Timeout"),
-    )
+_ERRORS = meanings(
+    (r"the object has been modified|already exists", "Progressing"),
+    (r"exceeds the \d{1,4}-character", "NameTooLong"),
+    (r"is immutable|must have at least one|required value|invalid value|is required", "InvalidSpec"),
 )
 
 
@@ -82,9 +73,13 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
     """Component, replicas and endpoint, from whatever exists. Total: any JSON gives an answer."""
     graph = observed.primary if isinstance(observed.primary, dict) else {}
     made = {_made_for(obj): obj for obj in observed.objects if obj is not observed.primary}
-    counts = {name: _replicas(name, spec, graph, made) for name, spec in _components(graph)}
+    # In either version, and with those that somebody else has put in.
+    specs = mapping(graph, "spec", "services") | {text(s, "name"): s for s in records(graph, "spec", "components")}
+    counts = {name: _replicas(name, spec, graph, made.get(name, {})) for name, spec in specs.items()}
     ours = {part.name: part for part in parts_of(deployment, context)} if context.engine in RUNTIMES else {}
-    working = [counts[name] for name, spec in _components(graph) if _type_of(spec) in WORKERS]
+    working = [
+        counts[name] for name, spec in specs.items() if (text(spec, "type") or text(spec, "componentType")) in WORKERS
+    ]
     scaled = any(part.replicas is None for part in ours.values())
     shared = scaled or bool(counts.keys() - ours.keys())
     if scaled:
@@ -99,11 +94,7 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
     served = component.ready is True or counts.get(FRONTEND, Replicas()).ready > 0
     return Observation(
         components=(component,),
-        replicas=Replicas(
-            desired=sum(count.desired for count in working),
-            ready=sum(count.ready for count in working),
-            available=sum(count.available for count in working),
-        ),
+        replicas=sum(working, Replicas()),
         endpoint=Endpoint(service=f"{name}-{FRONTEND.lower()}", port=PORT) if served and not pooled else None,
         pool=Pool(name=f"{name}-pool", port=PORT) if served and pooled else None,
         current=current,
@@ -113,17 +104,20 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
 
 def _judge(graph: Resource) -> Component:
     if not graph:
-        return _component("Starting", "the DynamoGraphDeployment does not exist yet", waits=True)
+        return primary_component("Starting", "the DynamoGraphDeployment does not exist yet", waits=True)
     if dig(graph, "metadata", "deletionTimestamp"):
-        return _component("Terminating", "the DynamoGraphDeployment is being deleted")
+        return primary_component("Terminating", "the DynamoGraphDeployment is being deleted")
     said, state = condition(graph, "Ready"), text(graph, "status", "state")
-    reason, message = text(said, "reason"), text(said, "message")
+    message = text(said, "message")
     if state != "failed" and (truth(graph, "Ready") or (not said and state == "successful")):
-        return Component(name=COMPONENT, ready=True, reason="Ready", message=message)
+        return primary_component("Ready", message)
     if not said and state in ("", "initializing"):
-        return _component("Starting", "the Dynamo operator has not reported yet")
-    found = _REASONS.get(reason) or (_error(message) if state == "failed" else "Progressing")
-    return _component(found, message or f"the graph's state is {state[:64]!r}")
+        return primary_component("Starting", "the Dynamo operator has not reported yet")
+    reason = _REASONS.get(text(said, "reason"), "Progressing")
+    if reason == "Progressing" and state == "failed":
+        # The operator tries again: an error that nobody knows is told only once it lasts.
+        reason = meaning(message, _ERRORS, NETWORK, CREATION, otherwise="DependenciesUnreachable")
+    return primary_component(reason, message or f"the graph's state is {state[:64]!r}")
 
 
 def _is_others_business(graph: Resource, counts: Mapping[str, Replicas], ours: Mapping[str, Part]) -> bool:
@@ -136,58 +130,32 @@ def _is_others_business(graph: Resource, counts: Mapping[str, Replicas], ours: M
     return bool(ours) and waits and all(0 < count.desired <= count.ready for count in fixed)
 
 
-def _component(reason: str, message: str, *, waits: bool = False) -> Component:
-    return Component(name=COMPONENT, ready=False, reason=reason, message=message, waits=waits)
-
-
-def _error(message: str) -> str:
-    """What an error of the operator means. It tries again, so that an unknown one is told only once it lasts."""
-    found = next((reason for pattern, reason in _ERRORS if pattern.search(message)), "")
-    return found or meaning(message, CREATION, otherwise="DependenciesUnreachable")
-
-
 def _currency(graph: Resource, observed: Observed, now: datetime, *, shared: bool) -> tuple[bool, float | None]:
     """Whether the status is of the newest spec; and where only time can tell, in how many seconds it will count.
 
     A newer generation of a graph that is `shared` with an adapter or a planner is theirs, if ours was long ago.
     """
-    status = dig(graph, "status")
+    status, seen = dig(graph, "status"), is_observed(graph)
     if not isinstance(status, dict) or not status or dig(graph, "metadata", "deletionTimestamp"):
         return False, None
-    if is_observed(graph) is False and shared and observed.applied is not None:
-        left = (observed.applied + _OURS - now).total_seconds()
-        return (True, None) if left <= 0 else (False, left)
-    if "observedGeneration" in status or observed.applied is None:
-        return is_observed(graph), None
+    theirs = shared and not seen
+    if observed.applied is None or ("observedGeneration" in status and not theirs):
+        return seen, None
     moved = moment(condition(graph, "Ready"), "lastTransitionTime")
-    if moved is not None and moved >= observed.applied:
+    if not theirs and moved is not None and moved >= observed.applied:
         return True, None
-    left = (observed.applied + _SETTLES - now).total_seconds()
+    left = (observed.applied + (_OURS if theirs else _SETTLES) - now).total_seconds()
     return (True, None) if left <= 0 else (False, left)
 
 
-# ------------------------------------------------------------------------------------------------------------- replicas
-
-
-def _components(graph: Resource) -> Iterator[tuple[str, Resource]]:
-    """The components of a live graph, somebody else's included, in either version."""
-    yield from mapping(graph, "spec", "services").items()
-    yield from ((text(spec, "name"), spec) for spec in records(graph, "spec", "components"))
-
-
-def _type_of(spec: Resource) -> str:
-    return text(spec, "type") or text(spec, "componentType")
-
-
-def _replicas(name: str, spec: Resource, graph: Resource, made: Mapping[str, Resource]) -> Replicas:
-    """How many of one component are wanted, ready and available."""
+def _replicas(name: str, spec: Resource, graph: Resource, made: Resource) -> Replicas:
+    """How many of one component are wanted, ready and available. Before 0.8 only what was `made` of it says so."""
     wanted = max(0, number(spec, "replicas", default=1))
     told = dig(graph, "status", "services", name) or dig(graph, "status", "components", name)
-    if not isinstance(told, dict):
-        # A graph before 0.8 does not say: what was made of it does.
-        own = made.get(name, {})
-        told = dig(own, "status") if text(own, "kind") == "PodClique" else {"readyReplicas": wanted}
-        told = told if truth(own, "Available") or text(own, "kind") == "PodClique" else {}
+    if not isinstance(told, dict) and text(made, "kind") == "PodClique":
+        told = dig(made, "status")
+    elif not isinstance(told, dict):
+        told = {"readyReplicas": wanted} if truth(made, "Available") else {}
     if "replicas" not in spec:  # an adapter's
         wanted = max(0, number(told, "replicas", default=wanted))
     ready = max(0, number(told, "readyReplicas", default=number(told, "availableReplicas")))

@@ -1,48 +1,58 @@
-"""What stands between a deployment and KAITO: every field that cannot be honoured, by name (spec ruling 18)."""
+"""What stands between a deployment and KAITO: every field that cannot be honoured, by name (spec ruling 18).
+
+And which machines and nodes it may ask for: what the administrator decides, and what is another's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
 from airunway.sdk import (
     Compatibility,
     Context,
     Finding,
     ModelDeployment,
+    bad_override,
     blocker,
-    dig,
     ignored,
     like_a_flag,
+    overridden,
     pod_blockers,
     pod_findings,
     role_fields,
     too_long,
 )
-from airunway_kaito.nodes import node_blockers
+from airunway_kaito.manifest import Feature
 from airunway_kaito.objects import RESERVED_LABEL_PREFIXES, launch_of
-from airunway_kaito.plan import Mode, Plan, plan_of
-from airunway_kaito.schemas import PARTITION
+from airunway_kaito.plan import NODES_OF, Plan, plan_of
 from airunway_kaito.settings import Settings
 
 __all__ = ["compatibility"]
 
-_ENGINES = ("vllm", "llamacpp")
 _LONGEST_SET = 46
 """A StatefulSet's name has at most 52 letters, or its pods are refused; KAITO appends six to the InferenceSet's."""
+
+_CHOOSABLE = (
+    "kubernetes.io/arch",
+    "kubernetes.io/os",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+)
+"""Labels of Kubernetes' own that say where or what a new node shall be, and give it no role."""
 
 
 def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Compatibility:
     """Blockers change what runs; warnings do not."""
-    fundamental = [*_fundamental(deployment, context)]
-    if fundamental:
-        return Compatibility(blockers=tuple(fundamental))
+    if fundamental := tuple(_fundamental(deployment, context)):
+        return Compatibility(blockers=fundamental)
     plan = plan_of(deployment, context)
     blockers, warnings = [*_blockers(deployment, context, plan)], [*role_fields(deployment)]
-    if plan.mode is Mode.PRESET:
+    if plan.preset:
         blockers = [*like_a_flag(deployment.spec.model.id or ""), *blockers]  # a template's launch says the same
-        warnings += _preset_warnings(deployment, plan)
+        warnings += _preset_warnings(deployment, context, plan)
     else:
-        found = launch_of(deployment, context, plan)
+        found = launch_of(deployment, context)
         blockers = [*found.blockers, *blockers]
         warnings += [*pod_findings(deployment, reserved=RESERVED_LABEL_PREFIXES), *found.warnings]
     return Compatibility(blockers=tuple(blockers), warnings=tuple(warnings))
@@ -50,42 +60,41 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     """The seeds' own messages, word for word; with one of these nothing else is worth saying."""
-    spec = deployment.spec
-    if context.engine not in _ENGINES:
+    if context.engine not in ("vllm", "llamacpp"):
         yield blocker("spec.engine.type", f"KAITO does not support {context.engine} engine")
-    if spec.serving.mode == "disaggregated":
+    if deployment.spec.serving.mode == "disaggregated":
         yield blocker("spec.serving.mode", "KAITO does not support disaggregated mode")
 
 
 def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Plan) -> Iterator[Finding]:
-    spec = deployment.spec
+    spec, replicas, gpus = deployment.spec, deployment.spec.scaling.replicas, deployment.spec.resources.gpu.count
     if plan.several:
         yield from _set_blockers(deployment, plan)
-    elif spec.scaling.replicas != 1:
+    elif replicas != 1:
         text = (
-            "a KAITO Workspace cannot be scaled to zero; set spec.suspend to stop the model"
-            if spec.scaling.replicas == 0
-            else "a KAITO Workspace serves exactly one replica: its Service reaches the first pod only"
+            "a KAITO Workspace serves exactly one replica: its Service reaches the first pod only"
+            if replicas
+            else "a KAITO Workspace cannot be scaled to zero; set spec.suspend to stop the model"
         )
         known = "the cluster does not serve InferenceSet v1beta1 (KAITO 0.11), which would make more of them"
-        yield blocker("spec.scaling.replicas", f"replicas is {spec.scaling.replicas}, but {text}; {known}")
-    if context.engine == "vllm" and spec.resources.gpu.count == 0:
+        yield blocker("spec.scaling.replicas", f"replicas is {replicas}, but {text}; {known}")
+    if context.engine == "vllm" and not gpus:
         yield blocker("spec.resources.gpu.count", "vLLM engine requires GPU (set resources.gpu.count > 0)")
     if spec.affinity:
         text = "KAITO replaces the affinity of its pods by the node labels it was given; use spec.nodeSelector"
         yield blocker("spec.affinity", text)
     yield from pod_blockers(deployment, context)
     if plan.needs_instance_type and not plan.instance_type and not plan.is_out_of_reach:
-        setting = "instanceType" if spec.resources.gpu.count else "cpuInstanceType"
         cause = (
-            f"nodes are made by {plan.settings.node_provisioner}"
-            if plan.settings.provisions_nodes
+            f"nodes are made by {context.settings.node_provisioner}"
+            if context.settings.provisions_nodes
             else "this release of KAITO uses nodes of a named instance type only"
         )
+        setting = "instanceType" if gpus else "cpuInstanceType"
         text = f"{cause}: set the provider setting {setting}, or spec.provider.overrides.resource.instanceType"
         yield blocker("spec.provider.overrides", text)
-    yield from _override_conflicts(deployment, plan)
-    yield from node_blockers(deployment, plan)
+    yield from _override_blockers(deployment, plan)
+    yield from _node_blockers(deployment, context.settings, plan)
 
 
 def _set_blockers(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
@@ -93,36 +102,68 @@ def _set_blockers(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
     if plan.is_out_of_reach:
         text = "an InferenceSet takes nodes that exist since KAITO 0.12: upgrade KAITO, or have it make nodes"
         yield blocker("spec.scaling.replicas", f"replicas is {deployment.spec.scaling.replicas}, but {text}")
-    if dig(deployment.spec.provider.overrides, "resource", "preferredNodes"):
-        path = "spec.provider.overrides.resource.preferredNodes"
-        yield blocker(path, "an InferenceSet has no preferredNodes: remove them", "InvalidOverride")
+    if overridden(deployment, "resource", "preferredNodes"):
+        yield bad_override("resource.preferredNodes", "an InferenceSet has no preferredNodes: remove them")
     if found := too_long(deployment.metadata.name, limit=_LONGEST_SET, what="the StatefulSets of an InferenceSet"):
         yield found
 
 
-def _override_conflicts(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
-    if PARTITION not in plan.features and dig(deployment.spec.provider.overrides, "resource", "partition"):
-        path = "spec.provider.overrides.resource.partition"
-        yield blocker(path, "KAITO has resource.partition since release 0.12", "InvalidOverride")
-    overridden = dig(deployment.spec.provider.overrides, "inference", default={})
-    wrong = ("template",) if plan.mode is Mode.PRESET else ("preset", "adapters")
-    for key in wrong:
-        if isinstance(overridden, dict) and key in overridden:
-            because = f" (because of {', '.join(plan.causes)})" if plan.mode is Mode.TEMPLATE else ""
-            text = f"the deployment runs as a KAITO {_words(plan.mode)}{because}; inference.{key} has no place in it"
-            yield blocker(f"spec.provider.overrides.inference.{key}", text, "InvalidOverride")
+def _override_blockers(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
+    if Feature.PARTITION not in plan.features and overridden(deployment, "resource", "partition"):
+        yield bad_override("resource.partition", "KAITO has resource.partition since release 0.12")
+    given = overridden(deployment, "inference")
+    for key in ("template",) if plan.preset else ("preset", "adapters"):
+        if isinstance(given, dict) and key in given:
+            because = f" (because of {', '.join(plan.causes)})" if plan.causes else ""
+            runs = f"the deployment runs as a KAITO {'preset' if plan.preset else 'pod template'}{because}"
+            yield bad_override(f"inference.{key}", f"{runs}; inference.{key} has no place in it")
 
 
-def _words(mode: Mode) -> str:
-    return "preset" if mode is Mode.PRESET else "pod template"
+def _node_blockers(deployment: ModelDeployment, settings: Settings, plan: Plan) -> Iterator[Finding]:
+    """Overrides of the administrator's machines; and, where KAITO makes nodes, labels that are not the user's to give.
+
+    KAITO puts the labels that it selects nodes by on the nodes that it makes.
+    """
+    wanted = overridden(deployment, "resource", "instanceType")
+    # Where nothing is configured and nothing listed, a deployment may name any.
+    decided = plan.needs_instance_type and (plan.configured or settings.instance_types)
+    named = decided and isinstance(wanted, str) and wanted != plan.configured
+    if named and not any(fnmatchcase(wanted, pattern) for pattern in settings.instance_types):
+        known = ", ".join(filter(None, (plan.instance_type, *settings.instance_types)))
+        text = (
+            f"{wanted:.100} is none of the machines that this cluster allows ({known:.300}): leave it out, or have an "
+            "administrator add it to the provider setting instanceTypes"
+        )
+        yield bad_override("resource.instanceType", text)
+    if not settings.provisions_nodes:
+        return
+    labels = overridden(deployment, "resource", "labelSelector", "matchLabels")
+    for key in deployment.spec.node_selector:
+        if text := _not_for_new_nodes(key):
+            yield blocker(f"spec.nodeSelector[{key}]", text)
+    for key in labels if isinstance(labels, dict) else ():
+        if text := _not_for_new_nodes(key):
+            yield bad_override(f"resource.labelSelector.matchLabels[{key}]", text)
 
 
-def _preset_warnings(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
+def _not_for_new_nodes(key: str) -> str:
+    """Why a deployment must not give new nodes that label; empty if it may."""
+    if key == NODES_OF:
+        return f"{key} says which deployment a node was made for, and is set by the provider: remove it"
+    if key in ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"):
+        return f"{key} is decided by spec.provider.overrides.resource.instanceType where KAITO makes nodes: set that"
+    domain = f".{key.partition('/')[0]}" if "/" in key else ""
+    if domain.endswith((".kubernetes.io", ".k8s.io")) and key not in _CHOOSABLE:
+        return f"{key} would become a label of the nodes that KAITO makes, and is Kubernetes' own: remove it"
+    return ""
+
+
+def _preset_warnings(deployment: ModelDeployment, context: Context[Settings], plan: Plan) -> Iterator[Finding]:
     spec = deployment.spec
-    if not plan.partition and not dig(spec.provider.overrides, "resource", "partition"):
+    if not plan.partition and not overridden(deployment, "resource", "partition"):
         text = (
             f"a KAITO preset uses all GPUs of its node, not exactly {spec.resources.gpu.count}: "
-            f"set spec.image (as {plan.settings.vllm_image}) for an exact number, "
+            f"set spec.image (as {context.settings.vllm_image}) for an exact number, "
             "or the provider setting partition (KAITO 0.12)"
         )
         yield ignored("spec.resources.gpu.count", text)
@@ -132,10 +173,8 @@ def _preset_warnings(deployment: ModelDeployment, plan: Plan) -> Iterator[Findin
                 f"a KAITO preset is sized by its node and requests no {name}; set spec.image to have {value} requested"
             )
             yield ignored(f"spec.resources.{name}", text)
-    for name, entries in (
-        ("labels", spec.pod_template.metadata.labels),
-        ("annotations", spec.pod_template.metadata.annotations),
-    ):
+    metadata = spec.pod_template.metadata
+    for name, entries in (("labels", metadata.labels), ("annotations", metadata.annotations)):
         if entries:
             text = f"pods of a KAITO preset take no {name} of their own; set spec.image to have them"
             yield ignored(f"spec.podTemplate.metadata.{name}", text)

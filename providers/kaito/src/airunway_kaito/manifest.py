@@ -1,18 +1,91 @@
-"""Static data about the provider: capabilities, selection, upstream kinds, overrides, access, installation."""
+"""Static data about the provider: capabilities, selection, kinds, schemas, overrides, installation."""
 
 from __future__ import annotations
 
-from airunway.sdk import EngineCapability, Installation, ProviderManifest, SelectionRule
+from enum import StrEnum
+from functools import partial
+
+from airunway.sdk import EngineCapability, ProviderManifest, SelectionRule, UpstreamKind, generation, helm_installation
 from airunway.sdk.overrides import GPUS, TEXT, TEXTS, choice, items, keys
 from airunway.sdk.workloads import CONFIG_MAP, SERVICE
-from airunway_kaito.schemas import INFERENCE_SET, WORKSPACE
 from airunway_kaito.settings import Settings
 
-__all__ = ["MANIFEST", "POD_LABEL", "VERSION"]
+__all__ = [
+    "API_VERSION",
+    "CREATED_BY",
+    "INFERENCE_SET",
+    "MANIFEST",
+    "SANDBOX_SCHEMAS",
+    "TRANSFORMERS",
+    "WORKSPACE",
+    "Feature",
+]
 
-VERSION = "0.1.0"
+CREATED_BY = "inferenceset.kaito.sh/created-by"
+"""Label with an InferenceSet's name on the Workspaces that KAITO makes of it, and on their pods."""
 
-POD_LABEL = "kaito.sh/workspace"
+API_VERSION = "kaito.sh/v1beta1"
+"""The only version used: KAITO serves v1alpha1 beside it without conversion, so that v1alpha1 writes lose fields."""
+
+_kind = partial(UpstreamKind, group="kaito.sh", versions=("v1beta1",), deletion="Foreground")
+WORKSPACE = _kind(kind="Workspace", plural="workspaces", primary=True, select=CREATED_BY)
+INFERENCE_SET = _kind(kind="InferenceSet", plural="inferencesets", required=False)
+"""Several Workspaces, all alike. Its v1alpha1 (0.8 to 0.10) cannot be left without replicas, nor without a machine."""
+
+
+class Feature(StrEnum):
+    """What some releases can do."""
+
+    EXISTING_NODES = "existing-nodes"
+    """Existing nodes are used as they are; before, only those of `resource.instanceType` were, and others were made."""
+    MODEL_ACCESS_SECRET = "model-access-secret"
+    HUGGINGFACE_IDS = "huggingface-ids"
+    """Presets take any `org/model`; before, only names of a list that changed with every release."""
+    PARTITION = "partition"
+    """A preset can be given a number of a node's GPUs; before, it always took all of them."""
+
+
+_0_4_6 = (Feature.MODEL_ACCESS_SECRET,)
+_0_7 = (*_0_4_6, Feature.EXISTING_NODES)
+_0_9 = (*_0_7, Feature.HUGGINGFACE_IDS)
+_0_12 = (*_0_9, Feature.PARTITION)
+
+SANDBOX_SCHEMAS = ("29c141b0f63a", "ef138e556bd6")
+"""The minimal CRDs of Workspace and InferenceSet that AI Runway's sandbox installs in place of KAITO's own."""
+
+_workspace = partial(
+    generation,
+    API_VERSION,
+    # KAITO refuses a change of the first five; an edit of the template it accepts and never applies.
+    immutable=(
+        "resource.count",
+        "resource.instanceType",
+        "resource.labelSelector.*",
+        "resource.partition.*",
+        "inference.preset.*",
+        "inference.template.*",
+    ),
+)
+_set = partial(
+    generation,
+    API_VERSION,
+    kind=INFERENCE_SET.kind,
+    # KAITO gives a change to Workspaces that it makes later; those that run keep what they were made with.
+    immutable=("spec.labelSelector.*", "spec.template.*"),
+)
+
+TRANSFORMERS = (
+    _workspace("0.4.5", "0.4.5", hashes=["5f54adf907c1"]),
+    _workspace("0.4.6", "0.6", hashes=["2873b09d0822"], features=_0_4_6),
+    _workspace("0.7", "0.8", hashes=["ae10c81308ee", "ba53226150c2"], features=_0_7),
+    _workspace("0.9", "0.11", hashes=["a149328e58fa", "c601e394ea4e"], features=_0_9),
+    _workspace("0.12", "0.12", hashes=["ffa99f984a72", SANDBOX_SCHEMAS[0]], features=_0_12),
+    # Its chart has another copy of this CRD than its source.
+    _set("0.11", "0.11", hashes=["3a1392a40f78", "2482f42c5604"], features=[*_0_4_6, Feature.HUGGINGFACE_IDS]),
+    _set("0.12", "0.12", hashes=["1203c3123e9b", SANDBOX_SCHEMAS[1]], features=_0_12),
+)
+"""Oldest first: recorded CRDs of every release since v0.4.5. What a schema cannot show (`HUGGINGFACE_IDS`,
+`EXISTING_NODES`) came with the release that has the hash."""
 
 _OVERRIDES = keys(
     resource=keys(
@@ -53,7 +126,7 @@ _OVERRIDES = keys(
 
 MANIFEST = ProviderManifest(
     name="kaito",
-    version=VERSION,
+    version="0.1.0",
     display_name="KAITO",
     description="vLLM presets and pod templates, and llama.cpp on CPU or GPU, as KAITO Workspaces and InferenceSets",
     documentation="https://kaito-project.github.io/kaito/docs/",
@@ -78,37 +151,19 @@ MANIFEST = ProviderManifest(
         SelectionRule(condition="spec.engine.type == 'llamacpp'", priority=100),
     ),
     upstream=(WORKSPACE, INFERENCE_SET, CONFIG_MAP, SERVICE),
-    pod_labels=(POD_LABEL,),
+    pod_labels=("kaito.sh/workspace",),
     settings=Settings,
     override_schema=_OVERRIDES,
-    installation=Installation(
-        description="KAITO's workspace controller, with nodes that exist already (nodeProvisioner byo)",
-        default_namespace="kaito-workspace",
-        helm_repos=({"name": "kaito", "url": "https://kaito-project.github.io/kaito/charts/kaito"},),
-        helm_charts=(
-            {
-                "name": "kaito-workspace",
-                "chart": "kaito/workspace",
-                "version": "0.12.0",
-                "namespace": "kaito-workspace",
-                "createNamespace": True,
-                "values": {"nodeProvisioner": "byo"},
-            },
-        ),
-        steps=(
-            {
-                "title": "Add the chart repository",
-                "command": "helm repo add kaito https://kaito-project.github.io/kaito/charts/kaito",
-                "description": "KAITO publishes its charts there.",
-            },
-            {
-                "title": "Install the workspace controller",
-                "command": (
-                    "helm upgrade --install kaito-workspace kaito/workspace --version 0.12.0 "
-                    "--namespace kaito-workspace --create-namespace --set nodeProvisioner=byo"
-                ),
-                "description": "For node auto-provisioning set nodeProvisioner here and in this provider's settings.",
-            },
-        ),
+    installation=helm_installation(
+        "KAITO's workspace controller, with nodes that exist already (nodeProvisioner byo)",
+        name="kaito-workspace",
+        chart="kaito/workspace",
+        version="0.12.0",
+        namespace="kaito-workspace",
+        values={"nodeProvisioner": "byo"},
+        repository="https://kaito-project.github.io/kaito/charts/kaito",
+        publisher="KAITO",
+        title="Install the workspace controller",
+        note="For node auto-provisioning set nodeProvisioner here and in this provider's settings.",
     ),
 )

@@ -2,58 +2,47 @@
 
 from __future__ import annotations
 
-import re
-
 from airunway.sdk import (
     Context,
     Launch,
     ModelDeployment,
     Resource,
-    canonical_json,
+    Translation,
     digest,
+    filled,
     labels,
     launch,
     model_pod,
     served_name_of,
     workloads,
+    yaml_json,
 )
-from airunway_kaito.plan import PORT, Mode, Plan, plan_of
-from airunway_kaito.schemas import CREATED_BY
+from airunway_kaito.manifest import API_VERSION, CREATED_BY, INFERENCE_SET, WORKSPACE
+from airunway_kaito.plan import PORT, plan_of
 from airunway_kaito.settings import Settings
 
-__all__ = [
-    "OVERRIDES_AT",
-    "RESERVED_LABEL_PREFIXES",
-    "SERVICE_PORT",
-    "desired_objects",
-    "launch_of",
-    "quoted",
-    "serving_pods",
-]
+__all__ = ["RESERVED_LABEL_PREFIXES", "SERVICE_PORT", "desired", "launch_of", "serving_pods"]
 
 RESERVED_LABEL_PREFIXES = ("kaito.sh/", "inferenceset.kaito.sh/")
 """Pods are selected and owned by these: a user's label cannot take their place."""
 
-OVERRIDES_AT = {
+SERVICE_PORT = 80
+"""Of the Service that KAITO makes for a Workspace, and of ours for an InferenceSet: both are called like it."""
+
+_OVERRIDES_AT = {
     "resource.labelSelector": "spec.labelSelector",
     "resource": "spec.template.resource",
     "inference": "spec.template.inference",
 }
 """Where an InferenceSet has what a Workspace has at its top: overrides are written alike for both."""
 
-SERVICE_PORT = 80
-"""Of the Service that KAITO makes for a Workspace, and of ours for an InferenceSet: both are called like it."""
 
-_HASH_LENGTH = 8
-_NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-
-
-def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> list[Resource]:
+def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
     """The Workspace or InferenceSet first, then what must exist before it."""
     plan = plan_of(deployment, context)
     written: Resource = {
-        "apiVersion": plan.api_version,
-        "kind": plan.kind,
+        "apiVersion": API_VERSION,
+        "kind": INFERENCE_SET.kind if plan.several else WORKSPACE.kind,
         "metadata": {
             "name": deployment.metadata.name,
             "labels": {
@@ -62,26 +51,33 @@ def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> 
             },
         },
     }
-    resource, others = _resource(plan), []
-    if plan.mode is Mode.PRESET:
-        config = _inference_config(deployment)
+    spec, configs = deployment.spec, [_inference_config(deployment)] if plan.preset else []
+    if plan.preset:
         # Without the second one KAITO runs a benchmark after every start and reports a failed one as not ready. An
         # InferenceSet hands it on to its Workspaces; on these alone it would wait for results that never come.
         written["metadata"]["annotations"] = {"kaito.sh/runtime": "vllm", "kaito.sh/disable-benchmark": "true"}
-        inference: Resource = {"preset": _preset(deployment), "config": config["metadata"]["name"]}
-        others.append(config)
+        options = filled(modelAccessSecret=spec.secrets.hugging_face_token)
+        preset = filled(name=spec.model.id, presetOptions=options)
+        inference: Resource = {"preset": preset, "config": configs[0]["metadata"]["name"]}
     else:
-        inference = {"template": _pod_template(deployment, context, plan)}
+        inference = {"template": _pod_template(deployment, context)}
+    # No `count`: it means nodes, cannot be changed, and only the first pod of several gets traffic.
+    resource = filled(
+        instanceType=plan.instance_type,
+        partition={"mode": "accelerator", "count": plan.partition} if plan.partition else None,
+    )
+    selector = {"matchLabels": plan.match_labels}
     if not plan.several:
-        return [{**written, "resource": resource, "inference": inference}, *others]
+        written |= {"resource": {**resource, "labelSelector": selector}, "inference": inference}
+        return Translation(objects=(written, *configs))
     written["spec"] = {
-        "replicas": deployment.spec.scaling.replicas,
-        "labelSelector": resource.pop("labelSelector"),
+        "replicas": spec.scaling.replicas,
+        "labelSelector": selector,
         "template": {"resource": resource, "inference": inference},
     }
     service = workloads.service(deployment, port=SERVICE_PORT, target=PORT)
     service["spec"]["selector"] = serving_pods(deployment.metadata.name)
-    return [written, *others, service]
+    return Translation(objects=(written, *configs, service), overrides_at=_OVERRIDES_AT)
 
 
 def serving_pods(inference_set: str) -> dict[str, str]:
@@ -89,27 +85,10 @@ def serving_pods(inference_set: str) -> dict[str, str]:
     return {CREATED_BY: inference_set, "apps.kubernetes.io/pod-index": "0"}
 
 
-def launch_of(deployment: ModelDeployment, context: Context[Settings], plan: Plan) -> Launch:
+def launch_of(deployment: ModelDeployment, context: Context[Settings]) -> Launch:
     """How the container of a template is started."""
-    image = plan.settings.vllm_image if context.engine == "vllm" else ""
+    image = context.settings.vllm_image if context.engine == "vllm" else ""
     return launch(deployment, context.engine, port=PORT, image=image)
-
-
-def _resource(plan: Plan) -> Resource:
-    # No `count`: it means nodes, cannot be changed, and only the first pod of several gets traffic.
-    resource: Resource = {"labelSelector": {"matchLabels": plan.match_labels}}
-    if plan.instance_type:
-        resource["instanceType"] = plan.instance_type
-    if plan.partition:
-        resource["partition"] = {"mode": "accelerator", "count": plan.partition}
-    return resource
-
-
-def _preset(deployment: ModelDeployment) -> Resource:
-    preset: Resource = {"name": deployment.spec.model.id or ""}
-    if token := deployment.spec.secrets.hugging_face_token:
-        preset["presetOptions"] = {"modelAccessSecret": token}
-    return preset
 
 
 def _inference_config(deployment: ModelDeployment) -> Resource:
@@ -120,24 +99,18 @@ def _inference_config(deployment: ModelDeployment) -> Resource:
     settings = {"served-model-name": served_name_of(deployment)}
     if (length := deployment.spec.engine.context_length) is not None:
         settings["max-model-len"] = str(length)
-    lines = [f"  {key}: {quoted(settings[key])}" for key in sorted(settings)]
-    name = f"{deployment.metadata.name}-inference-config-{digest(settings, length=_HASH_LENGTH)}"
+    lines = [f"  {key}: {yaml_json(settings[key])}" for key in sorted(settings)]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name},
+        "metadata": {"name": f"{deployment.metadata.name}-inference-config-{digest(settings, length=8)}"},
         "immutable": True,
         "data": {"inference_config.yaml": "\n".join(["vllm:", *lines, ""])},
     }
 
 
-def quoted(text: str) -> str:
-    """A JSON string, which is a YAML string too once what YAML does not print or takes for a line break is escaped."""
-    return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", canonical_json(text).decode())
-
-
-def _pod_template(deployment: ModelDeployment, context: Context[Settings], plan: Plan) -> Resource:
-    pod = model_pod(deployment, context, launch_of(deployment, context, plan), reserved=RESERVED_LABEL_PREFIXES)
+def _pod_template(deployment: ModelDeployment, context: Context[Settings]) -> Resource:
+    pod = model_pod(deployment, context, launch_of(deployment, context), reserved=RESERVED_LABEL_PREFIXES)
     # KAITO puts the Workspace's own selector in their place.
     pod["spec"].pop("nodeSelector", None)
     pod["spec"].pop("affinity", None)

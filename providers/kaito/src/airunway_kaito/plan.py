@@ -10,21 +10,14 @@ become a Workspace it would have to stop first.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
-from airunway.sdk import DEFAULT_GPU_TYPE, Context, ModelDeployment, Upstream, dig, digest, labels
-from airunway_kaito.schemas import (
-    EXISTING_NODES,
-    HUGGINGFACE_IDS,
-    INFERENCE_SET,
-    MODEL_ACCESS_SECRET,
-    PARTITION,
-    WORKSPACE,
-)
+from airunway.sdk import DEFAULT_GPU_TYPE, Context, ModelDeployment, digest, labels, overridden
+from airunway_kaito.manifest import INFERENCE_SET, Feature
 from airunway_kaito.settings import Settings
 
-__all__ = ["NODES_OF", "PORT", "Mode", "Plan", "plan_of"]
+__all__ = ["NODES_OF", "PORT", "Plan", "plan_of"]
 
 PORT = 5000
 """Where every container must listen: the Service that KAITO makes sends port 80 there, and cannot be told otherwise."""
@@ -32,84 +25,60 @@ PORT = 5000
 NODES_OF = f"{labels.GROUP}/nodes-of"
 """Label of the nodes that KAITO makes for one deployment. Its value is no secret, so nobody may select by it."""
 
-_HASH_LENGTH = 8
-
-
-class Mode(StrEnum):
-    PRESET = "preset"
-    TEMPLATE = "template"
-    LLAMACPP = "llamacpp"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The decisions.
+    """The decisions. What is written is a Workspace, or with `several` an InferenceSet, of a release with `features`.
 
-    `kind` and `api_version` are those of what is written: a Workspace, or with `several` an InferenceSet.
-    `causes` are the fields that rule a preset out. `partition` is the number of GPUs that a preset is held to, 0 where
-    it takes all of a node.
+    It is a template instead of a `preset` because of the fields in `causes`, or of its engine. `partition` is the
+    number of GPUs that a preset is held to, 0 where it takes all of a node. `configured` is the machine that the
+    administrator gives to such deployments, `instance_type` what is written.
     """
 
-    kind: str
-    api_version: str
-    mode: Mode
-    causes: tuple[str, ...]
-    settings: Settings
+    several: bool
     features: frozenset[str]
+    preset: bool
+    causes: tuple[str, ...]
     partition: int
+    configured: str
     instance_type: str
     needs_instance_type: bool
+    is_out_of_reach: bool
+    """Nodes are not made, but an InferenceSet of this release must name a machine to be made."""
     match_labels: dict[str, str]
-
-    @property
-    def several(self) -> bool:
-        return self.kind == INFERENCE_SET.kind
-
-    @property
-    def is_out_of_reach(self) -> bool:
-        """Whether nodes are not made, but an InferenceSet of this release must name a machine to be made."""
-        return self.several and self.needs_instance_type and not self.settings.provisions_nodes
 
 
 def plan_of(deployment: ModelDeployment, context: Context[Settings]) -> Plan:
     """Decide."""
-    spec = deployment.spec
-    settings = context.settings
-    kind, upstream = _written(deployment, context)
-    features = upstream.transformer.features
-    gpus = spec.resources.gpu.count
-    needs_instance_type = settings.provisions_nodes or EXISTING_NODES not in features
-    causes = _template_causes(deployment, context, features)
-    mode = Mode.LLAMACPP if context.engine == "llamacpp" else Mode.TEMPLATE if causes else Mode.PRESET
-    partitioned = mode is Mode.PRESET and settings.partition and PARTITION in features and not settings.provisions_nodes
-    overridden = dig(spec.provider.overrides, "resource", "instanceType", default="")
+    settings, gpus = context.settings, deployment.spec.resources.gpu.count
+    made = context.served.get(INFERENCE_SET.key)
+    several = made is not None and (deployment.spec.scaling.replicas != 1 or context.live_kind == INFERENCE_SET.key)
+    features = (made if made is not None and several else context.upstream).transformer.features
+    causes, llamacpp = tuple(_template_causes(deployment, context, features)), context.engine == "llamacpp"
+    preset = not (causes or llamacpp)
+    partitioned = preset and settings.partition and Feature.PARTITION in features and not settings.provisions_nodes
+    needs_instance_type = settings.provisions_nodes or Feature.EXISTING_NODES not in features
     configured = settings.instance_type if gpus else settings.cpu_instance_type
+    overriding = overridden(deployment, "resource", "instanceType", default="")
     return Plan(
-        kind=kind,
-        api_version=upstream.api_version,
-        mode=mode,
-        causes=causes,
-        settings=settings,
+        several=several,
         features=features,
+        preset=preset,
+        causes=() if llamacpp else causes,
         partition=gpus if partitioned else 0,
-        instance_type=(configured or overridden) if needs_instance_type else "",
+        configured=configured,
+        instance_type=(configured or overriding) if needs_instance_type else "",
         needs_instance_type=needs_instance_type,
+        is_out_of_reach=several and needs_instance_type and not settings.provisions_nodes,
         match_labels=_match_labels(deployment, settings),
     )
 
 
-def _written(deployment: ModelDeployment, context: Context[Settings]) -> tuple[str, Upstream]:
-    """The kind that is written, and by which transformer."""
-    several = deployment.spec.scaling.replicas != 1 or context.live_kind == INFERENCE_SET.key
-    found = context.served.get(INFERENCE_SET.key)
-    return (INFERENCE_SET.kind, found) if several and found is not None else (WORKSPACE.kind, context.upstream)
-
-
 def _template_causes(
     deployment: ModelDeployment, context: Context[Settings], features: frozenset[str]
-) -> tuple[str, ...]:
+) -> Iterator[str]:
     spec = deployment.spec
-    token_without_place = bool(spec.secrets.hugging_face_token) and MODEL_ACCESS_SECRET not in features
+    token_without_place = bool(spec.secrets.hugging_face_token) and Feature.MODEL_ACCESS_SECRET not in features
     wishes: tuple[tuple[str, object], ...] = (
         ("spec.image", spec.image),
         ("spec.engine.image", spec.engine.image),
@@ -133,9 +102,9 @@ def _template_causes(
         ("spec.priorityClassName", spec.priority_class_name),
         ("spec.topologySpreadConstraints", spec.topology_spread_constraints),
         ("spec.secrets.huggingFaceToken", token_without_place),
-        ("KAITO before 0.9", HUGGINGFACE_IDS not in features),
+        ("KAITO before 0.9", Feature.HUGGINGFACE_IDS not in features),
     )
-    return tuple(path for path, wished in wishes if wished)
+    return (path for path, wished in wishes if wished)
 
 
 def _match_labels(deployment: ModelDeployment, settings: Settings) -> dict[str, str]:
@@ -143,7 +112,7 @@ def _match_labels(deployment: ModelDeployment, settings: Settings) -> dict[str, 
     metadata, spec = deployment.metadata, deployment.spec
     if settings.provisions_nodes:
         # Two deployments must not count each other's nodes as theirs.
-        mine = f"{metadata.name}-{digest([metadata.namespace, metadata.name], length=_HASH_LENGTH)}"
+        mine = f"{metadata.name}-{digest([metadata.namespace, metadata.name], length=8)}"
         return {**spec.node_selector, NODES_OF: mine}
     default = settings.gpu_node_selector if spec.resources.gpu.count else settings.cpu_node_selector
     return {**default, **spec.node_selector}

@@ -19,22 +19,26 @@ from airunway.sdk import (
     Replicas,
     Resource,
     dig,
+    primary_component,
     workloads,
 )
-from airunway.sdk.conditions import condition, number, records, text, truth
+from airunway.sdk.conditions import condition, meaning, number, records, text, truth
 from airunway_kaito import reasons
+from airunway_kaito.manifest import INFERENCE_SET, WORKSPACE
 from airunway_kaito.objects import SERVICE_PORT, serving_pods
-from airunway_kaito.schemas import INFERENCE_SET, WORKSPACE
 
-__all__ = ["COMPONENT", "observation"]
-
-COMPONENT = "ProviderResource"
+__all__ = ["observation"]
 
 _RECONCILE_ERROR = " (last reconcile error: "
 # In the order in which they hinder: nodes first, then what runs on them.
 _CHILDREN = ("NodeClaimReady", "NodesReady", "ResourceReady", "InferenceReady")
 _GENERAL = ("Starting", "Progressing", "UpstreamFailed")
 """Reasons that say no more than that something is not ready."""
+_CONFLICT = "the object has been modified"
+"""Two writers met: the next try succeeds."""
+
+_Judged = tuple[str, Component, tuple[Finding, ...]]
+"""A Workspace's name, how it is, and warnings."""
 
 
 def observation(deployment: ModelDeployment, observed: Observed) -> Observation:
@@ -42,7 +46,7 @@ def observation(deployment: ModelDeployment, observed: Observed) -> Observation:
     primary = observed.primary if isinstance(observed.primary, dict) else {}
     if text(primary, "kind") == INFERENCE_SET.kind:
         return _of_a_set(deployment, primary, observed)
-    component, warnings = _judge(primary)
+    _, component, warnings = _judge(primary)
     ready = component.ready is True
     desired = deployment.spec.scaling.replicas
     count = min(desired, 1) if ready else 0
@@ -64,12 +68,13 @@ def _of_a_set(deployment: ModelDeployment, inference_set: Resource, observed: Ob
     """
     desired = max(0, number(inference_set, "spec", "replicas", default=1))
     workspaces = [obj for obj in observed.objects if _is_made_of(inference_set, obj)]
-    judged = [(text(workspace, "metadata", "name"), *_judge(workspace)) for workspace in workspaces]
+    judged = [_judge(workspace) for workspace in workspaces]
     ready = min(desired, sum(component.ready is True for _, component, _ in judged))
     settled = len(workspaces) == desired and not dig(inference_set, "metadata", "deletionTimestamp")
     warnings = [finding for _, _, findings in judged for finding in findings]
-    if text(condition(inference_set, "InferenceSetReady"), "reason") == "inferencesetFailed":
-        warnings.append(_finding("ReconcileError", text(condition(inference_set, "InferenceSetReady"), "message")))
+    own = condition(inference_set, "InferenceSetReady")
+    if text(own, "reason") == "inferencesetFailed":
+        warnings.append(_finding("ReconcileError", text(own, "message")))
     return Observation(
         components=(_rolled_up(judged, ready=ready, desired=desired, settled=settled),),
         replicas=Replicas(desired=desired, ready=ready, available=ready),
@@ -87,52 +92,47 @@ def _is_made_of(inference_set: Resource, obj: Resource) -> bool:
     return text(obj, "kind") == WORKSPACE.kind and mine and not dig(obj, "metadata", "deletionTimestamp")
 
 
-def _rolled_up(
-    judged: Sequence[tuple[str, Component, tuple[Finding, ...]]], *, ready: int, desired: int, settled: bool
-) -> Component:
+def _rolled_up(judged: Sequence[_Judged], *, ready: int, desired: int, settled: bool) -> Component:
     """One component for all Workspaces: ready, or what hinders the one that says it most precisely."""
     said = f"{ready} of {desired} replicas are ready"
     if settled and ready == desired:
-        return _component(True, "Ready", said if desired else "scaled to zero")
+        return primary_component("Ready", said if desired else "scaled to zero")
     hindered = [(component.reason in _GENERAL, name, component) for name, component, _ in judged if not component.ready]
     if not hindered:
-        return _component(False, "Progressing", said, partial=ready > 0)
+        return primary_component("Progressing", said, partial=ready > 0)
     _, name, worst = min(hindered, key=lambda entry: entry[:2])
-    return _component(False, worst.reason, f"{said}; {name}: {worst.message}", partial=ready > 0)
+    return primary_component(worst.reason, f"{said}; {name}: {worst.message}", partial=ready > 0)
 
 
-def _judge(workspace: Resource) -> tuple[Component, tuple[Finding, ...]]:
+def _judge(workspace: Resource) -> _Judged:
+    name = text(workspace, "metadata", "name")
     if not workspace:
-        return _component(False, "Starting", "the Workspace does not exist yet", waits=True), ()
+        return name, primary_component("Starting", "the Workspace does not exist yet", waits=True), ()
     if dig(workspace, "metadata", "deletionTimestamp") or truth(workspace, "WorkspaceDeleting"):
-        return _component(False, "Progressing", "workspace is being deleted"), ()
+        return name, primary_component("Progressing", "workspace is being deleted"), ()
     succeeded = condition(workspace, "WorkspaceSucceeded")
-    state = dig(workspace, "status", "state")
-    error = _reconcile_error(workspace)
-    if truth(workspace, "WorkspaceSucceeded") or (not succeeded and state == "Ready"):
-        trouble = (_finding("ReconcileError", error),) if error and not _transient(error) else ()
-        return _component(True, "Ready", _message(succeeded)), trouble
+    message, error = _divided(succeeded)
+    error = "" if _CONFLICT in error else error
+    if truth(workspace, "WorkspaceSucceeded") or (not succeeded and dig(workspace, "status", "state") == "Ready"):
+        return name, primary_component("Ready", message), (_finding("ReconcileError", error),) if error else ()
     if text(succeeded, "reason") == "BenchmarkFailed" and truth(workspace, "InferenceReady"):
         # The model serves; only KAITO's own measurement of it failed.
-        return _component(True, "Ready", ""), (_finding("BenchmarkFailed", _message(succeeded)),)
-    reason, message = _cause(workspace, succeeded, error)
-    return _component(False, reason, message), ()
+        return name, primary_component("Ready"), (_finding("BenchmarkFailed", message),)
+    return name, primary_component(*_cause(workspace, succeeded, message, error)), ()
 
 
-def _cause(workspace: Resource, succeeded: Resource, error: str) -> tuple[str, str]:
+def _cause(workspace: Resource, succeeded: Resource, message: str, error: str) -> tuple[str, str]:
     """What keeps the Workspace from being ready: reason of the registry, and KAITO's own words."""
-    if error and not _transient(error):
-        return reasons.of_error(error), error
+    if error:
+        return meaning(error, reasons.ERRORS, otherwise="Progressing"), error
     for type_ in _CHILDREN:
         found = condition(workspace, type_)
-        if truth(workspace, type_) is not False:
-            continue
-        if reason := reasons.of_condition(type_, text(found, "reason"), _message(found)):
-            return reason, _message(found)
-    if text(succeeded, "reason") == "workspaceFailed" and not _transient(_message(succeeded)):
-        return reasons.of_failure(_message(succeeded)), _message(succeeded)
-    words = _message(condition(workspace, "InferenceReady")) or _message(succeeded)
-    words = words or "KAITO has not reported a status yet"
+        said, _ = _divided(found)
+        if truth(workspace, type_) is False and (reason := reasons.of_condition(type_, text(found, "reason"), said)):
+            return reason, said
+    if text(succeeded, "reason") == "workspaceFailed" and _CONFLICT not in message:
+        return meaning(message, reasons.ERRORS, otherwise="UpstreamFailed"), message
+    words = _divided(condition(workspace, "InferenceReady"))[0] or message or "KAITO has not reported a status yet"
     if dig(workspace, "status", "state") == "NotReady":
         # It was ready; why it is not any more KAITO does not say.
         return "UpstreamFailed", words
@@ -153,30 +153,12 @@ def _is_current(workspace: Resource) -> bool:
     return not comparable or bool(seen >= generation)
 
 
-def _reconcile_error(workspace: Resource) -> str:
-    """The error of the last reconcile, which KAITO appends to the message of every condition; empty without one."""
-    return _divided(condition(workspace, "WorkspaceSucceeded"))[1]
-
-
-def _transient(error: str) -> bool:
-    """Two writers met: the next try succeeds."""
-    return "the object has been modified" in error
-
-
-def _component(ready: bool, reason: str, message: str, *, waits: bool = False, partial: bool = False) -> Component:
-    return Component(name=COMPONENT, ready=ready, reason=reason, message=message, waits=waits, partial=partial)
-
-
 def _finding(reason: str, message: str) -> Finding:
     return Finding(path="", reason=reason, message=f"KAITO: {message}")
 
 
-def _message(found: Resource) -> str:
-    return _divided(found)[0]
-
-
 def _divided(found: Resource) -> tuple[str, str]:
-    """A condition's message, and the reconcile error that KAITO put in brackets at its end."""
+    """A condition's message, and the error of the last reconcile that KAITO put in brackets at its end."""
     message = text(found, "message")
     head, said, error = message.rstrip().partition(_RECONCILE_ERROR)
     return (head, error[:-1]) if said and error.endswith(")") else (message, "")

@@ -11,8 +11,9 @@ from airunway.sdk import (
     Finding,
     ModelDeployment,
     blocker,
-    dig,
     doubtful_split,
+    is_disaggregated,
+    overridden,
     pod_blockers,
     pod_findings,
     too_long,
@@ -75,8 +76,7 @@ def _name(deployment: ModelDeployment) -> Iterator[Finding]:
 
 def _counts(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     spec = deployment.spec
-    split = spec.serving.mode == "disaggregated"
-    scales = dig(spec.provider.overrides, "autoscaling")
+    split, scales = is_disaggregated(deployment), overridden(deployment, "autoscaling")
     path = "spec.provider.overrides.autoscaling"
     if isinstance(scales, dict):
         most = scales.get("maxReplicas")

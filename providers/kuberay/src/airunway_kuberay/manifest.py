@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airunway.sdk import EngineCapability, Installation, ProviderManifest, SelectionMode, Transformer, UpstreamKind
+from airunway.sdk import EngineCapability, Installation, ProviderManifest, SelectionMode, UpstreamKind, generation
 from airunway.sdk.overrides import BOOLEAN, CPU, MEMORY, REPLICAS, TEXT, choice, keys, typed
 from airunway_kuberay.settings import Settings
 
@@ -58,20 +58,8 @@ _OLDER = ("e80e6b555e63", "68bd2c86b279", "16de19d30c83", "1c696f3e4129", "37418
 _SANDBOX_SCHEMA = "32f93ce263e1"
 
 TRANSFORMERS = (
-    Transformer(
-        name="v1-1.1",
-        api_version="ray.io/v1",
-        schema_hashes=(*_OLDER, "b8645bab9915", "495adff18e8d"),
-        since="1.1",
-        until="1.6",
-    ),
-    Transformer(
-        name="v1-1.7",
-        api_version="ray.io/v1",
-        schema_hashes=("9b16fafa7523", _SANDBOX_SCHEMA),
-        features=frozenset({SUSPEND}),
-        since="1.7",
-    ),
+    generation("ray.io/v1", "1.1", "1.6", hashes=[*_OLDER, "b8645bab9915", "495adff18e8d"]),
+    generation("ray.io/v1", "1.7", hashes=["9b16fafa7523", _SANDBOX_SCHEMA], features=[SUSPEND]),
 )
 
 MANIFEST = ProviderManifest(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airunway.sdk import Context, Launch, ModelDeployment, Resource, Sizing, Translation, dig, model_pod
+from airunway.sdk import Context, Launch, ModelDeployment, Resource, Sizing, Translation, dig, model_pod, overridden
 from airunway_kuberay.serve import group_sizes, ray_container, ray_version, serve_config
 from airunway_kuberay.settings import Settings
 
@@ -51,12 +51,12 @@ def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> 
 def is_stopped(deployment: ModelDeployment) -> bool:
     """Whether nothing is to run: zero replicas, and no autoscaler that would wake the model at a request."""
     spec = deployment.spec
-    scales = dig(spec.provider.overrides, "autoscaling", "maxReplicas")
+    scales = overridden(deployment, "autoscaling", "maxReplicas")
     return spec.serving.mode == "aggregated" and spec.scaling.replicas == 0 and not scales
 
 
 def _head(deployment: ModelDeployment, context: Context[Settings], container: Launch) -> Resource:
-    given = dig(deployment.spec.provider.overrides, "head")
+    given = overridden(deployment, "head")
     cpu = dig(given, "resources", "cpu") or context.settings.head_cpu
     memory = dig(given, "resources", "memory") or context.settings.head_memory
     size = Sizing(gpu_type="", gpus=0, cpu=str(cpu), memory=str(memory))

@@ -5,7 +5,6 @@ Written as JSON, which every reader of YAML takes for the same: a word such as `
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,12 +18,14 @@ from airunway.sdk import (
     Resource,
     Sizing,
     blocker,
-    dig,
     engine_arguments,
+    is_disaggregated,
     keyword_arguments,
     launch,
+    overridden,
     served_name_of,
     sizing,
+    yaml_json,
 )
 from airunway_kuberay.manifest import DECODE, PREFILL, WORKERS
 from airunway_kuberay.settings import Settings
@@ -46,14 +47,12 @@ _OWN = {
 """What Ray Serve LLM sets itself or refuses, and why."""
 
 _NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-"""Characters that YAML does not take as they are, and JSON does."""
 
 
 def group_sizes(deployment: ModelDeployment) -> dict[str, tuple[Sizing, int]]:
     """The worker groups: the size of one worker, and how many of them are asked for. A worker is a replica."""
     scaling = deployment.spec.scaling
-    if deployment.spec.serving.mode == "disaggregated":
+    if is_disaggregated(deployment):
         roles = {PREFILL: ("prefill", scaling.prefill), DECODE: ("decode", scaling.decode)}
         return {
             group: (sizing(deployment, role), asked.replicas if asked is not None else 1)
@@ -70,16 +69,15 @@ def serve_config(deployment: ModelDeployment) -> str:
         args = {"prefill_config": models[PREFILL], "decode_config": models[DECODE]}
     path = f"ray.serve.llm:{_SINCE[deployment.spec.serving.mode][0]}"
     application = {"name": "llm", "route_prefix": "/", "import_path": path, "args": args}
-    text = json.dumps({"applications": [application]}, indent=2, ensure_ascii=False)
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+    return yaml_json({"applications": [application]}) + "\n"
 
 
 def _model(deployment: ModelDeployment, size: Sizing, replicas: int) -> Resource:
     """One ``LLMConfig``."""
     kwargs = _engine_kwargs(deployment, gpus=size.gpus).values
-    if deployment.spec.serving.mode == "disaggregated":
+    if is_disaggregated(deployment):
         kwargs.setdefault("kv_transfer_config", dict(_NIXL))
-    wish = dig(deployment.spec.provider.overrides, "autoscaling")
+    wish = overridden(deployment, "autoscaling")
     # At zero the RayService is suspended, and what its applications would be does not count.
     counts: Resource = {"num_replicas": max(1, replicas)}
     if isinstance(wish, dict) and "maxReplicas" in wish:
@@ -127,7 +125,7 @@ def ray_container(deployment: ModelDeployment, context: Context[Settings]) -> La
 
 def ray_version(deployment: ModelDeployment, image: str) -> str:
     """``2.56.0``: as the deployment says, else by the image's tag; empty where neither tells."""
-    named = dig(deployment.spec.provider.overrides, "rayVersion")
+    named = overridden(deployment, "rayVersion")
     found = _TAG.search(image.partition("@")[0])
     return str(named) if named else found[1] if found else ""
 
@@ -140,7 +138,7 @@ def version_findings(deployment: ModelDeployment, image: str) -> Iterator[tuple[
     builder, since = _SINCE[spec.serving.mode]
     needed = ".".join(map(str, since))
     if not version:
-        decides = spec.serving.mode == "disaggregated"
+        decides = is_disaggregated(deployment)
         text = f"the version of Ray in {image!r} is not known, and {builder} needs {needed}: {_REMEDY}"
         reason = "IncompatibleConfiguration" if decides else "RayVersionUnknown"
         yield decides, Finding(path=path, reason=reason, message=text)

@@ -9,9 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
 
-from airunway.sdk import Component, Context, Endpoint, ModelDeployment, Observation, Observed, Replicas, Resource, dig
+from airunway.sdk import (
+    Context,
+    Endpoint,
+    ModelDeployment,
+    Observation,
+    Observed,
+    Replicas,
+    Resource,
+    dig,
+    primary_component,
+)
 from airunway.sdk.conditions import (
     CREATION,
     ENGINE,
@@ -55,9 +64,9 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
 
 
 def _say(
-    reason: str, message: str, *, current: bool = True, dead: str = "", again: float | None = None, **more: Any
+    reason: str, message: str, *, current: bool = True, dead: str = "", again: float | None = None, **more: bool
 ) -> Observation:
-    component = Component(name="ProviderResource", **{"ready": False, **more}, reason=reason, message=message)
+    component = primary_component(reason, message, **more)
     return Observation(components=(component,), current=current, dead=dead, look_again=again)
 
 
@@ -87,7 +96,7 @@ def _words(
     if is_stopped(deployment):
         # "Suspended" stays listed after a resume, and is said before the pods have gone (fact 19).
         done = truth(service, "Suspended") is True
-        yield _say("Ready" if done else "Progressing", "scaled to zero" if done else "KubeRay stops it", ready=done)
+        yield _say("Ready" if done else "Progressing", "scaled to zero" if done else "KubeRay stops it")
     active, pending = _name(service, "active"), _name(service, "pending")
     side = "pending" if pending else "active"
     cluster = _cluster(service, observed, side)
@@ -102,7 +111,7 @@ def _words(
         since, applied = moment(ready, "lastTransitionTime"), observed.applied
         if since and applied and since <= applied <= context.now < applied + _SETTLES:
             yield _say("Progressing", _CHANGES, again=(applied + _SETTLES - context.now).total_seconds())
-        yield _say("Ready", message, ready=True)
+        yield _say("Ready", message)
     if reason == "ZeroServeEndpoints":
         yield _say("UpstreamFailed", message)
     loads = serves or dig(cluster, "status", "state") == "ready"

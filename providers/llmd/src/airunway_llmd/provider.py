@@ -20,6 +20,7 @@ from airunway.sdk import (
     Translation,
     blocker,
     ignored,
+    is_disaggregated,
     picker,
     pod_blockers,
     pod_findings,
@@ -29,7 +30,7 @@ from airunway.sdk import (
 )
 from airunway.sdk.conditions import text
 from airunway_llmd.manifest import DECIDERS, MANIFEST, PREFILL, TRANSFORMERS
-from airunway_llmd.roles import is_apart, pair_findings, pool_labels, roles_of
+from airunway_llmd.roles import pair_findings, pool_labels, roles_of
 from airunway_llmd.settings import Settings
 from airunway_llmd.sidecar import PORT, sidecar, sidecar_blockers
 
@@ -92,7 +93,7 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
         blockers += [*started.blockers, *serving.blockers(deployment, context, role)]
         warnings += started.warnings
     blockers += serving.override_conflicts(deployment, grouped=serving.several(deployment, context.settings, roles[:1]))
-    if is_apart(deployment):
+    if is_disaggregated(deployment):
         refused, doubtful = list(sidecar_blockers(deployment, context)), list[Finding]()
         if not refused:
             refused, doubtful = pair_findings(deployment, context, roles)
@@ -108,7 +109,7 @@ def _fundamental(
     if context.engine != "vllm":
         yield blocker("spec.engine.type", f"llm-d only supports vllm engine, not {context.engine}")
     yield from without_gpus(deployment, who="llm-d")
-    if is_apart(deployment) and deployment.spec.model.source == "custom":
+    if is_disaggregated(deployment) and deployment.spec.model.source == "custom":
         text = "an image with a model of its own cannot be told its role: use mode aggregated, or a model id"
         yield blocker("spec.serving.mode", text)
 
@@ -125,13 +126,13 @@ def _picker_blockers(deployment: ModelDeployment, context: Context[Settings]) ->
             f"the flags of the endpoint picker {image} are not known: known are {picker.known_releases()}; set the "
             "provider setting pickerImage to an image with such a tag, or pickerVersion to the release that it is of",
         )
-    elif is_apart(deployment) and not release.disaggregates:
+    elif is_disaggregated(deployment) and not release.disaggregates:
         text = f"the endpoint picker {image} ({release.title}) cannot tell prefill from decode: use an llm-d router's"
         yield blocker("spec.serving.mode", text)
 
 
 def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
-    apart, overrides = is_apart(deployment), deployment.spec.provider.overrides
+    apart, overrides = is_disaggregated(deployment), deployment.spec.provider.overrides
     if not _has_pool(context):
         text = "the Gateway API Inference Extension (InferencePool v1) is not installed: the model has a plain Service"
         if apart:
@@ -156,7 +157,7 @@ def _has_pool(context: Context[Settings]) -> bool:
 def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
     """The workload that answers, its Service, the pool with its picker, and prefill workers."""
     first, *others = roles_of(deployment, context)
-    beside = (sidecar(deployment, context),) if is_apart(deployment) else ()
+    beside = (sidecar(deployment, context),) if is_disaggregated(deployment) else ()
     return Translation(
         objects=(
             serving.workload(deployment, context, first, sidecars=beside),
@@ -174,7 +175,7 @@ def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings]) ->
     release = picker.release_of(settings.picker_image, settings.picker_version)
     assert release is not None, "can_handle refuses an unknown one"
     mode = text(spec.provider.overrides, "routerMode") or "always"
-    plugins = _APART.format(decider=DECIDERS[mode]) if is_apart(deployment) else ""
+    plugins = _APART.format(decider=DECIDERS[mode]) if is_disaggregated(deployment) else ""
     return picker.objects(
         deployment,
         pool=picker.pool_of(deployment, selector=pool_labels(deployment), port=PORT),
@@ -200,11 +201,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
         components.append(picker.component(deployment, observed, selector=pool_labels(deployment)))
     return Observation(
         components=tuple(components),
-        replicas=Replicas(
-            desired=sum(workload.replicas.desired for workload in found),
-            ready=sum(workload.replicas.ready for workload in found),
-            available=sum(workload.replicas.available for workload in found),
-        ),
+        replicas=sum((workload.replicas for workload in found), Replicas()),
         endpoint=workloads.endpoint(deployment, observed, PORT),
         current=all(workload.current for workload in found),
         pool=Pool(name=deployment.metadata.name, port=PORT) if _has_pool(context) else None,

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airunway.sdk import Context, Finding, Launch, ModelDeployment, Resource, blocker, ignored, picker, serving
+from airunway.sdk import (
+    NIXL_HOST,
+    Context,
+    Finding,
+    Launch,
+    ModelDeployment,
+    bad_override,
+    blocker,
+    ignored,
+    is_disaggregated,
+    picker,
+    serving,
+)
 from airunway_llmd.manifest import DECODE, PREFILL
 from airunway_llmd.settings import Settings
 from airunway_llmd.sidecar import NIXL, PORT, SERVER_PORT, connector_of
 
-__all__ = ["is_apart", "pair_findings", "pool_labels", "roles_of"]
+__all__ = ["pair_findings", "pool_labels", "roles_of"]
 
 _ROLE = "llm-d.ai/role"
 _TRANSFER = "kv-transfer-config"
 _NIXL_CONFIG = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
-# Where the other role finds this pod's blocks; unset, vLLM would tell it "localhost".
-_NIXL_HOST: Resource = {
-    "name": "VLLM_NIXL_SIDE_CHANNEL_HOST",
-    "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
-}
 _TENSORS = "--tensor-parallel-size="
-
-
-def is_apart(deployment: ModelDeployment) -> bool:
-    """Whether prefill and decode are workers of their own."""
-    return deployment.spec.serving.mode == "disaggregated"
 
 
 def pool_labels(deployment: ModelDeployment) -> dict[str, str]:
@@ -35,7 +37,7 @@ def pool_labels(deployment: ModelDeployment) -> dict[str, str]:
 def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[serving.Servers, ...]:
     """The servers, first those without which nothing is answered."""
     name, image, pool = deployment.metadata.name, context.settings.vllm_image, pool_labels(deployment)
-    if not is_apart(deployment):
+    if not is_disaggregated(deployment):
         return (serving.Servers(name=name, port=PORT, image=image, labels=pool),)
     nixl = connector_of(deployment) == NIXL
     extra = ("--kv-transfer-config", _NIXL_CONFIG) if nixl and not _transfers(deployment) else ()
@@ -47,7 +49,7 @@ def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[s
             port=port,
             image=image,
             extra=extra,
-            env=(_NIXL_HOST,) if nixl else (),
+            env=(NIXL_HOST,) if nixl else (),
             labels={**pool, _ROLE: role},
             # Blocks are exchanged between tensor parallel ranks: stages of a pipeline have no counterpart.
             pipelined=False,
@@ -83,7 +85,7 @@ def _untold(connector: str) -> Finding:
         f"connector {connector!r} needs vLLM's side of it too: set spec.engine.args[{_TRANSFER}], or leave the "
         f"connector out for {NIXL}"
     )
-    return Finding(path="spec.provider.overrides.connector", reason="InvalidOverride", message=text)
+    return bad_override("connector", text)
 
 
 def _transfers(deployment: ModelDeployment) -> bool:

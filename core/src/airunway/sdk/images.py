@@ -1,0 +1,37 @@
+"""Which release an image is of, and tables by release: what an upstream takes changes from one to the next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+__all__ = ["Version", "newest", "release_in", "tag_of"]
+
+T = TypeVar("T")
+Version = tuple[int, int, int]
+"""Major, minor and patch number."""
+
+_RELEASE = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})([-+.][0-9A-Za-z.+-]*)?", re.ASCII)
+
+
+def tag_of(image: str) -> str:
+    """The tag of an image, without its digest; empty where it has none."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+
+
+def release_in(image: str) -> Version | None:
+    """The release that the tag of an image names; None where it names none (``latest``, a digest alone, a branch)."""
+    found = _RELEASE.fullmatch(tag_of(image))
+    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+
+
+def newest(table: Mapping[Version, T], release: Version) -> T:
+    """The entry of the newest release in `table` that is not newer than `release`. Raises LookupError for an older one.
+
+    What is said of a release holds until another is in the table.
+    """
+    since = max((entry for entry in table if entry <= release), default=None)
+    if since is None:
+        raise LookupError(f"nothing is known of release {release}: the oldest is {min(table, default=None)}")
+    return table[since]
