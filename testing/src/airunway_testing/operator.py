@@ -132,14 +132,14 @@ async def _definition_gone(client: Client, key: ObjectKey) -> None:
     then) meets with a conflict when it says so, and does not try again for minutes, unless the CRD changes.
     """
     for attempt in range(int(PATIENCE / _REMINDER)):
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_REMINDER):
-                return await gone(client, CUSTOM_RESOURCE_DEFINITION, key)
-        except TimeoutError:
-            reminder = {"metadata": {"annotations": {"tests/reminded": str(attempt)}}}
-            with suppress(NotFound):
-                await client.merge_patch(CUSTOM_RESOURCE_DEFINITION, key, reminder)
-    await gone(client, CUSTOM_RESOURCE_DEFINITION, key)
+                await gone(client, CUSTOM_RESOURCE_DEFINITION, key)
+                return
+        reminder = {"metadata": {"annotations": {"tests/reminded": str(attempt)}}}
+        with suppress(NotFound):
+            await client.merge_patch(CUSTOM_RESOURCE_DEFINITION, key, reminder)
+    raise TimeoutError(f"the CRD {key.name} does not go")
 
 
 async def remove_leftovers(client: Client) -> None:
