@@ -65,8 +65,9 @@ async def test_prefill_that_never_comes_up_does_not_fail_what_decode_serves(
     key = await deploy(outcome="ByHand", **APART)
     await mark(client, await of_role(pods, key, "decode"), None)
     await mark(client, await of_role(pods, key, "prefill"), "CrashLoopBackOff")
-    found = await until(client, key, told("Degraded", "prefill", "exit code 1"))
-    assert dig(found, "status", "replicas", "summary") == "1/2"
+    degraded = told("Degraded", "prefill", "exit code 1")
+    # The pods are seen before their Deployments have counted them.
+    await until(client, key, lambda found: degraded(found) and dig(found, "status", "replicas", "summary") == "1/2")
 
 
 async def test_without_decode_nothing_is_answered(deploy: Deploy, client: Client, pods: Pods) -> None:

@@ -117,7 +117,7 @@ TYPED: dict[str, st.SearchStrategy[str]] = {
     "double": st.sampled_from(["2.5", "0.0", "-0.0", "1e10", "spec.double", "spec.whole", "double(spec.int)"]),
     "text": st.sampled_from(["'a'", "'ö'", "''", "spec.text", "spec.emoji", "string(spec.int)", "spec.words[0]"]),
     "list": st.sampled_from(["spec.numbers", "[1, 2, 3]", "spec.numbers.filter(v, v > 1)"]),
-    "truth": st.sampled_from(["true", "spec['true']", "has(spec.absent)", "'a' in spec.words"]),
+    "truth": st.sampled_from(["true", "spec['true']", "has(spec.absent)", "('a' in spec.words)"]),
 }
 """Expressions that have a value, by what it is; `nested` makes larger ones of what fits together."""
 

@@ -132,6 +132,22 @@ async def test_the_last_events_of_a_process_are_written_with_their_counts(
 
 
 @pytest.mark.apiserver
+async def test_what_was_counted_since_an_attempt_without_an_answer_is_told_too(
+    client: Client, proxied: Client, proxy: FaultProxy, namespace: str, subject: Resource
+) -> None:
+    proxy.inject(Fault("lose-answer", verb="create", resource="events"))
+    recorder = EventRecorder(proxied, component="airunway-tests")
+    recorder.emit(subject, reason="A", note="one")
+    await recorder.flush()
+    assert len(await events_of(client, namespace)) == 1
+    for _ in range(4):
+        recorder.emit(subject, reason="A", note="one")
+    await recorder.flush()
+    (event,) = await events_of(client, namespace)
+    assert event["series"]["count"] == 5
+
+
+@pytest.mark.apiserver
 async def test_the_end_of_a_process_does_not_wait_for_an_api_server_that_is_gone(
     kubeconfig: Path, subject: Resource, caplog: pytest.LogCaptureFixture
 ) -> None:

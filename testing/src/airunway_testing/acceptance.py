@@ -46,7 +46,7 @@ ON_PODS: dict[str, dict[str, Any]] = {
 """Specs, by what they are about, with every field that lands in the pods as it is."""
 
 _PATIENCE = 60.0
-_PAUSE = 0.05
+_PAUSE = 0.15
 
 
 @asynccontextmanager

@@ -7,11 +7,13 @@ AIRUNWAY_TEST_CLUSTER_KUBECONFIG for "cluster"); one of the level "cluster" serv
 options ``--airunway-kubeconfig`` and ``--airunway-context`` run everything on a cluster of one's own.
 """
 
+import asyncio
 import contextlib
 import os
 import subprocess
 import uuid
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -139,12 +141,29 @@ def kubectl(kubeconfig: Path) -> Kubectl:
 
 
 @pytest.fixture
-def namespace(kubectl: Kubectl) -> Iterator[str]:
+def namespace(kubeconfig: Path) -> Iterator[str]:
     """The name of a new namespace, deleted after the test (without waiting until it is gone)."""
+    from airunway.kube import NAMESPACE, NotFound
+    from airunway.resource import ObjectKey
+
     name = f"test-{uuid.uuid4().hex[:10]}"
-    kubectl("create", "namespace", name)
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    _asked(kubeconfig, lambda client: client.create(NAMESPACE, body))
     yield name
-    kubectl("delete", "namespace", name, "--wait=false")
+    with contextlib.suppress(NotFound):
+        _asked(kubeconfig, lambda client: client.delete(NAMESPACE, ObjectKey("", name)))
+
+
+def _asked(kubeconfig: Path, ask: Callable[["Client"], Coroutine[object, object, object]]) -> None:
+    """One request, of somebody who has no event loop: the test's own is none of a fixture's that every test has."""
+    from airunway.kube import Client, load_config
+
+    async def main() -> None:
+        async with Client(load_config(kubeconfig=kubeconfig), user_agent="airunway-tests") as client:
+            await ask(client)
+
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        thread.submit(asyncio.run, main()).result()
 
 
 @pytest.fixture

@@ -100,7 +100,7 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
     async with asyncio.timeout(PATIENCE):
         for definition in wanted:
             while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition)), "Established"):
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.1)  # some have a megabyte
 
 
 async def remove_definition(client: Client, name: str) -> None:
@@ -307,7 +307,7 @@ async def until(client: Client, key: ObjectKey, holds: Callable[[Resource], bool
                 deployment = await client.get(MODEL_DEPLOYMENT, key)
                 if holds(deployment):
                     return deployment
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.04)
     except TimeoutError as error:
         raise TimeoutError(
             f"{key}: waited for {what or 'a state'} in vain; status: {deployment.get('status')}"
@@ -339,7 +339,7 @@ async def gone(client: Client, kind: Kind, key: ObjectKey) -> None:
                 live = await client.get(kind, key)
                 if (before := before or uid_of(live)) != uid_of(live):
                     return
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(0.2 if kind == CUSTOM_RESOURCE_DEFINITION else 0.04)  # those can have a megabyte
     except NotFound:
         return
     except TimeoutError as error:

@@ -269,18 +269,23 @@ class EventRecorder:
 
     async def _send(self, key: _Key, series: _Series) -> None:
         namespace = key.regarding.namespace or "default"
-        if series.written:
-            patch = {"series": {"count": series.count, "lastObservedTime": format_micro_time(series.last_at)}}
-            try:
-                await self._client.merge_patch(EVENT, ObjectKey(namespace, series.name), patch)
-            except NotFound:  # expired on the server; it goes on as a new one
-                series.name = self._name_for(key, series.first_at)
-            else:
-                return
+        if not series.written and (await self._create(key, series, namespace) or series.count == 1):
+            return
+        patch = {"series": {"count": series.count, "lastObservedTime": format_micro_time(series.last_at)}}
+        try:
+            await self._client.merge_patch(EVENT, ObjectKey(namespace, series.name), patch)
+        except NotFound:  # expired on the server; it goes on as a new one
+            series.name = self._name_for(key, series.first_at)
+            await self._create(key, series, namespace)
+
+    async def _create(self, key: _Key, series: _Series, namespace: str) -> bool:
+        """Whether the event is there with its count; else it has the one of an earlier attempt, unanswered."""
         try:
             await self._client.create(EVENT, self._event(key, series, namespace))
         except AlreadyExists:
             log.debug("event %s is there already: an earlier attempt had arrived", series.name)
+            return False
+        return True
 
     def _event(self, key: _Key, series: _Series, namespace: str) -> Resource:
         event: Resource = {
