@@ -112,7 +112,7 @@ async def test_where_ai_runway_runs_nothing_is_started_here_and_what_does_not_ru
         assert [key_of(config).name for config in registered] == ["kaito"], "what was there stays"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 async def test_an_interrupted_run_cleans_up_and_still_reports(
     kubeconfig: Path, client: Client, upstreams: None, tmp_path: Path, number: signal.Signals
 ) -> None:

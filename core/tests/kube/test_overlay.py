@@ -191,3 +191,32 @@ def test_what_comes_and_goes_during_a_write_is_told_as_gone() -> None:
         cache.put(None)
         overlay.note(obj("1"))
     assert heard.changes == [("1", None, False)]
+
+
+def test_an_answer_about_what_was_deleted_meanwhile_counts_for_nothing() -> None:
+    """The watch is ahead of the answer: no event will come that could end it, and the object would seem to be there."""
+    cache = PlainCache()
+    overlay, told = Overlay(cache), []
+    overlay.add_listener(lambda _key, _old, new, echo: told.append((new, echo)))
+    cache.put(obj("1"))
+    told.clear()
+    with overlay.writing(KEY):
+        cache.put(obj("2"))
+        cache.put(None)
+        overlay.note(obj("2"))
+        assert overlay.get(KEY) is None
+    assert overlay.get(KEY) is None
+    assert told == [(None, False)]
+    with overlay.writing(KEY):
+        overlay.note(obj("4", uid="another"))
+    assert overlay.get(KEY) == obj("4", uid="another")
+
+
+def test_an_answer_about_what_another_of_that_name_has_replaced_counts_for_nothing() -> None:
+    cache = PlainCache()
+    overlay = Overlay(cache)
+    cache.put(obj("1"))
+    with overlay.writing(KEY):
+        cache.put(obj("3", uid="another"))
+        overlay.note(obj("9"))
+    assert overlay.get(KEY) == obj("3", uid="another")

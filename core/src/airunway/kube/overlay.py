@@ -31,8 +31,9 @@ class Cache(Protocol):
 class Overlay:
     """A reflector's cache with the answers to our own writes on top.
 
-    An answer that the watch has not confirmed within `patience` seconds is dropped: the object may have been deleted
-    before the answer was noted, and then no event will ever come.
+    The watch may bring the deletion of an object before the answer to a write of ours is here: an answer about what is
+    gone counts for nothing, since no event would ever end it. One that the watch has not confirmed within `patience`
+    seconds is dropped too: between two watches an object can come and go unseen.
 
     `project` is the cache's own projection; `restore` makes of what it keeps what `get` gives.
     """
@@ -55,11 +56,14 @@ class Overlay:
         self._listeners: list[Listener] = []
         self._under_way: dict[ObjectKey, int] = {}
         self._untold: dict[ObjectKey, tuple[Resource | None, Resource | None]] = {}
+        self._gone: dict[ObjectKey, set[str]] = {}  # by uid, since a write began
         cache.add_handler(self._on_change)
 
     def note(self, answer: Resource) -> None:
         """Remember the API server's answer to a write of ours."""
-        self._written[key_of(answer)] = (self._project(answer), self._clock())
+        key = key_of(answer)
+        if uid_of(answer) not in self._gone.get(key, ()):
+            self._written[key] = (self._project(answer), self._clock())
 
     def get(self, key: ObjectKey) -> Resource | None:
         """The newest known state of an object, or None."""
@@ -99,6 +103,7 @@ class Overlay:
             self._under_way[key] -= 1
             if not self._under_way[key]:
                 del self._under_way[key]
+                self._gone.pop(key, None)
                 if (untold := self._untold.pop(key, None)) is not None:
                     self._tell(key, *untold, self._written.get(key))
 
@@ -114,6 +119,8 @@ class Overlay:
         if key in self._under_way:
             before, _ = self._untold.get(key, (None, None))
             self._untold[key] = (old if before is None else before, new)
+            if old is not None and (new is None or uid_of(new) != uid_of(old)):
+                self._gone.setdefault(key, set()).add(uid_of(old))
         else:
             self._tell(key, old, new, entry)
         if entry is None:
