@@ -25,6 +25,11 @@ from airunway_testing.operator import (
 )
 
 IMAGE = "registry.example/team/vllm:1.0"
+BASE: Resource = {
+    "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+    "image": IMAGE,
+    "resources": {"gpu": {"count": 1}},
+}
 
 Pods: TypeAlias = Callable[[ObjectKey], Awaitable[list[Resource]]]
 
@@ -47,8 +52,7 @@ async def vllm_operator(kubeconfig: Path, client: Client, vllm: ProviderHost) ->
 @pytest.fixture
 async def deploy(vllm_operator: None, client: Client, namespace: str) -> AsyncIterator[Deploy]:
     """Creates a deployment of one pod; keyword arguments are fields of the spec. Deleted after the test."""
-    base = {"model": {"id": "meta-llama/Llama-3.1-8B-Instruct"}, "image": IMAGE, "resources": {"gpu": {"count": 1}}}
-    async with deployments(client, namespace, base) as create:
+    async with deployments(client, namespace, BASE) as create:
         yield create
 
 

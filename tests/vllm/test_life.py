@@ -6,15 +6,26 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.vllm.conftest import Pods
+from tests.vllm.conftest import BASE, Pods
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, SERVICE, Client
-from airunway.resource import dig
+from airunway.plugins.host import ProviderHost
+from airunway.resource import dig, uid_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import has_replicas, running_at
+from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.fixtures import Kubectl
-from airunway_testing.operator import Deploy, gone, until
+from airunway_testing.operator import (
+    Deploy,
+    deployments,
+    gone,
+    install_definitions,
+    remove_leftovers,
+    running_core,
+    running_provider,
+    until,
+)
 from airunway_testing.stage import edit
 from airunway_testing.surroundings import autoscale
 from airunway_testing.waiting import PATIENCE
@@ -101,6 +112,34 @@ async def test_drift_is_set_right(deploy: Deploy, client: Client) -> None:
             await asyncio.sleep(0.05)
     assert found[0]["spec"]["selector"]["airunway.ai/component"] == "server"
     await until(client, key, running_at(1))
+
+
+async def test_what_is_deleted_while_it_is_being_written_is_made_again(
+    kubeconfig: Path, client: Client, namespace: str, vllm: ProviderHost
+) -> None:
+    """The watch tells that the Service is gone before the answer to our own write of it is here."""
+    await install_definitions(client)
+    await remove_leftovers(client)
+    async with (
+        FaultProxy(kubeconfig) as proxy,
+        running_core(kubeconfig),
+        running_provider(proxy.kubeconfig, vllm),
+        deployments(client, namespace, BASE) as deploy,
+    ):
+        key = await deploy()
+        await until(client, key, running_at(1))
+        written = proxy.count("apply", "services")
+        proxy.inject(Fault("late", verb="apply", resource="services", seconds=2.0))
+        await client.merge_patch(SERVICE, key, {"spec": {"selector": {"app": "other"}}}, manager="somebody")
+        async with asyncio.timeout(PATIENCE):
+            while (service := await client.get(SERVICE, key))["spec"]["selector"].get("app") == "other":
+                await asyncio.sleep(0.05)
+        await client.delete(SERVICE, key, uid=uid_of(service))
+        assert proxy.count("apply", "services") == written + 1, "and that one is not answered yet"
+        async with asyncio.timeout(PATIENCE):
+            while not await client.list_all(SERVICE, namespace=namespace):
+                await asyncio.sleep(0.05)
+        await until(client, key, running_at(1))
 
 
 async def test_suspended_it_is_gone_and_comes_back(deploy: Deploy, client: Client, pods: Pods) -> None:

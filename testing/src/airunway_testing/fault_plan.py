@@ -23,6 +23,7 @@ Action: TypeAlias = Literal[
     "lose-answer",  # forward, then reset: the server acted, the client does not know
     "hang",  # accept, and never answer
     "slow",  # wait `seconds`, then forward
+    "late",  # forward, and answer `seconds` later: watches tell of it first
     # Of a watch that has forwarded `after_events` events:
     "error-event",  # an ERROR event with `status`, then the end
     "cut",  # reset the connection
@@ -83,6 +84,7 @@ CHAOS: tuple[Fault, ...] = (
     Fault("reset"),
     Fault("lose-answer", where=lambda r: r.verb != "watch"),
     Fault("slow", seconds=0.3),
+    Fault("late", seconds=0.3, where=lambda r: r.verb != "watch"),
     Fault("garbage"),
     Fault("error-event", status=410, reason="Expired", after_events=2),
     Fault("error-event", status=500, reason="InternalError", after_events=1),

@@ -164,6 +164,8 @@ class FaultProxy:
             return _dropped(incoming)
         if fault is not None and fault.action == "lose-answer":
             return _dropped(incoming)
+        if fault is not None and fault.action == "late":
+            await asyncio.sleep(fault.seconds)
         passed = CIMultiDict((k, v) for k, v in response.headers.items() if k.lower() not in _HOP_HEADERS)
         return web.Response(status=response.status, body=answer, headers=passed)
 

@@ -6,7 +6,7 @@ What the API server refuses becomes part of what is told; what it cannot do just
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -117,14 +117,15 @@ class Executor:
             said.append(fight)
         waits = [CONFLICT_RETRY] if foreign else []
         waits += [memory.until_peace(seen.now)] if fight is not None else []
-        waits += [patience + 1.0] if (patience := self._unconfirmed(first)) is not None else []
+        waits += [patience + 1.0 for patience in self._unconfirmed(plan.steps)]
         return _outcome(seen, live, first, said=tuple(said), again=min(waits, default=None))
 
-    def _unconfirmed(self, first: Step) -> float | None:
-        """Seconds for which our own word on the primary counts although the watch has not confirmed it."""
-        assert first.wanted is not None, "a primary step has a wanted object"
-        objects = self._writer.view(first.wanted).objects
-        return objects.patience if objects.unconfirmed(key_of(first.wanted)) else None
+    def _unconfirmed(self, steps: Iterable[Step]) -> Iterator[float]:
+        """Seconds for which our own word on an object counts although the watch has not confirmed it."""
+        for wanted in (step.wanted for step in steps if step.wanted is not None):
+            objects = self._writer.view(wanted).objects
+            if objects.unconfirmed(key_of(wanted)):
+                yield objects.patience
 
     # ---------------------------------------------------------------------------------------------- single objects
 
