@@ -99,9 +99,7 @@ class Life:
     async def break_it(self) -> str:
         """An image that does not exist, or on simulated nodes a pod that crashes: the cause is named, and it heals."""
         if self.simulated:
-            (pod, *_) = await self.pods()
-            await self._fare(pod, "CrashLoopBackOff")
-            found = await self.until(_has_cause, "a root cause")
+            pod, found = await self._crash()
             await self._fare(pod, None)
         else:
             live = await self.client.get(MODEL_DEPLOYMENT, self.key)
@@ -110,6 +108,27 @@ class Life:
             await self._change({"image": dig(live, "spec", "image")})
         await self.until(_all(_running, lambda d: not _has_cause(d)), "Running without a root cause")
         return str(dig(found, "status", "rootCause", "code"))
+
+    async def _crash(self) -> tuple[Resource, Resource]:
+        """A pod that crashes from now on, and the deployment once it names a cause.
+
+        One too many after the steps before, which goes instead of crashing, is no such pod.
+        """
+        live: Resource = {}
+        try:
+            async with asyncio.timeout(self.patience):
+                while True:
+                    for pod in (await self.pods())[:1]:
+                        with suppress(NotFound):
+                            await self._fare(pod, "CrashLoopBackOff")
+                            while uid_of(await self.client.get(POD, key_of(pod))) == uid_of(pod):
+                                live = await self.client.get(MODEL_DEPLOYMENT, self.key)
+                                if _has_cause(live):
+                                    return pod, live
+                                await asyncio.sleep(0.2)
+                    await asyncio.sleep(0.2)
+        except TimeoutError as error:
+            raise Failed(f"waited for a root cause of pods that crash; it is {dig(live, 'status', 'phase')}") from error
 
     async def suspend(self) -> str:
         """Nothing of it runs, and it comes back."""
