@@ -74,6 +74,15 @@ def test_stop_leaves_no_process_no_port_and_no_folder_even_with_watches_open() -
         _ = plane.kubeconfig
 
 
+@pytest.mark.parametrize(("roomy", "growth"), [(False, None), (True, "400")])
+def test_programs_may_be_given_room(roomy: bool, growth: str | None) -> None:
+    """Go reads from its environment how far a heap may grow; what is measured runs as it does anywhere."""
+    with ControlPlane(roomy=roomy) as plane:
+        for pid in plane.pids.values():
+            entries = Path(f"/proc/{pid}/environ").read_text().split("\0")
+            assert dict(entry.split("=", 1) for entry in entries if entry).get("GOGC") == growth
+
+
 @pytest.mark.parametrize("victim", ["parent", "supervisor"])
 def test_nothing_outlives_a_killed_process(victim: str, tmp_path: Path) -> None:
     program = (

@@ -237,12 +237,9 @@ class ControlPlane:
     def _run(self, component: Component, layout: Layout, processes: Processes) -> None:
         assert self._binaries is not None
         # No proxy settings: the API server calls webhooks on this machine. HOME, because some libraries insist on one.
-        environment = {
-            "PATH": os.defpath,
-            "HOME": str(layout.directory),
-            "TMPDIR": str(layout.directory),
-            **({"GOGC": os.environ["XGOGC"]} if "XGOGC" in os.environ else {}),
-        }
+        environment = {"PATH": os.defpath, "HOME": str(layout.directory), "TMPDIR": str(layout.directory)}
+        if self._roomy:
+            environment["GOGC"] = _ROOMY
         argv = command(component, layout, executable=self._binaries[component])
         processes.start(component, argv, environment=environment, last=component == "etcd")
 
