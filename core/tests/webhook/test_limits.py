@@ -6,16 +6,14 @@ Times are those of `Limits`, made short here; what is asserted are answers, coun
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import orjson
 import pytest
-from core.tests.webhook.conftest import Deployment, Register
+from core.tests.webhook.conftest import Deployment, Register, unverified
 
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -64,7 +62,7 @@ class Port:
     async def connection(self, *, tls: bool = True) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         """An open connection, verified by nobody."""
         host, port = self.place.bind_address.rsplit(":", 1)
-        reader, writer = await asyncio.open_connection(host, int(port), ssl=_unverified() if tls else None)
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=unverified() if tls else None)
         try:
             yield reader, writer
         finally:
@@ -79,14 +77,6 @@ class Port:
                 return await reader.read()
             except ConnectionError:
                 return b""
-
-
-@cache
-def _unverified() -> ssl.SSLContext:
-    """One for all connections: to make it takes longer than a handshake."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 def head(length: int, *more: str) -> bytes:
