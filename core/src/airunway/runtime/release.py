@@ -93,11 +93,12 @@ class Releaser:
         if not is_deleting(deployment):
             # Another provider goes on: nothing of what we said about our upstream object holds any longer.
             await self._status.write(deployment, {})
-        answer = await remove_finalizer(
-            self._client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._manager
-        )
-        if answer is not None:
-            self._deployments.note(answer)
+        with self._deployments.writing(key):
+            answer = await remove_finalizer(
+                self._client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._manager
+            )
+            if answer is not None:
+                self._deployments.note(answer)
         self.forget(key)
         log.info("%s was let go: %s", key, "nothing of it is left upstream" if gone else "what is left is an orphan")
         return None
