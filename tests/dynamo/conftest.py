@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, POD, Client, Kind
+from airunway.kube import POD, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, is_deleting, key_of, labels_of
@@ -20,8 +20,8 @@ from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import (
     Deploy,
     deployments,
-    gone,
     install_definitions,
+    remove_definition,
     remove_leftovers,
     running_core,
     running_provider,
@@ -112,8 +112,7 @@ async def grove_installed(client: Client) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
-        await gone(client, CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+        await remove_definition(client, key_of(crd).name)
 
 
 @pytest.fixture

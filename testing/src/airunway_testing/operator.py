@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -57,7 +58,6 @@ __all__ = [
     "running_simulator",
     "running_together",
     "until",
-    "was",
 ]
 
 
@@ -70,8 +70,10 @@ class Limits:
 
 
 _INSTALLER = "airunway-testing"
-_REMINDER = 3.0
-"""Seconds after which an API server is reminded of a CRD that it should remove."""
+_LOOK = 0.2
+"""Seconds between two looks at a CRD: some have a megabyte."""
+_REMINDED = 15
+"""Looks after which an API server is reminded of a CRD that it should remove."""
 
 Deploy: TypeAlias = Callable[..., Awaitable[ObjectKey]]
 
@@ -100,7 +102,7 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
     async with asyncio.timeout(PATIENCE):
         for definition in wanted:
             while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition)), "Established"):
-                await asyncio.sleep(0.1)  # some have a megabyte
+                await asyncio.sleep(_LOOK)
 
 
 async def remove_definition(client: Client, name: str) -> None:
@@ -131,15 +133,18 @@ async def _definition_gone(client: Client, key: ObjectKey) -> None:
     One that could not list the objects ("storage is (re)initializing": the kind was new, and somebody asked for it just
     then) meets with a conflict when it says so, and does not try again for minutes, unless the CRD changes.
     """
-    for attempt in range(int(PATIENCE / _REMINDER)):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_REMINDER):
-                await gone(client, CUSTOM_RESOURCE_DEFINITION, key)
-                return
-        reminder = {"metadata": {"annotations": {"tests/reminded": str(attempt)}}}
-        with suppress(NotFound):
-            await client.merge_patch(CUSTOM_RESOURCE_DEFINITION, key, reminder)
-    raise TimeoutError(f"the CRD {key.name} does not go")
+    try:
+        async with asyncio.timeout(PATIENCE):
+            for look in count(1):
+                await asyncio.sleep(_LOOK)
+                await client.get(CUSTOM_RESOURCE_DEFINITION, key)
+                if look % _REMINDED == 0:
+                    reminder = {"metadata": {"annotations": {"tests/reminded": str(look)}}}
+                    await client.merge_patch(CUSTOM_RESOURCE_DEFINITION, key, reminder)
+    except NotFound:
+        return
+    except TimeoutError as error:
+        raise TimeoutError(f"the CRD {key.name} does not go") from error
 
 
 async def remove_leftovers(client: Client) -> None:
@@ -299,7 +304,7 @@ async def pods_of(client: Client, key: ObjectKey) -> list[Resource]:
 
 
 async def until(client: Client, key: ObjectKey, holds: Callable[[Resource], bool], *, what: str = "") -> Resource:
-    """The ModelDeployment once `holds` is true of it. Raises TimeoutError, with its last status, after a minute."""
+    """The ModelDeployment once `holds` is true of it. Raises TimeoutError, with its last status, after `PATIENCE`."""
     deployment: Resource = {}
     try:
         async with asyncio.timeout(PATIENCE):
@@ -314,24 +319,8 @@ async def until(client: Client, key: ObjectKey, holds: Callable[[Resource], bool
         ) from error
 
 
-async def was(client: Client, key: ObjectKey, holds: Callable[[Resource], bool], *, since: str) -> Resource:
-    """The first state of the ModelDeployment after the resourceVersion `since` of which `holds` is true.
-
-    Unlike `until` it misses none, however short it lasted. Raises TimeoutError after `PATIENCE` seconds.
-    """
-    async with asyncio.timeout(PATIENCE):
-        changes = client.watch(
-            MODEL_DEPLOYMENT, namespace=key.namespace, resource_version=since, timeout_seconds=int(PATIENCE) * 2
-        )
-        async with aclosing(changes):
-            async for change in changes:
-                if change.type != "BOOKMARK" and key_of(change.object) == key and holds(change.object):
-                    return change.object
-    raise TimeoutError(f"{key}: the watch ended first")
-
-
 async def gone(client: Client, kind: Kind, key: ObjectKey) -> None:
-    """Wait until the object is no longer there, or another one has its name. Raises TimeoutError after a minute."""
+    """Wait until the object is no longer there, or another one has its name. Raises TimeoutError after `PATIENCE`."""
     before, live = "", {}
     try:
         async with asyncio.timeout(PATIENCE):
@@ -339,7 +328,7 @@ async def gone(client: Client, kind: Kind, key: ObjectKey) -> None:
                 live = await client.get(kind, key)
                 if (before := before or uid_of(live)) != uid_of(live):
                     return
-                await asyncio.sleep(0.2 if kind == CUSTOM_RESOURCE_DEFINITION else 0.04)  # those can have a megabyte
+                await asyncio.sleep(0.04)
     except NotFound:
         return
     except TimeoutError as error:

@@ -16,6 +16,7 @@ from airunway.sdk import (
     bad_override,
     blocker,
     ignored,
+    is_disaggregated,
     like_a_flag,
     overridden,
     pod_blockers,
@@ -62,7 +63,7 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
     """The seeds' own messages, word for word; with one of these nothing else is worth saying."""
     if context.engine not in ("vllm", "llamacpp"):
         yield blocker("spec.engine.type", f"KAITO does not support {context.engine} engine")
-    if deployment.spec.serving.mode == "disaggregated":
+    if is_disaggregated(deployment):
         yield blocker("spec.serving.mode", "KAITO does not support disaggregated mode")
 
 

@@ -14,6 +14,7 @@ from airunway.sdk import (
     Provider,
     Resource,
     blocker,
+    is_disaggregated,
     pod_blockers,
     pod_findings,
     serving,
@@ -54,7 +55,7 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
     if engine is None:
         text = f"engine {context.engine} is not one of {', '.join(_CAPABILITIES)}"
         yield blocker("spec.engine.type", text)
-    if spec.serving.mode == "disaggregated":
+    if is_disaggregated(deployment):
         text = "plain Deployments do not serve disaggregated: use a provider that does (llm-d, dynamo), or aggregated"
         yield blocker("spec.serving.mode", text)
     elif engine is not None and not (engine.gpu_support if spec.resources.gpu.count else engine.cpu_support):

@@ -114,21 +114,27 @@ class Life:
 
         One too many after the steps before, which goes instead of crashing, is no such pod.
         """
-        live: Resource = {}
         try:
             async with asyncio.timeout(self.patience):
                 while True:
-                    for pod in (await self.pods())[:1]:
-                        with suppress(NotFound):
-                            await self._fare(pod, "CrashLoopBackOff")
-                            while uid_of(await self.client.get(POD, key_of(pod))) == uid_of(pod):
-                                live = await self.client.get(MODEL_DEPLOYMENT, self.key)
-                                if _has_cause(live):
-                                    return pod, live
-                                await asyncio.sleep(0.2)
+                    pods = await self.pods()
+                    if pods and (found := await self._cause_of_crash(pods[0])):
+                        return pods[0], found
                     await asyncio.sleep(0.2)
         except TimeoutError as error:
+            live = await self.client.get(MODEL_DEPLOYMENT, self.key)
             raise Failed(f"waited for a root cause of pods that crash; it is {dig(live, 'status', 'phase')}") from error
+
+    async def _cause_of_crash(self, pod: Resource) -> Resource | None:
+        """The deployment once it names a cause, from when the pod crashes; None if the pod goes instead."""
+        with suppress(NotFound):
+            await self._fare(pod, "CrashLoopBackOff")
+            while uid_of(await self.client.get(POD, key_of(pod))) == uid_of(pod):
+                live = await self.client.get(MODEL_DEPLOYMENT, self.key)
+                if _has_cause(live):
+                    return live
+                await asyncio.sleep(0.2)
+        return None
 
     async def suspend(self) -> str:
         """Nothing of it runs, and it comes back."""
