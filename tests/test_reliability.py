@@ -194,10 +194,11 @@ async def test_under_chaos_everything_converges_to_the_same_state(
 
 
 def settled(deployment: Resource) -> bool:
-    """Running, and everybody has spoken about the newest generation."""
+    """Running, everybody has spoken about the newest generation, and no retry is due that a fault has left behind."""
     generation = deployment["metadata"]["generation"]
     spoken = {dig(condition, "observedGeneration") for condition in dig(deployment, "status", "conditions", default=[])}
-    return running_at(generation)(deployment) and spoken == {generation}
+    reached = is_true(deployment, "DependenciesReachable")
+    return running_at(generation)(deployment) and spoken == {generation} and reached
 
 
 async def only_workspaces_of(client: Client, keys: list[ObjectKey]) -> None:

@@ -278,6 +278,12 @@ async def live_through(client: Client, namespace: str, proxy: FaultProxy) -> Non
         await until(client, await create(f"trouble-{name}", suspend=True), is_suspended, what="Suspended")
     proxy.inject(Fault("status", status=403, reason="Forbidden", verb="create", resource="events"))
     await create("sleeping", suspend=True)
+
+    async def lost() -> bool:
+        """Or else the fault would meet an event of the story."""
+        return not proxy.pending
+
+    await wait_until(lost, otherwise=lambda: proxy.pending)
     story = await create("story", provider={"overrides": {"resorce": {"count": 1}}})
     named = await create("named", provider={"name": "kaito"})
     await until(client, story, is_running, what="Running")
