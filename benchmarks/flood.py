@@ -59,6 +59,7 @@ async def attack(port: int, *, rate: float, seconds: float) -> dict[str, Any]:
     """The flood itself; what became of it."""
     seen: Counter[str] = Counter()
     taken: list[float] = []
+    tls_context = trusting()  # made once: reading the system's authorities for each connection would be all it does
     ends = time.monotonic() + seconds
 
     async def hold(opening: bytes, *, tls: bool) -> None:
@@ -67,7 +68,7 @@ async def attack(port: int, *, rate: float, seconds: float) -> dict[str, Any]:
             try:
                 async with asyncio.timeout(left):
                     reader, writer = await asyncio.open_connection(
-                        "127.0.0.1", port, ssl=trusting() if tls else None, ssl_handshake_timeout=left if tls else None
+                        "127.0.0.1", port, ssl=tls_context if tls else None, ssl_handshake_timeout=left if tls else None
                     )
                     try:
                         writer.write(opening)
@@ -92,7 +93,7 @@ async def attack(port: int, *, rate: float, seconds: float) -> dict[str, Any]:
         taken.append((time.perf_counter() - due) * 1000)
 
     opening = f"POST {PATH} HTTP/1.1\r\nHost: webhook\r\nContent-Length: 100000\r\n\r\n{{".encode()
-    connector = aiohttp.TCPConnector(ssl=trusting(), limit=REVIEWERS)
+    connector = aiohttp.TCPConnector(ssl=tls_context, limit=REVIEWERS)
     patience = aiohttp.ClientTimeout(total=PATIENCE)
     async with aiohttp.ClientSession(connector=connector, timeout=patience) as http, asyncio.TaskGroup() as group:
         for _ in range(UNFINISHED):

@@ -142,6 +142,7 @@ class Connections:
                 connection = Connection(self, server, self._limits)
                 self._open[connection] = asyncio.create_task(self._welcome(connection, peer), name="handshake")
                 self.most = max(self.most, len(self._open))
+                await asyncio.sleep(self._limits.accept_seconds)
         finally:
             unfinished = [task for task in self._open.values() if not task.done()]
             for task in unfinished:

@@ -47,6 +47,11 @@ class Limits:
     connections: int = 128
     """Open connections, unfinished handshakes included."""
 
+    accept_seconds: float = 0.01
+    """Between two connections. In a flood each has to make room soon: at this pace it lives for a second first, which
+    is enough for a handshake and a verdict; and handshakes leave the processor to the controller.
+    """
+
     handshake_seconds: float = 5.0
     head_seconds: float = 5.0
     """From the handshake to the end of the first request's head."""
