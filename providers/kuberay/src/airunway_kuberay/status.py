@@ -109,7 +109,8 @@ def _words(
         yield _say("PodsNotReady", f"the head of Ray cluster {active} is not ready", partial=serves)
     if serves and not waits:
         since, applied = moment(ready, "lastTransitionTime"), observed.applied
-        if since and applied and since <= applied <= context.now < applied + _SETTLES:
+        changed = applied is not None and applied != moment(service, "metadata", "creationTimestamp")
+        if since and applied and changed and since <= applied <= context.now < applied + _SETTLES:
             yield _say("Progressing", _CHANGES, again=(applied + _SETTLES - context.now).total_seconds())
         yield _say("Ready", message)
     if reason == "ZeroServeEndpoints":

@@ -10,6 +10,7 @@ import asyncio
 import random
 import string
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
@@ -65,6 +66,31 @@ PACE = 0.05
 _KINDS = {"RayCluster": RAY_CLUSTER, "Service": SERVICE, "Pod": POD}
 
 
+@dataclass
+class _Held:
+    """What a pass has read of one RayService, kept up to date by the answers to its own writes."""
+
+    service: Resource
+    clusters: dict[str, Resource]
+    services: dict[str, Resource]
+
+    def note(self, obj: Resource) -> None:
+        match obj["kind"]:
+            case "RayService":
+                self.service = obj
+            case "RayCluster":
+                self.clusters[key_of(obj).name] = obj
+            case "Service":
+                self.services[key_of(obj).name] = obj
+
+    def note_deletion(self, kind: str, name: str, rest: Resource | None) -> None:
+        """`rest` is what is still there of it."""
+        if rest is not None:
+            self.note(rest)
+        else:
+            {"RayCluster": self.clusters, "Service": self.services}.get(kind, {}).pop(name, None)
+
+
 class SimulatedKubeRay:
     """`run` works until it is cancelled. With `pretended` pods none are made, and that says what becomes of them.
 
@@ -97,7 +123,10 @@ class SimulatedKubeRay:
         self._passes.add(ObjectKey(key.namespace, cluster.rpartition("-")[0]))
 
     async def _reconcile(self, key: ObjectKey) -> Outcome:
-        world = LiveWorld(partial(self.facts, key), self.write)
+        held = await self._read(key)
+        if held is None:
+            return Outcome()
+        world = LiveWorld(partial(self._facts, held), partial(self._write, held))
         outcome = await passes.reconcile(world)
         if outcome.failed:
             return Outcome(requeue_after=self._pace * passes.POLL)
@@ -116,19 +145,25 @@ class SimulatedKubeRay:
 
     # ------------------------------------------------------------------------------------------------------- reading
 
-    async def facts(self, key: ObjectKey) -> Facts | None:
-        """What there is to know about one RayService, read now; None if it is gone."""
+    async def _read(self, key: ObjectKey) -> _Held | None:
+        """What there is of one RayService; None if it is gone. Once in a pass: the real operator reads its caches."""
         service = await find(self._client, RAY_SERVICE, key)
         if service is None or (self._pretended is not None and self._pretended.ignores(service)):
             return None
         origin = f"{names.ORIGIN_NAME}={key.name}"
         clusters = {key_of(c).name: c for c in await self._listed(RAY_CLUSTER, key, origin)}
-        pods, services = {}, {key_of(s).name: s for s in await self._listed(SERVICE, key, origin)}
+        services = {key_of(s).name: s for s in await self._listed(SERVICE, key, origin)}
+        for name in clusters:
+            services.update({key_of(s).name: s for s in await self._listed(SERVICE, key, f"{names.CLUSTER}={name}")})
+        return _Held(service=service, clusters=clusters, services=services)
+
+    async def _facts(self, held: _Held) -> Facts:
+        """What there is to know now."""
+        service, clusters, services = held.service, held.clusters, held.services
+        key, pods = key_of(service), {}
         for name, cluster in clusters.items():
             of = f"{names.CLUSTER}={name}"
-            services.update({key_of(s).name: s for s in await self._listed(SERVICE, key, of)})
-            found = self._pretended.pods(cluster) if self._pretended else await self._listed(POD, key, of)
-            pods[name] = found
+            pods[name] = self._pretended.pods(cluster) if self._pretended else await self._listed(POD, key, of)
         clock = asyncio.get_running_loop().time() / self._pace
         word = annotations_of(service).get(names.APPLICATION, "")
         if self._pretended is not None:
@@ -139,9 +174,9 @@ class SimulatedKubeRay:
             clock=clock,
             memory=self._memories.setdefault(uid_of(service), Memory()),
             suffix=_suffix,
-            clusters=clusters,
+            clusters=dict(clusters),
             pods=pods,
-            services=services,
+            services=dict(services),
             dashboards={n: ray.answer(self._sent.get(n), pods[n], word=word, clock=clock) for n in clusters},
             endpoints=_endpoints(service, services.get(f"{key.name}-serve-svc"), pods),
             heads={name: name in self._sent for name in clusters},
@@ -154,12 +189,12 @@ class SimulatedKubeRay:
 
     # ------------------------------------------------------------------------------------------------------- writing
 
-    async def write(self, facts: Facts, write: Write) -> bool:
+    async def _write(self, held: _Held, facts: Facts, write: Write) -> bool:
         """Make the write; False if something it needs is gone, or was changed by somebody else."""
         key = key_of(facts.service)
         with attempt(key) as made:
             try:
-                await self._write(facts, key, write)
+                await self._send(held, facts, write)
             except Forbidden as error:
                 if not (isinstance(write, Create) and write.obj["kind"] == "Pod" and error.answer is Answer.QUOTA):
                     raise
@@ -180,28 +215,31 @@ class SimulatedKubeRay:
         facts.memory.failed[cluster] = (reason, f"{reason}\n{told}")
         facts.memory.due[f"pods of {cluster}"] = facts.clock + passes.POLL
 
-    async def _write(self, facts: Facts, key: ObjectKey, write: Write) -> None:
-        client, manager = self._client, names.MANAGER
+    async def _send(self, held: _Held, facts: Facts, write: Write) -> None:
+        client, manager, key = self._client, names.MANAGER, key_of(facts.service)
         match write:
             case Hold(obj=obj):
-                await client.replace(RAY_SERVICE, obj, manager=manager)
+                held.note(await client.replace(RAY_SERVICE, obj, manager=manager))
             case WriteStatus(status=status, cluster=cluster):
                 kind, obj = (RAY_CLUSTER, facts.clusters[cluster]) if cluster else (RAY_SERVICE, facts.service)
-                await client.replace(kind, {**obj, "status": status}, subresource="status", manager=manager)
+                obj = {**obj, "status": status}
+                held.note(await client.replace(kind, obj, subresource="status", manager=manager))
             case Create(obj=obj):
                 if obj["kind"] == "Pod":
                     facts.memory.failed.pop(labels_of(obj)[names.CLUSTER], None)
                 if obj["kind"] == "Pod" and self._pretended is not None:
                     self._pretended.make(obj, facts.service)
                 else:
-                    await client.create(_KINDS[obj["kind"]], obj, manager=manager)
+                    held.note(await client.create(_KINDS[obj["kind"]], obj, manager=manager))
             case Delete(kind=kind_name, name=name):
                 if kind_name == "Pod" and self._pretended is not None:
                     self._pretended.remove(name)
                 else:
-                    await client.delete(_KINDS[kind_name], ObjectKey(key.namespace, name))
+                    where = ObjectKey(key.namespace, name)
+                    await client.delete(_KINDS[kind_name], where)
+                    held.note_deletion(kind_name, name, await find(client, _KINDS[kind_name], where))
             case SetSpec(obj=obj):
-                await client.replace(_KINDS[obj["kind"]], obj, manager=manager)
+                held.note(await client.replace(_KINDS[obj["kind"]], obj, manager=manager))
             case LabelHead(pod=name, serves=serves):
                 labels = {"metadata": {"labels": {names.SERVE: "true" if serves else "false"}}}
                 if self._pretended is not None:
