@@ -169,3 +169,20 @@ def test_of_the_selection_providers_keep_whether_they_are_denied(denied: tuple[s
     assert "r" * 500 not in str(found)
     assert ("selection" in found["status"]) == bool(denied)
     assert DeploymentProjection([MANAGER])(copy_of(obj))["status"]["selection"] == obj["status"]["selection"]
+
+
+def test_equal_verdicts_on_all_candidates_are_kept_once() -> None:
+    project = DeploymentProjection([MANAGER])
+
+    def candidates_of(score: int) -> list[Resource]:
+        candidates = [{"name": name, "eligible": True, "score": score} for name in "abcde"]
+        decoded = orjson.loads(orjson.dumps(deployment(status={"selection": {"candidates": candidates}})))
+        result: list[Resource] = project(decoded)["status"]["selection"]["candidates"]
+        return result
+
+    first = candidates_of(1)
+    assert candidates_of(1) is first
+    assert candidates_of(2) == [{"name": name, "eligible": True, "score": 2} for name in "abcde"]
+    for score in range(3, 500):  # whoever varies them keeps nothing from being forgotten
+        candidates_of(score)
+    assert candidates_of(1) == first

@@ -17,7 +17,7 @@ import orjson
 from airunway.api.bounds import EXCESS, MAX_ANNOTATIONS, MAX_LABELS, MAX_SPEC, excess, is_modest, outline, size_of
 from airunway.api.names import GROUP
 from airunway.kube import LAST_APPLIED, compacting
-from airunway.resource import Resource
+from airunway.resource import Resource, dig
 from airunway.selection import is_denied
 
 __all__ = ["DeploymentProjection", "whole"]
@@ -34,6 +34,8 @@ _MAX_STATUS = 48 * 2**10
 """Bytes of a status. Ours has 3 to 12 KiB: selection is bounded by 8, messages by 1 each."""
 _MAX_ENTRY = 16 * 2**10
 """Bytes of what is kept of one manager's fields; ours have 2 KiB."""
+_MAX_CANDIDATES = 64
+"""Different verdicts on all candidates that are remembered, of 8 KiB each; when there are more, it starts over."""
 _MAX_FINALIZERS = 64
 _MAX_OWNERS = 16
 
@@ -65,6 +67,7 @@ class DeploymentProjection:
         self._providers = providers
         self._compact = compacting(self._managers)
         self._outlines: dict[tuple[str, ...], Resource] = {}
+        self._candidates: dict[bytes, list[Any]] = {}
 
     def __call__(self, obj: Resource) -> Resource:
         metadata = obj.get("metadata")
@@ -87,7 +90,22 @@ class DeploymentProjection:
             if self._providers is not None:
                 self._outline_selection(obj, status, self._providers)
             obj["status"] = _trimmed_status(status)
-        return self._compact(obj)
+        compact = self._compact(obj)
+        self._share_candidates(dig(compact, "status", "selection"))
+        return compact
+
+    def _share_candidates(self, selection: Any) -> None:
+        """Equal verdicts on all candidates are kept once: deployments that want the same thing get the same ones."""
+        candidates = selection.get("candidates") if isinstance(selection, dict) else None
+        if not isinstance(candidates, list):
+            return
+        try:
+            text = orjson.dumps(candidates)
+        except TypeError:  # nested deeper than orjson goes: not our work
+            return
+        if len(self._candidates) >= _MAX_CANDIDATES:
+            self._candidates.clear()
+        selection["candidates"] = self._candidates.setdefault(text, candidates)
 
     def _outline_selection(self, obj: Resource, status: Resource, providers: Collection[str]) -> None:
         allowed = tuple(provider for provider in providers if not is_denied(obj, provider))
