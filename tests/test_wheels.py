@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -12,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from airunway.kube import Client, load_config
 from airunway_testing.fixtures import Kubectl
+from airunway_testing.operator import remove_definition
 
 ROOT = Path(__file__).parent.parent
 UV = Path(sys.executable).with_name("uv")
@@ -163,6 +166,12 @@ def definitions(kubectl: Kubectl) -> list[str]:
     return [name.partition("/")[2] for name in kubectl("get", "crd", "-o", "name").stdout.split()]
 
 
+async def remove(kubeconfig: Path, definitions: list[str]) -> None:
+    async with Client(load_config(kubeconfig=kubeconfig), user_agent="airunway-tests") as client:
+        for definition in definitions:
+            await remove_definition(client, definition)
+
+
 @pytest.mark.cluster
 @pytest.mark.timeout(240)
 def test_a_model_runs_from_wheels_without_a_foreign_crd(
@@ -170,8 +179,7 @@ def test_a_model_runs_from_wheels_without_a_foreign_crd(
 ) -> None:
     """Core and airunway-vllm as the two processes that a user starts: a Deployment, and nobody's operator."""
     foreign = sorted(set(definitions(kubectl)) - OURS)
-    if foreign:  # of other tests on the same API server
-        kubectl("delete", "crd", *foreign)
+    asyncio.run(remove(kubeconfig, foreign))  # of other tests on the same API server
     programs = environment(tmp_path, "airunway-vllm", wheels=wheels)
     kubectl(
         "apply", "--server-side", "--force-conflicts", "-f", "-", stdin=run(programs / "airunway", "crds", cwd=tmp_path)

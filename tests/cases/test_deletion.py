@@ -14,12 +14,12 @@ import pytest
 from airunway.ages import SKEW
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, Client, Kind, NotFound
+from airunway.kube import NAMESPACE, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, is_deleting, uid_of
 from airunway_testing.expectations import phase_is
 from airunway_testing.faultproxy import Fault, FaultProxy
-from airunway_testing.operator import running_core, running_provider, running_simulator, until
+from airunway_testing.operator import remove_definition, running_core, running_provider, running_simulator, until
 from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
@@ -169,9 +169,7 @@ async def test_case_24_without_the_upstreams_crd_nothing_is_waited_for(
     async with running_provider(kubeconfig, tiny):
         key = await create(manifest(provider={"name": "tiny"}))
         await until(client, key, phase_is("Running"))
-        crd = ObjectKey("", thing_crd["metadata"]["name"])
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, crd)
-        await gone(CUSTOM_RESOURCE_DEFINITION, crd)
+        await remove_definition(client, thing_crd["metadata"]["name"])
         await client.delete(MODEL_DEPLOYMENT, key)
         await gone(MODEL_DEPLOYMENT, key)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Invalid, Kind, NotFound, Reflector
+from airunway.kube import Client, Invalid, Kind, NotFound, Reflector
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.runtime.application import ProviderSettings
@@ -19,6 +19,7 @@ from airunway_testing.expectations import phase_is, reason_is, running_at
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import (
     install_definitions,
+    remove_definition,
     running_core,
     running_provider,
     running_simulator,
@@ -202,12 +203,11 @@ async def test_case_44_an_upstream_removed_while_running_is_said_and_its_return_
     create: Create,
     gone: Gone,
 ) -> None:
-    name = ObjectKey("", thing_crd["metadata"]["name"])
+    name = str(thing_crd["metadata"]["name"])
     async with running_provider(kubeconfig, tiny):
         key = await create(manifest(provider={"name": "tiny"}))
         await until(client, key, phase_is("Running"))
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, name)
-        await gone(CUSTOM_RESOURCE_DEFINITION, name)
+        await remove_definition(client, name)
         lost = await until(client, key, lambda d: dig(d, "status", "reason") == "UpstreamNotInstalled")
         assert lost["status"]["message"] == "Provider 'tiny' CRD not installed in cluster"
         assert not is_true(lost, "Ready")

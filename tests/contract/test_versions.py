@@ -10,7 +10,7 @@ import pytest
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind
+from airunway.kube import Client, Kind
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of, uid_of
 from airunway.runtime.upstream import schema_hash
 from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, Transformer, Translation, UpstreamKind
@@ -175,7 +175,7 @@ async def other_boxes(client: Client) -> AsyncIterator[Resource]:
     crd["metadata"]["name"] = f"{OTHER.plural}.{OTHER.group}"
     crd["spec"]["group"] = OTHER.group
     yield crd
-    await client.delete(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+    await remove_definition(client, key_of(crd).name)
 
 
 async def test_g3_one_kind_of_two_groups_is_two_kinds(other_boxes: Resource, stage: Stage, client: Client) -> None:

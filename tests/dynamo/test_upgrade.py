@@ -18,7 +18,6 @@ from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import (
     Deploy,
-    gone,
     install_definitions,
     remove_definition,
     running_simulator,
@@ -126,7 +125,4 @@ async def test_an_upgrade_under_twenty_graphs_touches_none(
                 assert found["status"]["phase"] == "Running", (key, found["status"])
         written = [write for write in stage.writes(user) if "dynamographdeployments" in write]
         assert sorted(written) == sorted(f"patch dynamographdeployments {key.name}" for key in keys)
-        for key in keys:
-            await client.delete(MODEL_DEPLOYMENT, key)
-        for key in keys:
-            await gone(client, MODEL_DEPLOYMENT, key)
+        await stage.clear()

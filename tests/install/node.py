@@ -255,5 +255,5 @@ class Node:
         ended = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
         said = self.log(part).read_text()[-4000:]
         # A token goes with its pod: what asks with it a moment before it is told to end is refused.
-        disowned = code == 1 and "Ran out of valid credentials" in said
+        disowned = code == 1 and any(word in said for word in ("Ran out of valid credentials", "401 Unauthorized"))
         assert code in ended or disowned, f"{part} ended with {code}: {said}"

@@ -28,7 +28,7 @@ from airunway.kube import (
 from airunway.kube.answers import ANSWERS
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane import Cluster
-from airunway_testing.operator import install_definitions
+from airunway_testing.operator import install_definitions, remove_definition
 from airunway_testing.waiting import PATIENCE
 
 pytestmark = [
@@ -166,8 +166,7 @@ async def a_definition_that_is_being_deleted(scene: Scene) -> None:
             while True:
                 await scene.apply(scene.thing(f"t-{uuid4().hex[:8]}", group=group), kind)
     finally:
-        held = ObjectKey(scene.namespace, "held")
-        await scene.client.merge_patch(kind, held, {"metadata": {"finalizers": None}})
+        await remove_definition(scene.client, f"things.{group}")
 
 
 @answers(Answer.KIND_ABSENT)

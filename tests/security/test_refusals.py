@@ -11,12 +11,19 @@ from typing import Any
 import pytest
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind, NotFound
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, controller_owner, dig, is_true, uid_of
 from airunway_testing.expectations import phase_is, reason_is, running_at, says
 from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
-from airunway_testing.operator import install_definitions, running_core, running_provider, running_simulator, until
+from airunway_testing.operator import (
+    install_definitions,
+    remove_definition,
+    running_core,
+    running_provider,
+    running_simulator,
+    until,
+)
 from airunway_testing.simulators import load_simulator
 from airunway_testing.waiting import PATIENCE
 
@@ -81,21 +88,9 @@ async def test_ruling_28_while_the_upstream_s_crd_is_being_deleted_it_counts_as_
         assert (waiting["status"]["phase"], waiting["status"]["reason"]) == ("Pending", "UpstreamNotInstalled")
         assert (condition_of(waiting, "AuthValid") or {}).get("status") != "False"
     finally:
-        where = ObjectKey(namespace, "held")
-        await client.merge_patch(WORKSPACE, where, {"metadata": {"finalizers": None}})
-        async with asyncio.timeout(PATIENCE):
-            while await _is_there(client):
-                await asyncio.sleep(0.05)
+        await remove_definition(client, DEFINITION.name)
         await install_definitions(client, load_simulator("kaito").custom_resource_definitions())
     await until(client, key, phase_is("Running"))
-
-
-async def _is_there(client: Client) -> bool:
-    try:
-        await client.get(CUSTOM_RESOURCE_DEFINITION, DEFINITION)
-    except NotFound:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("remade", [True, False], ids=["made by somebody else", "deleted"])

@@ -14,12 +14,10 @@ from core.tests.kube.running import running
 
 from airunway.kube import (
     CONFIG_MAP,
-    CUSTOM_RESOURCE_DEFINITION,
     EVENT,
     Backoff,
     Client,
     Kind,
-    NotFound,
     Reflector,
     load_config,
     strip_managed_fields,
@@ -27,6 +25,7 @@ from airunway.kube import (
 )
 from airunway.resource import ObjectKey, Resource, key_of, labels_of
 from airunway_testing.faultproxy import Action, Fault, FaultProxy
+from airunway_testing.operator import remove_definition
 from airunway_testing.waiting import PATIENCE, Eventually
 
 
@@ -155,7 +154,7 @@ async def test_a_crd_that_comes_goes_and_comes_back(
     client: Client, namespace: str, eventually: Eventually, install: Callable[[Client, Kind], Awaitable[None]]
 ) -> None:
     kind = Kind("coming.tests.airunway.ai", "v1", "Guest", "guests")
-    crd_key = ObjectKey("", f"{kind.plural}.{kind.group}")
+    name = f"{kind.plural}.{kind.group}"
     gone: list[str] = []
     reflector = Reflector(client, kind, namespace=namespace, backoff=quick())
     reflector.add_handler(lambda key, old, new: gone.append(key.name) if new is None else None)
@@ -169,21 +168,15 @@ async def test_a_crd_that_comes_goes_and_comes_back(
         await client.create(kind, guest)
         await eventually(lambda: len(reflector) == 1)
 
-        await client.delete(CUSTOM_RESOURCE_DEFINITION, crd_key)
+        await remove_definition(client, name)
         await eventually(lambda: reflector.missing)
-        for _ in range(500):
-            try:
-                await client.get(CUSTOM_RESOURCE_DEFINITION, crd_key)
-            except NotFound:
-                break
-            await asyncio.sleep(0.02)
         await install(client, kind)
         await eventually(lambda: not reflector.missing)
         await eventually(lambda: gone == ["g"])
         assert len(reflector) == 0
         await client.create(kind, guest)
         await eventually(lambda: len(reflector) == 1)
-    await client.delete(CUSTOM_RESOURCE_DEFINITION, crd_key)
+    await remove_definition(client, name)
 
 
 @pytest.mark.apiserver

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from airunway.controller.access import core_rights
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
-from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
 from airunway.runtime.access import provider_rights
 from airunway.runtime.application import ProviderSettings
 from airunway_testing.audit import AuditReader, Request
@@ -37,6 +37,10 @@ from airunway_testing.simulators import Level
 from airunway_testing.waiting import PATIENCE
 
 __all__ = ["Stage", "edit", "staged"]
+
+_COLLECTED = 5.0
+"""Seconds that the garbage collector has."""
+_FOREGROUND = "foregroundDeletion"
 
 _REST = 0.45
 """Seconds without a write of ours after which things are taken to be at rest."""
@@ -62,6 +66,7 @@ class Stage:
         self._audit = AuditReader(audit_log)
         self._seen: list[Request] = []
         self._stack = AsyncExitStack()
+        self._written: list[Kind] = []
         self.core = self.user("airunway-controller")
 
     def user(self, account: str) -> str:
@@ -86,6 +91,8 @@ class Stage:
         """Let a provider begin, and the upstream that is simulated for it; returns who the provider is."""
         user = self.user(names.provider_manager(host.name))
         rights = provider_rights(host.manifest)
+        writes = [kind for kind in host.manifest.upstream if kind.write]
+        self._written += [Kind(kind.group, each, kind.kind, kind.plural) for kind in writes for each in kind.versions]
         await self._stack.enter_async_context(granted(self._client, rights, user=user, namespace=self._namespace))
         if simulated:
             await self._stack.enter_async_context(running_simulator(self._cluster.kubeconfig, host, level=self._level))
@@ -133,8 +140,26 @@ class Stage:
         found = await self._client.list_all(MODEL_DEPLOYMENT, namespace=self._namespace)
         for deployment in found:
             await self._client.delete(MODEL_DEPLOYMENT, key_of(deployment))
-        for deployment in found:
-            await gone(self._client, MODEL_DEPLOYMENT, key_of(deployment))
+        collecting = asyncio.create_task(self._collect())
+        try:
+            for deployment in found:
+                await gone(self._client, MODEL_DEPLOYMENT, key_of(deployment))
+        finally:
+            collecting.cancel()
+
+    async def _collect(self) -> None:
+        """Let go what waits for the garbage collector. That one learns of a new kind, or another version of it, every
+        30 seconds, and does nothing at all while there is any kind that cannot be listed.
+        """
+        while True:
+            await asyncio.sleep(_COLLECTED)
+            for kind in self._written:
+                with suppress(NotFound):
+                    for obj in await self._client.list_all(kind, namespace=self._namespace):
+                        left = [each for each in obj["metadata"].get("finalizers", []) if each != _FOREGROUND]
+                        if is_deleting(obj) and len(left) < len(obj["metadata"].get("finalizers", [])):
+                            patch = {"metadata": {"finalizers": left}}
+                            await self._client.merge_patch(kind, key_of(obj), patch, manager="tests")
 
     # ------------------------------------------------------------------------------------------- what is looked at
 
