@@ -14,7 +14,7 @@ from airunway.kube import Client, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey
 from airunway_testing.expectations import running_at
-from airunway_testing.faultproxy import Fault, FaultProxy
+from airunway_testing.faultproxy import Fault, FaultProxy, ProxiedRequest
 from airunway_testing.killing import provider_process
 from airunway_testing.operator import install_definitions, remove_leftovers, running_core, running_simulator
 from airunway_testing.simulators import load_simulator
@@ -26,22 +26,29 @@ MOST = 20
 """Processes that one step of the life may cost."""
 
 
-async def lived(proxy: FaultProxy, folder: Path, reached: Callable[[], Awaitable[bool]]) -> int:
-    """One process after the other, each killed once it has written, until that is reached: how many have written."""
+async def lived(proxy: FaultProxy, namespace: str, folder: Path, reached: Callable[[], Awaitable[bool]]) -> int:
+    """One process after the other, each killed once it has written, until that is reached: how many have written.
+
+    The answer to its first write is lost; whatever else it writes until it is killed does not arrive.
+    """
+
+    def writes(request: ProxiedRequest) -> bool:
+        verbs = ("create", "update", "patch", "apply", "delete")
+        return request.namespace == namespace and request.verb in verbs and request.resource != "events"
+
     for number in range(MOST):
-        before = len([request for request in proxy.requests if request.fault])
-        own = folder / str(before + number)
+        proxy.clear()
+        proxy.inject(Fault("lose-answer", where=writes), Fault("reset", where=writes, count=None))
+        own = folder / str(number)
         own.mkdir(parents=True)
         async with provider_process("kuberay", proxy.kubeconfig, own) as process:
             async with asyncio.timeout(PATIENCE):
-                while not (done := await reached()):
-                    if len([request for request in proxy.requests if request.fault]) > before:
-                        break
+                while not (done := await reached()) and proxy.pending:
                     await asyncio.sleep(0.01)
             process.kill()
             assert await asyncio.to_thread(process.wait) == -9
         if done:
-            return number + (len([request for request in proxy.requests if request.fault]) > before)
+            return number + (not proxy.pending)
     raise AssertionError(f"not reached by {MOST} processes")
 
 
@@ -69,26 +76,15 @@ async def test_every_write_of_a_life_is_the_last_of_its_process(
         running_core(kubeconfig),
         running_simulator(kubeconfig, kuberay, level="api"),
     ):
-        proxy.inject(
-            Fault(
-                "lose-answer",
-                where=lambda r: (
-                    r.namespace == namespace
-                    and r.verb in ("create", "update", "patch", "apply", "delete")
-                    and r.resource != "events"
-                ),
-                count=None,
-            )
-        )
         body = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind}
         await client.create(
             MODEL_DEPLOYMENT, {**body, "metadata": {"name": "llama", "namespace": namespace}, "spec": spec}
         )
-        assert await lived(proxy, tmp_path / "start", runs) >= 3, "finalizer, RayService, status"
+        assert await lived(proxy, namespace, tmp_path / "start", runs) >= 3, "finalizer, RayService, status"
         await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"engine": {"contextLength": 4096}}})
-        assert await lived(proxy, tmp_path / "edit", runs) >= 2
+        assert await lived(proxy, namespace, tmp_path / "edit", runs) >= 2
         (service,) = await client.list_all(RAY_SERVICE, namespace=namespace)
         assert service["metadata"]["generation"] == 2, "made once, changed once"
         await client.delete(MODEL_DEPLOYMENT, key)
-        assert await lived(proxy, tmp_path / "end", has_gone) >= 2
+        assert await lived(proxy, namespace, tmp_path / "end", has_gone) >= 2
         assert await client.list_all(RAY_SERVICE, namespace=namespace) == []

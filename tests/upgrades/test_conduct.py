@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -13,11 +14,12 @@ import pytest
 import yaml
 from tests.install.helm import CHARTS, NAMESPACE
 
-from airunway.api.crds import custom_resource_definitions, to_yaml
 from airunway.doctor.conduct import Conduct, conduct_in
-from airunway.resource import Resource, key_of
+from airunway.kube import Client, load_config
+from airunway.resource import Resource
 from airunway_testing.fixtures import Kubectl
 from airunway_testing.kubetools import KubeToolMissingError, helm_path
+from airunway_testing.operator import install_definitions, remove_leftovers
 from airunway_testing.simulators import load_simulator
 
 
@@ -81,6 +83,13 @@ def test_what_the_chart_was_given_is_what_is_read(tmp_path: Path) -> None:
     assert not found.assumed
 
 
+async def prepare(kubeconfig: Path) -> None:
+    """Our CRDs, and no deployment of other tests: a preflight looks at the whole cluster."""
+    async with Client(load_config(kubeconfig=kubeconfig), user_agent="airunway-tests") as client:
+        await install_definitions(client)
+        await remove_leftovers(client)
+
+
 @pytest.mark.apiserver
 def test_a_preflight_takes_what_the_cluster_says(kubeconfig: Path, kubectl: Kubectl, tmp_path: Path) -> None:
     """An unknown schema is tried under Verify, and stops the provider under Fail."""
@@ -92,16 +101,14 @@ def test_a_preflight_takes_what_the_cluster_says(kubeconfig: Path, kubectl: Kube
     for version in crd["spec"]["versions"]:
         version["schema"]["openAPIV3Schema"]["properties"]["novel"] = {"type": "string"}
     (tmp_path / "crd.yaml").write_text(yaml.safe_dump(crd))
-    ours = custom_resource_definitions()
-    kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=to_yaml(ours))
-    kubectl("wait", "--for=condition=Established", "--timeout=60s", *(f"crd/{key_of(crd).name}" for crd in ours))
+    asyncio.run(prepare(kubeconfig))
 
     def asked(*more: str) -> Resource:
         command = [sys.executable, "-m", "airunway", "preflight", f"--upstream=kaito={tmp_path / 'crd.yaml'}"]
         done = subprocess.run(
             [*command, f"--kubeconfig={kubeconfig}", *more], capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
         found: Resource = json.loads(done.stdout) if "json" in more else {"table": done.stdout}
         return found
 

@@ -142,7 +142,8 @@ class Connections:
                 connection = Connection(self, server, self._limits)
                 self._open[connection] = asyncio.create_task(self._welcome(connection, peer), name="handshake")
                 self.most = max(self.most, len(self._open))
-                await asyncio.sleep(self._limits.accept_seconds)
+                crowded = 2 * len(self._open) > self._limits.connections
+                await asyncio.sleep(self._limits.accept_seconds if crowded else 0)
         finally:
             unfinished = [task for task in self._open.values() if not task.done()]
             for task in unfinished:

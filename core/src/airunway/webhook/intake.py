@@ -18,6 +18,9 @@ from airunway.webhook.limits import Cause, Limits, TurnedAway
 
 __all__ = ["Intake", "Pace", "aside"]
 
+_LONGEST_REST = 0.1
+"""Seconds. A turn may have been long for other reasons than the review that began in it."""
+
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -122,7 +125,7 @@ class Pace:
     def _begun(self, at: float) -> None:
         """The turn of the loop is over."""
         now = asyncio.get_running_loop().time()
-        self._not_before = now + (now - at)
+        self._not_before = now + min(now - at, _LONGEST_REST)
         self._turn.release()
 
 

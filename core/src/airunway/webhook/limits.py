@@ -48,8 +48,9 @@ class Limits:
     """Open connections, unfinished handshakes included."""
 
     accept_seconds: float = 0.01
-    """Between two connections. In a flood each has to make room soon: at this pace it lives for a second first, which
-    is enough for a handshake and a verdict; and handshakes leave the processor to the controller.
+    """Between two connections, while more than half of them are open. In a flood each has to make room soon: at this
+    pace it lives for a second first, which is enough for a handshake and a verdict; and handshakes leave the processor
+    to the controller.
     """
 
     handshake_seconds: float = 5.0
