@@ -156,9 +156,9 @@ class Stage:
             for kind in self._written:
                 with suppress(NotFound):
                     for obj in await self._client.list_all(kind, namespace=self._namespace):
-                        left = [each for each in obj["metadata"].get("finalizers", []) if each != _FOREGROUND]
-                        if is_deleting(obj) and len(left) < len(obj["metadata"].get("finalizers", [])):
-                            patch = {"metadata": {"finalizers": left}}
+                        held = obj["metadata"].get("finalizers", [])
+                        if is_deleting(obj) and _FOREGROUND in held:
+                            patch = {"metadata": {"finalizers": [each for each in held if each != _FOREGROUND]}}
                             await self._client.merge_patch(kind, key_of(obj), patch, manager="tests")
 
     # ------------------------------------------------------------------------------------------- what is looked at

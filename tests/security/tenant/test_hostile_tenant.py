@@ -25,7 +25,7 @@ import orjson
 import pytest
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import NAMESPACE, ApiError, Client, Kind, Reflector, TransportError
+from airunway.kube import CONFIG_MAP, EVENT, NAMESPACE, ApiError, Client, Reflector, TransportError
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway_kaito_simulator.kinds import WORKSPACE
 
@@ -34,11 +34,9 @@ from .attacks import NAMESPACE as EVIL
 
 log = logging.getLogger(__name__)
 
-CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 WRITES = 7
 """Of a deployment: its creation, the core's status, the provider's finalizer, Workspace and two statuses, KAITO's."""
 
-EVENT = Kind("events.k8s.io", "v1", "Event", "events")
 BUDGET_MIB = 300
 LATENCY = 1.0
 """Seconds from KAITO's word to ours, p99, where the API server itself is as fast (issue 8)."""
