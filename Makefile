@@ -46,6 +46,10 @@ sandbox: sync  ## Start everything on this machine and keep it up until Ctrl-C.
 test: sync  ## Run all tests.
 	@$(RUN) pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+.PHONY: test-again
+test-again: sync  ## Run the tests that failed last, one after another.
+	@$(RUN) pytest --last-failed --last-failed-no-failures none
+
 .PHONY: test-ray
 test-ray: sync  ## Hold what is written for KubeRay against Ray's own classes (fetches Ray: some 300 MB).
 	@UV_PROJECT_ENVIRONMENT=.airunway/ray $(UV) run --frozen --all-packages --group ray --python $(PYTHON) \

@@ -14,6 +14,8 @@ settings.register_profile("explore", deadline=None)
 settings.register_profile("repeat", deadline=None, derandomize=True)
 settings.load_profile("repeat" if os.environ.get("CI") else "explore")
 
+pytest_plugins = ("tools.second_look",)
+
 RECORDINGS = (
     "upstream-traces/kaito-v0.12.0",
     "upstream-traces/kuberay-v1.7.0",

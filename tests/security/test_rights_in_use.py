@@ -113,8 +113,10 @@ async def lived_through(stage: Stage, client: Client, provider: ProviderHost) ->
     for key in keys:
         await until(client, key, running_at(1))
     written = list(kinds_of(provider))
-    for _ in range(2):  # so that an event is told again
+    for _ in range(2):  # so that an event is told again, which it is not before it was told once
         await drift(client, [found async for found in made(client, written, keys)])
+        for key in keys:
+            await stage.event(key, "DriftDetected")
     for kind_name in ("StatefulSet", "ReplicaSet", "Deployment", "Job"):
         await client.create(EVENT, failed_create(keys[0], kind_name))
     await planned(stage, client, keys[0])

@@ -1,0 +1,48 @@
+"""Which failed tests CI asks once more, alone: ``python -m tools.second_look`` prints them, or ends with 1.
+
+Thousands of tests on a real control plane and two busy cores meet, now and then, a moment that the author of one did not
+think of. That is a defect, of the test or of the product, and it is printed; but it says little about the change that
+CI judges. A failure that the change made fails twice. More than a few failures, or a run that did not come to its end,
+are no such moment.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MOST = 3
+"""More failed tests than these are not asked again."""
+
+_ENDED = "airunway/ended"
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Note how the run ended, beside the failed tests that pytest itself notes."""
+    if not hasattr(session.config, "workerinput") and session.config.cache is not None:
+        session.config.cache.set(_ENDED, int(exitstatus))
+
+
+def unsteady(cache: Path) -> list[str]:
+    """The tests to ask again, by what pytest keeps in `cache` (its folder): none if a second look would say nothing."""
+    failed = sorted(_read(cache / "v" / "cache" / "lastfailed") or ())
+    ended = _read(cache / "v" / _ENDED)
+    return failed if ended == pytest.ExitCode.TESTS_FAILED and len(failed) <= MOST else []
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def main() -> int:
+    tests = unsteady(Path(".pytest_cache"))
+    print(*tests, sep="\n")
+    return 0 if tests else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
