@@ -1,9 +1,9 @@
 """Which failed tests CI asks once more, alone: ``python -m tools.second_look`` prints them, or ends with 1.
 
-Thousands of tests on a real control plane and two busy cores meet, now and then, a moment that the author of one did not
-think of. That is a defect, of the test or of the product, and it is printed; but it says little about the change that
-CI judges. A failure that the change made fails twice. More than a few failures, or a run that did not come to its end,
-are no such moment.
+Thousands of tests on a real control plane and two busy cores meet, now and then, a moment that the author of one did
+not think of. That is a defect, of the test or of the product, and it is printed; but it says little about the change
+that CI judges, which fails a second time if it is at fault. More than a few failures, or a run that did not come to its
+end, are no such moment.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _read(path: Path) -> Any:
 
 def main() -> int:
     tests = unsteady(Path(".pytest_cache"))
-    print(*tests, sep="\n")
+    sys.stdout.writelines(f"{test}\n" for test in tests)
     return 0 if tests else 1
 
 
