@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import json
 import os
-import ssl
 import sys
 import tempfile
 import time
@@ -38,7 +37,7 @@ from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions
-from airunway_testing.reviews import review_of
+from airunway_testing.reviews import review_of, unverified
 
 METRICS = "127.0.0.1:18492"
 DEPLOYMENTS = 50
@@ -49,17 +48,10 @@ PATIENCE = 10.0
 """Seconds that a review waits for its answer, as long as an API server does by default."""
 
 
-def trusting() -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
 async def attack(port: int, *, rate: float, seconds: float) -> dict[str, Any]:
     """The flood itself; what became of it."""
     seen: Counter[str] = Counter()
     taken: list[float] = []
-    tls_context = trusting()  # made once: reading the system's authorities for each connection would be all it does
     ends = time.monotonic() + seconds
 
     async def hold(opening: bytes, *, tls: bool) -> None:
@@ -68,7 +60,10 @@ async def attack(port: int, *, rate: float, seconds: float) -> dict[str, Any]:
             try:
                 async with asyncio.timeout(left):
                     reader, writer = await asyncio.open_connection(
-                        "127.0.0.1", port, ssl=tls_context if tls else None, ssl_handshake_timeout=left if tls else None
+                        "127.0.0.1",
+                        port,
+                        ssl=unverified() if tls else None,
+                        ssl_handshake_timeout=left if tls else None,
                     )
                     try:
                         writer.write(opening)
@@ -93,7 +88,7 @@ async def attack(port: int, *, rate: float, seconds: float) -> dict[str, Any]:
         taken.append((time.perf_counter() - due) * 1000)
 
     opening = f"POST {PATH} HTTP/1.1\r\nHost: webhook\r\nContent-Length: 100000\r\n\r\n{{".encode()
-    connector = aiohttp.TCPConnector(ssl=tls_context, limit=REVIEWERS)
+    connector = aiohttp.TCPConnector(ssl=unverified(), limit=REVIEWERS)
     patience = aiohttp.ClientTimeout(total=PATIENCE)
     async with aiohttp.ClientSession(connector=connector, timeout=patience) as http, asyncio.TaskGroup() as group:
         for _ in range(UNFINISHED):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -30,6 +31,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import host_of
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.runtime.upstream import schema_hash
+from airunway_testing import operator
 from airunway_testing.operator import install_definitions, remove_definition
 from airunway_testing.waiting import PATIENCE
 
@@ -158,17 +160,7 @@ async def no_inference_sets(client: Client, installed: None) -> None:
 @pytest.fixture
 def gone(client: Client) -> Callable[[Kind, ObjectKey], Awaitable[None]]:
     """Wait until an object is no longer there."""
-
-    async def gone_(kind: Kind, key: ObjectKey) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                try:
-                    await client.get(kind, key)
-                except NotFound:
-                    return
-                await asyncio.sleep(0.02)
-
-    return gone_
+    return partial(operator.gone, client)
 
 
 @pytest.fixture

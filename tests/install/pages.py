@@ -13,7 +13,7 @@ import yaml
 from tests.console import Shell, steps
 from tests.install.helm import CHARTS, Helm
 from tests.install.images import Images
-from tests.install.installation import CHARTS_OF, RESTRICTED, Installation
+from tests.install.installation import CHARTS_OF, RESTRICTED, Installation, simulated_kaito
 from tests.install.node import Node, Start
 
 from airunway_testing.controlplane import ControlPlane
@@ -38,7 +38,7 @@ esac
 
 @contextmanager
 def newcomer(helm: Helm, folder: Path, images: Images | None) -> Iterator[tuple[Installation, dict[str, str]]]:
-    """A cluster with nothing, and what its administrator has: kubectl, helm, the charts."""
+    """A cluster with an upstream and nothing of ours, and what its administrator has: kubectl, helm, the charts."""
     programs = folder / "bin"
     programs.mkdir()
     with reserved_ports(3 * len(CHARTS_OF)) as ports, ControlPlane("cluster", roomy=True) as plane:
@@ -59,7 +59,7 @@ def follow(helm: Helm, folder: Path, start: Start, images: Images | None = None)
     """Type what the pages say, in their order."""
     commands = 0
     with newcomer(helm, folder, images) as (made, environment), Node(made, folder, start) as node:
-        with Shell(folder, environment) as shell:
+        with simulated_kaito(made, folder), Shell(folder, environment) as shell:
             for name in ORDER:
                 for block in BLOCK.finditer((PAGES / name).read_text(encoding="utf-8")):
                     if block["file"]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +21,6 @@ from airunway_testing.webhook import local_settings, running_webhook
 
 Register = Callable[..., Awaitable[str]]
 Deployment = Callable[..., Resource]
-
-
-@cache
-def unverified() -> ssl.SSLContext:
-    """For a client that verifies nobody; one for all connections, since to make it takes longer than a handshake."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
 
 
 @pytest.fixture

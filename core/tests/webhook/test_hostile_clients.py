@@ -14,7 +14,7 @@ from pathlib import Path
 import aiohttp
 import orjson
 import pytest
-from core.tests.webhook.conftest import Deployment, unverified
+from core.tests.webhook.conftest import Deployment
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -30,7 +30,7 @@ from airunway.webhook import WebhookSettings
 from airunway.webhook.application import Webhook
 from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object
 from airunway.webhook.settings import PATH, webhook_settings
-from airunway_testing.reviews import WebhookClient, review_of
+from airunway_testing.reviews import WebhookClient, review_of, unverified
 from airunway_testing.waiting import eventually
 from airunway_testing.webhook import local_settings, running_webhook
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from core.tests.webhook.conftest import Deployment, Register, unverified
+from core.tests.webhook.conftest import Deployment, Register
 
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -26,7 +26,7 @@ from airunway.webhook.application import Webhook
 from airunway.webhook.limits import Cause, Limits
 from airunway.webhook.server import AdmissionServer
 from airunway.webhook.settings import PATH
-from airunway_testing.reviews import WebhookClient, review_of
+from airunway_testing.reviews import WebhookClient, review_of, unverified
 from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 

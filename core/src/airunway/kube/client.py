@@ -236,7 +236,10 @@ class Client:
         manager: str = "",
         dry_run: bool = False,
     ) -> Resource:
-        """JSON merge patch (RFC 7386). A `metadata.resourceVersion` or `uid` in it is a precondition."""
+        """JSON merge patch (RFC 7386). A `metadata.resourceVersion` in it is a precondition.
+
+        So is a `uid`, but not in that of a subresource: there the API server does not look at it.
+        """
         params = _write_params(manager=manager, dry_run=dry_run)
         path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
         resource = _with_subresource(kind, subresource)

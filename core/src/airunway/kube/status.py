@@ -40,10 +40,13 @@ class StatusWriter:
     ) -> bool:
         """Make `status` all that the manager owns of the object's status; False if that is so already or it is gone.
 
-        The uid goes along as precondition: an object of the same name that was made meanwhile is not touched. What is
-        there already is looked up in `compared` (`obj`). Raises Conflict if somebody else owns a field and not `force`.
+        It is written over `obj` as it stood, by its resourceVersion: for a subresource the API server compares no uid
+        (kube-apiserver 1.36: the metadata of the stored object replaces what was sent before it is validated), and an
+        object of the same name that was made meanwhile would take what is said of the one before. What is there already
+        is looked up in `compared` (`obj`). Raises Conflict if it was written since, or, with `causes`, if somebody else
+        owns a field and not `force`.
         """
-        known = {field: obj["metadata"].get(field) for field in ("name", "namespace", "uid")}
+        known = {field: obj["metadata"].get(field) for field in ("name", "namespace", "resourceVersion")}
         body = {
             "apiVersion": self._kind.api_version,
             "kind": self._kind.kind,

@@ -13,9 +13,9 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from airunway.kube import Client, Conflict, Controller, Kind, NotFound, Reflector, WorkQueue
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, is_deleting, uid_of
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, is_deleting
 from airunway_testing.simulators.scenarios import ANNOTATION, INSTANT, Scenario, parse_scenario, scenario_of
-from airunway_testing.simulators.writes import finalizers_patch, status_patch
+from airunway_testing.simulators.writes import finalizers_patch, status_write
 
 __all__ = ["Answer", "Scripted"]
 
@@ -72,7 +72,7 @@ class Scripted:
             return None
         scenario = scenario_of(obj, self._default)
         try:
-            await self._hold_or_release(key, obj, hold=scenario.lingers)
+            obj = await self._hold_or_release(key, obj, hold=scenario.lingers)
             if not is_deleting(obj):
                 await self._write_status(key, obj, scenario)
         except NotFound:
@@ -85,15 +85,16 @@ class Scripted:
         before = obj.get("status") or {}
         status = self._answer(obj, scenario, format_time(datetime.now(UTC)))
         if status != before:
-            patch = {"metadata": {"uid": uid_of(obj)}, "status": status_patch(before, status)}
+            patch = status_write(obj, status)
             await self._client.merge_patch(self._kind, key, patch, subresource="status", manager=self._manager)
 
-    async def _hold_or_release(self, key: ObjectKey, obj: Resource, *, hold: bool) -> None:
+    async def _hold_or_release(self, key: ObjectKey, obj: Resource, *, hold: bool) -> Resource:
+        """The object as it is then."""
         finalizers = dig(obj, "metadata", "finalizers", default=[])
         if (self._finalizer in finalizers) == hold or (hold and is_deleting(obj)):
-            return
+            return obj
         wanted = [*finalizers, self._finalizer] if hold else [f for f in finalizers if f != self._finalizer]
-        await self._client.merge_patch(self._kind, key, finalizers_patch(obj, wanted), manager=self._manager)
+        return await self._client.merge_patch(self._kind, key, finalizers_patch(obj, wanted), manager=self._manager)
 
     def _trimmed(self, obj: Resource) -> Resource:
         """Only what the answer depends on."""

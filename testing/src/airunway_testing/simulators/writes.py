@@ -6,12 +6,20 @@ from collections.abc import Sequence
 
 from airunway.resource import Resource, dig, uid_of
 
-__all__ = ["finalizers_patch", "merged", "status_patch"]
+__all__ = ["finalizers_patch", "merged", "status_patch", "status_write"]
 
 
 def status_patch(before: Resource, after: Resource) -> Resource:
     """The patch that turns one status into the other: what is no longer there becomes null."""
     return {**{field: None for field in before if field not in after}, **after}
+
+
+def status_write(obj: Resource, status: Resource) -> Resource:
+    """The patch of the status subresource that makes of `obj`'s status another one: refused (409) over any other
+    version, and so over another object of its name, which no `uid` would keep it from.
+    """
+    version = dig(obj, "metadata", "resourceVersion")
+    return {"metadata": {"resourceVersion": version}, "status": status_patch(obj.get("status") or {}, status)}
 
 
 def finalizers_patch(obj: Resource, finalizers: Sequence[str]) -> Resource:

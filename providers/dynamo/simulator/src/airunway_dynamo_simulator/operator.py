@@ -18,7 +18,7 @@ from airunway.kube import (
     Reflector,
     strip_managed_fields,
 )
-from airunway.resource import ObjectKey, Resource, dig, format_time, is_deleting, is_true, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, dig, format_time, is_deleting, is_true, key_of, labels_of
 from airunway_dynamo_simulator import names
 from airunway_dynamo_simulator.graph import Component, components_of, on_grove, refusals
 from airunway_dynamo_simulator.kinds import COMPONENT_DEPLOYMENT, POD_CLIQUE
@@ -35,7 +35,7 @@ from airunway_dynamo_simulator.workloads import (
 )
 from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
-from airunway_testing.simulators.writes import finalizers_patch, status_patch
+from airunway_testing.simulators.writes import finalizers_patch, status_write
 
 __all__ = ["SimulatedOperator"]
 
@@ -136,9 +136,8 @@ class SimulatedOperator:
                     await self._apply(SERVICE, frontend_service(graph, component))
             await self._remove_leftovers(graph, counts)
             status = status_after(graph, counts, grove=grove, now=now)
-        before = graph.get("status") or {}
-        if status != before:
-            patch = {"metadata": {"uid": uid_of(graph)}, "status": status_patch(before, status)}
+        if status != (graph.get("status") or {}):
+            patch = status_write(graph, status)
             await self._client.merge_patch(self._kind, key, patch, subresource="status", manager=names.MANAGER)
 
     # ------------------------------------------------------------------------------------------------- without Grove

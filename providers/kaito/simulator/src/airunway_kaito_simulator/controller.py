@@ -19,14 +19,14 @@ from airunway.kube import (
     Reflector,
     strip_managed_fields,
 )
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, key_of, labels_of
+from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, key_of, labels_of, uid_of
 from airunway_kaito_simulator import names, passes
 from airunway_kaito_simulator.access import access_error, access_secret
 from airunway_kaito_simulator.kinds import CONTROLLER_REVISION, SECRET, WORKSPACE
 from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.worlds import LiveWorld
-from airunway_testing.simulators.writes import finalizers_patch, status_patch
+from airunway_testing.simulators.writes import finalizers_patch, status_write
 
 __all__ = ["PAUSE_SECONDS", "SimulatedKaito"]
 
@@ -107,16 +107,15 @@ class SimulatedKaito:
         await asyncio.sleep(self._pause)
 
     async def _write(self, key: ObjectKey, workspace: Resource, write: passes.Write) -> None:
-        identity = {"uid": dig(workspace, "metadata", "uid")}
         match write:
             case passes.SetFinalizers(finalizers):
                 patch = finalizers_patch(workspace, finalizers)
                 await self._client.merge_patch(WORKSPACE, key, patch, manager=names.MANAGER)
             case passes.Annotate(annotations):
-                meta = {**identity, "annotations": annotations}
+                meta = {"uid": uid_of(workspace), "annotations": annotations}
                 await self._client.merge_patch(WORKSPACE, key, {"metadata": meta}, manager=names.MANAGER)
             case passes.WriteStatus(status):
-                patch = {"metadata": identity, "status": status_patch(workspace.get("status") or {}, status)}
+                patch = status_write(workspace, status)
                 await self._client.merge_patch(WORKSPACE, key, patch, subresource="status", manager=names.MANAGER)
             case passes.Create(obj):
                 await self._client.create(_KINDS[obj["kind"]], obj, manager=names.MANAGER)

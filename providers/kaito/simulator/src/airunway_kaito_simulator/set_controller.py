@@ -20,7 +20,7 @@ from airunway_kaito_simulator.kinds import CONTROLLER_REVISION, INFERENCE_SET, W
 from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, WriteStatus
 from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
-from airunway_testing.simulators.writes import finalizers_patch, status_patch
+from airunway_testing.simulators.writes import finalizers_patch, status_write
 
 __all__ = ["SimulatedSets"]
 
@@ -80,16 +80,16 @@ class SimulatedSets:
         return after
 
     async def _write(self, key: ObjectKey, inference_set: Resource, write: sets.SetWrite) -> Resource:
-        client, manager, identity = self._client, names.MANAGER, {"uid": uid_of(inference_set)}
+        client, manager = self._client, names.MANAGER
         match write:
             case SetFinalizers(finalizers):
                 patch = finalizers_patch(inference_set, finalizers)
                 return await client.merge_patch(INFERENCE_SET, key, patch, manager=manager)
             case Annotate(annotations):
-                patch = {"metadata": {**identity, "annotations": annotations}}
+                patch = {"metadata": {"uid": uid_of(inference_set), "annotations": annotations}}
                 return await client.merge_patch(INFERENCE_SET, key, patch, manager=manager)
             case WriteStatus(status):
-                body = {"metadata": identity, "status": status_patch(inference_set.get("status") or {}, status)}
+                body = status_write(inference_set, status)
                 return await client.merge_patch(INFERENCE_SET, key, body, subresource="status", manager=manager)
             case Create(obj):
                 await client.create(_KINDS[obj["kind"]], obj, manager=manager)
