@@ -168,13 +168,19 @@ def is_modest(value: object, *, limit: int) -> bool:
     return False
 
 
-def excess(obj: Resource) -> list[Excess]:
-    """The limits that a ModelDeployment is over, at most one of each part; empty for one that may be walked."""
+def excess(obj: Resource, *, measured: Size | None = None) -> list[Excess]:
+    """The limits that a ModelDeployment is over, at most one of each part; empty for one that may be walked.
+
+    `measured` is the `size_of` its spec with the limit `MAX_SPEC`, where that was asked for already.
+    """
     if told := noted_excess(obj):
         return told
-    found = [_of_spec(obj.get("spec"))]
+    spec = obj.get("spec")
+    found = [_of_spec(spec, measured or size_of(spec, limit=MAX_SPEC))]
     for field, limit in (("labels", MAX_LABELS), ("annotations", MAX_ANNOTATIONS)):
         value = dig(obj, "metadata", field)
+        if not value:
+            continue
         if field == "annotations" and isinstance(value, dict):
             value = {key: text for key, text in value.items() if key.startswith("airunway.ai/")}
         size = size_of(value, limit=limit)
@@ -190,8 +196,7 @@ def noted_excess(obj: Resource) -> list[Excess]:
     return [Excess(*entry) for entry in told] if isinstance(told, list) else []
 
 
-def _of_spec(spec: object) -> Excess | None:
-    size = size_of(spec, limit=MAX_SPEC)
+def _of_spec(spec: object, size: Size) -> Excess | None:
     if size.too_deep:
         message = f"nested more than {MAX_DEPTH} deep: no setting needs that, write it flatter"
         return Excess("spec", message, "FieldValueInvalid")

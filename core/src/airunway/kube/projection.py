@@ -18,6 +18,9 @@ _MAX_SHARED = 1024
 _LONGEST_SHARED = 256
 """Longer texts are hardly ever equal."""
 
+_PLAIN = frozenset((str, int))
+"""Types of the values of a condition. Not bool, which is equal to a number."""
+
 _LONGEST_FIELDS = 4096
 """Bytes of a field set that is shared; larger ones are hardly ever equal, and somebody else's."""
 
@@ -91,19 +94,28 @@ def share_status_parts() -> Callable[[Resource], Resource]:
     shared: dict[tuple[tuple[str, str | int], ...], Resource] = {}
 
     def share(condition: Any) -> Any:
-        if not isinstance(condition, dict) or any(type(value) not in (str, int) for value in condition.values()):
-            return condition  # of unusual make, or nested
-        return shared.setdefault(tuple(condition.items()), condition)
+        if not isinstance(condition, dict):
+            return condition
+        if not _PLAIN.issuperset(map(type, condition.values())):
+            return _with_shared_texts(condition)  # of unusual make, or nested
+        known = shared.get(tuple(condition.items()))
+        if known is None:
+            known = _with_shared_texts(condition)
+            shared[tuple(known.items())] = known
+        return known
 
     def project(obj: Resource) -> Resource:
         status = obj.get("status")
         if isinstance(status, dict):
-            _share_texts(status)
             conditions = status.get("conditions")
             if isinstance(conditions, list):
                 if len(shared) >= _MAX_SHARED:
                     shared.clear()
-                conditions[:] = map(share, conditions)
+                # Equal ones have their texts in common already: they are looked for first.
+                rest = {name: part for name, part in status.items() if name != "conditions"}
+                status.update(_with_shared_texts(rest), conditions=list(map(share, conditions)))
+            else:
+                _with_shared_texts(status)
         return obj
 
     return project
@@ -138,9 +150,10 @@ def remembering(project: Callable[[Resource], Resource]) -> Callable[[Resource],
     return remembered
 
 
-def _share_texts(status: Any) -> None:
+def _with_shared_texts(part: Resource) -> Resource:
+    """The same, every short text in it being the one that stands for all equal ones."""
     # An explicit list of what is left to do: what others wrote may be nested to any depth.
-    left = [status]
+    left: list[Any] = [part]
     while left:
         node = left.pop()
         for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
@@ -148,3 +161,4 @@ def _share_texts(status: Any) -> None:
                 left.append(value)
             elif type(value) is str and len(value) <= _LONGEST_SHARED:
                 node[key] = sys.intern(value)
+    return part

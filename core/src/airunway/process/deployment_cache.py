@@ -75,12 +75,13 @@ class DeploymentProjection:
             annotations = metadata.get("annotations")
             if isinstance(annotations, dict):
                 annotations.pop(LAST_APPLIED, None)
-        found = [tuple(entry) for entry in excess(obj)]
         spec = obj.get("spec")
+        size = size_of(spec, limit=MAX_SPEC)
+        found = [tuple(entry) for entry in excess(obj, measured=size)]
         if found:
             obj[EXCESS] = found
             obj["spec"] = outline(spec)
-        elif _memory(spec) > _AT_HAND:
+        elif size.length + _PER_VALUE * size.values > _AT_HAND:
             obj[_PACKED] = orjson.dumps(spec)
             obj["spec"] = outline(spec)
         if isinstance(metadata, dict):
@@ -143,11 +144,6 @@ def whole(obj: Resource) -> Resource:
     if packed is None:
         return obj
     return {**{key: value for key, value in obj.items() if key != _PACKED}, "spec": orjson.loads(packed)}
-
-
-def _memory(spec: object) -> int:
-    size = size_of(spec, limit=MAX_SPEC)
-    return size.length + _PER_VALUE * size.values
 
 
 def _is_over(value: object, limit: int) -> bool:
