@@ -31,7 +31,13 @@ def test_missing_recordings_fail_in_ci_and_are_named(variables: dict[str, str], 
     clean = {k: v for k, v in os.environ.items() if k not in ("CI", "AIRUNWAY_WITHOUT_RECORDINGS", "PYTEST_ADDOPTS")}
     command = [sys.executable, "-m", "pytest", "-rsE", "-p", "no:cacheprovider", "."]
     done = subprocess.run(
-        command, cwd=checkout, env={**clean, **variables}, capture_output=True, text=True, timeout=120, check=False
+        command,
+        cwd=checkout,
+        env={**clean, **variables, "PYTHONPATH": str(CONFTEST.parent)},  # for `tools`, as pyproject.toml has it
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert outcome in done.stdout.splitlines()[-1], done.stdout + done.stderr
     assert "../shared/upstream-traces/kaito-v0.12.0" in done.stdout

@@ -23,8 +23,9 @@ _ENDED = "airunway/ended"
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Note how the run ended, beside the failed tests that pytest itself notes."""
-    if not hasattr(session.config, "workerinput") and session.config.cache is not None:
-        session.config.cache.set(_ENDED, int(exitstatus))
+    cache = getattr(session.config, "cache", None)  # not there with -p no:cacheprovider
+    if cache is not None and not hasattr(session.config, "workerinput"):
+        cache.set(_ENDED, int(exitstatus))
 
 
 def unsteady(cache: Path) -> list[str]:

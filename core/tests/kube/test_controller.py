@@ -11,6 +11,7 @@ import pytest
 from airunway.kube import (
     ConnectionFailed,
     Controller,
+    Forbidden,
     PassResult,
     Priority,
     ServerError,
@@ -128,6 +129,27 @@ async def test_a_bug_in_one_key_does_not_stop_the_others(
     assert not task.done()
     assert caplog.records[0].exc_info is not None
     assert "bad" in caplog.records[0].getMessage()
+    task.cancel()
+    await asyncio.wait({task})
+
+
+async def test_a_right_that_is_missing_is_told_in_the_api_server_s_words(
+    eventually: Eventually, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue: WorkQueue[str] = WorkQueue(base=0.001, cap=0.002)
+    tries = 0
+
+    async def reconcile(key: str) -> float | None:
+        nonlocal tries
+        tries += 1
+        raise Forbidden(403, "Forbidden", "somebody cannot patch toys")
+
+    task = asyncio.create_task(Controller("test", queue, reconcile).run())
+    with caplog.at_level(logging.ERROR):
+        queue.add("a")
+        await eventually(lambda: tries >= 2)
+    assert "a failed: somebody cannot patch toys" in caplog.records[0].getMessage()
+    assert caplog.records[0].exc_info is None
     task.cancel()
     await asyncio.wait({task})
 

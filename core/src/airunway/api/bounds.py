@@ -144,7 +144,7 @@ def _length(value: object, limit: int) -> int:
         return 5 if value is False else 4
     if isinstance(value, int):
         return len(str(value)) if value.bit_length() <= 64 else value.bit_length()
-    return len(repr(value))
+    return len(orjson.dumps(value))
 
 
 def is_modest(value: object, *, limit: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from time import monotonic
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from airunway.kube.errors import is_retryable, retry_after_of
+from airunway.kube.errors import Forbidden, Unauthorized, is_retryable, retry_after_of
 from airunway.kube.queue import QueueClosed, WorkQueue
 from airunway.kube.union import AnyReflector
 
@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 PassResult: TypeAlias = Literal["success", "requeue", "retry", "error"]
-"""How a pass ended: nothing more to do; again later as asked; again after a passing failure; again after a bug."""
+"""How a pass ended: nothing more to do; again later as asked; again after a passing failure; again after a bug, or for
+want of a right."""
 
 
 async def wait_until_synced(reflectors: Iterable[AnyReflector], *, timeout: float | None = None) -> None:
@@ -34,7 +35,8 @@ class Controller(Generic[K]):
 
     `reconcile` returns the seconds after which it wants to be called again, or None: its newest answer counts. When it
     raises, the key is retried with backoff: quietly for conflicts, 429, 5xx and transport trouble (not before the
-    server's Retry-After), with a traceback for everything else. No failure stops another key.
+    server's Retry-After), with a traceback for everything else; but of a right that is missing the API server's words
+    say all there is to know. No failure stops another key.
 
     A pass that writes nothing waits for nothing, so it would not let anything else run: before each pass everything
     else that is ready in the process gets its turn, the network included.
@@ -105,7 +107,9 @@ class Controller(Generic[K]):
                 log.info("%s: %s: %s; again in %.1f s", self.name, key, error, delay)
                 return "retry"
             delay = self.queue.retry(key)
-            log.exception("%s: the pass for %s failed; again in %.1f s", self.name, key, delay)
+            words, trace = (f": {error}", None) if isinstance(error, Forbidden | Unauthorized) else ("", error)
+            text = "%s: the pass for %s failed%s; again in %.1f s"
+            log.log(logging.ERROR, text, self.name, key, words, delay, exc_info=trace)
             return "error"
         self.queue.forget(key)
         self.queue.reschedule(key, after)  # the newest pass knows best
