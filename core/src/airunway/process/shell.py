@@ -24,6 +24,7 @@ from airunway.process.memories import NoMemories
 from airunway.process.metrics import Metrics
 from airunway.process.parts import Application, Lead, Makers, Parts, Work
 from airunway.process.probes import metrics_server, probe_server
+from airunway.process.tls_buffers import small_tls_buffers
 
 __all__ = ["Application", "Lead", "Parts", "ShellSettings", "Work", "serve"]
 
@@ -71,6 +72,7 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.enter_context(short_collections())
         sys.setswitchinterval(_TURN)
+        small_tls_buffers()
         await stack.enter_async_context(metrics_server(settings.metrics_address, metrics))
         agent = user_agent_of(settings.component)
         client = await stack.enter_async_context(Client(config, user_agent=agent, on_request=metrics.on_request))
