@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from airunway.api import names
 from airunway.plugins.contract import Upstream
@@ -40,17 +41,17 @@ class Seen:
     kubernetes: tuple[int, int]
     now: datetime
 
-    @property
+    @cached_property
     def key(self) -> ObjectKey:
         return key_of(self.deployment)
 
-    @property
+    @cached_property
     def ours(self) -> tuple[Resource, ...]:
         """What this provider made for the deployment, the primary first."""
         found = [obj for obj in self.live.values() if is_ours(obj, self.deployment, self.provider)]
         return tuple(sorted(found, key=lambda obj: not is_primary(obj)))
 
-    @property
+    @cached_property
     def primary(self) -> Resource | None:
         """The object that carries the model, whatever its kind and name."""
         return next((obj for obj in self.ours if is_primary(obj)), None)
