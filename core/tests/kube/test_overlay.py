@@ -166,6 +166,23 @@ def test_what_happens_during_a_write_is_told_after_it_as_one_change() -> None:
     assert heard.changes[2:] == [("3", "6", False)], "somebody wrote after us"
 
 
+def test_an_echo_that_comes_during_the_next_write_is_an_echo() -> None:
+    cache, heard = PlainCache(), Heard()
+    overlay = Overlay(cache)
+    overlay.add_listener(heard)
+    cache.put(obj("1"))
+    with overlay.writing(KEY):
+        overlay.note(obj("2"))
+    with overlay.writing(KEY):
+        cache.put(obj("2"))  # the watch is slower than two writes
+        overlay.note(obj("4"))
+    assert heard.changes[1:] == [("1", "2", True)]
+    with overlay.writing(KEY):
+        cache.put(obj("3"))
+        overlay.note(obj("5"))
+    assert heard.changes[2:] == [("2", "3", False)], "somebody wrote between our writes"
+
+
 def test_what_happens_during_a_write_that_fails_is_told_all_the_same() -> None:
     cache, heard = PlainCache(), Heard()
     overlay = Overlay(cache)

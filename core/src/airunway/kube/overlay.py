@@ -18,7 +18,7 @@ __all__ = ["Cache", "Listener", "Overlay"]
 Handler = Callable[[ObjectKey, Resource | None, Resource | None], None]
 
 Listener = Callable[[ObjectKey, Resource | None, Resource | None, bool], None]
-"""``listener(key, old, new, echo)``: as a handler, with whether `new` is the very answer to the last write of ours."""
+"""``listener(key, old, new, echo)``: as a handler, with whether `new` is the very answer to a write of ours."""
 
 
 class Cache(Protocol):
@@ -55,7 +55,7 @@ class Overlay:
         self._written: dict[ObjectKey, tuple[Resource, float]] = {}
         self._listeners: list[Listener] = []
         self._under_way: dict[ObjectKey, int] = {}
-        self._untold: dict[ObjectKey, tuple[Resource | None, Resource | None]] = {}
+        self._untold: dict[ObjectKey, tuple[Resource | None, Resource | None, bool]] = {}
         self._gone: dict[ObjectKey, set[str]] = {}  # by uid, since a write began
         cache.add_handler(self._on_change)
 
@@ -105,24 +105,28 @@ class Overlay:
                 del self._under_way[key]
                 self._gone.pop(key, None)
                 if (untold := self._untold.pop(key, None)) is not None:
-                    self._tell(key, *untold, self._written.get(key))
+                    old, new, echo = untold
+                    # Of the write before this one, whose echo came late, or of this one.
+                    self._tell(key, old, new, echo=echo or self._is_answer(key, new))
 
-    def _tell(
-        self, key: ObjectKey, old: Resource | None, new: Resource | None, entry: tuple[Resource, float] | None
-    ) -> None:
-        echo = entry is not None and new is not None and _version(entry[0]) == _version(new)
+    def _tell(self, key: ObjectKey, old: Resource | None, new: Resource | None, *, echo: bool) -> None:
         for listener in self._listeners:
             listener(key, old, new, echo)
 
-    def _on_change(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+    def _is_answer(self, key: ObjectKey, new: Resource | None) -> bool:
+        """Whether that is what the API server has answered to our last write."""
         entry = self._written.get(key)
+        return entry is not None and new is not None and _version(entry[0]) == _version(new)
+
+    def _on_change(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        entry, echo = self._written.get(key), self._is_answer(key, new)
         if key in self._under_way:
-            before, _ = self._untold.get(key, (None, None))
-            self._untold[key] = (old if before is None else before, new)
+            before, *_ = self._untold.get(key, (None,))
+            self._untold[key] = (old if before is None else before, new, echo)
             if old is not None and (new is None or uid_of(new) != uid_of(old)):
                 self._gone.setdefault(key, set()).add(uid_of(old))
         else:
-            self._tell(key, old, new, entry)
+            self._tell(key, old, new, echo=echo)
         if entry is None:
             return
         gone = new is None and old is not None and uid_of(old) == uid_of(entry[0])
