@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import date
 from typing import Any
 
 import orjson
@@ -162,6 +163,11 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=20), inner, max_size=5),
     max_leaves=30,
 )
+
+
+@pytest.mark.parametrize("value", [b"\xff", {1, 2}, date(2026, 11, 22), float("nan")])
+def test_what_is_no_json_has_a_size(value: Any) -> None:
+    assert size_of({"a": [value]}, limit=100).length > 4
 
 
 @given(json_values)

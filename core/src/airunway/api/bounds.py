@@ -144,7 +144,9 @@ def _length(value: object, limit: int) -> int:
         return 5 if value is False else 4
     if isinstance(value, int):
         return len(str(value)) if value.bit_length() <= 64 else value.bit_length()
-    return len(orjson.dumps(value))
+    if isinstance(value, float):
+        return len(orjson.dumps(value))
+    return len(repr(value))  # what YAML knows, and JSON does not
 
 
 def is_modest(value: object, *, limit: int) -> bool:

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from airunway.kube import Client, Conflict, Controller, Kind, NotFound, Reflector, WorkQueue
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, is_deleting
 from airunway_testing.simulators.scenarios import ANNOTATION, INSTANT, Scenario, parse_scenario, scenario_of
-from airunway_testing.simulators.writes import finalizers_patch, status_write
+from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
 __all__ = ["Answer", "Scripted"]
 
@@ -85,7 +85,7 @@ class Scripted:
         before = obj.get("status") or {}
         status = self._answer(obj, scenario, format_time(datetime.now(UTC)))
         if status != before:
-            patch = status_write(obj, status)
+            patch = status_patch(obj, status)
             await self._client.merge_patch(self._kind, key, patch, subresource="status", manager=self._manager)
 
     async def _hold_or_release(self, key: ObjectKey, obj: Resource, *, hold: bool) -> Resource:

@@ -6,20 +6,18 @@ from collections.abc import Sequence
 
 from airunway.resource import Resource, dig, uid_of
 
-__all__ = ["finalizers_patch", "merged", "status_patch", "status_write"]
+__all__ = ["finalizers_patch", "merged", "status_patch"]
 
 
-def status_patch(before: Resource, after: Resource) -> Resource:
-    """The patch that turns one status into the other: what is no longer there becomes null."""
-    return {**{field: None for field in before if field not in after}, **after}
+def status_patch(obj: Resource, status: Resource) -> Resource:
+    """The patch of the status subresource that gives `obj` this status: what is no longer there becomes null.
 
-
-def status_write(obj: Resource, status: Resource) -> Resource:
-    """The patch of the status subresource that makes of `obj`'s status another one: refused (409) over any other
-    version, and so over another object of its name, which no `uid` would keep it from.
+    It is refused (409) over any other version, and so over another object of that name: for a subresource the API
+    server compares no `uid`.
     """
+    gone = {field: None for field in obj.get("status") or {} if field not in status}
     version = dig(obj, "metadata", "resourceVersion")
-    return {"metadata": {"resourceVersion": version}, "status": status_patch(obj.get("status") or {}, status)}
+    return {"metadata": {"resourceVersion": version}, "status": {**gone, **status}}
 
 
 def finalizers_patch(obj: Resource, finalizers: Sequence[str]) -> Resource:

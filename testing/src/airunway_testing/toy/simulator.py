@@ -26,7 +26,7 @@ from airunway.resource import (
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.registry import Level, Simulator
 from airunway_testing.simulators.scenarios import INSTANT, Scenario, parse_scenario, scenario_of
-from airunway_testing.simulators.writes import finalizers_patch, status_write
+from airunway_testing.simulators.writes import finalizers_patch, status_patch
 from airunway_testing.toy.names import FINALIZER, GROUP, MANAGER, PART, TOY, TOY_LABEL
 
 __all__ = ["ToyOperator", "simulator"]
@@ -67,7 +67,7 @@ class ToyOperator:
         before = toy.get("status") or {}
         status = _status(toy, scenario, format_time(datetime.now(UTC)))
         if status != before:
-            patch = status_write(toy, status)
+            patch = status_patch(toy, status)
             await self._client.merge_patch(TOY, key, patch, subresource="status", manager=MANAGER)
             if scenario.kind == "fails":
                 await self._client.create(EVENT, _event(toy, scenario), manager=MANAGER)

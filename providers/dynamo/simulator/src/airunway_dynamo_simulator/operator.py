@@ -35,7 +35,7 @@ from airunway_dynamo_simulator.workloads import (
 )
 from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
-from airunway_testing.simulators.writes import finalizers_patch, status_write
+from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
 __all__ = ["SimulatedOperator"]
 
@@ -137,7 +137,7 @@ class SimulatedOperator:
             await self._remove_leftovers(graph, counts)
             status = status_after(graph, counts, grove=grove, now=now)
         if status != (graph.get("status") or {}):
-            patch = status_write(graph, status)
+            patch = status_patch(graph, status)
             await self._client.merge_patch(self._kind, key, patch, subresource="status", manager=names.MANAGER)
 
     # ------------------------------------------------------------------------------------------------- without Grove

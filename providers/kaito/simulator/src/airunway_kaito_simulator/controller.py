@@ -26,7 +26,7 @@ from airunway_kaito_simulator.kinds import CONTROLLER_REVISION, SECRET, WORKSPAC
 from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.worlds import LiveWorld
-from airunway_testing.simulators.writes import finalizers_patch, status_write
+from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
 __all__ = ["PAUSE_SECONDS", "SimulatedKaito"]
 
@@ -115,7 +115,7 @@ class SimulatedKaito:
                 meta = {"uid": uid_of(workspace), "annotations": annotations}
                 await self._client.merge_patch(WORKSPACE, key, {"metadata": meta}, manager=names.MANAGER)
             case passes.WriteStatus(status):
-                patch = status_write(workspace, status)
+                patch = status_patch(workspace, status)
                 await self._client.merge_patch(WORKSPACE, key, patch, subresource="status", manager=names.MANAGER)
             case passes.Create(obj):
                 await self._client.create(_KINDS[obj["kind"]], obj, manager=names.MANAGER)

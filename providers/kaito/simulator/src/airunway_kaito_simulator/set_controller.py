@@ -20,7 +20,7 @@ from airunway_kaito_simulator.kinds import CONTROLLER_REVISION, INFERENCE_SET, W
 from airunway_kaito_simulator.passes import Annotate, Create, SetFinalizers, WriteStatus
 from airunway_testing.simulators.attempts import attempt, find
 from airunway_testing.simulators.passes import Outcome, Passes
-from airunway_testing.simulators.writes import finalizers_patch, status_write
+from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
 __all__ = ["SimulatedSets"]
 
@@ -89,7 +89,7 @@ class SimulatedSets:
                 patch = {"metadata": {"uid": uid_of(inference_set), "annotations": annotations}}
                 return await client.merge_patch(INFERENCE_SET, key, patch, manager=manager)
             case WriteStatus(status):
-                body = status_write(inference_set, status)
+                body = status_patch(inference_set, status)
                 return await client.merge_patch(INFERENCE_SET, key, body, subresource="status", manager=manager)
             case Create(obj):
                 await client.create(_KINDS[obj["kind"]], obj, manager=manager)

@@ -20,7 +20,7 @@ from airunway.resource import ObjectKey, Resource, format_time, labels_of, uid_o
 from airunway_testing.simulators.attempts import attempt, event_about, find
 from airunway_testing.simulators.passes import Outcome, Passes
 from airunway_testing.simulators.worlds import LiveWorld
-from airunway_testing.simulators.writes import status_write
+from airunway_testing.simulators.writes import status_patch
 from airunway_vllm_simulator import names, passes
 from airunway_vllm_simulator.kinds import CONTROLLER_REVISION, LEADER_WORKER_SET
 
@@ -102,7 +102,7 @@ class SimulatedController:
             case passes.DeleteLeader(name=name):
                 await client.delete(POD, ObjectKey(key.namespace, name), propagation="Foreground")
             case passes.WriteStatus(status=status):
-                patch = status_write(lws, status)
+                patch = status_patch(lws, status)
                 await client.merge_patch(LEADER_WORKER_SET, key, patch, subresource="status", manager=manager)
 
     async def _named(self, kind: Kind, key: ObjectKey) -> list[Resource]:
