@@ -128,10 +128,16 @@ class Heard:
         self.changes.append((before, after, echo))
 
 
-def test_an_echo_is_told_from_a_change_by_others() -> None:
+def listened_to() -> tuple[PlainCache, Overlay, Heard]:
+    """An empty cache, the overlay on it, and what its listener hears."""
     cache, heard = PlainCache(), Heard()
     overlay = Overlay(cache)
     overlay.add_listener(heard)
+    return cache, overlay, heard
+
+
+def test_an_echo_is_told_from_a_change_by_others() -> None:
+    cache, overlay, heard = listened_to()
     cache.put(obj("1"))
     with overlay.writing(KEY):
         overlay.note(obj("3"))
@@ -149,9 +155,7 @@ def test_an_echo_is_told_from_a_change_by_others() -> None:
 
 
 def test_what_happens_during_a_write_is_told_after_it_as_one_change() -> None:
-    cache, heard = PlainCache(), Heard()
-    overlay = Overlay(cache)
-    overlay.add_listener(heard)
+    cache, overlay, heard = listened_to()
     cache.put(obj("1"))
     with overlay.writing(KEY):
         cache.put(obj("2"))
@@ -167,9 +171,7 @@ def test_what_happens_during_a_write_is_told_after_it_as_one_change() -> None:
 
 
 def test_an_echo_that_comes_during_the_next_write_is_an_echo() -> None:
-    cache, heard = PlainCache(), Heard()
-    overlay = Overlay(cache)
-    overlay.add_listener(heard)
+    cache, overlay, heard = listened_to()
     cache.put(obj("1"))
     with overlay.writing(KEY):
         overlay.note(obj("2"))
@@ -184,9 +186,7 @@ def test_an_echo_that_comes_during_the_next_write_is_an_echo() -> None:
 
 
 def test_what_happens_during_a_write_that_fails_is_told_all_the_same() -> None:
-    cache, heard = PlainCache(), Heard()
-    overlay = Overlay(cache)
-    overlay.add_listener(heard)
+    cache, overlay, heard = listened_to()
 
     def fail() -> None:
         with overlay.writing(KEY):
@@ -200,9 +200,7 @@ def test_what_happens_during_a_write_that_fails_is_told_all_the_same() -> None:
 
 
 def test_what_comes_and_goes_during_a_write_is_told_as_gone() -> None:
-    cache, heard = PlainCache(), Heard()
-    overlay = Overlay(cache)
-    overlay.add_listener(heard)
+    cache, overlay, heard = listened_to()
     with overlay.writing(KEY):
         cache.put(obj("1"))
         cache.put(None)

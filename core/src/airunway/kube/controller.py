@@ -107,9 +107,11 @@ class Controller(Generic[K]):
                 log.info("%s: %s: %s; again in %.1f s", self.name, key, error, delay)
                 return "retry"
             delay = self.queue.retry(key)
-            words, trace = (f": {error}", None) if isinstance(error, Forbidden | Unauthorized) else ("", error)
-            text = "%s: the pass for %s failed%s; again in %.1f s"
-            log.log(logging.ERROR, text, self.name, key, words, delay, exc_info=trace)
+            if isinstance(error, Forbidden | Unauthorized):
+                text = "%s: the pass for %s failed: %s; again in %.1f s"
+                log.error(text, self.name, key, error, delay)  # noqa: TRY400
+            else:
+                log.exception("%s: the pass for %s failed; again in %.1f s", self.name, key, delay)
             return "error"
         self.queue.forget(key)
         self.queue.reschedule(key, after)  # the newest pass knows best
