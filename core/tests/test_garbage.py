@@ -74,6 +74,33 @@ def test_a_cycle_that_dies_after_it_was_put_aside_is_found_in_the_end() -> None:
     assert said.split() == ["True"]
 
 
+def test_a_collection_does_not_disturb_a_thread_that_fills_a_tuple() -> None:
+    """It has ended a core that was starting: "SystemError: bad argument to internal function", in a `tuple(…)`."""
+    said = _alone("""
+        import sys, threading
+
+        sys.setswitchinterval(1e-6)
+        collected = threading.Event()
+
+        def fill():
+            made = 0
+            while not collected.is_set():
+                made += len(tuple(each for each in ([] for _ in range(30))))
+            print(made > 0)
+
+        gc.callbacks.clear()
+        with short_collections():
+            filling = threading.Thread(target=fill)
+            filling.start()
+            kept = [[] for _ in range(1_000)]
+            for _ in range(10_000):
+                gc.collect()
+            collected.set()
+            filling.join()
+    """)
+    assert said.split() == ["True"]
+
+
 def test_no_collection_happens_where_none_is_wanted() -> None:
     assert gc.isenabled()
     with uncollected():

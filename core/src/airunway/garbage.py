@@ -33,7 +33,7 @@ def short_collections() -> Iterator[None]:
 
     def on_collection(phase: str, info: dict[str, int]) -> None:
         nonlocal frozen
-        if phase == "stop" and info["generation"] == 2 and len(gc.get_objects(generation=2)) > _ASIDE:
+        if phase == "stop" and info["generation"] == 2 and _survivors() > _ASIDE:
             frozen += 1
             if frozen % _THAW:
                 gc.freeze()
@@ -48,6 +48,15 @@ def short_collections() -> Iterator[None]:
     finally:
         gc.callbacks.remove(on_collection)
         gc.set_threshold(*thresholds)
+
+
+def _survivors() -> int:
+    """How many containers the oldest generation has.
+
+    In one call of C, so that no other thread runs while the list of them exists: `tuple` of an iterator raises a
+    SystemError when somebody else holds the tuple that it is filling.
+    """
+    return next(map(len, map(gc.get_objects, (2,))))
 
 
 @contextmanager
