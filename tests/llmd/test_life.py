@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from tests.llmd.conftest import APART, POOL, Pods
 
+from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, DEPLOYMENT, EVENT, SERVICE, Client, Kind
-from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of, uid_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import running_at
 from airunway_testing.fixtures import Kubectl
@@ -181,6 +182,25 @@ async def test_drift_is_set_right(deploy: Deploy, client: Client) -> None:
         while essence(await made(client, key.namespace)) != essence(before):
             await asyncio.sleep(0.1)
     await until(client, key, running_at(1))
+
+
+async def test_who_changes_each_object_once_fights_over_none(deploy: Deploy, client: Client) -> None:
+    """`kubectl label --all` is more than five reverts, and no fight: all is set right at once."""
+    key = await deploy()
+    await until(client, key, running_at(1))
+    objects = await made(client, key.namespace)
+    assert len(objects) > 5
+    for name, obj in objects.items():
+        kind = next(each for each in MADE if each.kind == name.split()[0])
+        wrong = {"metadata": {"labels": {names.MODEL_DEPLOYMENT: "another"}}}
+        await client.merge_patch(kind, key_of(obj), wrong, manager="somebody")
+    async with asyncio.timeout(PATIENCE):
+        while any(
+            labels_of(o)[names.MODEL_DEPLOYMENT] != key.name for o in (await made(client, key.namespace)).values()
+        ):
+            await asyncio.sleep(0.05)
+    found = await until(client, key, running_at(1))
+    assert condition_of(found, "DriftFight") is None
 
 
 def gone_is(reason: str) -> Callable[[Resource], bool]:

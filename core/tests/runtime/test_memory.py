@@ -8,13 +8,15 @@ import pytest
 
 from airunway.kube import ApiError, KubeError
 from airunway.resource import Resource, format_time
-from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Memory, previous_cause
+from airunway.runtime.desired import Identity
+from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight, Memory, previous_cause
 from airunway.status import DEPENDENCY_GRACE, Fault
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 SLOW = Fault(component="Pods", reason="Timeout")
 KEY = ("Pods", "Timeout")
+SERVICE, ROLE = Identity("", "Service", "a"), Identity("rbac.authorization.k8s.io", "Role", "a")
 
 
 def test_a_fault_that_lasts_keeps_its_beginning_and_one_that_comes_back_begins_anew() -> None:
@@ -95,20 +97,30 @@ def test_an_outage_is_told_only_once_it_lasts_and_since_when() -> None:
     assert memory.outage(error(), now=NOW + timedelta(minutes=1)) is None
 
 
-def test_reverts_become_a_fight_only_when_there_are_many_within_the_window() -> None:
+def test_reverts_become_a_fight_only_when_there_are_many_of_one_object_within_the_window() -> None:
     memory = Memory()
-    memory.reverts.extend(NOW + n * SECOND for n in range(FIGHT_REVERTS))
-    assert not memory.is_fight(NOW + 10 * SECOND)
-    memory.reverts.append(NOW + 10 * SECOND)
-    assert memory.is_fight(NOW + 10 * SECOND)
-    assert not memory.is_fight(NOW + FIGHT_WINDOW + SECOND), "the first ones are forgotten"
+    for number in range(FIGHT_REVERTS):
+        memory.reverted(SERVICE, NOW + number * SECOND)
+        memory.reverted(ROLE, NOW + number * SECOND)
+    assert memory.fights(NOW + 10 * SECOND) == {}
+    memory.reverted(SERVICE, NOW + 10 * SECOND)
+    assert memory.fights(NOW + 10 * SECOND).keys() == {SERVICE}
+    assert memory.fights(NOW + FIGHT_WINDOW + SECOND) == {}, "the first ones are forgotten"
 
 
 def test_in_a_fight_reverts_are_spaced_and_its_end_is_known() -> None:
     memory = Memory()
-    memory.reverts.extend(NOW + n * SECOND for n in range(FIGHT_REVERTS + 1))
+    for number in range(FIGHT_REVERTS + 1):
+        memory.reverted(SERVICE, NOW + number * SECOND)
     last = NOW + FIGHT_REVERTS * SECOND
-    assert memory.truce(last) == FIGHT_PAUSE.total_seconds()
-    assert memory.truce(last + FIGHT_PAUSE) == 0
-    assert memory.until_peace(last) == (FIGHT_WINDOW - FIGHT_REVERTS * SECOND).total_seconds()
-    assert memory.until_peace(NOW + 2 * FIGHT_WINDOW) == 1.0
+    peace = (FIGHT_WINDOW - FIGHT_REVERTS * SECOND).total_seconds()
+    assert memory.fights(last) == {SERVICE: Fight(truce=FIGHT_PAUSE.total_seconds(), peace=peace)}
+    assert memory.fights(last + FIGHT_PAUSE)[SERVICE].truce == 0
+    assert memory.fights(NOW + FIGHT_WINDOW)[SERVICE].peace == 1.0
+
+
+def test_reverts_of_long_ago_take_no_room() -> None:
+    memory = Memory()
+    memory.reverted(SERVICE, NOW)
+    memory.fights(NOW + FIGHT_WINDOW + SECOND)
+    assert memory.reverts == {}

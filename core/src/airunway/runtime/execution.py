@@ -6,7 +6,7 @@ What the API server refuses becomes part of what is told; what it cannot do just
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -100,23 +100,27 @@ class Executor:
         writes = plan.writes
         if foreign or dependents:  # the primary refers to what is not there yet
             writes = tuple(step for step in writes if not step.primary)
-        fight = _fight(memory, first, seen.now)
-        if fight is not None and writes and (pause := memory.truce(seen.now)) > 0:
-            return _outcome(seen, live, first, said=(_created(first), fight), again=pause)
+        # What somebody else fights over waits; all else goes on.
+        fights = memory.fights(seen.now)
+        fought = [
+            (step, fights[identity_in(step.subject)]) for step in plan.steps if identity_in(step.subject) in fights
+        ]
+        held = [step for step, fight in fought if _is_drift(step) and fight.truce > 0]
+        writes = tuple(step for step in writes if step not in held)
         await self._rehearse(decision, plan, writes, dependents, sure=sure)
         for step in dependents:
             await self._replace_dependent(seen, step)
         live.update(await self._write(seen, writes, memory, sure=sure))
-        prunes = obsolete and not writes and not dependents and decision.prunes
+        prunes = obsolete and not writes and not held and not dependents and decision.prunes
         for step in obsolete if prunes else ():
             await self._writer.delete(step.subject)
         said = [_created(first)]
         if foreign:
             said = [_in_the_way(foreign[0], first, held=first.writes)]
-        if fight is not None:
-            said.append(fight)
+        if fought:
+            said.append(_fight([step for step, _ in fought]))
         waits = [CONFLICT_RETRY] if foreign else []
-        waits += [memory.until_peace(seen.now)] if fight is not None else []
+        waits += [fight.truce if step in held else fight.peace for step, fight in fought]
         waits += [patience + 1.0 for patience in self._unconfirmed(plan.steps)]
         return _outcome(seen, live, first, said=tuple(said), again=min(waits, default=None))
 
@@ -153,9 +157,9 @@ class Executor:
             for step in steps:
                 wanted, found = step.wanted, step.live
                 assert wanted is not None, "what is written is wanted"
-                drifted = found is not None and _hash(found) == _hash(wanted)
+                drifted = _is_drift(step)
                 if drifted:
-                    memory.reverts.append(seen.now)
+                    memory.reverted(identity_in(wanted), seen.now)
                     await self._tell_drift(seen.deployment, wanted)
                 answer = await self._writer.apply(wanted, found, sure=sure)
                 answers[identity_in(wanted)] = answer
@@ -322,12 +326,17 @@ def _in_the_way(step: Step, first: Step, *, held: bool) -> Told:
     )
 
 
-def _fight(memory: Memory, first: Step, now: datetime) -> Told | None:
+def _is_drift(step: Step) -> bool:
+    """Whether what is to be written was written already, and somebody changed it."""
+    live, wanted = step.live, step.wanted
+    return step.writes and live is not None and wanted is not None and _hash(live) == _hash(wanted)
+
+
+def _fight(fought: Sequence[Step]) -> Told:
     """What to say where somebody else keeps changing what we keep reverting."""
-    if not memory.is_fight(now):
-        return None
     message = (
-        f"{named(first.subject)} was changed and reverted more than {FIGHT_REVERTS} times within "
+        f"{', '.join(named(step.subject) for step in fought[:3])} {'was' if len(fought) == 1 else 'were each'} changed "
+        f"and reverted more than {FIGHT_REVERTS} times within "
         f"{FIGHT_WINDOW.seconds // 60} minutes; reverts now wait {FIGHT_PAUSE.seconds} s. "
         "The event DriftDetected names the field and who changes it"
     )

@@ -20,26 +20,36 @@ from airunway.status.codes import CODES
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 
-__all__ = ["FIGHT_PAUSE", "FIGHT_REVERTS", "FIGHT_WINDOW", "Memory", "previous_cause"]
+__all__ = ["FIGHT_PAUSE", "FIGHT_REVERTS", "FIGHT_WINDOW", "Fight", "Memory", "previous_cause"]
 
 FIGHT_WINDOW = timedelta(minutes=2)
 FIGHT_REVERTS = 5
-"""More reverts than this within the window are a fight: somebody else wants something else, again and again."""
+"""More reverts of one object than this within the window are a fight: somebody wants something else, and goes on."""
 
 FIGHT_PAUSE = timedelta(seconds=30)
 """Time between reverts during a fight."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fight:
+    """Over one object. `truce`: seconds until its next revert is due, not above zero where it is; `peace`: until the
+    fight is over if nothing more happens.
+    """
+
+    truce: float
+    peace: float
+
+
 @dataclass(kw_only=True)
 class Memory:
-    """Of one deployment: since when each fault lasts, since when writes fail, when we reverted what others changed.
+    """Of one deployment: since when each fault lasts, since when writes fail, when we reverted which object.
 
     `made` is when we made each object.
     """
 
     faults: dict[tuple[str, str], datetime] = field(default_factory=dict)
     failing: datetime | None = None
-    reverts: deque[datetime] = field(default_factory=deque)
+    reverts: dict[Identity, deque[datetime]] = field(default_factory=dict)
     made: dict[Identity, datetime] = field(default_factory=dict)
 
     def date(self, faults: Iterable[Fault], *, status: Resource, now: datetime) -> dict[tuple[str, str], datetime]:
@@ -70,19 +80,25 @@ class Memory:
         reason = meaning_of(error).reason
         return Told(condition="ResourceCreated", reason=reason, message=message, hinders=True, since=begun)
 
-    def is_fight(self, now: datetime) -> bool:
-        """Whether too many reverts lie within the window already."""
-        while self.reverts and now - self.reverts[0] > FIGHT_WINDOW:
-            self.reverts.popleft()
-        return len(self.reverts) > FIGHT_REVERTS
+    def reverted(self, identity: Identity, now: datetime) -> None:
+        """What somebody changed about this object is as it was."""
+        self.reverts.setdefault(identity, deque()).append(now)
 
-    def truce(self, now: datetime) -> float:
-        """Seconds until the next revert is due in a fight; not above zero where it is."""
-        return (self.reverts[-1] + FIGHT_PAUSE - now).total_seconds()
-
-    def until_peace(self, now: datetime) -> float:
-        """Seconds until the fight is over if nothing more happens."""
-        return max(1.0, (self.reverts[0] + FIGHT_WINDOW - now).total_seconds())
+    def fights(self, now: datetime) -> dict[Identity, Fight]:
+        """The objects with too many reverts within the window."""
+        for identity, times in list(self.reverts.items()):
+            while times and now - times[0] > FIGHT_WINDOW:
+                times.popleft()
+            if not times:
+                del self.reverts[identity]
+        return {
+            identity: Fight(
+                truce=(times[-1] + FIGHT_PAUSE - now).total_seconds(),
+                peace=max(1.0, (times[0] + FIGHT_WINDOW - now).total_seconds()),
+            )
+            for identity, times in self.reverts.items()
+            if len(times) > FIGHT_REVERTS
+        }
 
 
 def _restored(fault: Fault, status: Resource) -> datetime | None:
