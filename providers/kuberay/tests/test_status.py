@@ -88,6 +88,22 @@ def test_ready(observe: Any) -> None:
     assert found.endpoint == Endpoint(service="llama-8b-serve-svc", port=8000)
 
 
+@pytest.mark.parametrize(
+    ("status", "ready"),
+    [
+        ({"availableWorkerReplicas": 1, "desiredWorkerReplicas": 1, "state": "ready"}, 1),  # 1.1
+        ({"availableWorkerReplicas": 1, "readyWorkerReplicas": 1}, 1),  # 1.2
+        ({"availableWorkerReplicas": 1, "conditions": [condition("HeadPodReady", "True")]}, 0),  # none is ready
+        ({"head": {}}, 0),
+    ],
+)
+def test_workers_are_counted_in_every_release(observe: Any, status: Resource, ready: int) -> None:
+    """Which ones are ready is not told by KubeRay 1.1: what runs is counted, or there would never be a replica."""
+    running = {"serviceStatus": "Running", **RUNS}
+    found = observe(service(**running), {"kind": "RayCluster", "metadata": {"name": ACTIVE}, "status": status})
+    assert (only(found).ready, found.replicas) == (True, Replicas(desired=1, ready=ready, available=ready))
+
+
 @pytest.mark.parametrize("primary", [None, {}, {"metadata": {"generation": 1}}, {"status": {"numServeEndpoints": "1"}}])
 def test_nothing_reported_yet(observe: Any, primary: Any) -> None:
     found = observe(primary)

@@ -54,8 +54,7 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
     service = observed.primary if isinstance(observed.primary, dict) else {}
     serves, name = _serves(service), f"{deployment.metadata.name}-serve-svc"
     wanted = 0 if is_stopped(deployment) else sum(count for _, count in group_sizes(deployment).values())
-    workers = number(_cluster(service, observed, "active"), "status", "readyWorkerReplicas") if serves else 0
-    ready = max(0, min(wanted, workers))
+    ready = max(0, min(wanted, _workers(_cluster(service, observed, "active")))) if serves else 0
     return replace(
         next(_words(deployment, service, observed, context)),
         replicas=Replicas(desired=wanted, ready=ready, available=ready),
@@ -135,6 +134,12 @@ def _cluster(service: Resource, observed: Observed, side: str) -> Resource:
         if name and (text(obj, "kind"), text(obj, "metadata", "name")) == ("RayCluster", name):
             return obj
     return {"status": dig(service, "status", f"{side}ServiceStatus", "rayClusterStatus")}
+
+
+def _workers(cluster: Resource) -> int:
+    """Those that are ready; of KubeRay 1.1, which has no conditions either and does not count these, those that run."""
+    run = 0 if dig(cluster, "status", "conditions") else number(cluster, "status", "availableWorkerReplicas")
+    return number(cluster, "status", "readyWorkerReplicas", default=run)
 
 
 def _applications(service: Resource, side: str) -> dict[str, Resource]:
