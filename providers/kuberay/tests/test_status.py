@@ -217,6 +217,24 @@ def test_what_was_written_since_outdates_an_event(observe: Any) -> None:
     assert only(observe(later, FULL, events=(told,))).ready is True
 
 
+def test_a_second_refusal_of_which_no_event_is_written_is_told(observe: Any) -> None:
+    """Event recorders write the first of equal events, and for minutes no other (client-go)."""
+    told = event("FailedToUpdateServeApplications", "err: 400 Bad Request", after=-30)
+    before = format_time(NOW - timedelta(seconds=40))
+    edited = service(READY, **RUNS, generation=2, lastUpdateTime=before)
+    starts = service(NOT_READY, pendingServiceStatus=side(PENDING), generation=2, lastUpdateTime=before)
+    for primary in (edited, starts):
+        young = observe(primary, FULL, events=(told,), applied=NOW, now=NOW + timedelta(seconds=4))
+        assert (only(young).reason, young.look_again) == ("Progressing", 6)
+        late = observe(primary, FULL, events=(told,), applied=NOW, now=NOW + timedelta(seconds=10))
+        assert (only(late).reason, only(late).partial) == ("InvalidSpec", primary is edited)
+    loads = service(
+        NOT_READY, pendingServiceStatus=side(PENDING, app("DEPLOYING")), generation=2, lastUpdateTime=before
+    )
+    late = observe(loads, events=(told,), applied=NOW, now=NOW + timedelta(seconds=60))
+    assert only(late).reason == "Progressing", "something was taken, and may be what is wanted again"
+
+
 def test_a_release_without_conditions_is_read_by_its_state(observe: Any) -> None:
     """KubeRay before 1.3 has ``serviceStatus`` alone; 1.1 does not say which generation it has seen."""
     old = service(serviceStatus="Running", **RUNS)
