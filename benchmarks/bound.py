@@ -59,13 +59,11 @@ async def bound(client: Client, count: int, specimen: Specimen, *, shape: Shape)
             metadata = {**obj["metadata"], "name": made, "namespace": namespace}
             await client.apply(kind, {**obj, "metadata": metadata}, manager=manager, force=True)
         await tell(specimen.first, manager)
-        await client.merge_patch(
-            shape.primary,
-            ObjectKey(namespace, name),
-            {"status": shape.status(True)},
-            subresource="status",
-            manager="simulated",
-        )
+        for kind, obj in specimen.objects:
+            if kind == shape.primary:
+                key = ObjectKey(namespace, name + obj["metadata"]["name"].removeprefix(specimen.name))
+                body = {"status": shape.status(True)}
+                await client.merge_patch(kind, key, body, subresource="status", manager="simulated")
         await tell(specimen.last, manager)
 
     started = time.perf_counter()

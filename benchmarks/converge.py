@@ -1,8 +1,9 @@
 """How fast, with how many writes and how much memory do N ModelDeployments get to Running?
 
-For deployments that need one upstream object, and for those that need two: of KAITO, plain Deployments, and Dynamo's
-graphs whose prefill and decode are apart. Everything is measured within one run on one real API server, and compared
-with what that API server can do at best: the same writes, sent by a plain client with nothing behind it. Prints JSON.
+For deployments that need one upstream object, and for those that need two: of KAITO, plain Deployments, Dynamo's
+graphs whose prefill and decode are apart, RayServices, and llm-d's pools with their pickers. Everything is measured
+within one run on one real API server, and compared with what that API server can do at best: the same writes, sent by a
+plain client with nothing behind it. Prints JSON.
 
     uv run python -m benchmarks.converge --deployments 1000
     uv run python -m benchmarks.converge --shape two --brief    # one shape, and only on the way to Running
@@ -35,7 +36,7 @@ from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions
-from airunway_testing.simulators import simulators_for
+from airunway_testing.simulators import load_simulator, simulators_for
 
 WRITES = ("create", "update", "patch", "delete")
 METRICS = {"core": "127.0.0.1:18480", "provider": "127.0.0.1:18481"}
@@ -199,13 +200,15 @@ async def latencies(client: Client, count: int, samples: int, *, shape: Shape) -
 
 async def run(arguments: argparse.Namespace, plane: ControlPlane, name: str) -> dict[str, Any]:
     shape = SHAPES[name]
-    simulator = next(iter(simulators_for([(shape.primary.group, shape.primary.kind)])), None)
+    played = [] if shape.kinds_of else simulators_for([(shape.primary.group, shape.primary.kind)])
+    simulator = next(iter(played), None)
+    brings = load_simulator(shape.kinds_of) if shape.kinds_of else simulator
     assert plane.audit_log is not None
     count = arguments.deployments
     parts = Parts(plane.kubeconfig, shape)
     found: dict[str, Any] = {}
     async with Client(load_config(kubeconfig=plane.kubeconfig), user_agent="benchmark") as client:
-        await install_definitions(client, simulator.custom_resource_definitions() if simulator is not None else [])
+        await install_definitions(client, brings.custom_resource_definitions() if brings is not None else [])
         try:
             where = ("--kubeconfig", str(plane.kubeconfig))
             if simulator is not None:

@@ -24,6 +24,15 @@ GRAPH = Kind(
     plural="dynamographdeployments",
     namespaced=True,
 )
+INFERENCE_POOL = Kind(
+    group="inference.networking.k8s.io", version="v1", kind="InferencePool", plural="inferencepools", namespaced=True
+)
+RAY_SERVICE = Kind(group="ray.io", version="v1", kind="RayService", plural="rayservices", namespaced=True)
+ROLE = Kind(group="rbac.authorization.k8s.io", version="v1", kind="Role", plural="roles", namespaced=True)
+ROLE_BINDING = Kind(
+    group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", plural="rolebindings", namespaced=True
+)
+SERVICE_ACCOUNT = Kind(group="", version="v1", kind="ServiceAccount", plural="serviceaccounts", namespaced=True)
 SERVICE = Kind(group="", version="v1", kind="Service", plural="services", namespaced=True)
 WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
 
@@ -80,10 +89,33 @@ def graph_status(finished: bool) -> Resource:
     }
 
 
+def service_status(finished: bool) -> Resource:
+    """Of a RayService with one application, which has lost all of its workers where it is not finished."""
+    condition = {
+        "type": "Ready",
+        "status": "True" if finished else "False",
+        "reason": "NonZeroServeEndpoints" if finished else "ZeroServeEndpoints",
+        "message": "Number of serve endpoints is greater than 0" if finished else "No endpoints",
+        "lastTransitionTime": "2026-11-21T00:00:00Z",
+    }
+    return {
+        "observedGeneration": 1,
+        "serviceStatus": "Running" if finished else None,
+        "numServeEndpoints": 2 if finished else None,
+        "activeServiceStatus": {
+            "rayClusterName": "load-abcde",
+            "applicationStatuses": {"llm": {"status": "RUNNING"}},
+            "rayClusterStatus": {"readyWorkerReplicas": int(finished)},
+        },
+        "conditions": [condition],
+    }
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shape:
     """Deployments of one kind: `status` is what the upstream writes into its `primary` object, finished or not;
-    `dependents` are made before it, and are named as a deployment's specimen says.
+    `dependents` are made before it, and are named as a deployment's specimen says. With `kinds_of` only the CRDs of
+    that simulator are installed, and this module's stand-in answers.
     """
 
     provider: str
@@ -91,6 +123,7 @@ class Shape:
     primary: Kind
     dependents: tuple[Kind, ...] = ()
     status: Status
+    kinds_of: str = ""
 
     def deployment(self, name: str, namespace: str) -> Resource:
         return {
@@ -100,6 +133,12 @@ class Shape:
             "spec": self.spec,
         }
 
+
+SERVED: Resource = {
+    "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
+    "engine": {"type": "vllm"},
+    "resources": {"gpu": {"count": 1}},
+}
 
 SHAPES = {
     "one": Shape(  # a pod template: a Workspace
@@ -126,11 +165,7 @@ SHAPES = {
     ),
     "vllm": Shape(  # a Service and a Deployment
         provider="vllm",
-        spec={
-            "model": {"id": "meta-llama/Llama-3.1-8B-Instruct"},
-            "engine": {"type": "vllm"},
-            "resources": {"gpu": {"count": 1}},
-        },
+        spec=SERVED,
         primary=DEPLOYMENT,
         dependents=(SERVICE,),
         status=deployment_status,
@@ -145,6 +180,21 @@ SHAPES = {
         },
         primary=GRAPH,
         status=graph_status,
+    ),
+    "ray": Shape(  # a RayService, of which KubeRay makes all else
+        provider="kuberay",
+        spec=SERVED | {"provider": {"name": "kuberay"}},
+        primary=RAY_SERVICE,
+        status=service_status,
+        kinds_of="kuberay",
+    ),
+    "pool": Shape(  # a Deployment and its Service, an InferencePool, and the picker with its rights
+        provider="llmd",
+        spec=SERVED,
+        primary=DEPLOYMENT,
+        dependents=(SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CONFIG_MAP, INFERENCE_POOL, SERVICE),
+        status=deployment_status,
+        kinds_of="llmd",
     ),
 }
 

@@ -24,6 +24,9 @@ import pytest
 import airunway
 import airunway_dynamo
 import airunway_kaito
+import airunway_kuberay
+import airunway_llmd
+import airunway_vllm
 from airunway.api import inferenceproviderconfig, modeldeployment
 from airunway.api.crds import schema_of
 from airunway.cel import MAX_EXPRESSION_LENGTH
@@ -44,7 +47,7 @@ class Slow(Exception):
 
 
 def modules() -> Iterator[ModuleType]:
-    for root in (airunway, airunway_dynamo, airunway_kaito):
+    for root in (airunway, airunway_dynamo, airunway_kaito, airunway_kuberay, airunway_llmd, airunway_vllm):
         yield root
         for found in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
             if not found.name.endswith("__main__"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -119,6 +120,28 @@ def test_of_a_traceback_the_line_that_matters_is_told_or_the_last_one() -> None:
     reason, line = conditions.explained(odd, conditions.ENGINE, otherwise="UpstreamFailed")
     assert (reason, line.partition(",")[0]) == ("UpstreamFailed", "ValueError: odd")
     assert "abcdefgh" not in line
+
+
+def test_the_same_traceback_of_many_workers_is_looked_through_once() -> None:
+    """Where each is looked through, the reading of one status takes longer than a plugin has."""
+    frames = "\n".join(
+        f'  File "/ray/serve/replica_{n}.py", line {n}, in call\n    return work({n})' for n in range(200)
+    )
+    one = f"Traceback (most recent call last):\n{frames}\nValueError: odd\n"
+    begun = thread_time()
+    assert conditions.explained(one * 64, conditions.ENGINE, otherwise="UpstreamFailed") == (
+        "UpstreamFailed",
+        "ValueError: odd",
+    )
+    assert thread_time() - begun < 0.1
+    argument = "TypeError: AsyncEngineArgs.__init__() got an unexpected keyword argument 'x'"
+    told = conditions.explained(f"{argument}\n{one * 64}", conditions.ENGINE)
+    assert told == ("BadArguments", argument), "however far it is from the end"
+
+
+def test_of_a_long_message_the_last_line_is_told_as_of_a_short_one() -> None:
+    lines = [f"line {n % 7}" for n in range(1000)]
+    assert conditions.explained("\n".join(lines), conditions.ENGINE, otherwise="Unknown") == ("Unknown", lines[-1])
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,28 @@ def test_what_kuberay_needs_to_take_it_is_there(deployment: Any, context: Any, s
     assert ports == {"gcs": 6379, "dashboard": 8265, "client": 10001, "serve": 8000}
     assert config["headGroupSpec"]["rayStartParams"] == {"dashboard-host": "0.0.0.0", "num-cpus": "0", "num-gpus": "0"}
     assert [group["scaleStrategy"] for group in config["workerGroupSpecs"]] == [{}]
-    assert [group["rayStartParams"] for group in config["workerGroupSpecs"]] == [{}]
     assert config["enableInTreeAutoscaling"] is True
     assert config["rayVersion"] == "2.56.0"
+
+
+@pytest.mark.parametrize(
+    ("resources", "told"),
+    [
+        ({"gpu": {"count": 1}}, {"num-cpus": "8", "num-gpus": "1"}),
+        ({"gpu": {"count": 4}, "cpu": "500m"}, {"num-cpus": "8", "num-gpus": "4"}),
+        ({"gpu": {"count": 8}, "cpu": "30500m"}, {"num-cpus": "31", "num-gpus": "8"}),
+        ({"gpu": {"count": 2, "type": "nvidia.com/mig-1g.5gb"}}, {"num-cpus": "8", "num-gpus": "2"}),
+    ],
+)
+def test_ray_is_told_what_a_worker_has(
+    deployment: Any, context: Any, service: Any, resources: Resource, told: Resource
+) -> None:
+    """Else its autoscaler ends, and the head with it; or starts workers for the parts that only take requests."""
+    wanted = deployment(resources=resources, image="r/ray-llm:2.56.0")
+    (group,) = cluster(service(wanted, context()))["workerGroupSpecs"]
+    assert group["rayStartParams"] == told
+    asked = main(group["template"])["resources"]["requests"].get("cpu")
+    assert asked == resources.get("cpu"), "nothing more is asked of Kubernetes"
 
 
 def test_prefill_and_decode_have_workers_of_their_own(split: Any, context: Any, service: Any) -> None:

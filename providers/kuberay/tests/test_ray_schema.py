@@ -67,3 +67,16 @@ def test_ray_takes_the_configuration(deployment: Any, context: Any, service: Any
     (wrong, *_) = models(application.args)
     with pytest.raises(ValueError, match="no_such"):
         llm.LLMConfig.model_validate({**wrong, "no_such": 1})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_rays_autoscaler_can_size_every_group(deployment: Any, context: Any, service: Any, case: str) -> None:
+    """It reads the RayCluster at its start, and ends where a group does not tell its CPUs: the head is never ready."""
+    reader = import_module("ray.autoscaler._private.kuberay.autoscaling_config")
+    made = service(deployment(**CASES[case]), context())["spec"]["rayClusterConfig"]
+    cluster = {"metadata": {"name": "c", "namespace": "n"}, "spec": made}
+    found = reader._derive_autoscaling_config_from_ray_cr(cluster)["available_node_types"]
+    assert found.pop("headgroup")["resources"]["CPU"] == 0, "nothing is placed on the head"
+    asked = {group["groupName"]: int(group["rayStartParams"]["num-gpus"]) for group in made["workerGroupSpecs"]}
+    assert {name: size["resources"]["GPU"] for name, size in found.items()} == asked
+    assert all(size["resources"]["CPU"] >= 3 for size in found.values()), "a replica, and two that take requests"

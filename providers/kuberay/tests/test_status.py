@@ -88,6 +88,22 @@ def test_ready(observe: Any) -> None:
     assert found.endpoint == Endpoint(service="llama-8b-serve-svc", port=8000)
 
 
+@pytest.mark.parametrize(
+    ("status", "ready"),
+    [
+        ({"availableWorkerReplicas": 1, "desiredWorkerReplicas": 1, "state": "ready"}, 1),  # 1.1
+        ({"availableWorkerReplicas": 1, "readyWorkerReplicas": 1}, 1),  # 1.2
+        ({"availableWorkerReplicas": 1, "conditions": [condition("HeadPodReady", "True")]}, 0),  # none is ready
+        ({"head": {}}, 0),
+    ],
+)
+def test_workers_are_counted_in_every_release(observe: Any, status: Resource, ready: int) -> None:
+    """Which ones are ready is not told by KubeRay 1.1: what runs is counted, or there would never be a replica."""
+    running = {"serviceStatus": "Running", **RUNS}
+    found = observe(service(**running), {"kind": "RayCluster", "metadata": {"name": ACTIVE}, "status": status})
+    assert (only(found).ready, found.replicas) == (True, Replicas(desired=1, ready=ready, available=ready))
+
+
 @pytest.mark.parametrize("primary", [None, {}, {"metadata": {"generation": 1}}, {"status": {"numServeEndpoints": "1"}}])
 def test_nothing_reported_yet(observe: Any, primary: Any) -> None:
     found = observe(primary)
@@ -199,6 +215,24 @@ def test_what_was_written_since_outdates_an_event(observe: Any) -> None:
     assert only(observe(starts, events=(told,), applied=NOW)).reason == "Progressing"
     later = service(READY, **RUNS, lastUpdateTime=format_time(NOW))
     assert only(observe(later, FULL, events=(told,))).ready is True
+
+
+def test_a_second_refusal_of_which_no_event_is_written_is_told(observe: Any) -> None:
+    """Event recorders write the first of equal events, and for minutes no other (client-go)."""
+    told = event("FailedToUpdateServeApplications", "err: 400 Bad Request", after=-30)
+    before = format_time(NOW - timedelta(seconds=40))
+    edited = service(READY, **RUNS, generation=2, lastUpdateTime=before)
+    starts = service(NOT_READY, pendingServiceStatus=side(PENDING), generation=2, lastUpdateTime=before)
+    for primary in (edited, starts):
+        young = observe(primary, FULL, events=(told,), applied=NOW, now=NOW + timedelta(seconds=4))
+        assert (only(young).reason, young.look_again) == ("Progressing", 6)
+        late = observe(primary, FULL, events=(told,), applied=NOW, now=NOW + timedelta(seconds=10))
+        assert (only(late).reason, only(late).partial) == ("InvalidSpec", primary is edited)
+    loads = service(
+        NOT_READY, pendingServiceStatus=side(PENDING, app("DEPLOYING")), generation=2, lastUpdateTime=before
+    )
+    late = observe(loads, events=(told,), applied=NOW, now=NOW + timedelta(seconds=60))
+    assert only(late).reason == "Progressing", "something was taken, and may be what is wanted again"
 
 
 def test_a_release_without_conditions_is_read_by_its_state(observe: Any) -> None:

@@ -203,14 +203,21 @@ def test_the_sidecars_flags_go_by_its_release(
 
 
 @pytest.mark.parametrize(
-    ("mode", "decider"), [("always", "always-disagg-pd-decider"), ("prefix-based", "prefix-based-pd-decider")]
+    ("mode", "decider", "more"),
+    [
+        ("always", "always-disagg-pd-decider", {}),
+        # Without a number it decides that nothing is ever prefilled apart, and prefill workers idle.
+        ("prefix-based", "prefix-based-pd-decider", {"parameters": {"nonCachedTokens": 16}}),
+    ],
 )
 def test_the_picker_decides_which_prompts_are_prefilled_apart(
-    host: ProviderHost, apart: Any, context: Any, mode: str, decider: str
+    host: ProviderHost, apart: Any, context: Any, mode: str, decider: str, more: Resource
 ) -> None:
     found = named(host, apart(provider={"overrides": {"routerMode": mode}}), context())
     config = yaml.safe_load(found["ConfigMap llama-epp"]["data"]["picker.yaml"])
-    assert {"type": decider} in config["plugins"]
+    plugins = {plugin["type"]: plugin for plugin in config["plugins"]}
+    assert plugins[decider] == {"type": decider, **more}
+    assert plugins["disagg-profile-handler"]["parameters"] == {"deciders": {"prefill": decider}}
     assert [profile["name"] for profile in config["schedulingProfiles"]] == ["prefill", "decode"]
     assert "disagg-headers-handler" not in str(config), "recorded: not needed, and gone after 0.10"
 

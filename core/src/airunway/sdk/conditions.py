@@ -121,12 +121,24 @@ NETWORK = meanings(
 """What a controller says that does not reach something, in the words of Go's net package."""
 
 
+_LONG, _LONGEST = 2_048, 16_384
+_FRAMES = re.compile(r'^[ \t]+File ".*(?:\n {4,}.*)*\n?', re.MULTILINE)
+
+
 def explained(message: str, *tables: Sequence[Meaning], otherwise: str = "") -> tuple[str, str]:
     """The reason as `meaning` has it, and the line that says it: of a traceback the one that matters.
 
-    Where no row matches it is the last line that says anything. It has no credentials, and 400 characters at most.
+    Where no row matches it is the last line that says anything. It has no credentials, and 400 characters at most. Of
+    a long message, such as the same traceback of every worker, what it repeats and the frames are not looked through.
     """
+    message = _gist(message) if len(message) > _LONG else message
     for table in tables:
         if (match := first_meaning([message], table)) is not None:
             return match[0].reason, match[1]
     return otherwise, line_of(message)
+
+
+def _gist(message: str) -> str:
+    """Its end, without frames of tracebacks, and each line only where it stands last."""
+    lines = _FRAMES.sub("", message[-_LONGEST * 64 :]).splitlines()
+    return "\n".join(reversed(dict.fromkeys(reversed(lines))))[-_LONGEST:]

@@ -48,6 +48,11 @@ class Sizing:
     memory: str = ""
     cpu: str = ""
 
+    @property
+    def cores(self) -> int:
+        """Whole cores, rounded up; 0 where none are asked for."""
+        return ceil(parse_quantity(self.cpu)) if self.cpu else 0
+
     def divided(self, parts: int) -> Sizing:
         """An equal part of it, rounded up: what one of several pods asks for that are one replica together."""
         memory = str(ceil(parse_quantity(self.memory) / parts)) if self.memory else ""

@@ -56,10 +56,9 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     """With one of these nothing else is worth saying."""
-    spec = deployment.spec
     if context.engine != "vllm":
         yield blocker("spec.engine.type", f"KubeRay does not support {context.engine} engine")
-    if spec.model.source == "custom":
+    if deployment.spec.model.source == "custom":
         text = "KubeRay does not serve a model of source custom: Ray Serve LLM has to be told which one, by model.id"
         yield blocker("spec.model.source", text)
     yield from without_gpus(deployment, who="KubeRay")

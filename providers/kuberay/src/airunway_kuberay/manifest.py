@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from airunway.sdk import EngineCapability, Installation, ProviderManifest, SelectionMode, UpstreamKind, generation
 from airunway.sdk.overrides import BOOLEAN, CPU, MEMORY, REPLICAS, TEXT, choice, keys, typed
 from airunway_kuberay.settings import Settings
@@ -54,6 +56,8 @@ _OVERRIDES = keys(
     ),
 )
 
+_kind = partial(UpstreamKind, group="ray.io", versions=("v1",))
+_SERVICE_LABEL = "ray.io/originated-from-cr-name"
 _OLDER = ("e80e6b555e63", "68bd2c86b279", "16de19d30c83", "1c696f3e4129", "37418f984f37", "1eef157ee7ad")
 _SANDBOX_SCHEMA = "32f93ce263e1"
 
@@ -80,16 +84,8 @@ MANIFEST = ProviderManifest(
     # A Ray cluster is a large thing for one model: it is taken when somebody asks for it (spec ruling 7).
     selection=SelectionMode.EXPLICIT,
     upstream=(
-        UpstreamKind(group="ray.io", kind="RayService", plural="rayservices", versions=("v1",), primary=True),
-        UpstreamKind(
-            group="ray.io",
-            kind="RayCluster",
-            plural="rayclusters",
-            versions=("v1",),
-            required=False,
-            write=False,
-            select="ray.io/originated-from-cr-name",
-        ),
+        _kind(kind="RayService", plural="rayservices", primary=True, deletion="Foreground"),
+        _kind(kind="RayCluster", plural="rayclusters", required=False, write=False, select=_SERVICE_LABEL),
     ),
     role_label="ray.io/group",
     serving_roles=(WORKERS, PREFILL, DECODE),

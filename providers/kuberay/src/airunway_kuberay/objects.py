@@ -20,6 +20,8 @@ _MOST = 32
 _PORTS = {"gcs": 6379, "dashboard": 8265, "client": 10001, "serve": PORT}
 _START = {"dashboard-host": "0.0.0.0", "num-cpus": "0", "num-gpus": "0"}
 """No model runs on the head."""
+_CPUS = 8
+"""Of a worker, as Ray counts them: a replica takes one, and two for each replica those parts that take requests."""
 
 
 def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
@@ -79,7 +81,8 @@ def _group(
         "replicas": max(1, replicas),
         "minReplicas": 0,
         "maxReplicas": _MOST,
-        "rayStartParams": {},
+        # Ray's autoscaler ends at once where no CPUs are told, and knows GPUs only by names that end with "gpu".
+        "rayStartParams": {"num-cpus": str(max(_CPUS, size.cores)), "num-gpus": str(size.gpus)},
         # Left out, KubeRay writes it, and with it takes over the whole list (recorded, facts 1 and 23).
         "scaleStrategy": {},
         "template": _pod(deployment, context, container, size=size, name="ray-worker"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from airunway.sdk import (
     Context,
@@ -42,6 +42,8 @@ __all__ = ["observation"]
 
 _SETTLES = timedelta(seconds=5)
 """A change counts as observed up to two seconds before its effect is seen (fact 17); times are whole seconds."""
+_TAKES = timedelta(seconds=10)
+"""By then KubeRay has written a status that names a change which Ray Serve has taken."""
 
 # Steps of a start are no news: one text for each thing that a person could look at.
 _STARTS = "the Ray cluster starts"
@@ -54,8 +56,7 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
     service = observed.primary if isinstance(observed.primary, dict) else {}
     serves, name = _serves(service), f"{deployment.metadata.name}-serve-svc"
     wanted = 0 if is_stopped(deployment) else sum(count for _, count in group_sizes(deployment).values())
-    workers = number(_cluster(service, observed, "active"), "status", "readyWorkerReplicas") if serves else 0
-    ready = max(0, min(wanted, workers))
+    ready = max(0, min(wanted, _workers(_cluster(service, observed, "active")))) if serves else 0
     return replace(
         next(_words(deployment, service, observed, context)),
         replicas=Replicas(desired=wanted, ready=ready, available=ready),
@@ -85,14 +86,17 @@ def _words(
         yield _say("UpstreamFailed", text_, dead=message or reason)
     if invalid := _invalid(service, observed):
         yield _say("InvalidSpec", invalid, partial=serves)
-    if refused := _told(service, observed, REFUSED):
+    left = max(0.0, (observed.applied + _TAKES - context.now).total_seconds()) if observed.applied else 0.0
+    # Of equal events soon after each other the first alone is written: then it speaks for the newest change, too.
+    older = not left and (serves or not _applications(service, "pending"))
+    if refused := _told(service, observed, REFUSED, since=None if older else observed.applied):
         # A server that answers has refused it; else it is only out of reach.
         why = refused.rpartition(" err: ")[2]
         out_of_reach = any(word in why for word in ("connection", "timeout", "deadline", "EOF", "fail: 5"))
         kind = "DependenciesUnreachable" if out_of_reach else "InvalidSpec"
         yield _say(kind, f"Ray Serve has not taken the configuration: {why}", partial=serves)
     if not (dig(service, "status") and is_observed(service)):
-        yield _say("Progressing", _CHANGES if serves else _STARTS, current=False)
+        yield _say("Progressing", _CHANGES if serves else _STARTS, current=False, again=left or None)
     if is_stopped(deployment):
         # "Suspended" stays listed after a resume, and is said before the pods have gone (fact 19).
         done = truth(service, "Suspended") is True
@@ -115,8 +119,7 @@ def _words(
         yield _say("Ready", message)
     if reason == "ZeroServeEndpoints":
         yield _say("UpstreamFailed", message)
-    loads = serves or dig(cluster, "status", "state") == "ready"
-    yield _say("Progressing", details or (_LOADS if loads else _STARTS))
+    yield _say("Progressing", details or (_LOADS if serves or text(cluster, "status", "state") == "ready" else _STARTS))
 
 
 def _serves(service: Resource) -> bool:
@@ -131,10 +134,15 @@ def _name(service: Resource, side: str) -> str:
 def _cluster(service: Resource, observed: Observed, side: str) -> Resource:
     """The RayCluster itself: what the RayService copies of its status is mostly old (fact 8)."""
     name = _name(service, side)
-    for obj in observed.objects:
-        if name and (text(obj, "kind"), text(obj, "metadata", "name")) == ("RayCluster", name):
-            return obj
-    return {"status": dig(service, "status", f"{side}ServiceStatus", "rayClusterStatus")}
+    named = (obj for obj in observed.objects if name and text(obj, "metadata", "name") == name)
+    copied = {"status": dig(service, "status", f"{side}ServiceStatus", "rayClusterStatus")}
+    return next((obj for obj in named if text(obj, "kind") == "RayCluster"), copied)
+
+
+def _workers(cluster: Resource) -> int:
+    """Those that are ready; of KubeRay 1.1, which has no conditions either and does not count these, those that run."""
+    run = 0 if dig(cluster, "status", "conditions") else number(cluster, "status", "availableWorkerReplicas")
+    return number(cluster, "status", "readyWorkerReplicas", default=run)
 
 
 def _applications(service: Resource, side: str) -> dict[str, Resource]:
@@ -147,12 +155,12 @@ def _invalid(service: Resource, observed: Observed) -> str:
     behind = number(service, "status", "observedGeneration") < number(service, "metadata", "generation")
     if text(ready, "reason") == "ValidationFailed":
         return text(ready, "message") if behind or not (_name(service, "active") or _name(service, "pending")) else ""
-    return _told(service, observed, *INVALID) if behind else ""
+    return _told(service, observed, *INVALID, since=observed.applied) if behind else ""
 
 
-def _told(service: Resource, observed: Observed, *reasons: str) -> str:
+def _told(service: Resource, observed: Observed, *reasons: str, since: datetime | None) -> str:
     """The newest of such events, as long as nothing that was written since outdates it."""
-    dates = [observed.applied, moment(service, "status", "lastUpdateTime")]
+    dates = [since, moment(service, "status", "lastUpdateTime")]
     for event in reversed(observed.events):
         if event.reason in reasons and event.last and all(date is None or event.last >= date for date in dates):
             return event.note.removeprefix(f"{event.namespace}/{event.name}: ")

@@ -46,7 +46,7 @@ _ALONE = {
 # Both roles are filtered by the label llm-d.ai/role; which prompts are prefilled apart is the decider's.
 _APART = """\
 plugins:
-- type: {decider}
+- type: {plugin}
 - type: disagg-profile-handler
   parameters:
     deciders:
@@ -175,7 +175,8 @@ def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings]) ->
     release = picker.release_of(settings.picker_image, settings.picker_version)
     assert release is not None, "can_handle refuses an unknown one"
     mode = text(spec.provider.overrides, "routerMode") or "always"
-    plugins = _APART.format(decider=DECIDERS[mode]) if is_disaggregated(deployment) else ""
+    plugin = DECIDERS[mode]
+    plugins = _APART.format(plugin=plugin, decider=plugin.partition("\n")[0]) if is_disaggregated(deployment) else ""
     return picker.objects(
         deployment,
         pool=picker.pool_of(deployment, selector=pool_labels(deployment), port=PORT),
