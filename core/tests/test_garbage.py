@@ -74,6 +74,33 @@ def test_a_cycle_that_dies_after_it_was_put_aside_is_found_in_the_end() -> None:
     assert said.split() == ["True"]
 
 
+def test_a_thread_may_make_tuples_during_a_collection() -> None:
+    """What looks at all containers must not be interrupted: a tuple that somebody else holds cannot be finished."""
+    said = _alone("""
+        import sys, threading, time
+
+        gc.callbacks.clear()  # what these tests look on with is no better
+        sys.setswitchinterval(1e-6)
+        broken, until = [], time.monotonic() + 2
+
+        def make():
+            while time.monotonic() < until and not broken:
+                try:
+                    tuple(str(number) for number in range(50))
+                except SystemError as error:
+                    broken.append(error)
+
+        with short_collections():
+            thread = threading.Thread(target=make)
+            thread.start()
+            while thread.is_alive():
+                gc.collect()
+            thread.join()
+        print(broken)
+    """)
+    assert said.strip() == "[]"
+
+
 def test_no_collection_happens_where_none_is_wanted() -> None:
     assert gc.isenabled()
     with uncollected():

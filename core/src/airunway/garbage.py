@@ -33,7 +33,7 @@ def short_collections() -> Iterator[None]:
 
     def on_collection(phase: str, info: dict[str, int]) -> None:
         nonlocal frozen
-        if phase == "stop" and info["generation"] == 2 and len(gc.get_objects(generation=2)) > _ASIDE:
+        if phase == "stop" and info["generation"] == 2 and _survivors() > _ASIDE:
             frozen += 1
             if frozen % _THAW:
                 gc.freeze()
@@ -48,6 +48,16 @@ def short_collections() -> Iterator[None]:
     finally:
         gc.callbacks.remove(on_collection)
         gc.set_threshold(*thresholds)
+
+
+def _survivors() -> int:
+    """How many containers have survived.
+
+    In one go of the interpreter, without a line of Python: where another thread gets its turn while there is a list
+    that holds all of them, a tuple that it is just making is a SystemError
+    (https://github.com/python/cpython/issues/39117).
+    """
+    return sum(map(len, map(gc.get_objects, (2,))))
 
 
 @contextmanager
