@@ -216,7 +216,9 @@ class Stage:
             provider = {**spec.get("provider", {}), "name": "kaito"}
             body = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata}
             await self._client.create(MODEL_DEPLOYMENT, {**body, "spec": {**spec, "provider": provider}})
-        await settled(self.look)
+        async with asyncio.timeout(PATIENCE):  # it is paused with something that there is
+            while (await self.look())["paused"].workspace is None:
+                await asyncio.sleep(0.1)
         await self.annotate({names.PAUSED: "true"}, "paused")
         return await settled(self.look)
 

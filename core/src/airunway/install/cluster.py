@@ -204,7 +204,9 @@ class Installer:
         if await self._get(NAMESPACE, ObjectKey("", self._namespace)) is None:
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
             await self._client.apply(NAMESPACE, body, manager=MANAGER)
-        noted = inventory_of(parts, before, namespace=self._namespace)
+        wanted = {**before, **{part.name: [reference_of(obj) for obj in part.objects] for part in parts}}
+        # Noted first, so that what is interrupted can be gone on with, or be taken away.
+        await self._note({name: dict.fromkeys([*found, *before.get(name, ())]) for name, found in wanted.items()})
         for part in parts:
             on_part(part.name)
             for obj in part.objects:
@@ -212,9 +214,13 @@ class Installer:
                 assert kind is not None, "a kind that is needed is there or raises"
                 await self._client.apply(kind, obj, manager=MANAGER)
             await self.served(part)
-            wanted = {reference_of(obj) for obj in part.objects}
-            await self._delete(found for found in before.get(part.name, ()) if found not in wanted)
-        await self._client.apply(CONFIG_MAP, noted, manager=MANAGER, force=True)
+            await self._delete(found for found in before.get(part.name, ()) if found not in wanted[part.name])
+        await self._note(wanted)
+
+    async def _note(self, listed: Mapping[str, Iterable[Reference]]) -> None:
+        await self._client.apply(
+            CONFIG_MAP, inventory_of(listed, namespace=self._namespace), manager=MANAGER, force=True
+        )
 
     async def served(self, part: Part) -> None:
         """Wait until the kinds that a part brings can be used."""
@@ -227,11 +233,10 @@ class Installer:
         left = dict(before)
         for name in names:
             gone = await self._delete(reversed(left.pop(name)))
-            noted = inventory_of([], left, namespace=self._namespace)
             if left:
-                await self._client.apply(CONFIG_MAP, noted, manager=MANAGER, force=True)
+                await self._note(left)
             else:
-                await self._delete([reference_of(noted)])
+                await self._delete([Reference("", CONFIG_MAP.kind, self._namespace, INVENTORY)])
             yield name, gone
 
     async def remains(self, names: Sequence[str]) -> list[str]:

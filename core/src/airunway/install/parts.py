@@ -157,9 +157,8 @@ def foreign_owner(live: Resource) -> Owner | None:
     return None
 
 
-def inventory_of(parts: Sequence[Part], previous: Mapping[str, Sequence[Reference]], *, namespace: str) -> Resource:
-    """The ConfigMap that notes what is installed: these parts, and those of before that are not among them."""
-    listed = {**previous, **{part.name: [reference_of(obj) for obj in part.objects] for part in parts}}
+def inventory_of(listed: Mapping[str, Iterable[Reference]], *, namespace: str) -> Resource:
+    """The ConfigMap that notes what is installed, by part."""
     data = {name: json.dumps([list(reference) for reference in found]) for name, found in sorted(listed.items())}
     return {
         "apiVersion": "v1",
