@@ -241,6 +241,13 @@ def test_what_was_installed_one_way_stays_with_it(machine: Machine, helms: dict[
     assert machine.deployments("another") == {}
 
 
+@pytest.mark.parametrize("registry", ["https://mirror.example", "mirror.example/all/"])
+def test_a_registry_of_which_no_image_can_be_pulled_is_refused(machine: Machine, registry: str) -> None:
+    for command in ("install", "upgrade"):
+        said = " ".join(machine(command, "--registry", registry, code=2).split())
+        assert f"'{registry}' is not HOST/PATH: write it without a scheme, and without a slash at the end" in said
+
+
 def test_a_provider_that_is_not_here_and_a_checkout_say_what_to_install(machine: Machine) -> None:
     said = machine("install", "--providers", "dynamo", code=1)
     assert "no distribution that is installed here brings provider dynamo (installed: kaito, vllm)" in said

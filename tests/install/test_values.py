@@ -68,6 +68,8 @@ def test_all_charts_have_the_version_of_the_release() -> None:
         ("airunway", "extraArgs={leader-elect}", "extraArgs"),
         ("airunway", "tolerations[0].efect=NoSchedule", "efect"),
         ("airunway", "global.imagePullSecrets=mirror", "imagePullSecrets"),
+        ("airunway", "global.imageRegistry=https://mirror.example", "imageRegistry"),
+        ("airunway-provider-vllm", "image.registry=mirror.example/", "registry"),
         ("airunway-stack", "global.imagePullSecrets={mirror}", "imagePullSecrets"),
         ("airunway-crds", "kept=true", "kept"),
         ("airunway-provider-kaito", "settings.nodeProvisionner=karpenter", "nodeProvisionner"),

@@ -20,7 +20,7 @@ _OPEN = {"type": "object", "additionalProperties": True}
 _GLOBAL = {
     **_OPEN,
     "properties": {
-        "imageRegistry": {"type": "string"},
+        "imageRegistry": {"type": "string", "pattern": "^([^/]+(/[^/]+)*)?$"},  # no scheme, no slash at the end
         "imagePullSecrets": {
             "type": "array",
             "items": {

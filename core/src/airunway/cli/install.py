@@ -37,8 +37,19 @@ Manifests = Annotated[
     ),
 ]
 Providers = Annotated[str, typer.Option(help="Names of providers, separated by commas.")]
+
+
+def _registry(text: str) -> str:
+    if text.startswith("/") or text.endswith("/") or "//" in text:
+        raise typer.BadParameter(
+            f"{text!r} is not HOST/PATH: write it without a scheme, and without a slash at the end"
+        )
+    return text
+
+
 Registry = Annotated[
-    str, typer.Option(help="Where the images are, as HOST/PATH (default: where the release has them).")
+    str,
+    typer.Option(callback=_registry, help="Where the images are, as HOST/PATH (default: where the release has them)."),
 ]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait until everything is ready; 0: do not wait.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, with everything rehearsed.")]
