@@ -14,7 +14,7 @@ import yaml
 from airunway import __version__
 from airunway.api.crds import custom_resource_definitions
 from airunway.doctor import CHECKS, Snapshot, Unseen, examine
-from airunway.doctor.components import Component, components_in
+from airunway.doctor.components import Component, components_in, rivals
 from airunway.doctor.findings import AREAS
 from airunway.doctor.report import document, lines
 from airunway.doctor.webhooks import shuts_out
@@ -196,6 +196,72 @@ def test_a_process_is_known_by_its_command_line(
     assert (component.wanted, component.available) == (2, 1)
 
 
+def pod(**status: Any) -> Resource:
+    return {"metadata": {"name": "core-0", "labels": {"app": "core", "hash": "1"}}, "status": status}
+
+
+def waiting(reason: str, message: str = "", **rest: Any) -> Resource:
+    return pod(containerStatuses=[{"state": {"waiting": {"reason": reason, "message": message}}, **rest}])
+
+
+ENDED: dict[str, Any] = {"lastState": {"terminated": {"exitCode": 1, "reason": "Error", "message": "no such option"}}}
+
+
+@pytest.mark.parametrize(
+    ("live", "said"),
+    [
+        (waiting("ImagePullBackOff", "not found"), "Pod core-0: ImagePullBackOff: not found."),
+        (
+            waiting("CrashLoopBackOff", **ENDED),
+            "Pod core-0: CrashLoopBackOff: its last run ended with exit code 1 (Error no such option).",
+        ),
+        (
+            pod(conditions=[{"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}]),
+            "Pod core-0: 0/3 nodes are available",
+        ),
+        (waiting("ContainerCreating"), "It has no quota."),
+        (pod(), "It has no quota."),
+        ({"metadata": {"name": "another"}}, "It has no quota."),
+    ],
+)
+@pytest.mark.parametrize(("available", "code"), [(0, "ARW0202"), (1, "ARW0203")])
+def test_a_process_without_its_pods_says_why_in_the_pod_s_words(
+    live: Resource, said: str, available: int, code: str
+) -> None:
+    core = replace(
+        CORE, wanted=2, available=available, selector={"app": "core"}, trouble="It has no quota.", options={}
+    )
+    found = examine(replace(EMPTY, components=(core,), pods=(pod(phase="Running"), live)))
+    (finding,) = [each for each in found.findings if each.code == code]
+    assert finding.what == f"{available} of 2 pods are available. {said}"
+
+
+def component(namespace: str, *, core: bool = False, every: bool = False, watched: str = "", **rest: Any) -> Component:
+    key, options = ObjectKey(namespace, "a"), {"watch-namespaces": watched}
+    return Component(key=key, core=core, every=every, options=options, providers=tuple(rest.get("providers", ())))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        (component("a", core=True), component("b", core=True), True),
+        (component("a", core=True), component("a", core=True), False),
+        (component("a", core=True), component("b", providers=["p"]), False),
+        (component("a", core=True, watched="x,y"), component("b", core=True, watched="y"), True),
+        (component("a", core=True, watched="x"), component("b", core=True, watched="y"), False),
+        (component("a", core=True, watched="x"), component("b", core=True), True),
+        (component("a", providers=["p", "q"]), component("b", providers=["q"]), True),
+        (component("a", providers=["p"]), component("b", providers=["q"]), False),
+        (component("a", every=True), component("b", providers=["q"]), True),
+        (component("a", core=True, every=True), component("b", core=True), True),
+        (component("a", every=True), component("b", core=True), False),
+    ],
+)
+def test_rivals_do_the_same_on_the_same_deployments(one: Component, other: Component, found: bool) -> None:
+    assert bool(list(rivals([one], [other]))) is found
+    assert bool(list(rivals([other], [one]))) is found
+
+
 def test_what_is_not_ours_is_no_component() -> None:
     others = [
         deployment("controller", image="example.org/other:1"),
@@ -252,6 +318,8 @@ def test_what_was_not_seen_is_said_and_not_taken_for_good() -> None:
     assert "◌ Webhook                  0 of 7 checks" in text
     assert "⚠ Nodes, storage, gateway  2 of 8 checks: ARW0705" in text
     assert "Nothing is wrong" not in text
+    blind = "\n".join(told(EMPTY))
+    assert blind.endswith(f"Nothing wrong was found by 2 of {len(CHECKS)} checks; the others could not be made.")
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
@@ -301,6 +369,7 @@ def test_checks_take_any_object(obj: Resource) -> None:
         definitions={"modeldeployments.airunway.ai": obj},
         leases={"airunway-controller": obj},
         configurations={CONFIGURATION: obj},
+        elsewhere=(CORE,),
         endpoints={},
         rights={},
         guards=several,

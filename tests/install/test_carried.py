@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from airunway.install.parts import INVENTORY, in_order, reference_of
 from airunway.resource import Resource, dig
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.kubetools import kubectl_path
+from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.chart, pytest.mark.slow]
 
@@ -90,6 +92,7 @@ def machine(programs: Path, plane: ControlPlane, tmp_path: Path) -> Machine:
     helms = tmp_path / "bin"
     helms.mkdir()
     made = Machine(programs=programs, kubeconfig=plane.kubeconfig, helms=helms)
+    made.kubectl("delete", "deployments", "--all", "--all-namespaces")
     definitions = made.kubectl("get", "crd", "-o", "name").split()
     if definitions:
         made.kubectl("delete", *definitions)
@@ -177,11 +180,48 @@ def test_with_helm_each_part_is_a_release_that_helm_goes_on_with(installed: Mach
         f"{REGISTRY}/airunway/controller:"
     )
 
+    # Without helm nothing is done behind its back, and Flux's releases are Flux's.
+    (installed.helms / "helm").rename(installed.helms / "hidden")
+    for command in ("upgrade", "uninstall"):
+        said = installed(command, "-n", namespace, code=1)
+        assert f"airunway-controller belongs to Helm's release {namespace}/airunway: put helm on PATH" in said
+    said = installed("install", "-n", namespace, code=1)
+    assert (
+        f"these belong to Helm's release {namespace}/airunway: ServiceAccount/{namespace}/airunway-controller" in said
+    )
+    assert len(said.splitlines()) == 3, "one line for each release"
+    (installed.helms / "hidden").rename(installed.helms / "helm")
+    account = ("serviceaccount", "airunway-controller", "-n", namespace)
+    installed.kubectl("label", *account, "helm.toolkit.fluxcd.io/name=runway", "helm.toolkit.fluxcd.io/namespace=flux")
+    assert "these belong to Flux's HelmRelease flux/runway" in installed("upgrade", "-n", namespace, code=1)
+    installed.kubectl("label", *account, "helm.toolkit.fluxcd.io/name-", "helm.toolkit.fluxcd.io/namespace-")
+
     assert "the release would be uninstalled" in installed("uninstall", "-n", namespace, "--dry-run")
     assert releases() == PARTS
     installed("uninstall", "-n", namespace)
     assert releases() == ["airunway-crds"]
     assert installed.deployments(namespace) == {}
+
+
+@pytest.mark.apiserver
+def test_a_release_that_was_left_halfway_is_said_before_the_first_write(machine: Machine, helm: Helm) -> None:
+    """An interrupted `helm install --wait`: nothing here makes pods, so that it waits for ever."""
+    (machine.helms / "helm").symlink_to(helm.program)
+    namespace = f"half-{helm.major}"
+    environment = {**os.environ, "KUBECONFIG": str(machine.kubeconfig)}
+    command = [str(helm.program), "install", "airunway", "airunway", "-n", namespace, "--create-namespace", "--wait"]
+    with subprocess.Popen(command, cwd=helm.folder, env=environment, stdout=subprocess.DEVNULL) as interrupted:
+        until = time.monotonic() + PATIENCE
+        while "airunway-controller" not in machine.deployments(namespace):
+            assert time.monotonic() < until
+        interrupted.kill()
+    for arguments in (("install",), ("install", "--providers", "vllm"), ("upgrade",)):
+        said = machine(*arguments, "-n", namespace, code=1)
+        assert "Helm's release airunway is pending-install" in said
+        assert f"helm uninstall airunway --namespace {namespace}" in said
+    assert machine.kubectl("get", "crd", "-o", "name") == "", "nothing was written"
+    assert "airunway: the release is uninstalled" in machine("uninstall", "-n", namespace)
+    assert machine.deployments(namespace) == {}
 
 
 @pytest.mark.apiserver
@@ -196,8 +236,16 @@ def test_what_was_installed_one_way_stays_with_it(machine: Machine, helms: dict[
 
     said = machine("install", "-n", "another", "--timeout", "0", code=1)
     assert "nothing was written" in said
-    assert "CustomResourceDefinition/modeldeployments.airunway.ai is there and belongs to no release of Helm" in said
+    assert "Deployment/either/airunway-controller works on all namespaces already" in said
+    assert "these are there and belong to no release of Helm: CustomResourceDefinition/inference" in said
     assert machine.deployments("another") == {}
+
+
+@pytest.mark.parametrize("registry", ["https://mirror.example", "mirror.example/all/"])
+def test_a_registry_of_which_no_image_can_be_pulled_is_refused(machine: Machine, registry: str) -> None:
+    for command in ("install", "upgrade"):
+        said = " ".join(machine(command, "--registry", registry, code=2).split())
+        assert f"'{registry}' is not HOST/PATH: write it without a scheme, and without a slash at the end" in said
 
 
 def test_a_provider_that_is_not_here_and_a_checkout_say_what_to_install(machine: Machine) -> None:

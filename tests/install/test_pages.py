@@ -44,6 +44,9 @@ def test_the_manifests_of_gitops_name_charts_and_values_that_exist(helms: dict[M
         elif obj["kind"] == "HelmRelease":
             found["HelmRelease"].append((obj["spec"]["chart"]["spec"]["chart"], obj["spec"].get("values", {})))
             assert obj["spec"]["targetNamespace"] == NAMESPACE
+            # As `helm install` of the other pages has it: the selectors of Deployments have the release's name in them.
+            assert obj["spec"]["storageNamespace"] == NAMESPACE
+            assert obj["spec"]["releaseName"] == obj["metadata"]["name"]
     for tool, charts in found.items():
         assert [chart for chart, _ in charts] == ["airunway-crds", "airunway", "airunway-provider-vllm"], tool
         for chart, values in charts:

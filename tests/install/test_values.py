@@ -67,6 +67,10 @@ def test_all_charts_have_the_version_of_the_release() -> None:
         ("airunway", "extraEnv.POD_NAME=mine", "POD_NAME"),
         ("airunway", "extraArgs={leader-elect}", "extraArgs"),
         ("airunway", "tolerations[0].efect=NoSchedule", "efect"),
+        ("airunway", "global.imagePullSecrets=mirror", "imagePullSecrets"),
+        ("airunway", "global.imageRegistry=https://mirror.example", "imageRegistry"),
+        ("airunway-provider-vllm", "image.registry=mirror.example/", "registry"),
+        ("airunway-stack", "global.imagePullSecrets={mirror}", "imagePullSecrets"),
         ("airunway-crds", "kept=true", "kept"),
         ("airunway-provider-kaito", "settings.nodeProvisionner=karpenter", "nodeProvisionner"),
         ("airunway-provider-kaito", "settings.partition=perhaps", "partition"),
@@ -109,6 +113,23 @@ def test_without_the_prometheus_operator_a_sentence_says_what_to_do(helm: Helm, 
     refused = helm("template", "runway", "airunway", f"--set=metrics.{value}.enabled=true", check=False)
     assert f"metrics.{value}.enabled needs the Prometheus operator" in refused.stderr
     assert "install it first, or switch" in refused.stderr
+
+
+@pytest.mark.parametrize("ports", ["health=8080", "webhook=8081", "metrics=9443"])
+def test_a_port_is_of_one_listener(helm: Helm, ports: str) -> None:
+    refused = helm("template", "runway", "airunway", f"--set=ports.{ports}", check=False)
+    assert "ports: two of health, metrics and webhook are the same (" in refused.stderr
+    alone = helm.render("airunway", "--set=ports.health=8080", "--set=metrics.enabled=false")
+    assert [obj["kind"] for obj in alone].count("Deployment") == 1
+
+
+def test_an_annotation_is_there_once(helm: Helm) -> None:
+    """What the chart itself annotates can be said otherwise: a key that is there twice is no YAML."""
+    key = "kubectl.kubernetes.io/default-container"
+    given = json.dumps({key: "mine", "team": "a"})
+    said = helm("template", "runway", "airunway", f"--set-json=podAnnotations={given}").stdout
+    assert [line.strip() for line in said.splitlines() if key in line] == [f"{key}: mine"]
+    assert f"{key}: airunway" in helm("template", "runway", "airunway").stdout
 
 
 def test_two_policies_are_one_too_many(helm: Helm) -> None:

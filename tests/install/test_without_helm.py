@@ -17,8 +17,8 @@ from airunway import __version__
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.controller.access import core_rights
-from airunway.install.cluster import MANAGER
-from airunway.install.parts import INVENTORY, foreign_owner, read_inventory
+from airunway.install.cluster import MANAGER, Installer
+from airunway.install.parts import INVENTORY, Part, foreign_owner, read_inventory
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
     CLUSTER_ROLE,
@@ -212,8 +212,11 @@ async def test_what_stands_in_the_way_is_said_before_the_first_write(
 ) -> None:
     given = ("install", "--manifests", str(charts))
     stranger = control_plane.kubeconfig_for("somebody-else")
-    denied = run(*given, kubeconfig=stranger, code=1)
-    assert "forbidden" in denied.stderr
+    denied = run(*given, kubeconfig=stranger, code=1).stderr
+    assert "nothing was written" in denied
+    assert f"create, get, patch deployments.apps in {namespace}; " in denied
+    assert "create, get, patch customresourcedefinitions.apiextensions.k8s.io" in denied
+    assert "an administrator has to do it, or to grant it" in denied
 
     foreign = {"apiVersion": "v1", "kind": "ServiceAccount"}
     note = {"meta.helm.sh/release-name": "mine"}
@@ -221,13 +224,16 @@ async def test_what_stands_in_the_way_is_said_before_the_first_write(
     await client.create(SERVICE_ACCOUNT, {**foreign, "metadata": metadata})
     told = run(*given, code=1).stderr
     assert "nothing was written" in told
-    assert f"ServiceAccount/{namespace}/{names.CORE_MANAGER} belongs to Helm's release mine (helm upgrade mine)" in told
+    assert f"these belong to Helm's release /mine: ServiceAccount/{namespace}/{names.CORE_MANAGER}. What to do" in told
     await client.delete(SERVICE_ACCOUNT, ObjectKey(namespace, names.CORE_MANAGER))
 
     objects = rendered(CORE, namespace)
     objects[0]["spec"]["template"]["spec"]["containers"][0]["imagee"] = "x"
     write(charts, CORE, objects)
-    assert f"Deployment/{namespace}/airunway-controller would be refused" in run(*given, code=1).stderr
+    refused = run(*given, code=1).stderr
+    assert "the API server says" in refused
+    assert "imagee" in refused
+    assert f": Deployment/{namespace}/airunway-controller. What to do: correct what it names" in refused
     write(charts, CORE, rendered(CORE, "elsewhere"))
     assert "the manifests are for the namespace elsewhere" in run(*given, code=1).stderr
     (charts / f"{CORE}.yaml").unlink()
@@ -235,6 +241,19 @@ async def test_what_stands_in_the_way_is_said_before_the_first_write(
     with pytest.raises(NotFound):
         await client.get(CONFIG_MAP, ObjectKey(namespace, INVENTORY))
     assert "there is nothing to upgrade" in run("upgrade", "--manifests", str(charts), code=1).stderr
+
+
+async def test_what_was_interrupted_can_be_taken_away(clean: None, client: Client, run: Run, namespace: str) -> None:
+    unknown = {"apiVersion": "tests.example/v1", "kind": "Unknown", "metadata": {"name": "x", "namespace": namespace}}
+    parts = [Part(name=CORE, objects=tuple(rendered(CORE, namespace))), Part(name=TOY, objects=(unknown,))]
+    with pytest.raises(NotFound):
+        await Installer(client, namespace=namespace).apply(parts, {})
+    await client.get(DEPLOYMENT, ObjectKey(namespace, names.CORE_MANAGER))
+    run("uninstall")
+    with pytest.raises(NotFound):
+        await client.get(DEPLOYMENT, ObjectKey(namespace, names.CORE_MANAGER))
+    with pytest.raises(NotFound):
+        await client.get(CONFIG_MAP, ObjectKey(namespace, INVENTORY))
 
 
 async def test_the_cluster_of_a_context_is_meant(clean: None, run: Run, charts: Path, kubeconfig: Path) -> None:
@@ -246,15 +265,28 @@ async def test_the_cluster_of_a_context_is_meant(clean: None, run: Run, charts: 
     assert "has no context 'nowhere'" in run("uninstall", "--context", "nowhere", code=1).stderr
 
 
+FLUX = {"helm.toolkit.fluxcd.io/name": "runway", "helm.toolkit.fluxcd.io/namespace": "flux-system"}
+RELEASE = {"meta.helm.sh/release-name": "runway", "meta.helm.sh/release-namespace": "ai"}
+
+
 @pytest.mark.parametrize(
-    ("metadata", "owner"),
+    ("metadata", "who", "do"),
     [
-        ({}, ""),
-        ({"annotations": {"argocd.argoproj.io/tracking-id": "x"}}, "Argo CD"),
-        ({"labels": {"kustomize.toolkit.fluxcd.io/name": "infra"}}, "Flux's Kustomization infra"),
+        ({"annotations": {"argocd.argoproj.io/tracking-id": "x"}}, "Argo CD", "where Argo CD reads it"),
+        ({"labels": {"argocd.argoproj.io/instance": "x"}}, "Argo CD", "where Argo CD reads it"),
+        ({"managedFields": [{"manager": "argocd-controller"}]}, "Argo CD", "where Argo CD reads it"),
+        ({"labels": {"kustomize.toolkit.fluxcd.io/name": "infra"}}, "Flux's Kustomization infra", "where Flux reads"),
+        ({"labels": FLUX, "annotations": RELEASE}, "Flux's HelmRelease flux-system/runway", "where Flux reads it"),
+        ({"annotations": RELEASE}, "Helm's release ai/runway", "helm upgrade --install runway CHART --namespace ai"),
     ],
 )
-def test_objects_of_other_tools_are_known(metadata: Resource, owner: str) -> None:
+def test_objects_of_other_tools_are_known(metadata: Resource, who: str, do: str) -> None:
     found = foreign_owner({"metadata": metadata})
-    assert found.startswith(owner)
-    assert bool(found) is bool(owner)
+    assert found is not None
+    assert found.who == who
+    assert do in found.do
+
+
+def test_what_is_nobody_s_has_no_owner() -> None:
+    labels = {"app.kubernetes.io/instance": "runway", "app.kubernetes.io/managed-by": "Helm"}
+    assert foreign_owner({"metadata": {"labels": labels, "managedFields": [{"manager": "kubectl"}]}}) is None

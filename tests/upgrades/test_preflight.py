@@ -216,7 +216,9 @@ class Stage:
             provider = {**spec.get("provider", {}), "name": "kaito"}
             body = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "metadata": metadata}
             await self._client.create(MODEL_DEPLOYMENT, {**body, "spec": {**spec, "provider": provider}})
-        await settled(self.look)
+        async with asyncio.timeout(PATIENCE):  # it is paused with something that there is
+            while (await self.look())["paused"].workspace is None:
+                await asyncio.sleep(0.1)
         await self.annotate({names.PAUSED: "true"}, "paused")
         return await settled(self.look)
 
@@ -376,17 +378,24 @@ def test_a_release_without_crds_of_its_own_has_those_of_the_one_before(
             "no CRD of provider kaito in it (its kinds: inferencesets.kaito.sh, workspaces.kaito.sh)",
         ),
         ("kaito=$TWICE", 1, "more than one CustomResourceDefinition workspaces.kaito.sh"),
+        ("kaito=$OLD", 1, "old.yaml: CustomResourceDefinition workspaces.kaito.sh: its apiVersion is 'apiextensions"),
+        ("kaito=$BINARY", 1, "binary.yaml: not a manifest: 'utf-8' codec"),
+        ("kaito=0.12 --recordings=$EMPTY", 1, "empty/kaito: --recordings is one with CRDs as kaito/vX.Y.Z/*.yaml"),
     ],
 )
 def test_what_it_cannot_do_is_one_sentence(tmp_path: Path, upstream: str, code: int, says: str) -> None:
     (tmp_path / "empty").mkdir()
     twice = tmp_path / "twice"
     twice.mkdir()
-    crd = {"kind": "CustomResourceDefinition", "metadata": {"name": CRD.name}}
+    versions = [{"name": "v1", "served": True, "storage": True}]
+    crd = {"kind": "CustomResourceDefinition", "metadata": {"name": CRD.name}, "spec": {"versions": versions}}
     for name in ("a.yaml", "b.json"):
-        (twice / name).write_text(json.dumps(crd))
-    upstream = upstream.replace("$EMPTY", str(tmp_path / "empty")).replace("$TWICE", str(twice))
-    done = asked("--upstream", upstream)
+        (twice / name).write_text(json.dumps({"apiVersion": "apiextensions.k8s.io/v1", **crd}))
+    (tmp_path / "old.yaml").write_text(json.dumps({"apiVersion": "apiextensions.k8s.io/v1beta1", **crd}))
+    (tmp_path / "binary.yaml").write_bytes(b"\xff" + CRD.name.encode())
+    for name in ("empty", "twice", "old.yaml", "binary.yaml"):
+        upstream = upstream.replace(f"${name.partition('.')[0].upper()}", str(tmp_path / name))
+    done = asked("--upstream", *upstream.split())
     assert done.returncode == code
     assert says in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from airunway.api.crds import custom_resource_definitions
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, Client, Invalid, Kind
 from airunway.resource import ObjectKey, Resource, is_true
 from airunway.upgrades.acceptance import has_rules, refusals
-from airunway.upgrades.schemas import defaulted, dropped, fields_of, gained, pruned
+from airunway.upgrades.schemas import defaulted, dropped, fields_of, gained, malformed, pruned
 from airunway_testing.operator import remove_definition
 from airunway_testing.waiting import PATIENCE
 
@@ -136,6 +137,33 @@ async def test_what_is_dropped_added_and_refused_is_what_the_api_server_does(
             assert refusals(pruned(obj, SCHEMA), SCHEMA), what
             continue
         assert made["spec"] == defaulted(pruned(obj, SCHEMA), SCHEMA)["spec"], what
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"apiVersion": "apiextensions.k8s.io/v1beta1"}, "its apiVersion is 'apiextensions.k8s.io/v1beta1'"),
+        ({"spec": "text"}, "spec.versions is no list of versions"),
+        ({"spec": {"versions": []}}, "spec.versions is no list of versions"),
+        ({"spec": {"versions": ["v1"]}}, "spec.versions[0] is no version with a name"),
+        ({"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": []}}]}}, "openAPIV3Schema is no schema"),
+        (
+            {"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"properties": {"spec": "object"}}}}]}},
+            "spec.versions[0].schema.openAPIV3Schema.properties.spec is no schema",
+        ),
+        (
+            {"spec": {"versions": [{"name": "v1", "schema": {"openAPIV3Schema": {"items": [], "type": "array"}}}]}},
+            "spec.versions[0].schema.openAPIV3Schema.items is no schema",
+        ),
+    ],
+)
+def test_what_is_no_crd_is_told_by_the_field_that_keeps_it_from_being_one(wrong: Resource, said: str) -> None:
+    crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", **wrong}
+    assert said in malformed(crd)
+
+
+def test_ours_are_crds() -> None:
+    assert [malformed(crd) for crd in custom_resource_definitions()] == ["", ""]
 
 
 def test_paths_are_told_as_people_write_them() -> None:

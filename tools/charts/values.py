@@ -17,6 +17,22 @@ _FOLDER = Path(__file__).with_name("values")
 
 _OPEN = {"type": "object", "additionalProperties": True}
 
+_GLOBAL = {
+    **_OPEN,
+    "properties": {
+        "imageRegistry": {"type": "string", "pattern": "^([^/]+(/[^/]+)*)?$"},  # no scheme, no slash at the end
+        "imagePullSecrets": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string", "minLength": 1}},
+                "required": ["name"],
+            },
+        },
+    },
+}
+"""Shared with charts of others, so that it is open; what is read of it is checked."""
+
 
 def fragment(name: str) -> Resource:
     """The properties that ``values/NAME.yaml`` describes."""
@@ -59,7 +75,7 @@ def closed(schema: Mapping[str, Any]) -> Resource:
 
 def schema_file(properties: Mapping[str, Any], *, title: str, dependencies: Sequence[str] = ()) -> str:
     """values.schema.json: closed, but for what Helm itself hands down: ``global``, ``enabled`` and dependencies."""
-    handed = {"global": _OPEN, "enabled": {"type": "boolean"}, **dict.fromkeys(dependencies, _OPEN)}
+    handed = {"global": _GLOBAL, "enabled": {"type": "boolean"}, **dict.fromkeys(dependencies, _OPEN)}
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": title,

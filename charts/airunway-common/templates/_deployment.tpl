@@ -1,6 +1,12 @@
 {{- define "airunway-common.deployment" -}}
 {{- $v := .root.Values -}}
 {{- $global := .root.Values.global | default dict -}}
+{{- $ports := list (int $v.ports.health) -}}
+{{- if $v.metrics.enabled }}{{- $ports = append $ports (int $v.ports.metrics) -}}{{- end -}}
+{{- if .webhook }}{{- $ports = append $ports (int $v.ports.webhook) -}}{{- end -}}
+{{- if ne (len $ports) (len (uniq $ports)) -}}
+{{- fail (printf "ports: two of health, metrics and webhook are the same (%s): the process needs a port for each" (join ", " $ports)) -}}
+{{- end -}}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
@@ -22,10 +28,7 @@ spec:
       labels:
         {{- include "airunway-common.podLabels" . | nindent 8 }}
       annotations:
-        kubectl.kubernetes.io/default-container: airunway
-        {{- with merge (dict) $v.podAnnotations $v.commonAnnotations }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- toYaml (merge (dict) $v.podAnnotations $v.commonAnnotations (dict "kubectl.kubernetes.io/default-container" "airunway")) | nindent 8 }}
     spec:
       serviceAccountName: {{ include "airunway-common.account" . }}
       automountServiceAccountToken: true

@@ -10,7 +10,7 @@ import yaml
 
 from airunway.cli.inputs import on_cluster
 from airunway.kube import Client
-from airunway.kube.errors import Forbidden, KubeError, NotFound, RequestTimedOut
+from airunway.kube.errors import Forbidden, KubeError, NotFound, RequestTimedOut, Unauthorized
 
 
 @pytest.fixture
@@ -31,14 +31,15 @@ def kubeconfig(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("error", "advised"),
     [
-        (NotFound(404, "", "404 page not found"), True),
-        (NotFound(404, "NotFound", 'modeldeployments.airunway.ai "llama" not found'), False),
-        (Forbidden(403, "Forbidden", "you may not"), False),
-        (RequestTimedOut("no answer"), False),
+        (NotFound(404, "", "404 page not found"), "Is AI Runway installed there? `airunway doctor`"),
+        (NotFound(404, "NotFound", 'modeldeployments.airunway.ai "llama" not found'), ""),
+        (Forbidden(403, "Forbidden", "you may not"), ""),
+        (RequestTimedOut("no answer"), "Is http://127.0.0.1:1 the cluster that is meant (--context, --kubeconfig)"),
+        (Unauthorized(401, "Unauthorized", "Unauthorized"), "http://127.0.0.1:1 does not know this user: log in again"),
     ],
 )
-def test_a_kind_that_is_not_served_makes_a_command_ask_whether_ai_runway_is_installed(
-    kubeconfig: Path, capsys: pytest.CaptureFixture[str], error: KubeError, advised: bool
+def test_what_a_cluster_says_comes_with_what_to_do_about_it(
+    kubeconfig: Path, capsys: pytest.CaptureFixture[str], error: KubeError, advised: str
 ) -> None:
     async def work(client: Client) -> None:
         raise error
@@ -47,5 +48,6 @@ def test_a_kind_that_is_not_served_makes_a_command_ask_whether_ai_runway_is_inst
         on_cluster(work, kubeconfig=kubeconfig, context=None)
     assert ended.value.exit_code == 1
     said = capsys.readouterr().err
-    assert str(error) in said
-    assert ("`airunway doctor`" in said) is advised
+    assert said.startswith(f"airunway: {error}")
+    assert advised in said
+    assert bool(said.removeprefix(f"airunway: {error}").strip()) is bool(advised)

@@ -84,8 +84,9 @@ async def test_each_trouble_has_its_exception(
 
 async def test_a_refused_connection() -> None:
     async with Client(ClusterConfig(server="http://127.0.0.1:1")) as client:
-        with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1"):
+        with pytest.raises(ConnectionFailed) as caught:
             await client.get_path("/version")
+    assert str(caught.value) == "GET /version: cannot connect to 127.0.0.1:1: Connection refused"
 
 
 async def test_a_client_that_is_not_open_says_so() -> None:
@@ -169,7 +170,7 @@ async def test_s9_a_cluster_s_new_authority_is_read_once_the_old_one_no_longer_f
             server=f"https://127.0.0.1:{ports[1]}", ca_data=mounted.read_bytes(), ca_file=mounted
         )  # the server has its new certificate already
         async with Client(config) as client:
-            with pytest.raises(ConnectionFailed):
+            with pytest.raises(ConnectionFailed, match=r"certificate of 127\.0\.0\.1:\d+ is not trusted: \w+"):
                 await client.get_path("/version")
             for content in (b"", b"half a fi"):
                 mounted.write_bytes(content)

@@ -18,7 +18,7 @@ from airunway.words import plain
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 
-    from airunway.kube import Client
+    from airunway.kube import Client, KubeError
     from airunway.plugins.host import ProviderHost
     from airunway.validation.policy import Policy
 
@@ -32,6 +32,7 @@ __all__ = [
     "fail",
     "installed_configs",
     "namespace_labels_in",
+    "objects_in",
     "on_cluster",
     "parse_target",
     "policy_in",
@@ -68,7 +69,9 @@ def reporting() -> Iterator[None]:
 
     try:
         yield
-    except (ManifestError, PluginError, PolicyError, OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except (ManifestError, PluginError, PolicyError, UnicodeDecodeError) as error:
         fail(str(error))
 
 
@@ -87,17 +90,25 @@ def deployments_in(path: Path, *, namespace: str) -> list[Resource]:
 
     Raises ManifestError (also if there is none) and OSError.
     """
-    found = [obj for obj in _objects_in(path) if obj.get("kind") == "ModelDeployment"]
+    found = [obj for obj in objects_in(path) if obj.get("kind") == "ModelDeployment"]
     if not found:
         raise ManifestError(f"{path}: there is no ModelDeployment in it")
     return [_in_namespace(obj, namespace) for obj in found]
 
 
 def definitions_in(path: Path) -> list[Resource]:
-    """The CustomResourceDefinitions of a file (``-``: standard input). Raises ManifestError and OSError."""
-    found = [obj for obj in _objects_in(path) if obj.get("kind") == "CustomResourceDefinition"]
+    """The CustomResourceDefinitions of a file (``-``: standard input).
+
+    Raises ManifestError (also if there is none, or what calls itself one is none) and OSError.
+    """
+    from airunway.upgrades.schemas import malformed
+
+    found = [obj for obj in objects_in(path) if obj.get("kind") == "CustomResourceDefinition"]
     if not found:
         raise ManifestError(f"{path}: there is no CustomResourceDefinition in it")
+    for crd in found:
+        if problem := malformed(crd):
+            raise ManifestError(f"{path}: CustomResourceDefinition {key_of(crd).name}: {problem}")
     return found
 
 
@@ -109,7 +120,7 @@ def provider_configs_in(path: Path) -> list[Resource]:
     files = [path]
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml", ".json"))
-    found = [obj for file in files for obj in _objects_in(file) if obj.get("kind") == "InferenceProviderConfig"]
+    found = [obj for file in files for obj in objects_in(file) if obj.get("kind") == "InferenceProviderConfig"]
     if not found:
         raise ManifestError(f"{path}: there is no InferenceProviderConfig in it")
     return [obj if isinstance(obj.get("status"), dict) else {**obj, "status": {"ready": True}} for obj in found]
@@ -188,7 +199,7 @@ def namespace_labels_in(path: Path) -> dict[str, dict[str, str]]:
     """The labels of the Namespaces in a file, by name. Nothing for standard input, which is read already."""
     if str(path) == "-":
         return {}
-    return {key_of(obj).name: labels_of(obj) for obj in _objects_in(path) if obj.get("kind") == "Namespace"}
+    return {key_of(obj).name: labels_of(obj) for obj in objects_in(path) if obj.get("kind") == "Namespace"}
 
 
 def on_cluster(
@@ -200,19 +211,34 @@ def on_cluster(
     """
     import asyncio
 
-    from airunway.kube import Answer, ApiError, Client, KubeError, load_config, user_agent_of
+    from airunway.kube import Client, KubeError, load_config, user_agent_of
+
+    server = ""
 
     async def main() -> T:
+        nonlocal server
         config = load_config(kubeconfig=kubeconfig, context=context)
+        server = config.server
         async with Client(config, user_agent=user_agent_of("cli"), timeout=timeout) as client:
             return await work(client)
 
     try:
         return asyncio.run(main())
     except KubeError as error:
-        absent = isinstance(error, ApiError) and error.answer is Answer.KIND_ABSENT
-        advice = ". Is AI Runway installed there? `airunway doctor` says what is missing" if absent else ""
-        fail(f"{error}{advice}")
+        fail(f"{error}{_advice(error, server)}")
+
+
+def _advice(error: KubeError, server: str) -> str:
+    """What the user can do about it, as the end of a sentence."""
+    from airunway.kube import Answer, ApiError, TransportError, Unauthorized
+
+    if isinstance(error, TransportError):
+        return f". Is {server} the cluster that is meant (--context, --kubeconfig), and can this machine reach it?"
+    if isinstance(error, Unauthorized):
+        return f". {server} does not know this user: log in again, or name another --context"
+    if isinstance(error, ApiError) and error.answer is Answer.KIND_ABSENT:
+        return ". Is AI Runway installed there? `airunway doctor` says what is missing"
+    return ""
 
 
 def read_namespace_labels(
@@ -252,16 +278,15 @@ def read_cluster(
     return on_cluster(read, kubeconfig=kubeconfig, context=context)
 
 
-def _objects_in(path: Path) -> list[Resource]:
+def objects_in(path: Path) -> list[Resource]:
+    """The objects of a file (``-``: standard input). Raises ManifestError and OSError."""
     try:
         if str(path) == "-":
-            objects = list(read_manifests(sys.stdin))
-        else:
-            with path.open(encoding="utf-8") as stream:
-                objects = list(read_manifests(stream))
+            return list(read_manifests(sys.stdin))
+        with path.open(encoding="utf-8") as stream:
+            return list(read_manifests(stream))
     except ManifestError as error:
         raise ManifestError(f"{path}: {error}") from error
-    return [obj for obj in objects if isinstance(obj, dict)]
 
 
 def _in_namespace(obj: Resource, namespace: str) -> Resource:

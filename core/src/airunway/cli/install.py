@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -15,9 +15,9 @@ from airunway.cli.options import Context, Kubeconfig
 from airunway.words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 
-    from airunway.install.cluster import Installer
+    from airunway.install.cluster import Installer, Inventory
     from airunway.install.helm import Helm
     from airunway.install.parts import Part
     from airunway.kube import Client
@@ -37,8 +37,19 @@ Manifests = Annotated[
     ),
 ]
 Providers = Annotated[str, typer.Option(help="Names of providers, separated by commas.")]
+
+
+def _registry(text: str) -> str:
+    if text.startswith("/") or text.endswith("/") or "//" in text:
+        raise typer.BadParameter(
+            f"{text!r} is not HOST/PATH: write it without a scheme, and without a slash at the end"
+        )
+    return text
+
+
 Registry = Annotated[
-    str, typer.Option(help="Where the images are, as HOST/PATH (default: where the release has them).")
+    str,
+    typer.Option(callback=_registry, help="Where the images are, as HOST/PATH (default: where the release has them)."),
 ]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait until everything is ready; 0: do not wait.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, with everything rehearsed.")]
@@ -67,16 +78,22 @@ def install(
     Ends with 0 once everything is ready, with 4 if it is not in time, with 1 if it cannot be done.
     """
     from airunway.install.parts import CORE, DEFINITIONS, provider_part
+    from airunway.kube import Forbidden
 
     wanted = [DEFINITIONS, CORE, *map(provider_part, _names(providers))]
 
     async def work(installer: Installer) -> None:
+        noted: Inventory = {}
+        with suppress(Forbidden):  # then that is among what stands in the way
+            noted = await installer.inventory()
         helm = None
         if manifests is None and not no_helm:
-            helm = await _helm(installer, namespace, registry, kubeconfig, context)
-        there = await helm.releases() if helm else []
-        parts = [await _part(name, namespace, manifests, registry, helm if name in there else None) for name in wanted]
-        await _bring(installer, parts, helm, dry_run, timeout)
+            helm = _helm(noted, namespace, registry, kubeconfig, context)
+        releases = await _releases(helm, wanted)
+        parts = [
+            await _part(name, namespace, manifests, registry, helm if name in releases else None) for name in wanted
+        ]
+        await _bring(installer, parts, helm or noted, dry_run, timeout)
 
     _run(work, namespace, kubeconfig, context)
 
@@ -98,10 +115,12 @@ def upgrade(
     would do.
     """
     from airunway.install.carried import NotCarried
+    from airunway.install.parts import in_order
 
     async def work(installer: Installer) -> None:
-        helm = None if manifests else await _helm(installer, namespace, registry, kubeconfig, context)
-        listed = await _installed(installer, helm)
+        noted = await installer.inventory()
+        helm = None if manifests else _helm(noted, namespace, registry, kubeconfig, context)
+        listed = in_order(await _releases(helm, ()) if helm else noted)
         chosen = []
         for name in listed:
             try:
@@ -111,9 +130,12 @@ def upgrade(
                 typer.echo(plain(f"{name} stays as it is: {reason}"))
         if not chosen:
             there = ", ".join(listed) or "nothing"
-            inputs.fail(f"there is nothing to upgrade in {namespace}: this command has installed {there} there")
+            await _fail_with_strangers(
+                installer, f"there is nothing to upgrade in {namespace}: this command has installed {there} there"
+            )
+        await _releases(helm, chosen)
         parts = [await _part(name, namespace, manifests, registry, helm) for name in chosen]
-        await _bring(installer, parts, helm, dry_run, timeout)
+        await _bring(installer, parts, helm or noted, dry_run, timeout)
 
     _run(work, namespace, kubeconfig, context)
 
@@ -132,32 +154,35 @@ def uninstall(
 
     Models go on serving, and nobody looks after them. To take them away too, delete the ModelDeployments first.
     """
-    from airunway.install.parts import CORE, provider_of, provider_part
+    from airunway.install.parts import CORE, in_order, provider_of, provider_part
 
     async def work(installer: Installer) -> None:
-        helm = await _helm(installer, namespace, "", kubeconfig, context)
-        listed = await _installed(installer, helm)
+        noted = await installer.inventory()
+        helm = _helm(noted, namespace, "", kubeconfig, context)
+        listed = in_order(await helm.releases() if helm else noted)
         chosen = [provider_part(name) for name in _names(providers)] or list(filter(provider_of, listed))
         if not providers and CORE in listed:
             chosen.append(CORE)
         if unknown := sorted(set(chosen) - set(listed)):
             there = ", ".join(listed) or "nothing"
-            inputs.fail(
-                f"{', '.join(unknown)} was not installed by this command in {namespace} (it has installed: {there})"
+            await _fail_with_strangers(
+                installer,
+                f"{', '.join(unknown)} was not installed by this command in {namespace} (it has installed: {there})",
             )
         if not chosen:
-            inputs.fail(f"nothing was installed by this command in {namespace}")
+            await _fail_with_strangers(installer, f"nothing was installed by this command in {namespace}")
         remains = await installer.remains(chosen)
-        applied = {} if helm else await installer.inventory()
-        for name in chosen:
-            if helm:
+        if helm:
+            for name in chosen:
                 if not dry_run:
                     await helm.remove(name)
                 typer.echo(f"{name}: the release {'would be' if dry_run else 'is'} uninstalled")
-            elif dry_run:
-                typer.echo(plain(f"{name}: {len(applied[name])} objects would be deleted"))
-            else:
-                typer.echo(plain(f"{name}: {len(await installer.remove(name))} objects deleted"))
+        elif dry_run:
+            for name in chosen:
+                typer.echo(plain(f"{name}: {len(noted[name])} objects would be deleted"))
+        else:
+            async for name, gone in installer.remove(chosen, noted):
+                typer.echo(plain(f"{name}: {len(gone)} objects deleted"))
         for line in remains:
             typer.echo(plain(f"stays: {line}"))
 
@@ -168,23 +193,29 @@ def _names(text: str) -> list[str]:
     return list(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
 
 
-async def _helm(
-    installer: Installer, namespace: str, registry: str, kubeconfig: Path | None, context: str | None
-) -> Helm | None:
+def _helm(noted: Inventory, namespace: str, registry: str, kubeconfig: Path | None, context: str | None) -> Helm | None:
     """The helm that looks after the namespace: None where there is none, or where parts were applied without it."""
     from airunway.install.helm import Helm
 
     program = shutil.which("helm")
-    if program is None or await installer.inventory():
+    if program is None or noted:
         return None
     return Helm(program=program, namespace=namespace, images=registry, kubeconfig=kubeconfig, context=context)
 
 
-async def _installed(installer: Installer, helm: Helm | None) -> list[str]:
-    """The parts that are there, in the order in which they are brought."""
-    from airunway.install.parts import in_order
+async def _releases(helm: Helm | None, wanted: Iterable[str]) -> Collection[str]:
+    """The releases that there are. Ends with 1 where one of those that are `wanted` was left halfway."""
+    if helm is None:
+        return []
+    releases = await helm.releases()
+    if unfinished := helm.unfinished(releases, wanted):
+        inputs.fail("\n".join(["nothing was written:", *(f"  {each}" for each in unfinished)]))
+    return releases
 
-    return in_order(await helm.releases() if helm else await installer.inventory())
+
+async def _fail_with_strangers(installer: Installer, message: str) -> NoReturn:
+    """The message, and who runs there that was installed in another way."""
+    inputs.fail("\n".join([message, *(f"  {each}" for each in await installer.strangers())]))
 
 
 def _source(name: str, namespace: str, manifests: Path | None) -> Path:
@@ -220,21 +251,24 @@ async def _part(name: str, namespace: str, manifests: Path | None, registry: str
     return Part(name=name, objects=ordered(objects))
 
 
-async def _bring(installer: Installer, parts: list[Part], helm: Helm | None, dry_run: bool, timeout: float) -> None:
+async def _bring(installer: Installer, parts: list[Part], way: Helm | Inventory, dry_run: bool, timeout: float) -> None:
+    """`way` is the helm that does it, or what was applied before."""
     from airunway.install.carried import carried
+    from airunway.install.helm import Helm
 
+    helm = way if isinstance(way, Helm) else None
     if obstacles := await installer.obstacles(parts, releases=helm is not None):
         inputs.fail("\n".join(["nothing was written:", *(f"  {obstacle}" for obstacle in obstacles)]))
     if dry_run:
         for part in parts:
             typer.echo(plain(f"{part.name}: {len(part.objects)} objects would be applied{' by helm' * bool(helm)}"))
         return
-    if helm is None:
-        await installer.apply(parts, on_part=lambda name: typer.echo(plain(f"{name}: applying")))
+    if not isinstance(way, Helm):
+        await installer.apply(parts, way, on_part=lambda name: typer.echo(plain(f"{name}: applying")))
     else:
         for part in parts:
             typer.echo(plain(f"{part.name}: helm upgrade --install"))
-            await helm.bring(carried(part.name))
+            await way.bring(carried(part.name))
             await installer.served(part)
     if timeout:
         await _wait(installer, parts, timeout)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,7 +12,7 @@ from airunway.cli import inputs
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.cli.processes import parse_settings
-from airunway.cli.validate import ManifestError, read_manifests
+from airunway.cli.validate import ManifestError
 from airunway.columns import as_columns
 from airunway.resource import Resource, key_of
 from airunway.words import plain
@@ -131,6 +130,10 @@ def _sources(provider: str, where: str, recordings: Path | None) -> list[Path]:
             f"the CRDs of {provider} {where} are not here: name the folder that has them, or the one of many releases "
             "with --recordings"
         )
+    if not (recordings / provider).is_dir():
+        raise ManifestError(
+            f"there is no folder {recordings / provider}: --recordings is one with CRDs as {provider}/vX.Y.Z/*.yaml"
+        )
     found = [path for path in (recordings / provider).glob("v*") if path.is_dir() and _numbers(path.name)]
     older = [path for path in found if _numbers(path.name)[: len(wanted)] <= wanted]
     if not older:
@@ -159,19 +162,23 @@ def _definitions(host: ProviderHost, sources: list[Path]) -> dict[str, tuple[Res
 
 
 def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
-    """Those of the wanted CRDs that a file or folder has. Raises ManifestError for two of one name."""
+    """Those of the wanted CRDs that a file or folder has. Raises ManifestError for two of one name or no CRD."""
+    from airunway.upgrades.schemas import malformed
+
     files = sorted(each for each in path.rglob("*") if each.suffix in _FILES) if path.is_dir() else [path]
     found: dict[str, Resource] = {}
     for each in files:
-        text = each.read_text(encoding="utf-8")
-        if not any(name in text for name in wanted):
+        content = each.read_bytes()
+        if not any(name.encode() in content for name in wanted):
             continue  # CRDs of others may be megabytes
-        for crd in read_manifests(StringIO(text)):
+        for crd in inputs.objects_in(each):
             name = key_of(crd).name
             if crd.get("kind") != "CustomResourceDefinition" or name not in wanted:
                 continue
             if name in found:
                 raise ManifestError(f"{path} has more than one CustomResourceDefinition {name}; name one file")
+            if problem := malformed(crd):
+                raise ManifestError(f"{each}: CustomResourceDefinition {name}: {problem}")
             found[name] = crd
     return found
 

@@ -89,7 +89,10 @@ def read_manifests(stream: TextIO) -> Iterator[Resource]:
             if not isinstance(obj, dict):
                 raise ManifestError("a document is not an object")
             items = obj.get("items") if obj.get("kind") == "List" else None
-            yield from (items if isinstance(items, list) else [obj])
+            for item in items if isinstance(items, list) else [obj]:
+                if not isinstance(item, dict):
+                    raise ManifestError("an item of a List is not an object")
+                yield item
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

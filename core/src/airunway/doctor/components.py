@@ -5,13 +5,17 @@ A chart may call them anything: what a process is says its command line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from airunway.api import names
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of
 
-__all__ = ["Component", "components_in"]
+__all__ = ["OURS", "Component", "components_in", "pod_trouble", "rivals"]
+
+OURS = "app.kubernetes.io/part-of=airunway"
+"""The label by which Deployments of our charts are found in all namespaces."""
 
 _SWITCHES = frozenset(
     {
@@ -49,6 +53,8 @@ class Component:
     version: str = ""
     trouble: str = ""
     """What the Deployment itself says is wrong with it."""
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """The labels of its pods."""
 
     @property
     def user(self) -> str:
@@ -68,6 +74,10 @@ class Component:
         providers = registered if self.every else self.providers
         return [names.CORE_MANAGER] * self.core + [names.provider_manager(provider) for provider in providers]
 
+    def has(self, pod: Resource) -> bool:
+        """Whether a pod of its namespace is its own."""
+        return bool(self.selector) and self.selector.items() <= labels_of(pod).items()
+
     def on(self, switch: str) -> bool:
         return self.options.get(switch) == "true"
 
@@ -75,6 +85,30 @@ class Component:
     def watched(self) -> tuple[str, ...]:
         """The namespaces that it watches; none: all."""
         return tuple(name for part in self.options.get("watch-namespaces", "").split(",") if (name := part.strip()))
+
+    @property
+    def scope(self) -> str:
+        """The same in words."""
+        return ", ".join(self.watched) or "all namespaces"
+
+
+def rivals(mine: Iterable[Component], others: Iterable[Component]) -> Iterator[tuple[Component, Component]]:
+    """Pairs of `mine` and `others` that do the same work on the same deployments, out of two namespaces.
+
+    Leases are of a namespace each: nothing keeps the two from working at the same time.
+    """
+    for one, other in product(mine, others):
+        meet = not one.watched or not other.watched or set(one.watched) & set(other.watched)
+        if one.key.namespace != other.key.namespace and meet and _alike(one, other):
+            yield one, other
+
+
+def _alike(one: Component, other: Component) -> bool:
+    if one.core and other.core:
+        return True
+    if one.every or other.every:
+        return all(each.every or each.providers for each in (one, other))
+    return bool(set(one.providers) & set(other.providers))
 
 
 def components_in(deployments: Sequence[Resource]) -> list[Component]:
@@ -101,6 +135,7 @@ def _component(deployment: Resource) -> Component | None:
             available=int(dig(deployment, "status", "availableReplicas", default=0)),
             version=_version(deployment, container),
             trouble=_trouble(deployment),
+            selector=dig(deployment, "spec", "selector", "matchLabels", default={}),
         )
     return None
 
@@ -171,3 +206,20 @@ def _trouble(deployment: Resource) -> str:
         if bad.get(str(condition.get("type"))) == condition.get("status") and condition.get("message")
     ]
     return said[-1] if said else ""
+
+
+def pod_trouble(pod: Resource) -> str:
+    """What keeps a pod from being ready, in the cluster's words; empty where it says nothing."""
+    for container in dig(pod, "status", "containerStatuses", default=[]):
+        waiting, ended = dig(container, "state", "waiting", default={}), dig(container, "lastState", "terminated")
+        if waiting.get("reason") in (None, "ContainerCreating", "PodInitializing"):
+            continue
+        said = [str(text) for text in (waiting["reason"], waiting.get("message")) if text]
+        if ended is not None:
+            last = f"{ended.get('reason', '')} {ended.get('message', '')}".strip()
+            said.append(f"its last run ended with exit code {ended.get('exitCode')}{f' ({last})' if last else ''}")
+        return f"Pod {key_of(pod).name}: {': '.join(said)}."
+    for condition in dig(pod, "status", "conditions", default=[]):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False" and condition.get("message"):
+            return f"Pod {key_of(pod).name}: {condition['message']}"
+    return ""

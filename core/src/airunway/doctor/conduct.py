@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
-from airunway.doctor.components import Component, components_in
+from airunway.doctor.components import OURS, Component, components_in
 from airunway.kube import DEPLOYMENT, Client, Forbidden
 from airunway.resource import Resource
 
 __all__ = ["Conduct", "conduct_in", "read_conduct"]
-
-_OURS = "app.kubernetes.io/part-of=airunway"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +29,7 @@ class Conduct:
 async def read_conduct(client: Client, provider: str) -> Conduct:
     """How a provider runs, by the Deployments that our charts label. Raises KubeError."""
     try:
-        return conduct_in(await client.list_all(DEPLOYMENT, label_selector=_OURS), provider)
+        return conduct_in(await client.list_all(DEPLOYMENT, label_selector=OURS), provider)
     except Forbidden:
         return _assumed("you may not list Deployments in all namespaces")
 
@@ -40,7 +38,7 @@ def conduct_in(deployments: Sequence[Resource], provider: str) -> Conduct:
     """How these Deployments run a provider."""
     found = [component for component in components_in(deployments) if component.runs(provider)]
     if not found:
-        return _assumed(f"no Deployment with the label {_OURS} runs {names.provider_manager(provider)}")
+        return _assumed(f"no Deployment with the label {OURS} runs {names.provider_manager(provider)}")
     if len(found) > 1:
         return _assumed(f"several Deployments run it: {', '.join(component.name for component in found)}")
     return _conduct(found[0], provider)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
-from airunway.doctor.components import Component, components_in
+from airunway.doctor.components import OURS, Component, components_in
 from airunway.doctor.rights import expected_rights
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Snapshot, Unseen
 from airunway.doctor.webhooks import configuration_names, is_guard, services_of
@@ -23,6 +23,7 @@ from airunway.kube import (
     LEASE,
     NAMESPACE,
     NODE,
+    POD,
     SERVICE,
     SERVICE_ACCOUNT,
     STORAGE_CLASS,
@@ -98,6 +99,8 @@ class _Reader:
         return await self._parts(
             definitions=("AI Runway's CRDs", self._definitions()),
             components=(f"Deployments in {self._namespace}", self._components()),
+            pods=(f"pods in {self._namespace}", self._pods()),
+            elsewhere=("Deployments of AI Runway in other namespaces", self._elsewhere()),
             leases=(f"Leases in {self._namespace}", self._leases()),
             guards=("ValidatingAdmissionPolicies", self._guards()),
             bindings=("ValidatingAdmissionPolicyBindings", self._bindings()),
@@ -157,6 +160,13 @@ class _Reader:
 
     async def _components(self) -> tuple[Any, ...]:
         return tuple(components_in(await self._client.list_all(DEPLOYMENT, namespace=self._namespace)))
+
+    async def _pods(self) -> tuple[Resource, ...]:
+        return tuple(await self._client.list_all(POD, namespace=self._namespace))
+
+    async def _elsewhere(self) -> tuple[Component, ...]:
+        found = components_in(await self._client.list_all(DEPLOYMENT, label_selector=OURS))
+        return tuple(component for component in found if component.key.namespace != self._namespace)
 
     async def _leases(self) -> dict[str, Resource]:
         found = await self._client.list_all(LEASE, namespace=self._namespace)

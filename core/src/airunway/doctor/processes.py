@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from airunway import __version__
 from airunway.api import names
-from airunway.doctor.components import Component
+from airunway.doctor.components import Component, pod_trouble, rivals
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import Snapshot
 from airunway.resource import ObjectKey, dig, parse_time
@@ -57,7 +57,7 @@ def _down(seen: Snapshot) -> Iterator[Found]:
         if component.available == 0:
             wanted = component.wanted
             what = "It is scaled to zero." if wanted == 0 else f"0 of {wanted} pods are available."
-            yield Found(object=component.name, what=f"{what} {component.trouble}".rstrip())
+            yield Found(object=component.name, what=f"{what} {_trouble(seen, component)}".rstrip())
 
 
 @check(
@@ -73,8 +73,14 @@ def _thin(seen: Snapshot) -> Iterator[Found]:
         if 0 < component.available < component.wanted:
             yield Found(
                 object=component.name,
-                what=f"{component.available} of {component.wanted} pods are available. {component.trouble}".rstrip(),
+                what=f"{component.available} of {component.wanted} pods are available. "
+                f"{_trouble(seen, component)}".rstrip(),
             )
+
+
+def _trouble(seen: Snapshot, component: Component) -> str:
+    """Why pods are missing: a pod's own words, or else the Deployment's."""
+    return next(filter(None, (pod_trouble(pod) for pod in seen.pods or () if component.has(pod))), component.trouble)
 
 
 @check(
@@ -164,12 +170,8 @@ def _elsewhere(seen: Snapshot) -> Iterator[Found]:
             if not component.core and set(component.watched) != set(core.watched):
                 yield Found(
                     object=component.name,
-                    what=f"It watches {_scope(component)}, the core watches {_scope(core)}.",
+                    what=f"It watches {component.scope}, the core watches {core.scope}.",
                 )
-
-
-def _scope(component: Component) -> str:
-    return ", ".join(component.watched) or "all namespaces"
 
 
 @check(
@@ -218,3 +220,16 @@ def _stranger(seen: Snapshot) -> Iterator[Found]:
             yield Found(
                 object=f"Lease/{seen.namespace}/{name}", what=f"{holder} renews it, and no Deployment here runs it."
             )
+
+
+@check(
+    "ARW0211",
+    Severity.ERROR,
+    "Another installation works on the same deployments",
+    why="Leases are of one namespace: two cores, or two of one provider, fight over every deployment that both watch.",
+    do="Take one of the two away (helm uninstall), or give each namespaces of its own (in charts: watchNamespaces).",
+    needs=("components", "elsewhere"),
+)
+def _rivals(seen: Snapshot) -> Iterator[Found]:
+    for one, other in rivals(seen.components or (), seen.elsewhere or ()):
+        yield Found(object=other.name, what=f"It works on {other.scope}, {one.key.name} on {one.scope}.")

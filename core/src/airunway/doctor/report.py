@@ -97,6 +97,8 @@ def _count(found: Examination) -> str:
     done, all_ = len(found.done), len(found.done) + len(found.skipped)
     checks = f"{all_} checks" if done == all_ else f"{done} of {all_} checks"
     if not errors and not warnings:
+        if found.skipped:
+            return f"Nothing wrong was found by {checks}; the others could not be made."
         return f"Nothing is wrong ({checks})."
     return f"{_plural(errors, 'error')}, {_plural(warnings, 'warning')} ({checks})."
 

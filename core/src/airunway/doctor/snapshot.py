@@ -83,6 +83,10 @@ class Snapshot:
     definitions: Mapping[str, Resource] | None = None
     """Our CRDs that are there, by name."""
     components: tuple[Component, ...] | None = None
+    pods: tuple[Resource, ...] | None = None
+    """Those of the namespace."""
+    elsewhere: tuple[Component, ...] | None = None
+    """Components in other namespaces, by the label of our charts."""
     accounts: Mapping[ObjectKey, bool] | None = None
     """The ServiceAccounts of the components, and whether they are there."""
     leases: Mapping[str, Resource] | None = None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
+from typing import NamedTuple, TypeAlias
 
 from airunway.doctor.cluster import OLDEST
+from airunway.doctor.components import OURS, components_in, rivals
 from airunway.doctor.providers import required_kinds
 from airunway.install.parts import (
     INVENTORY,
@@ -31,6 +34,7 @@ from airunway.kube import (
     NAMESPACE,
     ApiError,
     Client,
+    Forbidden,
     Kind,
     KubeError,
     NotFound,
@@ -38,16 +42,28 @@ from airunway.kube import (
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, key_of
 from airunway.upgrades.ours import harms_in
 
-__all__ = ["MANAGER", "Installer", "Progress"]
+__all__ = ["MANAGER", "Installer", "Inventory", "Progress"]
 
 MANAGER = "airunway-install"
 """The field manager of everything that the command applies."""
 
 _LOOK_AGAIN = 0.5
+_SHOWN = 3
 _AT_ONCE = 16
 """Requests that are on their way at the same time."""
 
+Inventory: TypeAlias = Mapping[str, Sequence[Reference]]
+"""What was applied, by part."""
+
 _REVIEW = Kind("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False)
+
+
+class _Refusal(NamedTuple):
+    """Why one object cannot be applied; alike for many."""
+
+    of: Reference
+    problem: str
+    do: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +83,7 @@ class Installer:
         self._namespace = namespace
         self._kinds: dict[tuple[str, str], Kind | None] = {}
 
-    async def inventory(self) -> dict[str, list[Reference]]:
+    async def inventory(self) -> Inventory:
         """What is installed in the namespace by this command, by part."""
         return read_inventory(await self._get(CONFIG_MAP, ObjectKey(self._namespace, INVENTORY)))
 
@@ -85,10 +101,11 @@ class Installer:
         if others := namespaces_in(parts) - {self._namespace}:
             written = ", ".join(sorted(others))
             return [f"the manifests are for the namespace {written}: name that, or render them for {self._namespace}"]
-        found = [str(harm) for harm in await harms_in(self._client, _definitions(parts))]
-        missing = "; ".join(await self._forbidden(parts, releases=releases))
-        found += [f"you may not {missing}: an administrator has to do it, or to grant it"] if missing else []
-        return found or await self._refused(parts, releases=releases)
+        if missing := "; ".join(await self._forbidden(parts, releases=releases)):
+            return [f"you may not {missing}: an administrator has to do it, or to grant it"]
+        if harms := [str(harm) for harm in await harms_in(self._client, _definitions(parts))]:
+            return harms
+        return [*await self._rivals(parts), *await self._refused(parts, releases=releases)]
 
     async def _forbidden(self, parts: Sequence[Part], *, releases: bool) -> list[str]:
         wanted = {
@@ -98,13 +115,21 @@ class Installer:
             for group, plural in [await self._resource_of(obj)]
         }
         wanted |= {("", "secrets" if releases else "configmaps", self._namespace)}  # where it is noted
-        if await self._get(NAMESPACE, ObjectKey("", self._namespace)) is None:
-            wanted |= {("", "namespaces", "")}
-        asked = sorted((verb, *each) for each in wanted for verb in ("create", "patch"))
+        namespaces = ("", "namespaces", "")
+        with suppress(Forbidden):  # that is told as well
+            if await self._get(NAMESPACE, ObjectKey("", self._namespace)) is None:
+                wanted |= {namespaces}
+        asked = sorted(
+            {(*each, verb) for each in wanted for verb in ("get", "create", "patch")} | {(*namespaces, "get")}
+        )
         answers = await asyncio.gather(*(self._may(*each) for each in asked))
-        return [_right(*each) for each, allowed in zip(asked, answers, strict=True) if not allowed]
+        missing: defaultdict[tuple[str, str, str], list[str]] = defaultdict(list)
+        for (group, plural, namespace, verb), allowed in zip(asked, answers, strict=True):
+            if not allowed:
+                missing[group, plural, namespace].append(verb)
+        return [_right(verbs, *what) for what, verbs in missing.items()]
 
-    async def _may(self, verb: str, group: str, plural: str, namespace: str) -> bool:
+    async def _may(self, group: str, plural: str, namespace: str, verb: str) -> bool:
         attributes = {"verb": verb, "group": group, "resource": plural, "namespace": namespace}
         review = {"apiVersion": _REVIEW.api_version, "kind": _REVIEW.kind, "spec": {"resourceAttributes": attributes}}
         return bool(dig(await self._client.create(_REVIEW, review), "status", "allowed"))
@@ -114,42 +139,74 @@ class Installer:
         there = await self._get(NAMESPACE, ObjectKey("", self._namespace)) is not None
         slots = asyncio.Semaphore(_AT_ONCE)
 
-        async def said(part: str, obj: Resource) -> str:
+        async def said(part: str, obj: Resource) -> _Refusal | None:
             async with slots:
                 kind = await self._kind(obj)
                 if kind is None or (kind.namespaced and not there):
-                    return ""  # what it needs is made first
+                    return None  # what it needs is made first
                 return await self._rehearsed(kind, obj, release=part if releases else "")
 
         found = await asyncio.gather(*(said(part.name, obj) for part in parts for obj in part.objects))
-        return [refusal for refusal in found if refusal]
+        alike: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+        for refusal in filter(None, found):
+            alike[refusal.problem, refusal.do].append(str(refusal.of))
+        return [_told(*problem, references) for problem, references in alike.items()]
 
-    async def _rehearsed(self, kind: Kind, obj: Resource, *, release: str) -> str:
-        live = await self._get(kind, key_of(obj))
-        if live is not None and not (release and is_of_release(live, release, namespace=self._namespace)):
-            if owner := foreign_owner(live):
-                return f"{reference_of(obj)} belongs to {owner}"
-            if release:
-                return (
-                    f"{reference_of(obj)} is there and belongs to no release of Helm: apply with --no-helm, or hand it "
-                    f"over (helm upgrade --install {release} CHART --take-ownership)"
-                )
+    async def _rehearsed(self, kind: Kind, obj: Resource, *, release: str) -> _Refusal | None:
+        live, reference = await self._get(kind, key_of(obj)), reference_of(obj)
+        ours = release and live is not None and is_of_release(live, release, namespace=self._namespace)
+        if live is not None and (owner := foreign_owner(live)) and not (ours and owner.is_helm):
+            return _Refusal(reference, f"these belong to {owner.who}", owner.do)
+        if live is not None and release and not ours:
+            given = f"{release} CHART --namespace {self._namespace} --take-ownership"
+            return _Refusal(
+                reference,
+                "these are there and belong to no release of Helm",
+                f"apply with --no-helm, or hand them over (helm upgrade --install {given})",
+            )
         try:
             # What helm is about to change is helm's.
             await self._client.apply(kind, obj, manager=MANAGER, force=bool(release), dry_run=True)
         except ApiError as error:
-            return f"{reference_of(obj)} would be refused: {error}"
-        return ""
+            return _Refusal(reference, f"the API server says {error}", "correct what it names, then ask again")
+        return None
+
+    async def _rivals(self, parts: Sequence[Part]) -> list[str]:
+        """Installations elsewhere that do what a part that is not there yet is to do, as far as one may look."""
+        found = components_in([obj for part in parts for obj in part.objects if obj.get("kind") == DEPLOYMENT.kind])
+        new = [component for component in found if await self._get(DEPLOYMENT, component.key) is None]
+        try:
+            others = components_in(await self._client.list_all(DEPLOYMENT, label_selector=OURS))
+        except Forbidden:
+            return []
+        there = {other.key: other for _, other in rivals(new, others)}
+        return [
+            f"{other.name} works on {other.scope} already, and two must not work on the same deployments: upgrade that "
+            f"one (--namespace {other.key.namespace}), or take it away, or give each watchNamespaces of its own"
+            for other in there.values()
+        ]
+
+    async def strangers(self) -> list[str]:
+        """Core and providers in the namespace that belong to other tools, as sentences."""
+        return [
+            f"{component.name} belongs to {owner.who}: {owner.do}"
+            for live in await self._client.list_all(DEPLOYMENT, namespace=self._namespace)
+            for component in components_in([live])
+            if (owner := foreign_owner(live))
+        ]
 
     # ----------------------------------------------------------------------------------------------------- the writes
 
-    async def apply(self, parts: Sequence[Part], *, on_part: Callable[[str], None] = lambda _: None) -> None:
-        """Apply the parts, note what there is then, and take away what an earlier release had and these have not."""
-        before = await self.inventory()
+    async def apply(
+        self, parts: Sequence[Part], before: Inventory, *, on_part: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Apply the parts, note what there is then, and take away what was installed `before` and these have not."""
         if await self._get(NAMESPACE, ObjectKey("", self._namespace)) is None:
             body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
             await self._client.apply(NAMESPACE, body, manager=MANAGER)
-        noted = inventory_of(parts, before, namespace=self._namespace)
+        wanted = {**before, **{part.name: [reference_of(obj) for obj in part.objects] for part in parts}}
+        # Noted first, so that what is interrupted can be gone on with, or be taken away.
+        await self._note({name: dict.fromkeys([*found, *before.get(name, ())]) for name, found in wanted.items()})
         for part in parts:
             on_part(part.name)
             for obj in part.objects:
@@ -157,9 +214,13 @@ class Installer:
                 assert kind is not None, "a kind that is needed is there or raises"
                 await self._client.apply(kind, obj, manager=MANAGER)
             await self.served(part)
-            wanted = {reference_of(obj) for obj in part.objects}
-            await self._delete(found for found in before.get(part.name, ()) if found not in wanted)
-        await self._client.apply(CONFIG_MAP, noted, manager=MANAGER, force=True)
+            await self._delete(found for found in before.get(part.name, ()) if found not in wanted[part.name])
+        await self._note(wanted)
+
+    async def _note(self, listed: Mapping[str, Iterable[Reference]]) -> None:
+        await self._client.apply(
+            CONFIG_MAP, inventory_of(listed, namespace=self._namespace), manager=MANAGER, force=True
+        )
 
     async def served(self, part: Part) -> None:
         """Wait until the kinds that a part brings can be used."""
@@ -167,16 +228,16 @@ class Installer:
             while not is_true(await self._client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd)), "Established"):
                 await asyncio.sleep(_LOOK_AGAIN)
 
-    async def remove(self, name: str) -> list[Reference]:
-        """Take a part away; CRDs stay. Returns what was deleted."""
-        listed = await self.inventory()
-        gone = await self._delete(reversed(listed.pop(name, [])))
-        body = inventory_of([], listed, namespace=self._namespace)
-        if listed:
-            await self._client.apply(CONFIG_MAP, body, manager=MANAGER, force=True)
-        else:
-            await self._delete([reference_of(body)])
-        return gone
+    async def remove(self, names: Sequence[str], before: Inventory) -> AsyncIterator[tuple[str, list[Reference]]]:
+        """Take parts of what was installed `before` away, but CRDs; each with what was deleted of it."""
+        left = dict(before)
+        for name in names:
+            gone = await self._delete(reversed(left.pop(name)))
+            if left:
+                await self._note(left)
+            else:
+                await self._delete([Reference("", CONFIG_MAP.kind, self._namespace, INVENTORY)])
+            yield name, gone
 
     async def remains(self, names: Sequence[str]) -> list[str]:
         """What stays when these parts are gone, as sentences."""
@@ -314,9 +375,15 @@ def _definitions(parts: Sequence[Part]) -> list[Resource]:
     return [obj for part in parts for obj in part.objects if is_definition(obj)]
 
 
-def _right(verb: str, group: str, plural: str, namespace: str) -> str:
-    what = f"{plural}.{group}" if group else plural
-    return f"{verb} {what} in {namespace}" if namespace else f"{verb} {what}"
+def _right(verbs: Sequence[str], group: str, plural: str, namespace: str) -> str:
+    what = f"{', '.join(verbs)} {plural}.{group}" if group else f"{', '.join(verbs)} {plural}"
+    return f"{what} in {namespace}" if namespace else what
+
+
+def _told(problem: str, do: str, references: Sequence[str]) -> str:
+    """One problem of many objects."""
+    more = f" and {len(references) - _SHOWN} more" if len(references) > _SHOWN else ""
+    return f"{problem}: {', '.join(references[:_SHOWN])}{more}. What to do: {do}"
 
 
 def _steps(config: Resource) -> str:

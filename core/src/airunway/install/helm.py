@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from airunway.install.carried import Carried
 
 __all__ = ["Helm", "HelmError"]
+
+
+_NEVER_THERE = ("pending-install", "uninstalling")
+"""States of a release to which no release before it can be put back."""
 
 
 class HelmError(Exception):
@@ -30,10 +34,24 @@ class Helm:
     context: str | None = None
     images: str = ""
 
-    async def releases(self) -> list[str]:
-        """The names of all releases in the namespace, whoever made them."""
-        listed = json.loads(await self._run("list", "--output=json"))
-        return sorted(str(each["name"]) for each in listed)
+    async def releases(self) -> dict[str, str]:
+        """All releases in the namespace by name, whoever made them, and the status of each, as ``deployed``."""
+        states = ("--deployed", "--failed", "--pending", "--uninstalling")  # helm 3 and 4 have others by default
+        listed = json.loads(await self._run("list", *states, "--output=json"))
+        return {str(each["name"]): str(each["status"]) for each in listed}
+
+    def unfinished(self, releases: Mapping[str, str], names: Iterable[str]) -> list[str]:
+        """Those of the releases on which another command of helm is at work, or was when it ended, as sentences."""
+        found = []
+        for name in names:
+            state = releases.get(name, "")
+            if state.startswith("pending") or state in _NEVER_THERE:
+                verb = "uninstall" if state in _NEVER_THERE else "rollback"
+                found.append(
+                    f"Helm's release {name} is {state}: a helm command still runs, or was interrupted. "
+                    f"Where none runs: helm {verb} {name} --namespace {self.namespace}"
+                )
+        return found
 
     async def rendered(self, part: Carried) -> str:
         """The manifests of which a release that is there would consist, with its values. Nothing is written."""
@@ -63,5 +81,7 @@ class Helm:
         )
         said, complaint = await process.communicate()
         if process.returncode:
-            raise HelmError(f"{self.program} {' '.join(arguments)}: {complaint.decode(errors='replace').strip()}")
+            told = complaint.decode(errors="replace").strip()
+            hint = " (this needs helm 3.14 or newer)" if "unknown flag" in told else ""
+            raise HelmError(f"{self.program} {' '.join(arguments)}: {told}{hint}")
         return said.decode()

@@ -6,18 +6,19 @@ A part is called like its chart: ``airunway-crds``, ``airunway``, ``airunway-pro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from airunway.api import names
-from airunway.resource import Resource, annotations_of, dig, key_of
+from airunway.resource import Resource, annotations_of, dig, key_of, labels_of
 
 __all__ = [
     "CORE",
     "DEFINITIONS",
     "INVENTORY",
     "NAMESPACE",
+    "Owner",
     "Part",
     "Reference",
     "foreign_owner",
@@ -41,7 +42,9 @@ INVENTORY = "airunway-installed"
 """Name of the ConfigMap that says what was applied, by part: so that an upgrade knows what is no longer wanted."""
 
 _PROVIDER = "airunway-provider-"
-_RELEASE = "meta.helm.sh/release-name"
+_RELEASE, _RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
+_ARGO_CD = "argocd-controller"
+"""Its field manager: by default it tells what is its own by a label that Helm's charts have too."""
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "Role")
 _LAST = ("Deployment", "ValidatingWebhookConfiguration")
@@ -115,29 +118,47 @@ def namespaces_in(parts: Sequence[Part]) -> set[str]:
     return {key_of(obj).namespace for part in parts for obj in part.objects} - {""}
 
 
+class Owner(NamedTuple):
+    """A tool that an object belongs to, with what it is called there, and how one goes on with that tool."""
+
+    who: str
+    do: str
+    is_helm: bool = False
+
+
 def is_of_release(live: Resource, name: str, *, namespace: str) -> bool:
     """Whether an object belongs to a release of Helm."""
     notes = annotations_of(live)
-    return (notes.get(_RELEASE), notes.get("meta.helm.sh/release-namespace")) == (name, namespace)
+    return (notes.get(_RELEASE), notes.get(_RELEASE_NAMESPACE)) == (name, namespace)
 
 
-def foreign_owner(live: Resource) -> str:
-    """The tool that an object belongs to, with what it is called there; empty where it is nobody's, or ours."""
-    notes = annotations_of(live)
+def foreign_owner(live: Resource) -> Owner | None:
+    """The tool that an object belongs to; None where it is nobody's, or ours.
+
+    Tools that read charts from elsewhere come first: Flux's objects are those of a release of Helm too.
+    """
+    notes, labels = annotations_of(live), labels_of(live)
+    if release := labels.get("helm.toolkit.fluxcd.io/name"):
+        where = labels.get("helm.toolkit.fluxcd.io/namespace", "")
+        return Owner(f"Flux's HelmRelease {where}/{release}", "change it where Flux reads it")
+    if release := labels.get("kustomize.toolkit.fluxcd.io/name"):
+        return Owner(f"Flux's Kustomization {release}", "change it where Flux reads it")
+    managers = {str(entry.get("manager")) for entry in dig(live, "metadata", "managedFields", default=[])}
+    if "argocd.argoproj.io/tracking-id" in notes or "argocd.argoproj.io/instance" in labels or _ARGO_CD in managers:
+        return Owner("Argo CD", "change it where Argo CD reads it")
     if release := notes.get(_RELEASE):
-        return f"Helm's release {release} (helm upgrade {release})"
-    if "argocd.argoproj.io/tracking-id" in notes or "argocd.argoproj.io/instance" in (
-        dig(live, "metadata", "labels") or {}
-    ):
-        return "Argo CD (change it where Argo CD reads it)"
-    if release := (dig(live, "metadata", "labels") or {}).get("kustomize.toolkit.fluxcd.io/name"):
-        return f"Flux's Kustomization {release} (change it where Flux reads it)"
-    return ""
+        where = notes.get(_RELEASE_NAMESPACE, "")
+        return Owner(
+            f"Helm's release {where}/{release}",
+            f"put helm on PATH, or go on with: helm upgrade --install {release} CHART --namespace {where}; where that "
+            f"release is gone, take the annotation {_RELEASE} off",
+            is_helm=True,
+        )
+    return None
 
 
-def inventory_of(parts: Sequence[Part], previous: dict[str, list[Reference]], *, namespace: str) -> Resource:
-    """The ConfigMap that notes what is installed: these parts, and those of before that are not among them."""
-    listed = {**previous, **{part.name: [reference_of(obj) for obj in part.objects] for part in parts}}
+def inventory_of(listed: Mapping[str, Iterable[Reference]], *, namespace: str) -> Resource:
+    """The ConfigMap that notes what is installed, by part."""
     data = {name: json.dumps([list(reference) for reference in found]) for name, found in sorted(listed.items())}
     return {
         "apiVersion": "v1",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 import ssl
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
@@ -243,10 +244,27 @@ def _as_ours(what: str) -> Iterator[None]:
     try:
         yield
     except _NETWORK_ERRORS as error:
-        text = str(error) or type(error).__name__
+        text = _told(error)
         if isinstance(error, TimeoutError):
             raise RequestTimedOut(f"{what}: no answer in time ({text})") from error
         raise ConnectionFailed(f"{what}: {text}") from error
+
+
+def _told(error: BaseException) -> str:
+    """What went wrong, without what aiohttp says of its own objects."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return f"the certificate of {error.host}:{error.port} is not trusted: {_reason(error.certificate_error)}"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"cannot connect to {error.host}:{error.port}: {_reason(error.os_error)}"
+    return str(error) or type(error).__name__
+
+
+def _reason(cause: Exception) -> str:
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return cause.verify_message
+    if isinstance(cause, ConnectionError) and cause.errno:
+        return os.strerror(cause.errno)  # asyncio's own words are those of a function call
+    return str(cause)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

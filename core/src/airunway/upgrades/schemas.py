@@ -8,12 +8,57 @@ from typing import Any, TypeAlias
 
 from airunway.resource import Resource, copy_of, dig
 
-__all__ = ["defaulted", "dropped", "fields_of", "gained", "pruned", "schema_in", "served_versions", "storage_version"]
+__all__ = [
+    "defaulted",
+    "dropped",
+    "fields_of",
+    "gained",
+    "malformed",
+    "pruned",
+    "schema_in",
+    "served_versions",
+    "storage_version",
+]
 
 _Path: TypeAlias = tuple[str | int, ...]
 
 _ROOT = frozenset({"apiVersion", "kind", "metadata"})
 """Fields that the API server keeps of every object, whatever its schema says."""
+
+
+_API = "apiextensions.k8s.io/v1"
+
+
+def malformed(crd: Resource) -> str:
+    """What keeps an object that calls itself a CustomResourceDefinition from being one; empty if nothing does.
+
+    Where that is empty the other functions here take it.
+    """
+    if crd.get("apiVersion") != _API:
+        return f"its apiVersion is {crd.get('apiVersion')!r}; only {_API} is served since Kubernetes 1.22"
+    versions = dig(crd, "spec", "versions")
+    if not isinstance(versions, list) or not versions:
+        return "spec.versions is no list of versions"
+    for position, version in enumerate(versions):
+        here = f"spec.versions[{position}]"
+        if not isinstance(dig(version, "name"), str):
+            return f"{here} is no version with a name"
+        if where := _no_schema(dig(version, "schema", "openAPIV3Schema", default={}), f"{here}.schema.openAPIV3Schema"):
+            return f"{where} is no schema"
+    return ""
+
+
+def _no_schema(schema: object, path: str) -> str:
+    """The path of the first part of a schema that is none; empty if there is none such."""
+    if not isinstance(schema, dict):
+        return path
+    below = schema.get("properties") or {}
+    if not isinstance(below, dict):
+        return f"{path}.properties"
+    parts = [(each, f"{path}.properties.{name}") for name, each in below.items()]
+    keywords = (word for word in ("items", "additionalProperties") if not isinstance(schema.get(word), bool | None))
+    parts += [(schema[keyword], f"{path}.{keyword}") for keyword in keywords]
+    return next((found for each in parts if (found := _no_schema(*each))), "")
 
 
 def served_versions(crd: Resource) -> list[str]:
