@@ -11,7 +11,7 @@ from time import monotonic
 from typing import NamedTuple, TypeAlias
 
 from airunway.doctor.cluster import OLDEST
-from airunway.doctor.components import OURS, components_in, rivals
+from airunway.doctor.components import OURS, Component, components_in, rivals
 from airunway.doctor.providers import required_kinds
 from airunway.install.parts import (
     INVENTORY,
@@ -175,10 +175,9 @@ class Installer:
         """Installations elsewhere that do what a part that is not there yet is to do, as far as one may look."""
         found = components_in([obj for part in parts for obj in part.objects if obj.get("kind") == DEPLOYMENT.kind])
         new = [component for component in found if await self._get(DEPLOYMENT, component.key) is None]
-        try:
-            others = components_in(await self._client.list_all(DEPLOYMENT, label_selector=OURS))
-        except Forbidden:
-            return []
+        others: list[Component] = []
+        with suppress(Forbidden):
+            others = components_in(await self._client.list_all(DEPLOYMENT, label_selector=OURS)) if new else []
         there = {other.key: other for _, other in rivals(new, others)}
         return [
             f"{other.name} works on {other.scope} already, and two must not work on the same deployments: upgrade that "
