@@ -353,9 +353,8 @@ def test_a_picker_keeps_the_account_that_the_operator_gives_it(
 def test_a_picker_since_1_5_is_not_configured(
     host: ProviderHost, deployment: Any, context: Any, release: str, configured: bool
 ) -> None:
-    """The operator asks for a configuration for pickers before 1.5, and refuses one for those since."""
     components = parts(graph(host, deployment(), context(pool=True, runtime_version=release)))
-    assert ("eppConfig" in components["Epp"]) is configured
+    assert ("eppConfig" in components["Epp"]) is configured, "the operator asks for one before 1.5 and refuses it since"
 
 
 def test_a_release_that_knows_no_pool_keeps_its_frontend_and_says_so(
