@@ -14,6 +14,7 @@ from airunway.kube import Client, Kind
 from airunway.kube.errors import ApiError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, key_of
+from airunway.runtime.overrides import check_overrides, merged
 from airunway.runtime.upstream import crd_facts, detect
 from airunway_testing.acceptance import ON_PODS
 from airunway_testing.operator import install_definitions, remove_definition
@@ -53,6 +54,10 @@ CORPUS: dict[str, dict[str, Any]] = {
     },
     "adapter": {"overrides": {"scalingAdapter": True}},
     "whole graph": {"overrides": {"spec": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}},
+    **{
+        key: {"overrides": {"spec": {"topologyConstraint": {"packDomain": "rack", key: "racks"}}}}
+        for key in ("topologyProfile", "clusterTopologyName")
+    },
     "engine": {"engine": {"contextLength": 8192, "args": {"seed": "1"}, "extraArgs": ["--x"]}},
     **ON_PODS,
     "environment": {**ON_PODS["environment"], "secrets": {"huggingFaceToken": "hf"}},
@@ -127,10 +132,13 @@ async def test_every_release_accepts_all_that_it_can_express(
                         refused.add(what)
                         continue
                     (graph,) = host.translate_spec(model, ctx).objects
-                    await accept(client, graph, namespace, f"{release} {name}: {what}")
-    cannot = {"whole graph": "1.1", "adapter": "0.8", "another GPU": "0.8"}
+                    wished = check_overrides(model.spec.provider.overrides or {}, host.manifest.override_schema)
+                    await accept(client, merged(graph, wished.merge), namespace, f"{release} {name}: {what}")
+    cannot = {"whole graph": "1.1", "topologyProfile": "1.1", "adapter": "0.8", "another GPU": "0.8"}
     number = (9, 9) if release.startswith("main") else tuple(map(int, release.lstrip("v").split(".")[:2]))
     expected = {what for what, since in cannot.items() if number < tuple(map(int, since.split(".")))}
+    # Each version has another name for it: where both are served, each is refused by one.
+    expected |= {"clusterTopologyName", *(["topologyProfile"] if release in SERVED_BOTH else [])}
     assert refused == {f"{engine} {what}" for engine in ENGINES for what in expected}
 
 

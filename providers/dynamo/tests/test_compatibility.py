@@ -227,6 +227,32 @@ def test_an_override_that_the_release_has_no_place_for(
     assert blockers(host, deployment(overrides=overrides), context()) == {}
 
 
+@pytest.mark.parametrize(
+    ("written", "known", "unknown"),
+    [
+        ("v1alpha1-1.1", "topologyProfile", "clusterTopologyName"),
+        ("v1beta1-1.2", "clusterTopologyName", "topologyProfile"),
+    ],
+)
+def test_a_topology_is_called_as_the_version_has_it(
+    host: ProviderHost, deployment: Any, context: Any, written: str, known: str, unknown: str
+) -> None:
+    def asked(key: str) -> Any:
+        return deployment(overrides={"spec": {"topologyConstraint": {"packDomain": "rack", key: "racks"}}})
+
+    assert check_overrides(asked(known).spec.provider.overrides, host.manifest.override_schema).unknown == ()
+    assert blockers(host, asked(known), context(written=written)) == {}
+    ((path, message),) = blockers(host, asked(unknown), context(written=written)).items()
+    assert path == f"spec.provider.overrides.spec.topologyConstraint.{unknown}"
+    assert known in message
+
+
+def test_an_account_of_ones_own_needs_the_rights_of_dynamos(host: ProviderHost, deployment: Any, context: Any) -> None:
+    (warning,) = host.can_handle(deployment(serviceAccountName="mine"), context()).warnings
+    assert (warning.path, warning.reason) == ("spec.serviceAccountName", "MayNotStart")
+    assert "llama-8b-k8s-service-discovery" in warning.message
+
+
 def test_what_has_no_effect_behind_a_pool_is_said(host: ProviderHost, deployment: Any, context: Any) -> None:
     asked = deployment(overrides={"routerMode": "kv", "frontend": {"replicas": 2}})
     warned = [finding.path for finding in host.can_handle(asked, context(pool=True)).warnings]

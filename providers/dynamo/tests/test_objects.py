@@ -220,7 +220,10 @@ def test_the_topology_is_what_needs_another_graph(host: ProviderHost, deployment
     assert plain == replaced_on(overrides={"routerMode": "kv"})
     assert plain != replaced_on(**SPLIT)
     assert plain != replaced_on(resources={"gpu": {"count": 16}})
-    assert all(t.immutable == ("spec.backendFramework",) for t in host.transformers)
+    adapted = replaced_on(overrides={"scalingAdapter": True})
+    assert plain["components"] != adapted["components"], "the operator lets nobody change replicas with the adapter"
+    paths = ("spec.backendFramework", "spec.topologyConstraint.*")
+    assert all(t.immutable == paths for t in host.transformers)
 
 
 def test_grove_can_be_left_aside(host: ProviderHost, deployment: Any, context: Any) -> None:
@@ -334,6 +337,24 @@ def test_behind_a_gateways_pool_a_picker_takes_the_place_of_the_frontend(
         assert (names, worker["frontendSidecar"]) == (["main", "sidecar-frontend"], "sidecar-frontend")
     else:
         assert worker["frontendSidecar"]["args"] == ["-m", "dynamo.frontend", "--router-mode", "direct"]
+
+
+@pytest.mark.parametrize("written", [ALPHA[-1], BETA[-1]])
+def test_a_picker_keeps_the_account_that_the_operator_gives_it(
+    host: ProviderHost, deployment: Any, context: Any, written: str
+) -> None:
+    asked = deployment(serviceAccountName="mine")
+    components = parts(graph(host, asked, context(written=written, pool=True)))
+    pods = {name: part.get("extraPodSpec") or part["podTemplate"]["spec"] for name, part in components.items()}
+    assert {name: pod.get("serviceAccountName") for name, pod in pods.items()} == {"Epp": None, "worker": "mine"}
+
+
+@pytest.mark.parametrize(("release", "configured"), [("1.4.2", True), ("1.5.0", False), ("1.10.0", False)])
+def test_a_picker_since_1_5_is_not_configured(
+    host: ProviderHost, deployment: Any, context: Any, release: str, configured: bool
+) -> None:
+    components = parts(graph(host, deployment(), context(pool=True, runtime_version=release)))
+    assert ("eppConfig" in components["Epp"]) is configured, "the operator asks for one before 1.5 and refuses it since"
 
 
 def test_a_release_that_knows_no_pool_keeps_its_frontend_and_says_so(

@@ -124,12 +124,19 @@ def test_kaito_0_11_has_no_inferencesets_on_nodes_that_exist(vllm: Any, context:
     assert "since KAITO 0.12" in found["spec.scaling.replicas"]
 
 
-def test_a_name_that_leaves_no_room_for_the_pods_is_refused(vllm: Any, context: Any) -> None:
-    deployment = vllm(scaling=THREE)
-    long = deployment.model_copy(update={"metadata": deployment.metadata.model_copy(update={"name": "m" * 47})})
-    fits = deployment.model_copy(update={"metadata": deployment.metadata.model_copy(update={"name": "m" * 46})})
-    assert "leaves room for 46" in refused(long, context(sets="0.12"))["metadata.name"]
-    assert can_handle(fits, context(sets="0.12")).ok
+@pytest.mark.parametrize(("scaling", "longest"), [(THREE, 46), ({"replicas": 1}, 52)])
+def test_a_name_that_leaves_no_room_for_the_pods_is_refused(
+    vllm: Any, context: Any, scaling: Resource, longest: int
+) -> None:
+    """A StatefulSet with more than 52 letters gets no pods, and nobody says so where a user would look."""
+
+    def named(name: str) -> Any:
+        deployment = vllm(scaling=scaling)
+        return deployment.model_copy(update={"metadata": deployment.metadata.model_copy(update={"name": name})})
+
+    long = refused(named("m" * (longest + 1)), context(sets="0.12"))
+    assert f"leaves room for {longest}" in long["metadata.name"]
+    assert can_handle(named("m" * longest), context(sets="0.12")).ok
 
 
 def judged(overrides: Resource, replicas: int) -> Any:

@@ -125,6 +125,10 @@ def _override_blockers(deployment: ModelDeployment, context: Context[Settings]) 
     if overridden(deployment, "spec") and not context.has(Feature.GRAPH_METADATA):
         text = "Dynamo takes labels, annotations and a topology of a whole graph since release 1.1"
         yield bad_override("spec", text)
+    unknown = "topologyProfile" if context.upstream.api_version.endswith("/v1beta1") else "clusterTopologyName"
+    if overridden(deployment, "spec", "topologyConstraint", unknown) is not None:
+        text = "v1alpha1 calls it topologyProfile, v1beta1 clusterTopologyName; this graph is written in "
+        yield bad_override(f"spec.topologyConstraint.{unknown}", text + context.upstream.api_version)
 
 
 def _node_blockers(deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]) -> Iterator[Finding]:
@@ -157,6 +161,9 @@ def _node_blockers(deployment: ModelDeployment, context: Context[Settings], part
 
 def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     yield from role_fields(deployment)
+    if account := deployment.spec.service_account_name:
+        text = f"give {account} the rights of {deployment.metadata.name}-k8s-service-discovery, or no worker is found"
+        yield Finding(path="spec.serviceAccountName", reason="MayNotStart", message=text)
     if context.engine == "vllm":
         yield from doubtful_split(deployment)
     if overridden(deployment, "scalingAdapter") is True:

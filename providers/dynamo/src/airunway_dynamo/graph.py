@@ -165,10 +165,8 @@ def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) 
 def _apart(args: tuple[str, ...]) -> Iterator[str]:
     """Flag and value as two words: joined, the operator does not see that a worker needs more GPUs than a node has."""
     for word in args:
-        if word.startswith(("--tensor-parallel-size=", "--pipeline-parallel-size=")):
-            yield from word.split("=", 1)
-        else:
-            yield word
+        joined = word.startswith(("--tensor-parallel-size=", "--pipeline-parallel-size="))
+        yield from word.split("=", 1) if joined else (word,)
 
 
 def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
@@ -188,7 +186,8 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
         "spec": {"backendFramework": context.engine, **components},
     }
     topology = {
-        "components": sorted(part.name for part in parts),
+        # Who counts the replicas is part of it: an adapter's the operator lets nobody else change, nor take over.
+        "components": sorted(part.name + (" of an adapter" if part.replicas is None else "") for part in parts),
         "components on several nodes": sorted(part.name for part in parts if part.nodes > 1),
     }
     return Translation(objects=(graph,), replace_on=topology)
@@ -209,12 +208,15 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
         container="main",
         shared_memory=False,
     )
+    if part.type == "epp":  # the operator's own account has the rights that a picker needs
+        template["spec"].pop("serviceAccountName", None)
+    configured = part.type == "epp" and (release_in(part.launch.image) or ()) < (1, 5)  # newer ones must not be
     main = template["spec"]["containers"][0]
     env, shared = main.get("env"), overridden(deployment, "sharedMemory") if part.serves else None
     sidecar = {"image": part.launch.image, "args": [*_SIDECAR_ARGS]} if part.serves and routed_by_pool(context) else {}
     alike = filled(
         multinode={"nodeCount": part.nodes} if part.nodes > 1 else None,
-        eppConfig=_picker_config(split=is_disaggregated(deployment), listed=listed) if part.type == "epp" else None,
+        eppConfig=_picker_config(split=is_disaggregated(deployment), listed=listed) if configured else None,
         replicas=part.replicas,
     )
     if part.replicas is None:

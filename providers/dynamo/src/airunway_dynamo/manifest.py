@@ -50,7 +50,7 @@ _BESIDE_V1BETA1 = ("1e2ba548b1a0", "40a5afa93be2", "cf4bd1b1f044", "be7d80ad1ddf
 _SANDBOX = ("c268b6468a35", "ff6860f3bd75")
 """The minimal CRD that AI Runway's sandbox installs in place of Dynamo's own, by version."""
 
-_graph = partial(generation, immutable=["spec.backendFramework"])
+_graph = partial(generation, immutable=["spec.backendFramework", "spec.topologyConstraint.*"])
 """Nor may components come, go, or change between one node and several: `replace_on` of a translation says so."""
 
 TRANSFORMERS = (
@@ -64,9 +64,11 @@ TRANSFORMERS = (
 )
 """Oldest first: CRDs of every release since 0.4.1."""
 
-_VERSIONS = ("v1beta1", "v1alpha1")
-_made = partial(UpstreamKind, required=False, write=False, select=GRAPH_NAME)
+_nvidia = partial(UpstreamKind, group="nvidia.com", versions=("v1beta1", "v1alpha1"))
+_made = partial(_nvidia, required=False, write=False, select=GRAPH_NAME)
 """What the operator makes of a graph: without Grove, and with it."""
+
+_TOPOLOGY = keys(packDomain=TEXT, topologyProfile=TEXT, clusterTopologyName=TEXT)
 
 _engine = partial(
     EngineCapability,
@@ -95,21 +97,9 @@ MANIFEST = ProviderManifest(
         SelectionRule(condition="spec.engine.type == 'vllm' && spec.resources.gpu.count > 0", priority=50),
     ),
     upstream=(
-        UpstreamKind(
-            group="nvidia.com",
-            kind="DynamoGraphDeployment",
-            plural="dynamographdeployments",
-            versions=_VERSIONS,
-            primary=True,
-            # Gone means that its pods have let go of their GPUs.
-            deletion="Foreground",
-        ),
-        _made(
-            group="nvidia.com",
-            kind="DynamoComponentDeployment",
-            plural="dynamocomponentdeployments",
-            versions=_VERSIONS,
-        ),
+        # Gone means that its pods have let go of their GPUs.
+        _nvidia(kind="DynamoGraphDeployment", plural="dynamographdeployments", primary=True, deletion="Foreground"),
+        _made(kind="DynamoComponentDeployment", plural="dynamocomponentdeployments"),
         _made(group="grove.io", kind="PodClique", plural="podcliques", versions=("v1alpha1",)),
     ),
     pod_labels=(GRAPH_NAME,),
@@ -122,7 +112,7 @@ MANIFEST = ProviderManifest(
         runtimeVersion=typed({"type": "string", "pattern": r"^\d{1,4}\.\d{1,4}\.\d{1,4}$", "maxLength": 14}),
         scalingAdapter=typed(BOOLEAN),
         sharedMemory=typed(MEMORY),
-        spec=keys(annotations=LABELS, labels=LABELS, topologyConstraint=keys(packDomain=TEXT, topologyProfile=TEXT)),
+        spec=keys(annotations=LABELS, labels=LABELS, topologyConstraint=_TOPOLOGY),
     ),
     installation=helm_installation(
         "NVIDIA Dynamo's operator, with its message bus, and Grove for several nodes",

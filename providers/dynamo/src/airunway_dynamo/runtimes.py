@@ -85,7 +85,8 @@ EVENTS: Mapping[str, Mapping[Version, Flags]] = {
 """Those by which a router learns what a worker has cached."""
 
 
-_SEMANTIC = re.compile(r"v?\d{1,4}\.\d{1,4}\.\d{1,4}([-+][0-9A-Za-z.+-]+)?", re.ASCII)
+# No number of a pre-release begins with 0.
+_SEMANTIC = re.compile(r"v?\d{1,4}\.\d{1,4}\.\d{1,4}(?!-(.*\.)?0\d+(\.|$))([-+][0-9A-Za-z.+-]+)?", re.ASCII)
 
 
 def is_release(image: str) -> bool:

@@ -31,8 +31,8 @@ from airunway_kaito.settings import Settings
 
 __all__ = ["compatibility"]
 
-_LONGEST_SET = 46
-"""A StatefulSet's name has at most 52 letters, or its pods are refused; KAITO appends six to the InferenceSet's."""
+_LONGEST = 52
+"""Of a StatefulSet, or its pods are refused. It is called like its Workspace, which has six letters more in a set."""
 
 _CHOOSABLE = (
     "kubernetes.io/arch",
@@ -69,16 +69,16 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
 
 def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Plan) -> Iterator[Finding]:
     spec, replicas, gpus = deployment.spec, deployment.spec.scaling.replicas, deployment.spec.resources.gpu.count
+    limit = _LONGEST - (len("-abcde") if plan.several else 0)
+    if found := too_long(deployment.metadata.name, limit=limit, what="KAITO's StatefulSet"):
+        yield found
     if plan.several:
         yield from _set_blockers(deployment, plan)
     elif replicas != 1:
-        text = (
-            "a KAITO Workspace serves exactly one replica: its Service reaches the first pod only"
-            if replicas
-            else "a KAITO Workspace cannot be scaled to zero; set spec.suspend to stop the model"
-        )
+        some = "serves exactly one replica: its Service reaches the first pod only"
+        text = some if replicas else "cannot be scaled to zero; set spec.suspend to stop the model"
         known = "the cluster does not serve InferenceSet v1beta1 (KAITO 0.11), which would make more of them"
-        yield blocker("spec.scaling.replicas", f"replicas is {replicas}, but {text}; {known}")
+        yield blocker("spec.scaling.replicas", f"replicas is {replicas}, but a KAITO Workspace {text}; {known}")
     if context.engine == "vllm" and not gpus:
         yield blocker("spec.resources.gpu.count", "vLLM engine requires GPU (set resources.gpu.count > 0)")
     if spec.affinity:
@@ -105,8 +105,6 @@ def _set_blockers(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
         yield blocker("spec.scaling.replicas", f"replicas is {deployment.spec.scaling.replicas}, but {text}")
     if overridden(deployment, "resource", "preferredNodes"):
         yield bad_override("resource.preferredNodes", "an InferenceSet has no preferredNodes: remove them")
-    if found := too_long(deployment.metadata.name, limit=_LONGEST_SET, what="the StatefulSets of an InferenceSet"):
-        yield found
 
 
 def _override_blockers(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:

@@ -101,26 +101,60 @@ class Ground:
             raise GroundError(f"the process of {waiting[0]} {how}\n{log_tail(self._parts.log(waiting[0]))}")
 
     async def close(self) -> list[str]:
-        """Take everything away; what is still there after ten minutes, or cannot be deleted, is named."""
+        """Take everything away; what is still there after ten minutes, or cannot be deleted, is named.
+
+        What goes wrong in one step keeps no other from being done.
+        """
         left: list[str] = []
-        with suppress(NotFound):  # while somebody is there who can let them go
+        # Deployments first, while somebody is there who can let them go.
+        for step in (self._delete_deployments, self._remove_namespace, self._stop, self._unregister, self._undefine):
+            try:
+                left += await step()
+            except KubeError as error:
+                left.append(f"cleaning up, {step.__name__.strip('_').replace('_', ' ')}: {error}")
+        return left
+
+    async def _delete_deployments(self) -> list[str]:
+        with suppress(NotFound):
             for deployment in await self._client.list_all(MODEL_DEPLOYMENT, namespace=self.namespace):
                 await self._client.delete(MODEL_DEPLOYMENT, key_of(deployment))
-        left += await self._remove_labelled(NAMESPACE)
+        return []
+
+    async def _remove_namespace(self) -> list[str]:
+        return [text for obj in await self._labelled(NAMESPACE) for text in await self._remove(NAMESPACE, obj)]
+
+    async def _stop(self) -> list[str]:
         if self._parts is not None:
             await asyncio.to_thread(self._parts.close, grace=10.0)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+        return []
+
+    async def _unregister(self) -> list[str]:
+        left = []
         for name in self._registered:
             with suppress(NotFound):
                 config = await self._client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", name))
                 left += await self._remove(INFERENCE_PROVIDER_CONFIG, config)
-        left += await self._remove_labelled(CUSTOM_RESOURCE_DEFINITION)
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
         return left
 
-    async def _remove_labelled(self, kind: Kind) -> list[str]:
-        found = await self._client.list_all(kind, label_selector=f"{LABEL}={self._run}")
-        return [text for obj in found for text in await self._remove(kind, obj)]
+    async def _undefine(self) -> list[str]:
+        """Our CRDs go, but for one that somebody has begun to use: their objects would go with it."""
+        left = []
+        for crd in await self._labelled(CUSTOM_RESOURCE_DEFINITION):
+            spec = crd["spec"]
+            kind = Kind(spec["group"], spec["versions"][-1]["name"], spec["names"]["kind"], spec["names"]["plural"])
+            used: list[Resource] = []
+            with suppress(NotFound):  # one that was not served yet
+                used = await self._client.list_all(kind)
+            if used:
+                left.append(f"CustomResourceDefinition {key_of(crd).name}: kept, since there is {key_of(used[0])}")
+            else:
+                left += await self._remove(CUSTOM_RESOURCE_DEFINITION, crd)
+        return left
+
+    async def _labelled(self, kind: Kind) -> Sequence[Resource]:
+        return list(await self._client.list_all(kind, label_selector=f"{LABEL}={self._run}"))
 
     async def _remove(self, kind: Kind, obj: Resource) -> list[str]:
         key = key_of(obj)
