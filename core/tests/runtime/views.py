@@ -41,9 +41,6 @@ def there(host: ProviderHost) -> dict[tuple[str, str], Installed]:
 def seen(host: ProviderHost, deployment: Resource, *objects: Resource, **changes: Any) -> Seen:
     live = {identity_in(obj): obj for obj in objects}
     installed = changes.pop("installed", None) or there(host)
-    served = {
-        host.kinds[key].key: verdict.upstream for key, verdict in installed.items() if verdict.upstream is not None
-    }
 
     def find(wanted: Sequence[Resource]) -> Mapping[Identity, Resource]:
         return live
@@ -57,7 +54,6 @@ def seen(host: ProviderHost, deployment: Resource, *objects: Resource, **changes
         evidence=None,
         events=(),
         installed=installed,
-        served=served,
         settled=True,
         rolled_out=True,
         kubernetes=(1, 33),

@@ -237,7 +237,8 @@ def _context(
     seen: Seen, host: ProviderHost, installed: Installed, *, settings: object, wanted_for: str
 ) -> Context[Any]:
     """What the plugin is told. What exists keeps its version and its transformer (ruling 27)."""
-    served = dict(seen.served)
+    verdicts = ((kind.key, seen.installed[kind.group, kind.kind].upstream) for kind in host.manifest.upstream)
+    served = {key: upstream for key, upstream in verdicts if upstream is not None}
     primary, kind = seen.primary, host.primary_kind
     upstream, live_kind = installed.upstream, ""
     if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:

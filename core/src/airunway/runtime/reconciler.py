@@ -30,6 +30,7 @@ from airunway.resource import ObjectKey, Resource, annotations_of, condition_of,
 from airunway.runtime.announcements import announcements
 from airunway.runtime.backoff import Attempts, Standing, Subject
 from airunway.runtime.decision import Decision, Do, decide, observe, report_on
+from airunway.runtime.desired import identity_in
 from airunway.runtime.diagnosis import applied_at, diagnose
 from airunway.runtime.evidence import EvidenceCollector, secrets_of
 from airunway.runtime.execution import Executor, Outcome, told_of
@@ -172,7 +173,6 @@ class ProviderReconciler:
             evidence=None,
             events=(),
             installed=self._upstream.verdicts,
-            served=self._upstream.served,
             settled=self._evidence.settled() and not self._upstream.unread() and not self._upstream.awaits(key),
             rolled_out=True,
             kubernetes=self._kubernetes(),
@@ -286,9 +286,10 @@ class ProviderReconciler:
 
     def _subject(self, seen: Seen, decision: Decision) -> Subject:
         """What a try is about: a spec, what it comes to, and the upstream that takes or refuses it."""
-        primary = self._upstream.find(decision.objects[0]) if decision.objects else None
+        objects = decision.objects
+        primary = self._upstream.find(seen.key.namespace, identity_in(objects[0])) if objects else None
         state = primary and (uid_of(primary), dig(primary, "metadata", "generation"), is_deleting(primary))
-        digests = (f"{named(obj)} {annotations_of(obj).get(names.SPEC_HASH)}" for obj in decision.objects)
+        digests = (f"{named(obj)} {annotations_of(obj).get(names.SPEC_HASH)}" for obj in objects)
         return Subject(
             uid=uid_of(seen.deployment),
             generation=seen.deployment["metadata"].get("generation", 0),

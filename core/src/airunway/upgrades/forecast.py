@@ -139,11 +139,6 @@ def _seen(
         for kind in host.manifest.upstream
     }
     live = {identity_in(read): read for obj in objects if (read := _read(obj, host, verdicts, cluster)) is not None}
-    served = {
-        kind.key: upstream
-        for kind in host.manifest.upstream
-        if (upstream := verdicts[kind.group, kind.kind].upstream) is not None
-    }
     return Seen(
         provider=host.name,
         deployment=deployment,
@@ -153,7 +148,6 @@ def _seen(
         evidence=None,
         events=(),
         installed=verdicts,
-        served=served,
         settled=True,
         rolled_out=True,
         kubernetes=cluster.kubernetes,
