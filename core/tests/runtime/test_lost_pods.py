@@ -10,9 +10,9 @@ import pytest
 
 from airunway.plugins.contract import Component, Observation, Replicas
 from airunway.resource import Resource, condition_of, format_time
-from airunway.runtime.diagnosis import ABSENCE_PATIENCE, diagnose
-from airunway.runtime.memory import previous_cause
-from airunway.runtime.report import Report, provider_status
+from airunway.runtime.diagnosis import ABSENCE_PATIENCE, conclude
+from airunway.runtime.memory import Memory
+from airunway.runtime.report import Report
 from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -63,10 +63,7 @@ def follow(
 ) -> Resource:
     """The deployment after a pass."""
     evidence = Evidence(pods=pods, events=events, served=True)
-    live = deployment["status"]
-    found = diagnose(report, evidence, deployment=deployment, previous=previous_cause(live), now=now)
-    faults = [replace(fault, since=fault.since or now) for fault in found.faults]
-    status, _ = provider_status(deployment, found.report, faults=faults, root_cause=found.root_cause, now=now)
+    status, *_ = conclude(report, evidence, deployment=deployment, memory=Memory(), now=now)
     return {**deployment, "status": status}
 
 

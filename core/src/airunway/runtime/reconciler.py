@@ -31,13 +31,13 @@ from airunway.runtime.announcements import announcements
 from airunway.runtime.backoff import Attempts, Standing, Subject
 from airunway.runtime.decision import Decision, Do, decide, observe, report_on
 from airunway.runtime.desired import identity_in
-from airunway.runtime.diagnosis import applied_at, diagnose
+from airunway.runtime.diagnosis import applied_at, conclude
 from airunway.runtime.evidence import EvidenceCollector, secrets_of
 from airunway.runtime.execution import Executor, Outcome, told_of
-from airunway.runtime.memory import Memory, previous_cause
+from airunway.runtime.memory import Memory
 from airunway.runtime.preview import Previewer
 from airunway.runtime.release import Releaser
-from airunway.runtime.report import Report, leaving, planned_status, provider_status, record_of_service
+from airunway.runtime.report import Report, leaving, planned_status, record_of_service
 from airunway.runtime.seen import Seen, finalizers_of
 from airunway.runtime.steps import named
 from airunway.runtime.told import Told
@@ -309,20 +309,13 @@ class ProviderReconciler:
             # The one before us speaks for what runs; of us there is only the plan.
             await self._status.write(deployment, planned_status(deployment, report, now=seen.now))
             return None
-        live = deployment.get("status") or {}
-        served = record_of_service(report, live) is not None
-        evidence = replace(seen.evidence, served=served) if seen.evidence is not None else None
-        if report.primary is None or report.observation is None or outcome.leaving is not None:
+        evidence = seen.evidence
+        if report.primary is None or report.observation is None:
             evidence = None  # whatever is wrong with an old object and its pods is history
-        found = diagnose(report, evidence, deployment=deployment, previous=previous_cause(live), now=seen.now)
-        begun = memory.date(found.faults, status=live, now=seen.now)
-        status, verdict = provider_status(
-            deployment,
-            found.report,
-            faults=[replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults],
-            root_cause=found.root_cause,
-            now=seen.now,
-        )
+        elif evidence is not None:
+            served = record_of_service(report, deployment.get("status") or {})
+            evidence = replace(evidence, served=served is not None)
+        status, verdict, found = conclude(report, evidence, deployment=deployment, memory=memory, now=seen.now)
         if await self._status.write(deployment, status):
             for said in announcements(deployment, found.report, verdict, cause=found.root_cause):
                 self._events.emit(
@@ -333,7 +326,7 @@ class ProviderReconciler:
                     action=EVENTS[said.reason].action,
                     related=said.related,
                 )
-        waits = [found.wake_after, verdict.wake_after, None if seen.rolled_out else _ROLL_OUT_RETRY]
+        waits = [found.wake_after, None if seen.rolled_out else _ROLL_OUT_RETRY]
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
     def _found(self, seen: Seen, decision: Decision, outcome: Outcome) -> Report:
