@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.resource import Resource, copy_of, key_of
-from airunway.runtime.desired import Replaceable, complete, identity_in
+from airunway.runtime.desired import complete, identity_in
 from airunway.runtime.steps import Action, Plan, conflict_text, missing_of, plan_of, trial_of
 from airunway.sdk import workloads
 
@@ -49,7 +49,8 @@ def wanted(*objects: Resource, topology: object = None, provider: str = "toy") -
         provider=provider,
         transformer="only",
         wanted_for="now",
-        replaceable=Replaceable(topology={"roles": topology}),
+        identity={},
+        topology={"roles": topology},
         immutable=[paths.get(obj["kind"], ()) for obj in objects],
     )
 

@@ -63,13 +63,17 @@ class Decision:
     report: Report = field(default_factory=Report)
     typed: ModelDeployment | None = None
     context: Context[Any] | None = None
-    upstream: Upstream | None = None
     objects: tuple[Resource, ...] = ()
     plan: Plan | None = None
     planned: Callable[[Mapping[Identity, Resource]], Plan] | None = None
     """The plan for other knowledge of what there is."""
     prunes: bool = False
     """Whether what is no longer wanted may go: the primary serves what the newest spec asks for."""
+
+    @property
+    def verified(self) -> bool:
+        """Whether the schema of what is written is known."""
+        return self.context is None or self.context.upstream.verified
 
 
 def decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
@@ -112,7 +116,7 @@ def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
     context = _context(seen, host, installed, settings=settings, wanted_for=wanted_for)
     judged = judge(host, seen.deployment, typed, context, wanted_for=wanted_for)
     base = replace(base, warnings=(*judged.warnings, *_waiting(seen, host, installed, judged, typed, context)))
-    known = Decision(do=Do.WATCH, typed=typed, context=context, upstream=context.upstream)
+    known = Decision(do=Do.WATCH, typed=typed, context=context)
     if judged.blockers and not typed.spec.suspend:
         return replace(known, report=base.with_(_blocked(judged)))
     base = base.with_(_blocked(judged, hinders=False) if judged.blockers else _compatible(host, context, installed))
@@ -191,7 +195,7 @@ def _watching(seen: Seen, host: ProviderHost, report: Report, *, settings: objec
         return Decision(do=Do.WATCH, report=report)  # a spec that cannot even be read: what runs is named, not judged
     kept = Installed(upstream=upstream, reason="", message="")
     context = _context(seen, host, kept, settings=settings, wanted_for=written_for(seen.deployment, typed))
-    return Decision(do=Do.WATCH, report=report, typed=typed, context=context, upstream=upstream)
+    return Decision(do=Do.WATCH, report=report, typed=typed, context=context)
 
 
 def _invalid(seen: Seen) -> str | None:

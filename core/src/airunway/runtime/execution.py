@@ -135,10 +135,9 @@ class Executor:
         """What changes something that is there is rehearsed before the first write, and so is all for a schema that
         nobody verified (ruling 15). One write alone is taken or refused as a whole: it rehearses itself.
         """
-        verified = decision.upstream is None or decision.upstream.verified
         rehearsed = (*writes, *(step for step in dependents if not is_deleting(step.subject)))
         exists = any(step.live is not None and step.action is not Action.FOREIGN for step in plan.steps)
-        if not rehearsed or (verified and (not exists or (len(rehearsed) == 1 and not dependents))):
+        if not rehearsed or (decision.verified and (not exists or (len(rehearsed) == 1 and not dependents))):
             return
         absent = tuple(step.wanted for step in rehearsed if step.live is None and step.wanted is not None)
         await self._writer.rehearse(rehearsed, absent=absent, sure=sure)
@@ -258,8 +257,7 @@ def told_of(
     if attempt <= QUIET_REFUSALS and missing_of(refused.message, refused.obj, young) is not None:
         return Outcome(silent=True, again=left)
     message = f"{named(refused.obj)} was refused: {redacted(refused.message)}"
-    verified = decision.upstream is None or decision.upstream.verified
-    if not verified and refused.answer in (Answer.SCHEMA, Answer.INVALID):
+    if not decision.verified and refused.answer in (Answer.SCHEMA, Answer.INVALID):
         told = Told(
             condition="ProviderCompatible",
             reason="UnsupportedSchema",

@@ -15,7 +15,7 @@ from airunway.plugins.contract import Context, Finding, Transformer, Upstream, U
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway.runtime.desired import Replaceable, complete, identity_in, identity_of, written_for
+from airunway.runtime.desired import complete, identity_in, identity_of, written_for
 from airunway.runtime.overrides import check_overrides, merged, placed
 from airunway.runtime.upstream import api_version
 from airunway.sdk.fields import ignored_fields, tracked
@@ -75,7 +75,8 @@ def judge(
         provider=host.name,
         transformer=_writer(host, objects[0], context).name,
         wanted_for=wanted_for or written_for(deployment, typed),
-        replaceable=Replaceable(deployment=identity_of(typed, context.engine), topology=translation.replace_on),
+        identity=identity_of(typed, context.engine),
+        topology=translation.replace_on,
         immutable=[_immutable(host, obj, context, primary=i == 0) for i, obj in enumerate(objects)],
     )
     return Judgement(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))

@@ -27,7 +27,6 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
-from airunway.runtime.announcements import announcements
 from airunway.runtime.backoff import Attempts, Standing, Subject
 from airunway.runtime.decision import Decision, Do, decide, observe, report_on
 from airunway.runtime.desired import identity_in
@@ -37,7 +36,7 @@ from airunway.runtime.execution import Executor, Outcome, told_of
 from airunway.runtime.memory import Memory
 from airunway.runtime.preview import Previewer
 from airunway.runtime.release import Releaser
-from airunway.runtime.report import Report, leaving, planned_status, record_of_service
+from airunway.runtime.report import Report, announcements, leaving, planned_status, record_of_service
 from airunway.runtime.seen import Seen, finalizers_of
 from airunway.runtime.steps import named
 from airunway.runtime.told import Told

@@ -1,16 +1,17 @@
-"""The provider's part of a ModelDeployment's status: what was done and seen in, status out. Pure.
+"""The provider's part of a ModelDeployment's status: what was done and seen in, status and events out. Pure.
 
 Every field here has one writer, the provider (spec/core.md, "Who owns which status field").
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airunway.plugins.contract import Component, Finding, Observation
-from airunway.resource import Resource, dig, format_time
+from airunway.resource import Resource, condition_of, dig, format_time
 from airunway.runtime.told import Told
 from airunway.status import (
     Category,
@@ -31,10 +32,23 @@ from airunway.status import (
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 
-__all__ = ["Report", "fault_of", "leaving", "provider_status", "record_of_service", "warning_text"]
+__all__ = [
+    "Announcement",
+    "Report",
+    "announcements",
+    "fault_of",
+    "leaving",
+    "planned_status",
+    "provider_status",
+    "record_of_service",
+    "terminating_status",
+    "warning_text",
+]
 
 MAX_WARNINGS = 16
 WARNING_LIMIT = 256
+
+_SECRET = re.compile(r'secrets? "([^"]+)" (?:not found|does not exist)')
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,13 +190,18 @@ def provider_status(
 
 def _named(verdict: Verdict, report: Report, cause: RootCause | None) -> Verdict:
     """The verdict with the root cause's words, where what decided it is of the workload: they say what to do."""
-    components = {"Pods", *(c.name for c in (report.observation.components if report.observation else ()))}
-    if cause is None or verdict.fault is None or verdict.fault.component not in components:
+    if cause is None or verdict.fault is None or not _is_of_workload(verdict, report):
         return verdict
     if not cause.of_pods and cause.reason != verdict.fault.reason:
         return verdict
     reason = "AuthFailed" if category_of(cause.reason) is Category.AUTH else cause.reason
     return replace(verdict, reason=reason, message=cause.message)
+
+
+def _is_of_workload(verdict: Verdict, report: Report) -> bool:
+    """Whether what decided the verdict is what the upstream or the pods have to say."""
+    components = {"Pods", *(c.name for c in (report.observation.components if report.observation else ()))}
+    return verdict.fault is not None and verdict.fault.component in components
 
 
 def record_of_service(report: Report, status: Resource) -> Resource | None:
@@ -261,3 +280,61 @@ def terminating_status(deployment: Resource, message: str, *, now: datetime) -> 
     if resource:
         status["provider"] = resource
     return status
+
+
+# ---------------------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announcement:
+    """A warning event (status/events.py has its meaning); `related` is the upstream object that it is about, if any."""
+
+    reason: str
+    note: str
+    related: Resource | None = None
+
+
+def announcements(
+    before: Resource, report: Report, verdict: Verdict, *, cause: RootCause | None = None
+) -> Iterator[Announcement]:
+    """The events for a deployment that had the status of `before` until now; `cause` is its root cause now."""
+    if (
+        cause is not None
+        and cause.reason == "SecretNotFound"
+        and dig(before, "status", "rootCause", "code") != cause.code
+    ):
+        yield Announcement(reason="SecretNotFound", note=_missing_secret(before, cause), related=report.primary)
+    if verdict.phase in (Phase.FAILED, Phase.DEGRADED) and dig(before, "status", "phase") != verdict.phase.value:
+        yield Announcement(reason="ProviderError", note=_error(report, verdict), related=report.primary)
+    compatible = report.told("ProviderCompatible")
+    if compatible is not None:
+        known = condition_of(before, "ProviderCompatible") or {}
+        news = (known.get("reason"), known.get("message")) != (compatible.reason, compatible.message)
+        if news and compatible.reason == "UnverifiedSchema":
+            yield Announcement(reason="UnverifiedSchema", note=compatible.message)
+        if news and compatible.reason == "UnsupportedSchema":
+            yield Announcement(reason="UnsupportedSchema", note=compatible.message)
+    # Those beyond the limit are not in the status either, so that nobody could tell whether they are new.
+    for finding in report.warnings[:MAX_WARNINGS]:
+        if finding.reason == "UnknownOverride" and _is_new(finding, before):
+            yield Announcement(reason="UnknownOverride", note=finding.message)
+
+
+def _is_new(finding: Finding, before: Resource) -> bool:
+    return warning_text(finding) not in (dig(before, "status", "warnings") or ())
+
+
+def _missing_secret(before: Resource, cause: RootCause) -> str:
+    named = _SECRET.search(cause.message)
+    if named is None:  # a key of a Secret that is there
+        return cause.message
+    namespace = dig(before, "metadata", "namespace", default="")
+    return f"Secret '{named[1]}' not found in namespace '{namespace}': {cause.message}"
+
+
+def _error(report: Report, verdict: Verdict) -> str:
+    """The status message, with the upstream object before it where it is that object which has the error."""
+    if report.resource is None or not _is_of_workload(verdict, report):
+        return verdict.message
+    name, kind = dig(report.resource, "metadata", "name"), report.resource.get("kind")
+    return f"{kind} '{name}' is in error state: {verdict.message}"
