@@ -7,12 +7,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, copy_of
 from airunway.runtime.decision import Decision, decide
 from airunway.runtime.desired import Identity, identity_in
-from airunway.runtime.judgement import assumed_context, judge, parsed
+from airunway.runtime.judgement import judge, parsed
 from airunway.runtime.seen import Seen
 from airunway.runtime.upstream import Installed
 from airunway.sdk import NoSettings

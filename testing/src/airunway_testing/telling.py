@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airunway.api.modeldeployment import parse_deployment
+from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Observed
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway.runtime.diagnosis import conclude, is_ready
-from airunway.runtime.judgement import assumed_context
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report, record_of_service
 from airunway.runtime.told import Told

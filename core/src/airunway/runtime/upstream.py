@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.plugins.contract import Transformer, Upstream, UpstreamKind
+from airunway.plugins.manifest import api_version
 from airunway.resource import Resource, annotations_of, dig, digest, is_true
 
 __all__ = [
     "CrdFacts",
     "Installed",
-    "api_version",
     "as_written",
     "crd_facts",
     "detect",
@@ -49,11 +49,6 @@ class Installed:
     reason: str
     message: str
     served: tuple[Upstream, ...] = ()
-
-
-def api_version(kind: UpstreamKind, version: str) -> str:
-    """As it is written into `apiVersion`."""
-    return f"{kind.group}/{version}" if kind.group else version
 
 
 def schema_hash(schema: object) -> str:

@@ -27,10 +27,11 @@ from airunway.kube import (
 )
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
+from airunway.plugins.manifest import api_version
 from airunway.process.caches import Caches
 from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of, labels_of
 from airunway.runtime.desired import Identity, identity_in
-from airunway.runtime.upstream import CrdFacts, Installed, api_version, crd_facts, detect
+from airunway.runtime.upstream import CrdFacts, Installed, crd_facts, detect
 
 __all__ = ["UpstreamWatch", "View", "deployment_of", "kind_in", "written_in"]
 
