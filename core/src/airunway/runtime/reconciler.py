@@ -208,7 +208,7 @@ class ProviderReconciler:
         before = [pod for pod in evidence.pods if pod.created is None or pod.created <= applied]
         if not before or not all(pod.ready for pod in evidence.pods if pod.alive and pod.serves):
             return True
-        return await self._evidence.rolled_out(before)
+        return await self._evidence.workloads.rolled_out(before)
 
     # --------------------------------------------------------------------------------------------------------- act
 
