@@ -13,13 +13,14 @@ from datetime import UTC, datetime, timedelta
 from airunway.api import names
 from airunway.kube import Answer, EventRecorder, changed_fields
 from airunway.resource import Resource, annotations_of, dig, is_deleting, key_of, parse_time
+from airunway.runtime.answers import Occupied, Refused
 from airunway.runtime.decision import Decision
 from airunway.runtime.desired import Identity, identity_in, is_ours
 from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Memory
 from airunway.runtime.seen import Seen
 from airunway.runtime.steps import Action, Plan, Step, conflict_text, missing_of, named
 from airunway.runtime.told import Told
-from airunway.runtime.writes import Occupied, Refused, Writer
+from airunway.runtime.writes import Writer
 from airunway.status import Category
 from airunway.words import redacted
 

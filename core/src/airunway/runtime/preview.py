@@ -10,11 +10,12 @@ from collections.abc import Sequence
 
 from airunway.kube import CONFIG_MAP, Client, NotFound, needs_apply
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, owner_reference, uid_of
+from airunway.runtime.answers import Refused
 from airunway.runtime.disclosure import plan_data
 from airunway.runtime.seen import Seen
 from airunway.runtime.steps import Action, Plan, Step, conflict_text, named
 from airunway.runtime.told import Told
-from airunway.runtime.writes import NEVER, Refused, Writer
+from airunway.runtime.writes import NEVER, Writer
 from airunway.words import redacted
 
 __all__ = ["Previewer", "plan_name"]

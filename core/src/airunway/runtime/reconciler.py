@@ -27,13 +27,13 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
-from airunway.runtime.backoff import Attempts, Standing, Subject
+from airunway.runtime.answers import Refused
 from airunway.runtime.decision import Decision, Do, decide, observe, report_on
 from airunway.runtime.desired import identity_in
 from airunway.runtime.diagnosis import applied_at, conclude
 from airunway.runtime.evidence import EvidenceCollector, secrets_of
 from airunway.runtime.execution import Executor, Outcome, told_of
-from airunway.runtime.memory import Memory
+from airunway.runtime.memory import Memory, Subject
 from airunway.runtime.preview import Previewer
 from airunway.runtime.release import Releaser
 from airunway.runtime.report import Report, announcements, leaving, planned_status, record_of_service
@@ -41,7 +41,7 @@ from airunway.runtime.seen import Seen, finalizers_of
 from airunway.runtime.steps import named
 from airunway.runtime.told import Told
 from airunway.runtime.upstreams import UpstreamWatch
-from airunway.runtime.writes import Refused, Writer
+from airunway.runtime.writes import Writer
 from airunway.status.events import EVENTS
 from airunway.status.evidence import Evidence
 
@@ -110,7 +110,6 @@ class ProviderReconciler:
             clock=clock,
         )
         self._memories: dict[ObjectKey, Memory] = {}
-        self._attempts: Attempts[Refused | KubeError | Told] = Attempts()
 
     def concerns(self, deployment: Resource) -> bool:
         """Whether this deployment is, or was, the provider's."""
@@ -131,7 +130,7 @@ class ProviderReconciler:
                 return None
             case Do.RELEASE:
                 memory.faults.clear()
-                again = await self._releaser.release(seen)
+                again = await self._releaser.release(seen, memory)
                 if self._finalizer not in finalizers_of(self._deployments.get(key) or {}):
                     self._forget(key)
                 return again
@@ -141,8 +140,9 @@ class ProviderReconciler:
             await self._report_outage(seen, decision, memory, held.error)
             return held.left
         except KubeError as error:
-            last = self._attempts.last(key)
-            await self._report_outage(seen, decision, memory, last if isinstance(last, KubeError) else error)
+            first = memory.tries.last  # whose words stay
+            said = first.what if first is not None and isinstance(first.what, KubeError) else error
+            await self._report_outage(seen, decision, memory, said)
             raise
         memory.failing = None
         if outcome.silent:
@@ -155,7 +155,6 @@ class ProviderReconciler:
 
     def _forget(self, key: ObjectKey) -> None:
         self._memories.pop(key, None)
-        self._attempts.over(key)
         self._releaser.forget(key)
 
     # ------------------------------------------------------------------------------------------------------ gather
@@ -219,22 +218,26 @@ class ProviderReconciler:
             at_fault = any(told.reason == "ProviderError" for told in decision.report.said)
             return replace(untouched, again=_FAULT_RETRY if at_fault else None)
         subject = self._subject(seen, decision)
-        standing = self._attempts.standing(seen.key, subject)
+        standing = memory.tries.standing(subject)
         if standing is None:
             try:
                 outcome = await self._do(seen, decision, memory)
             except Refused as no:
                 log.info("%s: %s", seen.key, no)
-                standing = self._failed(seen, decision, no, text=no.message, lasts=no.meaning.lasts)
+                # The subject as it is now: what this very try has changed upstream must not bring the next one.
+                subject = self._subject(seen, decision)
+                standing = memory.tries.failed(subject, what=no, text=no.message, lasts=no.meaning.lasts)
             except KubeError as trouble:
-                self._failed(seen, decision, trouble, text=str(trouble), at_least=retry_after_of(trouble))
+                subject = self._subject(seen, decision)
+                memory.tries.failed(subject, what=trouble, text=str(trouble), at_least=retry_after_of(trouble))
                 raise
             else:
                 planned = next((told for told in outcome.said if told.condition == "DryRun"), None)
                 if planned is None or planned.reason == "Planned":
-                    self._attempts.over(seen.key)
+                    memory.tries.over()
                     return outcome
-                standing = self._failed(seen, decision, planned, text=planned.message)
+                subject = self._subject(seen, decision)
+                standing = memory.tries.failed(subject, what=planned, text=planned.message)
         match standing.what:
             case Refused() as refused:
                 return told_of(seen, decision, refused, memory, attempt=standing.attempt, left=standing.left)
@@ -268,20 +271,6 @@ class ProviderReconciler:
                     self._client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._manager
                 )
                 self._deployments.note(answer)
-
-    def _failed(
-        self,
-        seen: Seen,
-        decision: Decision,
-        what: Refused | KubeError | Told,
-        *,
-        text: str,
-        at_least: float = 0.0,
-        lasts: bool = False,
-    ) -> Standing[Refused | KubeError | Told]:
-        # The subject as it is now: what this very try has changed upstream must not bring the next one.
-        subject = self._subject(seen, decision)
-        return self._attempts.failed(seen.key, subject, what=what, text=text, at_least=at_least, lasts=lasts)
 
     def _subject(self, seen: Seen, decision: Decision) -> Subject:
         """What a try is about: a spec, what it comes to, and the upstream that takes or refuses it."""

@@ -15,9 +15,9 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, KubeError, Overlay, StatusWriter, remove_finalizer
 from airunway.resource import ObjectKey, is_deleting, key_of, parse_time, uid_of
-from airunway.runtime.backoff import Attempts, Subject
 from airunway.runtime.desired import is_ours, is_primary
 from airunway.runtime.execution import held_by
+from airunway.runtime.memory import Memory, Subject
 from airunway.runtime.report import terminating_status
 from airunway.runtime.seen import Seen, finalizers_of
 from airunway.runtime.upstreams import UpstreamWatch
@@ -56,14 +56,12 @@ class Releaser:
         self._manager = manager
         self._finalizer = finalizer
         self._begun: Ages[ObjectKey] = Ages(clock)
-        self._attempts: Attempts[str] = Attempts(base=RETRY, cap=RETRY)
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is remembered of a deployment that is gone."""
         self._begun.forget(key)
-        self._attempts.over(key)
 
-    async def release(self, seen: Seen) -> float | None:
+    async def release(self, seen: Seen, memory: Memory) -> float | None:
         """One pass over a deployment that is deleted or no longer ours; returns when to look again."""
         deployment, key, now = seen.deployment, seen.key, seen.now
         if self._finalizer not in finalizers_of(deployment):
@@ -71,18 +69,19 @@ class Releaser:
         begun = self._begun.since(key, parse_time(deployment["metadata"].get("deletionTimestamp")))
         left = (begun + names.FINALIZER_TIMEOUT - now).total_seconds()
         gone, unseen, problem, again = False, False, "", RETRY
-        if (standing := self._attempts.standing(key, _subject(seen))) is not None:
-            problem, again = standing.what, standing.left or RETRY
+        if (standing := memory.tries.standing(_subject(seen))) is not None:
+            problem, again = str(standing.what), standing.left or RETRY
         else:
             try:
                 gone = await self.remove_objects(seen)
                 if gone and not is_deleting(deployment):
                     gone = await self._is_clean(seen)
                     unseen = not gone
-                self._attempts.over(key)
+                memory.tries.over()
             except KubeError as error:
                 gone, text = False, str(error)
-                problem = self._attempts.failed(key, _subject(seen), what=text, text=text).what
+                standing = memory.tries.failed(_subject(seen), what=error, text=text, at_least=RETRY, at_most=RETRY)
+                problem = str(standing.what)
                 log.warning("%s: the upstream objects cannot be deleted: %s", key, error)
         if not gone and left > 0:
             held, until = self._holding(seen)
@@ -99,7 +98,6 @@ class Releaser:
             )
             if answer is not None:
                 self._deployments.note(answer)
-        self.forget(key)
         log.info("%s was let go: %s", key, "nothing of it is left upstream" if gone else "what is left is an orphan")
         return None
 

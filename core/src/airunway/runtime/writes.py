@@ -1,4 +1,4 @@
-"""Writing one upstream object: applied onto exactly what was checked, rehearsed, deleted; and what a refusal is."""
+"""Writing one upstream object: applied onto exactly what was checked, rehearsed, deleted."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from airunway.kube import Answer, ApiError, Client, Conflict, NotFound
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, key_of, uid_of
-from airunway.runtime.answers import MEANINGS, Meaning, is_refusal
+from airunway.runtime.answers import Occupied, Refused, meaning_of
 from airunway.runtime.desired import identity_in
-from airunway.runtime.steps import Step, missing_of, named, trial_of
+from airunway.runtime.steps import Step, missing_of, trial_of
 from airunway.runtime.upstreams import UpstreamWatch, View
 
-__all__ = ["NEVER", "Occupied", "Refused", "Writer"]
+__all__ = ["NEVER", "Writer"]
 
 NEVER = "1"
 """A resourceVersion that no object has: an etcd counts from one, and that is its state with nothing in it."""
@@ -21,24 +21,6 @@ NEVER = "1"
 
 DELETION_PATIENCE = 10.0
 """Seconds for which the watch may be behind with a deletion."""
-
-
-class Refused(Exception):
-    """The server will not take an object as it is, or we cannot address it (no `answer`)."""
-
-    def __init__(self, obj: Resource, message: str, answer: Answer | None = None) -> None:
-        super().__init__(f"{named(obj)} was refused: {message}")
-        self.obj = obj
-        self.message = message
-        self.answer = answer
-
-    @property
-    def meaning(self) -> Meaning:
-        return MEANINGS[self.answer or Answer.INVALID]
-
-
-class Occupied(Exception):
-    """The API server says that an object is there already which was to be made."""
 
 
 class Writer:
@@ -86,7 +68,7 @@ class Writer:
                     raise Occupied from error
                 raise
             except ApiError as error:
-                if is_refusal(error) or (dry_run and isinstance(error, NotFound)):
+                if meaning_of(error).refuses or (dry_run and isinstance(error, NotFound)):
                     raise Refused(wanted, error.message, error.answer) from error
                 raise
             if not dry_run:
