@@ -31,7 +31,7 @@ from airunway.sdk.fields import tracked
 from airunway.selection import is_denied
 from airunway.status import Category
 
-__all__ = ["Decision", "Do", "decide", "observe", "report_on"]
+__all__ = ["Decision", "Do", "decide", "observe", "plugin_fault", "report_on"]
 
 log = logging.getLogger(__name__)
 
@@ -97,11 +97,11 @@ def decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
     except (PluginFault, ParseError) as error:
         log.exception("%s: the provider's plugin is at fault", key_of(deployment))
         # What runs goes on, and is read as far as the plugin can still read it.
-        return _watching(seen, host, _base(seen, host).with_(_plugin_fault(error)), settings=settings)
+        return _watching(seen, host, _base(seen, host).with_(plugin_fault(error)), settings=settings)
 
 
 def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
-    installed = _of_primary(seen, host)
+    installed = seen.installed[host.primary_kind.group, host.primary_kind.kind]
     base = _base(seen, host)
     if (invalid := _invalid(seen)) is not None:
         told = Told(component="Validated", reason="ValidationFailed", message=invalid, hinders=True)
@@ -132,7 +132,9 @@ def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
             comparable=lambda obj: obj.get("apiVersion") == _wanted_version(judged.objects, obj),
         )
         plan = planned(seen.find(judged.objects))
-    prunes = plan is not None and bool(plan.of(Action.DELETE)) and _is_current(seen, host, typed, context)
+    obsolete = plan is not None and bool(plan.of(Action.DELETE))
+    runs = _observation(seen, host, typed, context) if obsolete else None
+    prunes = runs is not None and runs.current
     do = Do.PREVIEW if seen.dry_run else Do.SUSPEND if typed.spec.suspend else Do.BRING
     return replace(known, do=do, report=base, objects=judged.objects, plan=plan, planned=planned, prunes=prunes)
 
@@ -205,11 +207,6 @@ def _invalid(seen: Seen) -> str | None:
         return f"Validation failed: {large}"
     verdict = seen.validated or {}
     return None if verdict.get("status") == "True" else str(verdict.get("message"))
-
-
-def _of_primary(seen: Seen, host: ProviderHost) -> Installed:
-    kind = host.primary_kind
-    return seen.installed[kind.group, kind.kind]
 
 
 def _missing(seen: Seen, host: ProviderHost) -> tuple[Told, str] | None:
@@ -307,11 +304,6 @@ def _dead(seen: Seen, host: ProviderHost, typed: ModelDeployment, context: Conte
     return observation.dead if observation is not None else ""
 
 
-def _is_current(seen: Seen, host: ProviderHost, typed: ModelDeployment, context: Context[Any]) -> bool:
-    observation = _observation(seen, host, typed, context)
-    return observation is not None and observation.current
-
-
 def _observation(seen: Seen, host: ProviderHost, typed: ModelDeployment, context: Context[Any]) -> Observation | None:
     """What is there before anything is done."""
     known = Decision(do=Do.WATCH, typed=typed, context=context)
@@ -344,7 +336,8 @@ def _blocked(judged: Judgement, *, hinders: bool = True) -> Told:
     )
 
 
-def _plugin_fault(error: Exception) -> Told:
+def plugin_fault(error: Exception) -> Told:
+    """What is told where a hook did not do what the contract says."""
     return Told(component="Provider", reason="ProviderError", message=str(error), hinders=True)
 
 

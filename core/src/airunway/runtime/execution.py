@@ -24,7 +24,7 @@ from airunway.runtime.writes import Writer
 from airunway.status import Category
 from airunway.words import redacted
 
-__all__ = ["Executor", "Outcome", "held_by", "told_of"]
+__all__ = ["Executor", "Outcome", "held_by", "told_of", "unchanged"]
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,11 @@ class Outcome:
     silent: bool = False
 
 
+def unchanged(seen: Seen, *said: Told, leaving: Told | None = None, again: float | None = None) -> Outcome:
+    """The outcome where ours are still as they were seen."""
+    return Outcome(said=said, primary=seen.primary, objects=seen.ours, leaving=leaving, again=again)
+
+
 class Executor:
     """Carries plans out; holds nothing but its means."""
 
@@ -90,7 +95,7 @@ class Executor:
         first = plan.primary
         live = {identity_in(step.live): step.live for step in plan.steps if step.live is not None}
         if first.action is Action.FOREIGN:
-            return self._blocked(seen, first)
+            return unchanged(seen, _in_the_way(first, first), again=CONFLICT_RETRY)  # what has another name goes on
         if first.action is Action.REPLACE:
             return await self._replace(seen, plan)
         obsolete = plan.of(Action.DELETE)
@@ -106,14 +111,16 @@ class Executor:
             return _outcome(seen, live, first, said=(_created(first), fight), again=pause)
         await self._rehearse(decision, plan, writes, dependents, sure=sure)
         for step in dependents:
-            await self._replace_dependent(seen, step)
+            if not is_deleting(step.subject):  # its deletion's event brings the pass that makes it
+                self._announce(seen, step)
+                await self._writer.delete(step.subject)
         live.update(await self._write(seen, writes, memory, sure=sure))
         prunes = obsolete and not writes and not dependents and decision.prunes
         for step in obsolete if prunes else ():
             await self._writer.delete(step.subject)
         said = [_created(first)]
         if foreign:
-            said = [_in_the_way(foreign[0], first, held=first.writes)]
+            said = [_in_the_way(foreign[0], first)]
         if fight is not None:
             said.append(fight)
         waits = [CONFLICT_RETRY] if foreign else []
@@ -185,13 +192,6 @@ class Executor:
         note = f"{named(wanted)} was modified directly, reconciling: {said}"
         self._events.emit(deployment, reason="DriftDetected", note=note, warning=True, action="Revert", related=full)
 
-    async def _replace_dependent(self, seen: Seen, step: Step) -> None:
-        """Delete one object that has to be made anew; the deletion's event brings the pass that makes it."""
-        if is_deleting(step.subject):
-            return
-        self._announce(seen, step)
-        await self._writer.delete(step.subject)
-
     def _announce(self, seen: Seen, step: Step) -> None:
         self._events.emit(
             seen.deployment,
@@ -220,15 +220,13 @@ class Executor:
         # What the old object refers to goes after it (`_clear`): its operator may need it for taking leave.
         workloads = (other for other in plan.of(Action.DELETE) if self._writer.runs_pods(other.subject))
         for obsolete in (step, *workloads):
-            if not is_deleting(obsolete.subject):
-                await self._writer.delete(obsolete.subject)
+            await self._writer.delete(obsolete.subject)
         return _leaving(seen, text)
 
     async def _clear(self, seen: Seen, obsolete: tuple[Step, ...]) -> Outcome:
         """Before the first object of a new plan: whatever an earlier one needed goes, and is waited for."""
         for step in obsolete:
-            if not is_deleting(step.subject):
-                await self._writer.delete(step.subject)
+            await self._writer.delete(step.subject)
         waits = [held_by(step.subject, now=seen.now) for step in obsolete]
         said = "; ".join(text for text, _ in waits if text)
         what = ", ".join(named(step.subject) for step in obsolete[:3])
@@ -239,17 +237,11 @@ class Executor:
         )
         return Outcome(said=(told,), again=again)
 
-    def _blocked(self, seen: Seen, step: Step) -> Outcome:
-        """Somebody else's object has the primary's name: nothing is made; what runs under another name goes on."""
-        told = _in_the_way(step, step, held=True)
-        return Outcome(said=(told,), primary=seen.primary, objects=seen.ours, again=CONFLICT_RETRY)
-
 
 def told_of(
     seen: Seen, decision: Decision, refused: Refused, memory: Memory, *, attempt: int, left: float | None
 ) -> Outcome:
     """What a refusal means, which stands until it is tried again: said with the server's own words."""
-    primary, objects = seen.primary, seen.ours
     young = [
         obj
         for obj in decision.objects
@@ -264,14 +256,14 @@ def told_of(
             reason="UnsupportedSchema",
             message=message,
             hinders=True,
-            category=Category.WORKLOAD if primary is None else None,  # Failed, though nothing exists (ruling 13)
+            category=Category.WORKLOAD if seen.primary is None else None,  # Failed, though nothing exists (ruling 13)
         )
     else:
         meaning = refused.meaning
         told = Told(
             condition="ResourceCreated", reason=meaning.reason, message=message, hinders=True, waits=meaning.waits
         )
-    return Outcome(said=(told,), primary=primary, objects=objects, again=left)
+    return unchanged(seen, told, again=left)
 
 
 def held_by(obj: Resource, *, now: datetime) -> tuple[str, float | None]:
@@ -296,7 +288,7 @@ def _outcome(
 
 def _leaving(seen: Seen, message: str, *, again: float | None = None) -> Outcome:
     told = Told(component="Resource", reason="Recreating", message=message, hinders=True)
-    return Outcome(said=(told,), primary=seen.primary, objects=seen.ours, leaving=told, again=again)
+    return unchanged(seen, told, leaving=told, again=again)
 
 
 def _recreation(step: Step) -> str:
@@ -308,7 +300,7 @@ def _created(first: Step) -> Told:
     return Told(condition="ResourceCreated", ok=True, reason="ResourceCreated", message=f"{kind} created successfully")
 
 
-def _in_the_way(step: Step, first: Step, *, held: bool) -> Told:
+def _in_the_way(step: Step, first: Step) -> Told:
     """Somebody else's object. What runs goes on; it hinders where the primary cannot be written because of it."""
     assert step.wanted is not None, "a foreign object is in the way of a wanted one"
     assert step.live is not None, "a foreign object exists"
@@ -316,8 +308,8 @@ def _in_the_way(step: Step, first: Step, *, held: bool) -> Told:
         condition="ResourceCreated",
         reason="ResourceConflict",
         message=conflict_text(step.wanted, step.live),
-        hinders=held,
-        partial=first.action is not Action.FOREIGN and first.live is not None,
+        hinders=first.writes or first is step,
+        partial=first is not step and first.live is not None,
     )
 
 

@@ -28,11 +28,11 @@ from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
 from airunway.runtime.answers import Refused
-from airunway.runtime.decision import Decision, Do, decide, observe, report_on
+from airunway.runtime.decision import Decision, Do, decide, observe, plugin_fault, report_on
 from airunway.runtime.desired import identity_in
 from airunway.runtime.diagnosis import applied_at, conclude
 from airunway.runtime.evidence import EvidenceCollector, secrets_of
-from airunway.runtime.execution import Executor, Outcome, told_of
+from airunway.runtime.execution import Executor, Outcome, told_of, unchanged
 from airunway.runtime.memory import Memory, Subject
 from airunway.runtime.preview import Previewer
 from airunway.runtime.release import Releaser
@@ -213,10 +213,9 @@ class ProviderReconciler:
 
     async def _act(self, seen: Seen, decision: Decision, memory: Memory) -> Outcome:
         """Do what was decided, unless the same has just failed. Raises KubeError for a failure that passes."""
-        untouched = Outcome(primary=seen.primary, objects=seen.ours)
         if decision.do is Do.WATCH:
             at_fault = any(told.reason == "ProviderError" for told in decision.report.said)
-            return replace(untouched, again=_FAULT_RETRY if at_fault else None)
+            return unchanged(seen, again=_FAULT_RETRY if at_fault else None)
         subject = self._subject(seen, decision)
         standing = memory.tries.standing(subject)
         if standing is None:
@@ -242,15 +241,14 @@ class ProviderReconciler:
             case Refused() as refused:
                 return told_of(seen, decision, refused, memory, attempt=standing.attempt, left=standing.left)
             case Told() as planned:
-                return replace(untouched, said=_planned(seen, planned), again=standing.left)
+                return unchanged(seen, *_planned(seen, planned), again=standing.left)
             case error:
                 raise HeldBack(error, standing.left)
 
     async def _do(self, seen: Seen, decision: Decision, memory: Memory) -> Outcome:
-        untouched = Outcome(primary=seen.primary, objects=seen.ours)
         if decision.do is Do.PREVIEW:
             planned = await self._previewer.publish(seen, decision.objects, decision.plan)
-            return replace(untouched, said=_planned(seen, planned))
+            return unchanged(seen, *_planned(seen, planned))
         await self._previewer.withdraw(seen.deployment)
         if decision.do is Do.SUSPEND:
             gone = await self._releaser.remove_objects(seen)
@@ -336,7 +334,7 @@ class ProviderReconciler:
             observation = observe(self._host, decision, seen, primary=primary, objects=outcome.objects)
         except PluginFault as error:
             log.exception("%s: the provider's plugin is at fault", seen.key)
-            return report.with_(Told(component="Provider", reason="ProviderError", message=str(error), hinders=True))
+            return report.with_(plugin_fault(error))
         if observation is not None and outcome.leaving is not None:
             observation = leaving(observation, outcome.leaving)
         selector = observation.selector if observation is not None and observation.selector else report.selector
@@ -346,8 +344,7 @@ class ProviderReconciler:
         """Say of a failure that is tried again and again what it is, once it lasts."""
         told = memory.outage(error, now=seen.now)
         if told is not None and not seen.held_by:
-            outcome = Outcome(said=(told,), primary=seen.primary, objects=seen.ours)
-            await self._report(seen, decision, outcome, memory)
+            await self._report(seen, decision, unchanged(seen, told), memory)
 
 
 def _planned(seen: Seen, planned: Told) -> tuple[Told, ...]:

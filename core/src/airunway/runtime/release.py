@@ -108,8 +108,7 @@ class Releaser:
         """
         workloads = [obj for obj in seen.ours if is_primary(obj) or self._writer.runs_pods(obj)]
         for obj in workloads or seen.ours:
-            if not is_deleting(obj):
-                await self._writer.delete(obj)
+            await self._writer.delete(obj)
         # A cache that never saw its kind cannot say that nothing is left.
         return not seen.ours and not self._upstream.unread()
 

@@ -116,8 +116,6 @@ def provider_status(
     pods show as the root cause becomes the verdict's own reason and message; so does a component's where it decides.
     """
     live = deployment.get("status") or {}
-    before = conditions_in(live)
-    generation = deployment["metadata"].get("generation", 0)
     observation = report.observation
     if observation is not None and not observation.current and not faults:
         faults = [Fault(component="Revision", reason="Progressing", message="The newest revision is not serving yet")]
@@ -131,19 +129,12 @@ def provider_status(
         running_message=report.running_message,
     )
     verdict = _named(verdict, report, root_cause)
-    conditions = written(_conditions(report, verdict), previous=before, generation=generation, now=now)
+    status = _status(deployment, verdict, _conditions(report, verdict), now=now)
     # The pass began before it made what serves already: as a second of the API server, it served no earlier than that.
     served_at = max(filter(None, (now, _made_at(report))))
-    record = served_record(record, ready=verdict.ready is True, generation=generation, now=served_at)
+    record = served_record(record, ready=verdict.ready is True, generation=status["observedGeneration"], now=served_at)
     if record is not None:
-        conditions = sorted([*conditions, record], key=lambda condition: str(condition["type"]))
-    status: Resource = {
-        "phase": verdict.phase.value,
-        "reason": verdict.reason,
-        "message": bounded(verdict.message),
-        "observedGeneration": generation,
-        "conditions": conditions,
-    }
+        status["conditions"] = sorted([*status["conditions"], record], key=lambda condition: str(condition["type"]))
     if root_cause is not None:
         status["rootCause"] = {
             "code": root_cause.code,
@@ -253,33 +244,34 @@ def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Re
     condition = planned.as_condition() if planned is not None else None
     if condition is None:
         return {}
-    before = conditions_in(deployment.get("status") or {})
-    generation = deployment["metadata"].get("generation", 0)
-    return {"conditions": written([condition], previous=before, generation=generation, now=now)}
+    return {"conditions": _written(deployment, [condition], now=now)}
 
 
 def terminating_status(deployment: Resource, message: str, *, now: datetime) -> Resource:
     """The status while the upstream objects of a deleted deployment go away; what was known of them stays."""
-    live = deployment.get("status") or {}
-    before = conditions_in(live)
-    generation = deployment["metadata"].get("generation", 0)
     verdict = Verdict(phase=Phase.TERMINATING, reason="Terminating", message=bounded(message), ready=False)
-    status: Resource = {
-        "phase": Phase.TERMINATING.value,
-        "reason": "Terminating",
-        "message": verdict.message,
-        "observedGeneration": generation,
-        "conditions": written(overall_conditions(verdict), previous=before, generation=generation, now=now),
-    }
-    known = live.get("provider")
-    resource = {
-        key: value
-        for key, value in (known if isinstance(known, dict) else {}).items()
-        if key in ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash")
-    }
-    if resource:
+    status = _status(deployment, verdict, overall_conditions(verdict), now=now)
+    known = ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash")
+    resource = {key: dig(deployment, "status", "provider", key) for key in known}
+    if resource := {key: value for key, value in resource.items() if value is not None}:
         status["provider"] = resource
     return status
+
+
+def _status(deployment: Resource, verdict: Verdict, conditions: list[Condition], *, now: datetime) -> Resource:
+    """What every status of ours begins with."""
+    return {
+        "phase": verdict.phase.value,
+        "reason": verdict.reason,
+        "message": bounded(verdict.message),
+        "observedGeneration": deployment["metadata"].get("generation", 0),
+        "conditions": _written(deployment, conditions, now=now),
+    }
+
+
+def _written(deployment: Resource, conditions: list[Condition], *, now: datetime) -> list[Resource]:
+    before, generation = conditions_in(deployment.get("status") or {}), deployment["metadata"].get("generation", 0)
+    return written(conditions, previous=before, generation=generation, now=now)
 
 
 # ---------------------------------------------------------------------------------------------------------- events

@@ -7,7 +7,7 @@ from time import monotonic
 from airunway.kube import Answer, ApiError, Client, Conflict, NotFound
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
-from airunway.resource import Resource, key_of, uid_of
+from airunway.resource import Resource, is_deleting, key_of, uid_of
 from airunway.runtime.answers import Occupied, Refused, meaning_of
 from airunway.runtime.desired import identity_in
 from airunway.runtime.steps import Step, missing_of, trial_of
@@ -83,8 +83,7 @@ class Writer:
         """
         for step in steps:
             wanted, found = step.wanted, step.live if step.writes else None
-            if wanted is None:
-                continue
+            assert wanted is not None, "only what is wanted is rehearsed"
             same_name = step.live is not None and identity_in(step.live) == identity_in(wanted)
             trial = trial_of(wanted) if not step.writes and same_name else wanted
             try:
@@ -97,8 +96,11 @@ class Writer:
     async def delete(self, obj: Resource) -> None:
         """Delete exactly this object, as its kind demands; one that is gone already is no error.
 
-        What the server has accepted is not asked for again until the watch can have shown it.
+        One that is on its way out is not asked for again, nor what the server has accepted until the watch can have
+        shown it.
         """
+        if is_deleting(obj):
+            return
         kind, uid, now = self.kind(obj), uid_of(obj), monotonic()
         if now - self._deleted.get(uid, -DELETION_PATIENCE) < DELETION_PATIENCE:
             return
