@@ -68,10 +68,9 @@ def unchanged(seen: Seen, *said: Told, leaving: Told | None = None, again: float
 class Executor:
     """Carries plans out; holds nothing but its means."""
 
-    def __init__(self, *, writer: Writer, events: EventRecorder, manager: str) -> None:
+    def __init__(self, *, writer: Writer, events: EventRecorder) -> None:
         self._writer = writer
         self._events = events
-        self._manager = manager
 
     async def bring(self, seen: Seen, decision: Decision, memory: Memory) -> Outcome:
         """Make the cluster hold the decision's objects and nothing else of ours. Raises Refused and KubeError."""
@@ -185,7 +184,7 @@ class Executor:
     async def _tell_drift(self, deployment: Resource, wanted: Resource) -> None:
         """Say which field somebody changed, and who. The cache keeps no foreign managedFields: the object is read."""
         full = await self._writer.find(wanted)
-        changes = changed_fields(wanted, full, manager=self._manager) if full is not None else []
+        changes = changed_fields(wanted, full, manager=self._writer.manager) if full is not None else []
         if not changes:
             return
         said = ", ".join(f"{change.path} (by {change.manager or 'unknown'})" for change in changes[:3])

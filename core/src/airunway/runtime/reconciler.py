@@ -92,20 +92,17 @@ class ProviderReconciler:
         self._clock = clock
         self._manager = names.provider_manager(host.name)
         self._finalizer = names.provider_finalizer(host.name)
-        writer = Writer(client=client, host=host, upstream=upstream, manager=self._manager)
-        self._executor = Executor(writer=writer, events=events, manager=self._manager)
-        self._previewer = Previewer(client=client, writer=writer, manager=self._manager)
+        writer = Writer(client=client, host=host, upstream=upstream)
+        self._executor = Executor(writer=writer, events=events)
+        self._previewer = Previewer(writer)
         self._status = StatusWriter(
             client=client, kind=MODEL_DEPLOYMENT, objects=deployments, manager=self._manager, on_write=log_phase
         )
         self._releaser = Releaser(
-            client=client,
             writer=writer,
-            upstream=upstream,
             deployments=deployments,
             events=events,
             status=self._status,
-            manager=self._manager,
             finalizer=self._finalizer,
             clock=clock,
         )

@@ -13,14 +13,13 @@ from datetime import datetime
 from airunway.ages import Ages
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, EventRecorder, KubeError, Overlay, StatusWriter, remove_finalizer
+from airunway.kube import EventRecorder, KubeError, Overlay, StatusWriter, remove_finalizer
 from airunway.resource import ObjectKey, is_deleting, key_of, parse_time, uid_of
 from airunway.runtime.desired import is_ours, is_primary
 from airunway.runtime.execution import held_by
 from airunway.runtime.memory import Memory, Subject
 from airunway.runtime.report import terminating_status
 from airunway.runtime.seen import Seen, finalizers_of
-from airunway.runtime.upstreams import UpstreamWatch
 from airunway.runtime.writes import Writer
 
 __all__ = ["Releaser"]
@@ -37,23 +36,17 @@ class Releaser:
     def __init__(
         self,
         *,
-        client: Client,
         writer: Writer,
-        upstream: UpstreamWatch,
         deployments: Overlay,
         events: EventRecorder,
         status: StatusWriter,
-        manager: str,
         finalizer: str,
         clock: Callable[[], datetime],
     ) -> None:
-        self._client = client
         self._writer = writer
-        self._upstream = upstream
         self._deployments = deployments
         self._events = events
         self._status = status
-        self._manager = manager
         self._finalizer = finalizer
         self._begun: Ages[ObjectKey] = Ages(clock)
 
@@ -94,7 +87,7 @@ class Releaser:
             await self._status.write(deployment, {})
         with self._deployments.writing(key):
             answer = await remove_finalizer(
-                self._client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._manager
+                self._writer.client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._writer.manager
             )
             if answer is not None:
                 self._deployments.note(answer)
@@ -110,7 +103,7 @@ class Releaser:
         for obj in workloads or seen.ours:
             await self._writer.delete(obj)
         # A cache that never saw its kind cannot say that nothing is left.
-        return not seen.ours and not self._upstream.unread()
+        return not seen.ours and not self._writer.upstream.unread()
 
     async def _is_clean(self, seen: Seen) -> bool:
         """Whether the API server itself knows of nothing of ours; what there is gets deleted.
@@ -120,8 +113,10 @@ class Releaser:
         """
         selector = f"{names.MODEL_DEPLOYMENT}={seen.key.name},{names.PROVIDER}={seen.provider}"
         clean = True
-        for view in self._upstream.views():
-            objects = await self._client.list_all(view.kind, namespace=seen.key.namespace, label_selector=selector)
+        for view in self._writer.upstream.views():
+            objects = await self._writer.client.list_all(
+                view.kind, namespace=seen.key.namespace, label_selector=selector
+            )
             for obj in objects:
                 obj = {"apiVersion": view.kind.api_version, "kind": view.kind.kind, **obj}
                 if is_ours(obj, seen.deployment, seen.provider):

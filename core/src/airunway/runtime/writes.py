@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from time import monotonic
 
+from airunway.api import names
 from airunway.kube import Answer, ApiError, Client, Conflict, NotFound
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
@@ -26,16 +27,16 @@ DELETION_PATIENCE = 10.0
 class Writer:
     """Writes objects of one provider as its field manager; every answer goes into the caches."""
 
-    def __init__(self, *, client: Client, host: ProviderHost, upstream: UpstreamWatch, manager: str) -> None:
-        self._client = client
+    def __init__(self, *, client: Client, host: ProviderHost, upstream: UpstreamWatch) -> None:
+        self.client = client
+        self.upstream = upstream
+        self.manager = names.provider_manager(host.name)
         self._host = host
-        self._upstream = upstream
-        self._manager = manager
         self._deleted: dict[str, float] = {}
 
     def view(self, obj: Resource) -> View:
         """Raises Refused for a kind, or a version of it, that the cluster does not serve."""
-        view = self._upstream.view_of(obj)
+        view = self.upstream.view_of(obj)
         if view is None:
             raise Refused(obj, f"the cluster does not serve {obj['kind']} in {obj['apiVersion']}", Answer.KIND_ABSENT)
         return view
@@ -62,7 +63,7 @@ class Writer:
         view = self.view(wanted)
         with view.objects.writing(key_of(wanted)):
             try:
-                answer = await self._client.apply(view.kind, body, manager=self._manager, force=True, dry_run=dry_run)
+                answer = await self.client.apply(view.kind, body, manager=self.manager, force=True, dry_run=dry_run)
             except Conflict as error:
                 if found is None and not sure:
                     raise Occupied from error
@@ -105,7 +106,7 @@ class Writer:
         if now - self._deleted.get(uid, -DELETION_PATIENCE) < DELETION_PATIENCE:
             return
         try:
-            await self._client.delete(self.view(obj).kind, key_of(obj), uid=uid, propagation=kind.deletion)
+            await self.client.delete(self.view(obj).kind, key_of(obj), uid=uid, propagation=kind.deletion)
         except NotFound:
             return
         self._deleted = {one: when for one, when in self._deleted.items() if now - when < DELETION_PATIENCE}
@@ -114,6 +115,6 @@ class Writer:
     async def find(self, wanted: Resource) -> Resource | None:
         """The object of that name as the API server has it, whosever it is."""
         try:
-            return await self._client.get(self.view(wanted).kind, key_of(wanted))
+            return await self.client.get(self.view(wanted).kind, key_of(wanted))
         except NotFound:
             return None
