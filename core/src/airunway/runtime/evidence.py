@@ -24,7 +24,7 @@ from airunway.runtime.projections import FACTS, EventProjection, EventReader, Po
 from airunway.runtime.workloads import WORKLOADS, Workloads
 from airunway.status.evidence import EventFacts, Evidence, PodFacts
 
-__all__ = ["EvidenceCollector", "secrets_of"]
+__all__ = ["EvidenceCollector"]
 
 log = logging.getLogger(__name__)
 
@@ -162,6 +162,7 @@ class EvidenceCollector:
             events=tuple(events[-EVENTS_PER_DEPLOYMENT:]),
             claims=tuple(_facts(self._claims_by_value.get(labelled))),
             jobs=tuple(_facts(self._jobs_by_value.get(labelled))),
+            secrets=_secrets_of(deployment["spec"]),
         )
 
     def told(self, objects: Sequence[Resource]) -> tuple[EventFacts, ...]:
@@ -270,7 +271,7 @@ class EvidenceCollector:
         return on_restart
 
 
-def secrets_of(spec: Resource) -> dict[str, str]:
+def _secrets_of(spec: Resource) -> dict[str, str]:
     """The Secrets that a deployment's spec names, each with the path of the field that does."""
     found: dict[str, str] = {}
     for position, variable in enumerate(dig(spec, "env", default=[])):

@@ -31,7 +31,7 @@ from airunway.runtime.answers import Refused
 from airunway.runtime.decision import Decision, Do, decide, observe, plugin_fault, report_on
 from airunway.runtime.desired import identity_in
 from airunway.runtime.diagnosis import applied_at, conclude
-from airunway.runtime.evidence import EvidenceCollector, secrets_of
+from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.execution import Executor, Outcome, told_of, unchanged
 from airunway.runtime.memory import Memory, Subject
 from airunway.runtime.preview import Previewer
@@ -168,7 +168,7 @@ class ProviderReconciler:
             evidence=None,
             events=(),
             installed=self._upstream.verdicts,
-            settled=self._evidence.settled() and not self._upstream.unread() and not self._upstream.awaits(key),
+            settled=self._evidence.settled() and not self._upstream.unread() and not self._upstream.awaits(live),
             rolled_out=True,
             kubernetes=self._kubernetes(),
             now=self._clock(),
@@ -180,8 +180,6 @@ class ProviderReconciler:
         deployment = seen.deployment
         selected = self._upstream.selected(seen.key.namespace, key_of(primary).name)
         evidence = await self._evidence.of(deployment, primary, selected)
-        if evidence is not None:
-            evidence = replace(evidence, secrets=secrets_of(deployment["spec"]))
         return replace(
             seen,
             selected=selected,

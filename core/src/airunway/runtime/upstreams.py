@@ -169,10 +169,10 @@ class UpstreamWatch:
         beside = self._written.get(kind_in(kind, written.rpartition("/")[2]))
         return (beside.objects.get(key) if beside is not None and beside.synced() else None) or obj
 
-    def awaits(self, deployment: ObjectKey) -> bool:
-        """Whether something of the deployment is kept in a version whose cache is not complete yet."""
+    def awaits(self, known: Mapping[Identity, Resource]) -> bool:
+        """Whether something of what is known of a deployment is kept in a version whose cache is not complete yet."""
         manager = names.provider_manager(self._host.name)
-        for identity, obj in self.known(deployment).items():
+        for identity, obj in known.items():
             written = written_in(obj, manager)
             served = self._installed[identity.group, identity.kind].served
             if written not in ("", obj.get("apiVersion")) and any(s.api_version == written for s in served):
