@@ -127,9 +127,7 @@ def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
             judged.objects,
             deployment=seen.deployment,
             provider=host.name,
-            manager=names.provider_manager(host.name),
             dead=_dead(seen, host, typed, context, wanted_for=wanted_for),
-            comparable=lambda obj: obj.get("apiVersion") == _wanted_version(judged.objects, obj),
         )
         plan = planned(seen.find(judged.objects))
     obsolete = plan is not None and bool(plan.of(Action.DELETE))
@@ -308,11 +306,6 @@ def _observation(seen: Seen, host: ProviderHost, typed: ModelDeployment, context
     """What is there before anything is done."""
     known = Decision(do=Do.WATCH, typed=typed, context=context)
     return observe(host, known, seen, primary=seen.primary, objects=seen.ours)
-
-
-def _wanted_version(wanted: tuple[Resource, ...], live: Resource) -> object:
-    identity = identity_in(live)
-    return next((obj["apiVersion"] for obj in wanted if identity_in(obj) == identity), live.get("apiVersion"))
 
 
 def _compatible(host: ProviderHost, context: Context[Any], installed: Installed) -> Told:

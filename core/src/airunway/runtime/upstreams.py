@@ -92,7 +92,8 @@ class UpstreamWatch:
         self._caches = caches
         self._host = host
         self._verify = verify
-        self._project = remembering(compacting(names.provider_manager(host.name)))
+        self._manager = names.provider_manager(host.name)
+        self._project = remembering(compacting(self._manager))
         self._notify = notify
         self._changed = changed
         self._written: dict[Kind, View] = {}
@@ -162,7 +163,7 @@ class UpstreamWatch:
         if preferred is None:
             return None
         obj = self._written[preferred].objects.get(key)
-        written = written_in(obj, names.provider_manager(self._host.name)) if obj is not None else ""
+        written = written_in(obj, self._manager) if obj is not None else ""
         if not written or written == preferred.api_version:
             return obj
         kind = self._host.kinds[identity.group, identity.kind]
@@ -171,9 +172,8 @@ class UpstreamWatch:
 
     def awaits(self, known: Mapping[Identity, Resource]) -> bool:
         """Whether something of what is known of a deployment is kept in a version whose cache is not complete yet."""
-        manager = names.provider_manager(self._host.name)
         for identity, obj in known.items():
-            written = written_in(obj, manager)
+            written = written_in(obj, self._manager)
             served = self._installed[identity.group, identity.kind].served
             if written not in ("", obj.get("apiVersion")) and any(s.api_version == written for s in served):
                 return True
@@ -260,8 +260,8 @@ class UpstreamWatch:
         """Whether an object that the preferred view shows was written in `version`."""
         preferred = self._preferred.get((kind.group, kind.kind))
         view = self._written.get(preferred) if preferred is not None else None
-        manager, wanted = names.provider_manager(self._host.name), api_version(kind, version)
-        return view is not None and any(written_in(obj, manager) == wanted for obj in view.reflector.values())
+        wanted = api_version(kind, version)
+        return view is not None and any(written_in(obj, self._manager) == wanted for obj in view.reflector.values())
 
     def _crd_facts(self, kind: UpstreamKind) -> CrdFacts | None:
         reflector = self._crds.get((kind.group, kind.kind))
@@ -310,11 +310,9 @@ class UpstreamWatch:
     # ---------------------------------------------------------------------------------------------- what is noticed
 
     def _on_object(self, kind: UpstreamKind, view: View) -> Handler:
-        manager = names.provider_manager(self._host.name)
-
         def on_change(key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
             if new is not None:
-                written = written_in(new, manager)
+                written = written_in(new, self._manager)
                 if written and kind_in(kind, written.rpartition("/")[2]) not in self._written:
                     self._look.set()
             elif view.kind != self._preferred.get((kind.group, kind.kind)) and not len(view.reflector):
