@@ -13,7 +13,7 @@ from airunway.runtime.desired import Identity, is_ours, is_primary
 from airunway.runtime.upstream import Installed
 from airunway.status.evidence import EventFacts, Evidence
 
-__all__ = ["Seen", "finalizers_of", "is_dry_run"]
+__all__ = ["Seen", "finalizers_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,18 +72,14 @@ class Seen:
 
     @property
     def dry_run(self) -> bool:
-        return is_dry_run(self.deployment)
+        """Whether the deployment asks for a plan only; just the exact word counts."""
+        return annotations_of(self.deployment).get(names.DRY_RUN) == "true"
 
     @property
     def held_by(self) -> str:
         """Another provider, which has not yet cleaned up what it made; empty if there is none."""
         others = (names.provider_of_finalizer(finalizer) for finalizer in finalizers_of(self.deployment))
         return next((other for other in others if other not in ("", self.provider)), "")
-
-
-def is_dry_run(deployment: Resource) -> bool:
-    """Whether the deployment asks for a plan only; just the exact word counts."""
-    return annotations_of(deployment).get(names.DRY_RUN) == "true"
 
 
 def finalizers_of(deployment: Resource) -> list[str]:
