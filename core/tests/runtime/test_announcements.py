@@ -24,9 +24,7 @@ def deployment(**status: Any) -> Resource:
 def report(*warnings: Finding) -> Report:
     failed = Component(name="Inference", ready=False, reason="UpstreamFailed", message="no GPUs")
     return Report(
-        created=True,
         resource=WORKSPACE,
-        primary=WORKSPACE,
         observation=Observation(components=(failed,)),
         warnings=warnings,
     )

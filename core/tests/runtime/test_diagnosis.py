@@ -59,11 +59,9 @@ def upstream(ready: bool | None, reason: str, message: str = "", *, current: boo
     component = Component(name="ProviderResource", ready=ready, reason=reason, message=message)
     observation = Observation(components=(component,), current=current, **more)
     return Report(
-        created=True,
         observation=observation,
         resource={"kind": "Workspace", "metadata": {"name": "llama"}},
         subject="Workspace/ml/llama",
-        running_message="Workspace llama is ready",
     )
 
 
@@ -263,7 +261,7 @@ def test_an_upstream_that_does_not_look_at_a_change() -> None:
     report = replace(
         upstream(True, "Ready", current=False),
         applied=NOW,
-        primary={"kind": "Workspace", "metadata": {"name": "llama"}, "status": {"conditions": [moved]}},
+        resource={"kind": "Workspace", "metadata": {"name": "llama"}, "status": {"conditions": [moved]}},
     )
     status, found = outcome(report, pod(), phase="Running")
     assert (status["phase"], found.wake_after) == ("Deploying", STALE_AFTER.total_seconds())
@@ -283,7 +281,7 @@ def test_a_sign_of_life_after_the_change_gives_the_upstream_more_time() -> None:
     report = replace(
         upstream(False, "Progressing", current=False),
         applied=NOW,
-        primary={"metadata": {}, "status": {"conditions": conditions}},
+        resource={"metadata": {}, "status": {"conditions": conditions}},
     )
     patient, found = outcome(report, pod(ready=False), now=NOW + STALE_AFTER)
     assert (patient["reason"], found.wake_after) == ("Progressing", 240.0)

@@ -50,11 +50,9 @@ def says(ready: bool, reason: str, message: str, *, desired: int = 1) -> Report:
     component = Component(name="ProviderResource", ready=ready, reason=reason, message=message)
     observation = Observation(components=(component,), replicas=Replicas(desired=desired))
     return Report(
-        created=True,
         observation=observation,
-        primary={"metadata": {"creationTimestamp": format_time(MADE)}},
+        resource={"kind": "Workspace", "metadata": {"name": "llama", "creationTimestamp": format_time(MADE)}},
         subject="Workspace/ml/llama",
-        running_message="Workspace llama is ready",
     )
 
 
@@ -204,7 +202,7 @@ def test_a_crash_fails_what_has_not_served_since_its_object_was_made(anew: bool)
     crashing = pod(ready=False, containers=(ContainerFacts(name="model", waiting="CrashLoopBackOff", restarts=3),))
     report = says(*SAYS_NOT_READY)
     if anew:
-        report = replace(report, primary={"metadata": {"creationTimestamp": format_time(NOW)}})
+        report = replace(report, resource={"metadata": {"creationTimestamp": format_time(NOW)}})
     lost = follow(running(), report, pod(deleting=True))  # the phase is not Running any more
     found = follow(lost, report, crashing)
     assert shown(found)[:2] == ("Failed" if anew else "Degraded", "CrashLoopBackOff")

@@ -113,11 +113,9 @@ def looked(
     replicas = Replicas(desired=desired) if desired is not None else None
     observation = Observation(components=components, replicas=replicas)
     report = Report(
-        created=True,
         observation=observation,
-        primary={"metadata": {"creationTimestamp": format_time(NOW - timedelta(hours=1))}},
+        resource={"metadata": {"creationTimestamp": format_time(NOW - timedelta(hours=1))}},
         subject="RayService/ml/llama",
-        running_message="serves",
     )
     deployment = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": live}
     status, _, found = conclude(report, Evidence(pods=pods), deployment=deployment, memory=Memory(), now=NOW)

@@ -23,6 +23,12 @@ from airunway.validation import Violation
 from airunway.validation._structural import compile_schema
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+WORKSPACE: Resource = {
+    "apiVersion": "example.org/v1",
+    "kind": "Workspace",
+    "metadata": {"name": "llama", "creationTimestamp": "2026-11-21T10:00:00Z"},
+}
 CHECK = compile_schema(schema_of("ModelDeployment")["properties"]["status"])
 
 json = st.recursive(
@@ -165,11 +171,10 @@ def test_any_facts_give_a_status_that_the_api_server_takes_and_that_settles(
     generation: int,
 ) -> None:
     report = Report(
-        created=created,
         said=tuple(own),
         observation=observation,
         subject="Workspace/ml/llama",
-        primary={"metadata": {"creationTimestamp": "2026-11-21T10:00:00Z"}} if created else None,
+        resource=WORKSPACE if created else None,
     )
     deployment = {"metadata": {"name": "llama", "namespace": "ml", "generation": generation}, "status": live}
     memory = Memory()

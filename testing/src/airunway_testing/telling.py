@@ -40,14 +40,11 @@ class Teller:
         kind, name = primary.get("kind", ""), dig(primary, "metadata", "name", default="")
         context = assumed_context(self.host, engine=self.engine, now=now)
         report = Report(
-            created=True,
             said=(Told(condition="ProviderCompatible", ok=True, reason="CompatibilityVerified", message=""),),
-            resource={"kind": kind, "metadata": {"name": name}},
+            resource=primary,
             subject=f"{kind}/{dig(self.deployment, 'metadata', 'namespace')}/{name}",
             observation=self.host.translate_status(parse_deployment(self.deployment), observed, context),
-            primary=primary,
             applied=observed.applied,
-            running_message=f"{kind} {name} is ready",
         )
         evidence = replace(evidence, served=record_of_service(report, self.deployment["status"]) is not None)
         report = replace(report, rolled_out=_is_rolled_out(report, evidence.pods, newest_revision))

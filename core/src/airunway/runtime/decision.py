@@ -167,13 +167,10 @@ def report_on(seen: Seen, host: ProviderHost, primary: Resource) -> Report:
     served = installed.served if installed is not None else ()
     own = next((upstream for upstream in served if upstream.api_version == primary.get("apiVersion")), None)
     return Report(
-        created=True,
         resource=primary,
         schema_hash=own.schema_hash if own is not None else "",
-        primary=primary,
         applied=applied_at(primary, names.provider_manager(host.name)),
         selector=selector_of(host, seen.key.name, name),
-        running_message=f"{kind} {name} is ready",
         subject=f"{kind}/{seen.key.namespace}/{name}",
         rolled_out=seen.rolled_out,
     )

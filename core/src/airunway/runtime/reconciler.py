@@ -315,15 +315,14 @@ class ProviderReconciler:
         report = decision.report.with_(*outcome.said)
         primary = outcome.primary
         if primary is None:
-            return replace(report, created=False, primary=None, resource=None, applied=None)
+            return replace(report, resource=None)
         if seen.primary is None:  # made just now: all that is told of it goes into the first status
             report = replace(report_on(seen, self._host, primary), said=report.said, warnings=report.warnings)
         report = replace(
             report,
-            created=True,
             resource=primary,
-            primary=primary if outcome.leaving is None else None,
-            applied=applied_at(primary, self._manager) if outcome.leaving is None else None,
+            leaving=outcome.leaving is not None,
+            applied=applied_at(primary, self._manager),
         )
         try:
             observation = observe(self._host, decision, seen, primary=primary, objects=outcome.objects)

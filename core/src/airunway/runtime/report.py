@@ -55,25 +55,27 @@ _SECRET = re.compile(r'secrets? "([^"]+)" (?:not found|does not exist)')
 class Report:
     """Everything that one pass found out.
 
-    `said` is what its steps have to say, in the order in which it is to be named. `created` is whether the primary
-    object exists, `primary` the object as it stands where it counts. `resource` is the object that the status names as
-    the deployment's: usually the primary, also while it is being made anew. `subject` names what a fault of the
-    upstream is about (``Kind/namespace/name``). `selector` selects the serving pods, and `applied` is when we changed
-    the primary last; `rolled_out` is False while its pods are known to be of an older revision.
+    `said` is what its steps have to say, in the order in which it is to be named. `resource` is the object that the
+    status names as the deployment's: the primary one, also while it is `leaving`, to be made anew. `subject` names what
+    a fault of the upstream is about (``Kind/namespace/name``). `selector` selects the serving pods, and `applied` is
+    when we changed the primary last; `rolled_out` is False while its pods are known to be of an older revision.
     """
 
     said: tuple[Told, ...] = ()
-    created: bool = False
     resource: Resource | None = None
+    leaving: bool = False
     schema_hash: str = ""
     observation: Observation | None = None
     warnings: tuple[Finding, ...] = ()
-    running_message: str = "All replicas are ready"
     subject: str = ""
-    primary: Resource | None = None
     applied: datetime | None = None
     rolled_out: bool = True
     selector: str = ""
+
+    @property
+    def primary(self) -> Resource | None:
+        """The primary object as it stands, where it counts: what is wrong with one on its way out is history."""
+        return None if self.leaving else self.resource
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -119,14 +121,14 @@ def provider_status(
     observation = report.observation
     if observation is not None and not observation.current and not faults:
         faults = [Fault(component="Revision", reason="Progressing", message="The newest revision is not serving yet")]
-    record = record_of_service(report, live)
+    record, named = record_of_service(report, live), report.resource or {}
     verdict = roll_up(
         faults,
         previous=live.get("phase"),
-        created=report.created,
+        created=report.resource is not None,
         served=record is not None,
         now=now,
-        running_message=report.running_message,
+        running_message=f"{named.get('kind')} {dig(named, 'metadata', 'name')} is ready",
     )
     verdict = _named(verdict, report, root_cause)
     status = _status(deployment, verdict, _conditions(report, verdict), now=now)
@@ -197,7 +199,7 @@ def _is_of_workload(verdict: Verdict, report: Report) -> bool:
 
 def record_of_service(report: Report, status: Resource) -> Resource | None:
     """The condition ``Served`` of the status as it stands, if it is about the object that the report is about."""
-    if not report.created:
+    if report.resource is None:
         return None
     return served_before(status, created=_made_at(report))
 
