@@ -24,9 +24,9 @@ from typing import Any
 from airunway import __version__
 from airunway.api import names
 from airunway.api.modeldeployment import parse_deployment
+from airunway.plugins.assumed import assumed_context
 from airunway.plugins.registry import load
 from airunway.resource import Resource
-from airunway.runtime.judgement import assumed_context
 
 BUDGET_MS = 2.0
 """p99 of `translate_spec` and `can_handle` together (spec/quality.md)."""

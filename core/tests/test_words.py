@@ -148,7 +148,7 @@ def test_m8_very_long_texts_are_cut_before_they_are_looked_at(size: int) -> None
 def test_m12_words_of_an_upstream_come_into_a_status_without_their_token() -> None:
     said = f"pull failed: HF_TOKEN=hf_abcdefghijklmnop invalid {ESCAPE}"
     component = Component(name="ProviderResource", ready=False, reason="AuthFailed", message=said)
-    report = Report(created=True, observation=Observation(components=(component,)))
+    report = Report(resource={"kind": "Workspace"}, observation=Observation(components=(component,)))
     deployment = {"metadata": {"name": "a", "namespace": "b", "generation": 1}}
     status, _ = provider_status(deployment, report, faults=[fault_of(component, None)], now=NOW)
     text = json.dumps(status, ensure_ascii=False)

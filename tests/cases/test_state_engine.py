@@ -106,7 +106,7 @@ def test_aim_40_another_reason_or_message_alone_moves_no_transition_time() -> No
 
 
 def report(*components: Component) -> Report:
-    return Report(created=True, observation=Observation(components=components))
+    return Report(resource={"kind": "Workspace"}, observation=Observation(components=components))
 
 
 def status_of(found: Report, *, before: Resource | None = None) -> Resource:

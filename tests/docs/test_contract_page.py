@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from airunway.plugins import contract, hookspecs, rules
+from airunway.plugins.assumed import assumed_context
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import host_of
-from airunway.runtime.judgement import assumed_context
 from airunway.sdk import parse_deployment, pod_specs
 from airunway_kaito import provider
 from airunway_testing.conformance.cases import NOW, bases

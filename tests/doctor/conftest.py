@@ -203,7 +203,7 @@ class Installation:
             await self.apply(self._process(name, COMMANDS[name]))
             lease = {"holderIdentity": f"{name}-0", "leaseDurationSeconds": 600, "renewTime": _micro(now)}
             await self.apply({"kind": "Lease", "metadata": {"name": name}, "spec": lease})
-        config = config_object(toy.manifest, contract_version=toy.contract_version)
+        config = config_object(toy.manifest)
         config["spec"]["installation"] = {"defaultNamespace": self.namespace}
         good = {"status": "True", "reason": "SchemaSupported", "message": "", "lastTransitionTime": format_time(now)}
         conditions = [{"type": name, **good} for name in ("UpstreamInstalled", "SchemaSupported", "Healthy", "Ready")]

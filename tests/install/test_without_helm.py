@@ -131,7 +131,7 @@ async def up(client: Client, namespace: str, name: str, *, replicas: int = 1) ->
 async def register(client: Client, *, ready: bool) -> None:
     """Be the toy's provider."""
     host = load("toy")
-    config = config_object(host.manifest, contract_version=host.contract_version)
+    config = config_object(host.manifest)
     config["spec"]["installation"] = {"steps": [{"title": "Install it", "command": "helm install toys"}]}
     await client.apply(INFERENCE_PROVIDER_CONFIG, config, manager="tests", force=True)
     now = format_time(datetime.now(UTC))

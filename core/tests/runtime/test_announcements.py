@@ -9,8 +9,7 @@ import pytest
 
 from airunway.plugins.contract import Component, Finding, Observation
 from airunway.resource import Resource
-from airunway.runtime.announcements import Announcement, announcements
-from airunway.runtime.report import MAX_WARNINGS, Report, warning_text
+from airunway.runtime.report import MAX_WARNINGS, Announcement, Report, announcements, warning_text
 from airunway.status import Fault, Phase, Verdict
 from airunway.status.rootcause import RootCause
 
@@ -25,9 +24,7 @@ def deployment(**status: Any) -> Resource:
 def report(*warnings: Finding) -> Report:
     failed = Component(name="Inference", ready=False, reason="UpstreamFailed", message="no GPUs")
     return Report(
-        created=True,
         resource=WORKSPACE,
-        primary=WORKSPACE,
         observation=Observation(components=(failed,)),
         warnings=warnings,
     )

@@ -31,7 +31,7 @@ def test_what_is_new_is_brought_about(toy: MakeHost, plain: MakeDeployment) -> N
     assert said(decision) == ["CompatibilityVerified"]
     assert decision.context is not None
     assert (decision.context.engine, decision.context.kubernetes, decision.context.now) == ("vllm", (1, 33), NOW)
-    assert not decision.report.created
+    assert decision.report.resource is None
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_an_invalid_spec_is_watched_and_what_runs_is_still_read(toy: MakeHost, p
         ("Validated", "ValidationFailed", "spec.model.id is wrong")
     ]
     assert decision.typed is not None, "the plugin can be asked how it is"
-    assert decision.report.created
+    assert decision.report.resource is not None
     nothing = decided(host, seen(host, deployment))
-    assert (nothing.do, nothing.typed, nothing.report.created) == (Do.WATCH, None, False)
+    assert (nothing.do, nothing.typed, nothing.report.resource) == (Do.WATCH, None, None)
 
 
 def test_a_spec_that_is_too_large_to_be_kept_is_named_and_never_read(toy: MakeHost, plain: MakeDeployment) -> None:
@@ -139,7 +139,7 @@ def test_a_required_kind_that_is_missing_is_waited_for(toy: MakeHost, plain: Mak
     assert (decision.do, told.reason, told.waits) == (Do.WATCH, "UpstreamNotInstalled", True)
     assert told.message == "Provider 'toy' CRD not installed in cluster"
     assert decision.report.subject == "CustomResourceDefinition/things.toy.example.org"
-    assert decision.report.created is runs
+    assert (decision.report.resource is not None) is runs
 
 
 def test_another_required_kind_that_is_missing_is_named(toy: MakeHost, plain: MakeDeployment) -> None:
@@ -205,7 +205,7 @@ def test_a_plugin_at_fault_costs_the_pass_and_is_told(toy: MakeHost, plain: Make
     decision = decided(host, seen(host, deployment, *objects))
     assert (decision.do, said(decision)) == (Do.WATCH, ["ProviderError"])
     assert f"{hook} raised ZeroDivisionError" in decision.report.said[0].message
-    assert decision.report.created, "what runs is still known"
+    assert decision.report.resource is not None, "what runs is still known"
 
 
 # ------------------------------------------------------------------------------------------- suspended, kept, adopted

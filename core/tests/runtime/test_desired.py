@@ -13,7 +13,6 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.resource import Resource, annotations_of, labels_of
 from airunway.runtime.desired import (
     REPLACE_ON_CHANGE,
-    Replaceable,
     complete,
     is_ours,
     is_primary,
@@ -58,7 +57,8 @@ def both(
         provider="toy",
         transformer=transformer,
         wanted_for=asked_for(owner),
-        replaceable=Replaceable(deployment={"spec.model.id": model}, topology=topology or {}),
+        identity={"spec.model.id": model},
+        topology=topology or {},
         immutable=[IMMUTABLE, ("roleRef.*",)],
     )
     assert [obj["kind"] for obj in objects] == ["Thing", extra["kind"]]

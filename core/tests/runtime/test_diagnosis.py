@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from airunway.plugins.contract import Component, Observation, Replicas
 from airunway.resource import Resource, format_time
-from airunway.runtime.diagnosis import ABSENCE_PATIENCE, STALE_AFTER, Diagnosis, applied_at, diagnose
-from airunway.runtime.memory import Memory, previous_cause
-from airunway.runtime.report import Report, provider_status
+from airunway.runtime.diagnosis import ABSENCE_PATIENCE, STALE_AFTER, Diagnosis, applied_at, conclude, diagnose
+from airunway.runtime.memory import Memory
+from airunway.runtime.report import Report
 from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, REASONS, Category, Fault
 from airunway.status.evidence import ContainerFacts, Ending, EventFacts, Evidence, PodFacts, Unscheduled
 from airunway.status.pods import POD_SHOWN, count_pods
@@ -59,11 +59,9 @@ def upstream(ready: bool | None, reason: str, message: str = "", *, current: boo
     component = Component(name="ProviderResource", ready=ready, reason=reason, message=message)
     observation = Observation(components=(component,), current=current, **more)
     return Report(
-        created=True,
         observation=observation,
         resource={"kind": "Workspace", "metadata": {"name": "llama"}},
         subject="Workspace/ml/llama",
-        running_message="Workspace llama is ready",
     )
 
 
@@ -78,11 +76,8 @@ def outcome(report: Report, *pods: PodFacts, phase: str = "Deploying", **more: A
     live = {"phase": phase, "conditions": more.pop("conditions", []), **more.pop("live", {})}
     evidence = Evidence(pods=pods, served=phase in ("Running", "Degraded"), **more)
     deployment = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": live}
-    found = diagnose(report, evidence, deployment=deployment, previous=previous_cause(live), now=now)
-    begun = Memory().date(found.faults, status=live, now=now)
-    faults = [replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults]
-    status, verdict = provider_status(deployment, found.report, faults=faults, root_cause=found.root_cause, now=now)
-    return status, replace(found, wake_after=found.wake_after or verdict.wake_after)
+    status, _, found = conclude(report, evidence, deployment=deployment, memory=Memory(), now=now)
+    return status, found
 
 
 def condition(status: Resource, type_: str) -> Resource:
@@ -99,7 +94,7 @@ def test_where_no_pod_was_ever_seen_the_upstream_counts_alone() -> None:
     status, _ = outcome(READY)
     assert status["phase"] == "Running"
     assert condition(status, "PodsReady") == {}
-    blind = diagnose(READY, None, deployment={}, previous=None, now=NOW)
+    blind = diagnose(READY, None, deployment={}, now=NOW)
     assert blind.faults == ()
 
 
@@ -240,7 +235,7 @@ def test_what_is_out_of_reach_is_debounced_and_a_flap_begins_anew() -> None:
     pull = waiting("ErrImagePull", "dial tcp: lookup registry.example: no such host")
 
     def faults(*pods: PodFacts, now: datetime) -> dict[tuple[str, str], datetime]:
-        found = diagnose(STARTING, Evidence(pods=pods), deployment={}, previous=None, now=now)
+        found = diagnose(STARTING, Evidence(pods=pods), deployment={}, now=now)
         return memory.date(found.faults, status={}, now=now)
 
     assert faults(pull, now=NOW)["Pods", "DNSFailure"] == NOW
@@ -266,7 +261,7 @@ def test_an_upstream_that_does_not_look_at_a_change() -> None:
     report = replace(
         upstream(True, "Ready", current=False),
         applied=NOW,
-        primary={"kind": "Workspace", "metadata": {"name": "llama"}, "status": {"conditions": [moved]}},
+        resource={"kind": "Workspace", "metadata": {"name": "llama"}, "status": {"conditions": [moved]}},
     )
     status, found = outcome(report, pod(), phase="Running")
     assert (status["phase"], found.wake_after) == ("Deploying", STALE_AFTER.total_seconds())
@@ -286,7 +281,7 @@ def test_a_sign_of_life_after_the_change_gives_the_upstream_more_time() -> None:
     report = replace(
         upstream(False, "Progressing", current=False),
         applied=NOW,
-        primary={"metadata": {}, "status": {"conditions": conditions}},
+        resource={"metadata": {}, "status": {"conditions": conditions}},
     )
     patient, found = outcome(report, pod(ready=False), now=NOW + STALE_AFTER)
     assert (patient["reason"], found.wake_after) == ("Progressing", 240.0)

@@ -20,6 +20,12 @@ from airunway_testing.kstatus import health
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
+WORKSPACE: Resource = {
+    "apiVersion": "example.org/v1",
+    "kind": "Workspace",
+    "metadata": {"name": "llama", "creationTimestamp": "2026-11-21T10:00:00Z"},
+}
+
 
 def deployment(*, status: Resource | None = None, generation: int = 1, **metadata: Any) -> Resource:
     return {
@@ -35,7 +41,7 @@ def provided(*faults: Fault, created: bool = True, previous: str = "Deploying", 
     """A deployment whose provider has spoken."""
     obj = deployment(status={"phase": previous}, generation=generation)
     report = Report(
-        created=created,
+        resource=WORKSPACE if created else None,
         said=(Told(condition="ProviderCompatible", ok=True, reason="CompatibilityVerified", message=""),),
         observation=Observation(components=(Component(name="ProviderResource", ready=not faults, reason="Ready"),)),
     )

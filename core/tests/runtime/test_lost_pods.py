@@ -10,9 +10,9 @@ import pytest
 
 from airunway.plugins.contract import Component, Observation, Replicas
 from airunway.resource import Resource, condition_of, format_time
-from airunway.runtime.diagnosis import ABSENCE_PATIENCE, diagnose
-from airunway.runtime.memory import previous_cause
-from airunway.runtime.report import Report, provider_status
+from airunway.runtime.diagnosis import ABSENCE_PATIENCE, conclude
+from airunway.runtime.memory import Memory
+from airunway.runtime.report import Report
 from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -50,11 +50,9 @@ def says(ready: bool, reason: str, message: str, *, desired: int = 1) -> Report:
     component = Component(name="ProviderResource", ready=ready, reason=reason, message=message)
     observation = Observation(components=(component,), replicas=Replicas(desired=desired))
     return Report(
-        created=True,
         observation=observation,
-        primary={"metadata": {"creationTimestamp": format_time(MADE)}},
+        resource={"kind": "Workspace", "metadata": {"name": "llama", "creationTimestamp": format_time(MADE)}},
         subject="Workspace/ml/llama",
-        running_message="Workspace llama is ready",
     )
 
 
@@ -63,10 +61,7 @@ def follow(
 ) -> Resource:
     """The deployment after a pass."""
     evidence = Evidence(pods=pods, events=events, served=True)
-    live = deployment["status"]
-    found = diagnose(report, evidence, deployment=deployment, previous=previous_cause(live), now=now)
-    faults = [replace(fault, since=fault.since or now) for fault in found.faults]
-    status, _ = provider_status(deployment, found.report, faults=faults, root_cause=found.root_cause, now=now)
+    status, *_ = conclude(report, evidence, deployment=deployment, memory=Memory(), now=now)
     return {**deployment, "status": status}
 
 
@@ -207,7 +202,7 @@ def test_a_crash_fails_what_has_not_served_since_its_object_was_made(anew: bool)
     crashing = pod(ready=False, containers=(ContainerFacts(name="model", waiting="CrashLoopBackOff", restarts=3),))
     report = says(*SAYS_NOT_READY)
     if anew:
-        report = replace(report, primary={"metadata": {"creationTimestamp": format_time(NOW)}})
+        report = replace(report, resource={"metadata": {"creationTimestamp": format_time(NOW)}})
     lost = follow(running(), report, pod(deleting=True))  # the phase is not Running any more
     found = follow(lost, report, crashing)
     assert shown(found)[:2] == ("Failed" if anew else "Degraded", "CrashLoopBackOff")

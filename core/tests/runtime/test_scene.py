@@ -10,8 +10,9 @@ import pytest
 
 from airunway.plugins.contract import Component, Observation, Replicas
 from airunway.resource import Resource, format_time
-from airunway.runtime.diagnosis import Diagnosis, diagnose
-from airunway.runtime.report import Report, provider_status
+from airunway.runtime.diagnosis import Diagnosis, conclude
+from airunway.runtime.memory import Memory
+from airunway.runtime.report import Report
 from airunway.runtime.scene import ROWS, Scene, row_of
 from airunway.status.evidence import ContainerFacts, Evidence, PodFacts
 from airunway.status.pods import PodCounts, count_pods
@@ -112,15 +113,12 @@ def looked(
     replicas = Replicas(desired=desired) if desired is not None else None
     observation = Observation(components=components, replicas=replicas)
     report = Report(
-        created=True,
         observation=observation,
-        primary={"metadata": {"creationTimestamp": format_time(NOW - timedelta(hours=1))}},
+        resource={"metadata": {"creationTimestamp": format_time(NOW - timedelta(hours=1))}},
         subject="RayService/ml/llama",
-        running_message="serves",
     )
     deployment = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": live}
-    found = diagnose(report, Evidence(pods=pods), deployment=deployment, previous=None, now=NOW)
-    status, _ = provider_status(deployment, found.report, faults=found.faults, root_cause=found.root_cause, now=NOW)
+    status, _, found = conclude(report, Evidence(pods=pods), deployment=deployment, memory=Memory(), now=NOW)
     return status, found
 
 

@@ -12,17 +12,23 @@ from airunway.api.crds import schema_of
 from airunway.controller.decision import decide
 from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Replicas
 from airunway.resource import Resource, condition_of
-from airunway.runtime.diagnosis import diagnose
-from airunway.runtime.memory import Memory, previous_cause
-from airunway.runtime.report import Report, provider_status, terminating_status
+from airunway.runtime.diagnosis import conclude
+from airunway.runtime.memory import Memory
+from airunway.runtime.report import Report, terminating_status
 from airunway.runtime.told import Told
-from airunway.status import OVERALL, REASONS, Fault, Phase
+from airunway.status import OVERALL, REASONS, Phase
 from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
 from airunway.status.rollup import PARENTS
 from airunway.validation import Violation
 from airunway.validation._structural import compile_schema
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+
+WORKSPACE: Resource = {
+    "apiVersion": "example.org/v1",
+    "kind": "Workspace",
+    "metadata": {"name": "llama", "creationTimestamp": "2026-11-21T10:00:00Z"},
+}
 CHECK = compile_schema(schema_of("ModelDeployment")["properties"]["status"])
 
 json = st.recursive(
@@ -165,20 +171,16 @@ def test_any_facts_give_a_status_that_the_api_server_takes_and_that_settles(
     generation: int,
 ) -> None:
     report = Report(
-        created=created,
         said=tuple(own),
         observation=observation,
         subject="Workspace/ml/llama",
-        primary={"metadata": {"creationTimestamp": "2026-11-21T10:00:00Z"}} if created else None,
+        resource=WORKSPACE if created else None,
     )
     deployment = {"metadata": {"name": "llama", "namespace": "ml", "generation": generation}, "status": live}
     memory = Memory()
 
     def following(before: Resource) -> Resource:
-        found = diagnose(report, evidence, deployment=before, previous=previous_cause(before["status"]), now=NOW)
-        begun = memory.date(found.faults, status=before["status"], now=NOW)
-        dated = [Fault(**{**vars_of(fault), "since": begun[fault.component, fault.reason]}) for fault in found.faults]
-        status, verdict = provider_status(before, found.report, faults=dated, root_cause=found.root_cause, now=NOW)
+        status, verdict, _ = conclude(report, evidence, deployment=before, memory=memory, now=NOW)
         assert verdict.wake_after is None or verdict.wake_after > 0
         return {**before, "status": status}
 
@@ -190,10 +192,6 @@ def test_any_facts_give_a_status_that_the_api_server_takes_and_that_settles(
     # Steady state: what follows is soon the same. A phase before that the facts do not bear out takes two passes.
     later = following(following(first))
     assert following(later)["status"] == later["status"]
-
-
-def vars_of(fault: Fault) -> dict[str, Any]:
-    return {name: getattr(fault, name) for name in Fault.__dataclass_fields__}
 
 
 @settings(max_examples=200, deadline=None)

@@ -7,12 +7,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, copy_of
 from airunway.runtime.decision import Decision, decide
 from airunway.runtime.desired import Identity, identity_in
-from airunway.runtime.judgement import assumed_context, judge, parsed
+from airunway.runtime.judgement import judge, parsed
 from airunway.runtime.seen import Seen
 from airunway.runtime.upstream import Installed
 from airunway.sdk import NoSettings
@@ -41,9 +42,6 @@ def there(host: ProviderHost) -> dict[tuple[str, str], Installed]:
 def seen(host: ProviderHost, deployment: Resource, *objects: Resource, **changes: Any) -> Seen:
     live = {identity_in(obj): obj for obj in objects}
     installed = changes.pop("installed", None) or there(host)
-    served = {
-        host.kinds[key].key: verdict.upstream for key, verdict in installed.items() if verdict.upstream is not None
-    }
 
     def find(wanted: Sequence[Resource]) -> Mapping[Identity, Resource]:
         return live
@@ -57,7 +55,6 @@ def seen(host: ProviderHost, deployment: Resource, *objects: Resource, **changes
         evidence=None,
         events=(),
         installed=installed,
-        served=served,
         settled=True,
         rolled_out=True,
         kubernetes=(1, 33),

@@ -33,6 +33,18 @@ def test_it_is_written_with_the_first_readiness_and_stays_through_everything_aft
 
 
 @pytest.mark.parametrize(
+    "broken",
+    [{"lastTransitionTime": "nonsense"}, {"reason": ""}, {"message": None}, {"observedGeneration": "1"}],
+    ids=lambda broken: next(iter(broken)),
+)
+@pytest.mark.parametrize("ready", [True, False])
+def test_what_of_it_nobody_can_read_is_written_anew(broken: Resource, ready: bool) -> None:
+    assert served_record({**record(), **broken}, ready=ready, generation=1, now=NOW) == record()
+    without = {key: value for key, value in record().items() if key not in broken}
+    assert served_record(without, ready=ready, generation=1, now=NOW) == record()
+
+
+@pytest.mark.parametrize(
     ("made", "counts"),
     [(None, True), (NOW - timedelta(hours=1), True), (NOW, True), (NOW + timedelta(seconds=1), False)],
 )

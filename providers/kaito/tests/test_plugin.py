@@ -10,9 +10,10 @@ import pytest
 from airunway.api.defaults import defaulted_spec
 from airunway.cel import compile_expression
 from airunway.plugins import hookspecs
+from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.plugins.registry import host_of
-from airunway.runtime.judgement import assumed_context, judge, parsed
+from airunway.runtime.judgement import judge, parsed
 from airunway.runtime.overrides import check_overrides, merged
 from airunway_kaito import provider
 from airunway_kaito.manifest import MANIFEST

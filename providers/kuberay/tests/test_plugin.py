@@ -51,7 +51,7 @@ def test_it_is_never_chosen_only_named(mode: str) -> None:
     """Also where no other provider could do it: somebody has to ask for a Ray cluster (ruling 7)."""
     configs = []
     for plugin in (load("kuberay"), load("kaito")):
-        config = config_object(plugin.manifest, contract_version=plugin.contract_version)
+        config = config_object(plugin.manifest)
         config["status"] = {"ready": True, "lastHeartbeat": NOW.isoformat()}
         configs.append(config)
     assert configs[0]["spec"]["selection"] == SelectionMode.EXPLICIT

@@ -45,7 +45,7 @@ def test_capabilities_are_what_it_can_handle(host: ProviderHost, deployment: Any
 def test_it_is_the_floor_whatever_knows_a_deployment_better_is_preferred(host: ProviderHost, gpus: int) -> None:
     configs = []
     for plugin in (host, load("kaito")):
-        config = config_object(plugin.manifest, contract_version=plugin.contract_version)
+        config = config_object(plugin.manifest)
         config["status"] = {"ready": True, "lastHeartbeat": NOW.isoformat()}
         configs.append(config)
     spec = {"model": {"id": "o/m"}, "resources": {"gpu": {"count": gpus}}, "scaling": {"replicas": 1}}

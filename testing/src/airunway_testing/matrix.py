@@ -20,10 +20,11 @@ import yaml
 from airunway.api.names import API_VERSION
 from airunway.cli.inputs import Unchosen, choose_among, ready_configs
 from airunway.kube import Client, Kind
+from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Context, UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway.runtime.judgement import assumed_context, judge, parsed
+from airunway.runtime.judgement import judge, parsed
 from airunway.runtime.upstream import CrdFacts, crd_facts, detect
 from airunway_testing.acceptance import in_namespace, installed_alone, refusal, without_owner
 from airunway_testing.conformance.cases import NOW

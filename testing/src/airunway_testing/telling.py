@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from airunway.api.modeldeployment import parse_deployment
+from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Observed
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
-from airunway.runtime.diagnosis import diagnose, is_ready
-from airunway.runtime.judgement import assumed_context
-from airunway.runtime.memory import Memory, previous_cause
-from airunway.runtime.report import Report, provider_status, record_of_service
+from airunway.runtime.diagnosis import conclude, is_ready
+from airunway.runtime.memory import Memory
+from airunway.runtime.report import Report, record_of_service
 from airunway.runtime.told import Told
 from airunway.status.evidence import Evidence, PodFacts
 
@@ -40,30 +40,17 @@ class Teller:
         kind, name = primary.get("kind", ""), dig(primary, "metadata", "name", default="")
         context = assumed_context(self.host, engine=self.engine, now=now)
         report = Report(
-            created=True,
             said=(Told(condition="ProviderCompatible", ok=True, reason="CompatibilityVerified", message=""),),
-            resource={"kind": kind, "metadata": {"name": name}},
+            resource=primary,
             subject=f"{kind}/{dig(self.deployment, 'metadata', 'namespace')}/{name}",
             observation=self.host.translate_status(parse_deployment(self.deployment), observed, context),
-            primary=primary,
             applied=observed.applied,
-            running_message=f"{kind} {name} is ready",
         )
-        live = self.deployment["status"]
-        evidence = replace(evidence, served=record_of_service(report, live) is not None)
+        evidence = replace(evidence, served=record_of_service(report, self.deployment["status"]) is not None)
         report = replace(report, rolled_out=_is_rolled_out(report, evidence.pods, newest_revision))
-        found = diagnose(report, evidence, deployment=self.deployment, previous=previous_cause(live), now=now)
-        begun = self.memory.date(found.faults, status=live, now=now)
-        status, verdict = provider_status(
-            self.deployment,
-            found.report,
-            faults=[replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults],
-            root_cause=found.root_cause,
-            now=now,
-        )
+        status, _, found = conclude(report, evidence, deployment=self.deployment, memory=self.memory, now=now)
         self.deployment["status"] = status
-        wakes = [wake for wake in (found.wake_after, verdict.wake_after) if wake is not None]
-        return status, min(wakes, default=None)
+        return status, found.wake_after
 
 
 def _is_rolled_out(report: Report, pods: Sequence[PodFacts], newest: str | None) -> bool:

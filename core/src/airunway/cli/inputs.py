@@ -139,7 +139,7 @@ def ready_configs(hosts: Sequence[ProviderHost]) -> list[Resource]:
     """The config of each provider, as if it were ready. Raises PluginError."""
     from airunway.runtime.provider_config import config_object
 
-    configs = [config_object(host.manifest, contract_version=host.contract_version) for host in hosts]
+    configs = [config_object(host.manifest) for host in hosts]
     return [{**config, "status": {"ready": True}} for config in configs]
 
 

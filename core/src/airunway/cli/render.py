@@ -57,9 +57,10 @@ def _rendered(
     from datetime import UTC, datetime
 
     from airunway.api.modeldeployment import parse_deployment
+    from airunway.plugins.assumed import assumed_context
     from airunway.plugins.registry import load
     from airunway.resource import key_of
-    from airunway.runtime.judgement import assumed_context, judge
+    from airunway.runtime.judgement import judge
 
     key, now = key_of(deployment), datetime.now(UTC)
     try:

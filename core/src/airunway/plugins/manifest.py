@@ -21,6 +21,7 @@ __all__ = [
     "SelectionRule",
     "Transformer",
     "UpstreamKind",
+    "api_version",
     "kind_key",
 ]
 
@@ -94,6 +95,11 @@ class UpstreamKind:
 def kind_key(group: str, kind: str) -> str:
     """``<Kind>.<group>``, or the kind alone where the group is Kubernetes' core group."""
     return f"{kind}.{group}" if group else kind
+
+
+def api_version(kind: UpstreamKind, version: str) -> str:
+    """A version of the kind as it is written into `apiVersion`."""
+    return f"{kind.group}/{version}" if kind.group else version
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airunway.kube import Answer, ApiError, KubeError, RequestTimedOut, TransportError
+from airunway.resource import Resource
+from airunway.runtime.steps import named
 
-__all__ = ["MEANINGS", "Meaning", "is_refusal", "meaning_of"]
+__all__ = ["MEANINGS", "Meaning", "Occupied", "Refused", "meaning_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +68,19 @@ def meaning_of(error: KubeError) -> Meaning:
             return Meaning(reason="DependenciesUnreachable")
 
 
-def is_refusal(error: ApiError) -> bool:
-    """Whether the server said no to what was asked, as opposed to not now."""
-    return meaning_of(error).refuses
+class Refused(Exception):
+    """The server will not take an object as it is, or we cannot address it (no `answer`)."""
+
+    def __init__(self, obj: Resource, message: str, answer: Answer | None = None) -> None:
+        super().__init__(f"{named(obj)} was refused: {message}")
+        self.obj = obj
+        self.message = message
+        self.answer = answer
+
+    @property
+    def meaning(self) -> Meaning:
+        return MEANINGS[self.answer or Answer.INVALID]
+
+
+class Occupied(Exception):
+    """The API server says that an object is there already which was to be made."""

@@ -31,7 +31,7 @@ from airunway.sdk.fields import tracked
 from airunway.selection import is_denied
 from airunway.status import Category
 
-__all__ = ["Decision", "Do", "decide", "observe", "report_on"]
+__all__ = ["Decision", "Do", "decide", "observe", "plugin_fault", "report_on"]
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +63,17 @@ class Decision:
     report: Report = field(default_factory=Report)
     typed: ModelDeployment | None = None
     context: Context[Any] | None = None
-    upstream: Upstream | None = None
     objects: tuple[Resource, ...] = ()
     plan: Plan | None = None
     planned: Callable[[Mapping[Identity, Resource]], Plan] | None = None
     """The plan for other knowledge of what there is."""
     prunes: bool = False
     """Whether what is no longer wanted may go: the primary serves what the newest spec asks for."""
+
+    @property
+    def verified(self) -> bool:
+        """Whether the schema of what is written is known."""
+        return self.context is None or self.context.upstream.verified
 
 
 def decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
@@ -93,11 +97,11 @@ def decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
     except (PluginFault, ParseError) as error:
         log.exception("%s: the provider's plugin is at fault", key_of(deployment))
         # What runs goes on, and is read as far as the plugin can still read it.
-        return _watching(seen, host, _base(seen, host).with_(_plugin_fault(error)), settings=settings)
+        return _watching(seen, host, _base(seen, host).with_(plugin_fault(error)), settings=settings)
 
 
 def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
-    installed = _of_primary(seen, host)
+    installed = seen.installed[host.primary_kind.group, host.primary_kind.kind]
     base = _base(seen, host)
     if (invalid := _invalid(seen)) is not None:
         told = Told(component="Validated", reason="ValidationFailed", message=invalid, hinders=True)
@@ -112,7 +116,7 @@ def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
     context = _context(seen, host, installed, settings=settings, wanted_for=wanted_for)
     judged = judge(host, seen.deployment, typed, context, wanted_for=wanted_for)
     base = replace(base, warnings=(*judged.warnings, *_waiting(seen, host, installed, judged, typed, context)))
-    known = Decision(do=Do.WATCH, typed=typed, context=context, upstream=context.upstream)
+    known = Decision(do=Do.WATCH, typed=typed, context=context)
     if judged.blockers and not typed.spec.suspend:
         return replace(known, report=base.with_(_blocked(judged)))
     base = base.with_(_blocked(judged, hinders=False) if judged.blockers else _compatible(host, context, installed))
@@ -123,12 +127,12 @@ def _decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
             judged.objects,
             deployment=seen.deployment,
             provider=host.name,
-            manager=names.provider_manager(host.name),
             dead=_dead(seen, host, typed, context, wanted_for=wanted_for),
-            comparable=lambda obj: obj.get("apiVersion") == _wanted_version(judged.objects, obj),
         )
         plan = planned(seen.find(judged.objects))
-    prunes = plan is not None and bool(plan.of(Action.DELETE)) and _is_current(seen, host, typed, context)
+    obsolete = plan is not None and bool(plan.of(Action.DELETE))
+    runs = _observation(seen, host, typed, context) if obsolete else None
+    prunes = runs is not None and runs.current
     do = Do.PREVIEW if seen.dry_run else Do.SUSPEND if typed.spec.suspend else Do.BRING
     return replace(known, do=do, report=base, objects=judged.objects, plan=plan, planned=planned, prunes=prunes)
 
@@ -163,13 +167,10 @@ def report_on(seen: Seen, host: ProviderHost, primary: Resource) -> Report:
     served = installed.served if installed is not None else ()
     own = next((upstream for upstream in served if upstream.api_version == primary.get("apiVersion")), None)
     return Report(
-        created=True,
         resource=primary,
         schema_hash=own.schema_hash if own is not None else "",
-        primary=primary,
         applied=applied_at(primary, names.provider_manager(host.name)),
         selector=selector_of(host, seen.key.name, name),
-        running_message=f"{kind} {name} is ready",
         subject=f"{kind}/{seen.key.namespace}/{name}",
         rolled_out=seen.rolled_out,
     )
@@ -191,7 +192,7 @@ def _watching(seen: Seen, host: ProviderHost, report: Report, *, settings: objec
         return Decision(do=Do.WATCH, report=report)  # a spec that cannot even be read: what runs is named, not judged
     kept = Installed(upstream=upstream, reason="", message="")
     context = _context(seen, host, kept, settings=settings, wanted_for=written_for(seen.deployment, typed))
-    return Decision(do=Do.WATCH, report=report, typed=typed, context=context, upstream=upstream)
+    return Decision(do=Do.WATCH, report=report, typed=typed, context=context)
 
 
 def _invalid(seen: Seen) -> str | None:
@@ -201,11 +202,6 @@ def _invalid(seen: Seen) -> str | None:
         return f"Validation failed: {large}"
     verdict = seen.validated or {}
     return None if verdict.get("status") == "True" else str(verdict.get("message"))
-
-
-def _of_primary(seen: Seen, host: ProviderHost) -> Installed:
-    kind = host.primary_kind
-    return seen.installed[kind.group, kind.kind]
 
 
 def _missing(seen: Seen, host: ProviderHost) -> tuple[Told, str] | None:
@@ -237,7 +233,8 @@ def _context(
     seen: Seen, host: ProviderHost, installed: Installed, *, settings: object, wanted_for: str
 ) -> Context[Any]:
     """What the plugin is told. What exists keeps its version and its transformer (ruling 27)."""
-    served = dict(seen.served)
+    verdicts = ((kind.key, seen.installed[kind.group, kind.kind].upstream) for kind in host.manifest.upstream)
+    served = {key: upstream for key, upstream in verdicts if upstream is not None}
     primary, kind = seen.primary, host.primary_kind
     upstream, live_kind = installed.upstream, ""
     if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:
@@ -302,20 +299,10 @@ def _dead(seen: Seen, host: ProviderHost, typed: ModelDeployment, context: Conte
     return observation.dead if observation is not None else ""
 
 
-def _is_current(seen: Seen, host: ProviderHost, typed: ModelDeployment, context: Context[Any]) -> bool:
-    observation = _observation(seen, host, typed, context)
-    return observation is not None and observation.current
-
-
 def _observation(seen: Seen, host: ProviderHost, typed: ModelDeployment, context: Context[Any]) -> Observation | None:
     """What is there before anything is done."""
     known = Decision(do=Do.WATCH, typed=typed, context=context)
     return observe(host, known, seen, primary=seen.primary, objects=seen.ours)
-
-
-def _wanted_version(wanted: tuple[Resource, ...], live: Resource) -> object:
-    identity = identity_in(live)
-    return next((obj["apiVersion"] for obj in wanted if identity_in(obj) == identity), live.get("apiVersion"))
 
 
 def _compatible(host: ProviderHost, context: Context[Any], installed: Installed) -> Told:
@@ -339,7 +326,8 @@ def _blocked(judged: Judgement, *, hinders: bool = True) -> Told:
     )
 
 
-def _plugin_fault(error: Exception) -> Told:
+def plugin_fault(error: Exception) -> Told:
+    """What is told where a hook did not do what the contract says."""
     return Told(component="Provider", reason="ProviderError", message=str(error), hinders=True)
 
 

@@ -7,7 +7,6 @@ it was written for, and digests of everything whose change needs a new object (s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import orjson
@@ -31,7 +30,6 @@ from airunway.sdk.pods import pod_templates
 __all__ = [
     "REPLACE_ON_CHANGE",
     "Identity",
-    "Replaceable",
     "complete",
     "identity_in",
     "identity_of",
@@ -70,14 +68,6 @@ def identity_in(obj: Resource) -> Identity:
     return Identity(group, str(obj.get("kind")), str(dig(obj, "metadata", "name")))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Replaceable:
-    """What needs a new primary object when it changes: names with anything that JSON can say."""
-
-    deployment: Mapping[str, object] = field(default_factory=dict)
-    topology: Mapping[str, object] = field(default_factory=dict)
-
-
 def identity_of(deployment: ModelDeployment, engine: str) -> dict[str, object]:
     """The fields whose change replaces the upstream object (004 §4.11)."""
     spec = deployment.spec
@@ -113,13 +103,15 @@ def complete(
     provider: str,
     transformer: str,
     wanted_for: str,
-    replaceable: Replaceable,
+    identity: Mapping[str, object],
+    topology: Mapping[str, object],
     immutable: Sequence[Sequence[str]],
 ) -> list[Resource]:
     """The translated objects with namespace, owner reference, labels and annotations; the primary stays first.
 
-    `wanted_for` is what the primary is written for (`written_for`); `immutable` has the paths of each object that
-    cannot be changed in place. The labels that we set win over propagated ones and over the translation's; those that
+    `wanted_for` is what the primary is written for (`written_for`). A new one is needed when something of the
+    deployment's `identity` or of its `topology` changes; `immutable` has the paths of each object that cannot be
+    changed in place. The labels that we set win over propagated ones and over the translation's; those that
     say whose a pod is go into every pod template too.
     """
     metadata = deployment["metadata"]
@@ -136,7 +128,7 @@ def complete(
         if position == 0:
             annotations[names.TRANSFORMER] = transformer
             annotations[names.WRITTEN_FOR] = wanted_for
-            record |= {"deployment": dict(replaceable.deployment), "topology": dict(replaceable.topology)}
+            record |= {"deployment": dict(identity), "topology": dict(topology)}
         digests = {
             group: {name: digest(value, length=_SHORT) for name, value in values.items()}
             for group, values in record.items()

@@ -19,14 +19,15 @@ from enum import IntEnum
 
 from airunway.plugins.contract import Component, Observation
 from airunway.resource import Resource, condition_of, dig
-from airunway.runtime.report import Report, fault_of, record_of_service
+from airunway.runtime.memory import Memory, previous_cause
+from airunway.runtime.report import Report, fault_of, provider_status, record_of_service
 from airunway.runtime.scene import LOST, NOT_YET, PODS, Scene, faults_of, shown_as, waits_for_pods
-from airunway.status import Category, Fault, Phase, category_of
+from airunway.status import Category, Fault, Phase, Verdict, category_of
 from airunway.status.evidence import Evidence, Reported, parse_moment
 from airunway.status.pods import POD_SHOWN, PodCounts, count_pods, shortage_of
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
 
-__all__ = ["ABSENCE_PATIENCE", "STALE_AFTER", "Diagnosis", "applied_at", "diagnose", "is_ready"]
+__all__ = ["ABSENCE_PATIENCE", "STALE_AFTER", "Diagnosis", "applied_at", "conclude", "diagnose", "is_ready"]
 
 STALE_AFTER = timedelta(minutes=5)
 """Silence of an upstream about a change after which its status counts as unknown (spec/status.md, "Stale")."""
@@ -56,14 +57,14 @@ def diagnose(
     evidence: Evidence | None,
     *,
     deployment: Resource,
-    previous: RootCause | None,
     now: datetime,
 ) -> Diagnosis:
-    """What is wrong, and why. `deployment` has the status as it stands, `previous` is its root cause.
+    """What is wrong, and why. `deployment` has the status as it stands.
 
     Without `evidence` (pods may not be read, or nothing exists yet) the upstream's words count as they are.
     """
     observation = report.observation
+    previous = previous_cause(deployment.get("status") or {})
     if observation is None:
         symptoms = find_symptoms(_with_reports(evidence, report, ()), now=now, previous=previous)
         return Diagnosis(
@@ -103,6 +104,21 @@ def diagnose(
         root_cause=root_cause_of(symptoms, now=now, previous=previous),
         wake_after=min((seconds for seconds in waits if seconds is not None), default=None),
     )
+
+
+def conclude(
+    report: Report, evidence: Evidence | None, *, deployment: Resource, memory: Memory, now: datetime
+) -> tuple[Resource, Verdict, Diagnosis]:
+    """The complete status that follows from a pass, the verdict that it rests on, and what is wrong, and why.
+
+    `memory` dates what is wrong; the `wake_after` of the diagnosis is when time alone will change any of the three.
+    """
+    found = diagnose(report, evidence, deployment=deployment, now=now)
+    begun = memory.date(found.faults, status=deployment.get("status") or {}, now=now)
+    faults = tuple(replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults)
+    status, verdict = provider_status(deployment, found.report, faults=faults, root_cause=found.root_cause, now=now)
+    waits = [seconds for seconds in (found.wake_after, verdict.wake_after) if seconds is not None]
+    return status, verdict, replace(found, faults=faults, wake_after=min(waits, default=None))
 
 
 def is_ready(observation: Observation) -> bool:

@@ -24,7 +24,7 @@ from airunway.runtime.projections import FACTS, EventProjection, EventReader, Po
 from airunway.runtime.workloads import WORKLOADS, Workloads
 from airunway.status.evidence import EventFacts, Evidence, PodFacts
 
-__all__ = ["EvidenceCollector", "secrets_of"]
+__all__ = ["EvidenceCollector"]
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class EvidenceCollector:
         self._is_named = is_named
         self._notify = notify
         self._clock = clock
-        self._workloads = Workloads(caches.client, labels=self._labels)
+        self.workloads = Workloads(caches.client, labels=self._labels)
         ours = names.MODEL_DEPLOYMENT
         pod = PodProjection(labels=self._labels, role_label=manifest.role_label, serving_roles=manifest.serving_roles)
         self._pods = tuple(caches.of(POD, project=pod, label_selector=label) for label in self._labels)
@@ -98,12 +98,10 @@ class EvidenceCollector:
         self._events_by_deployment = tuple(
             events.add_index(lambda event: event["about"].get(self._name, ())) for events in self._events
         )
-        for pods in self._pods:
-            pods.add_handler(self._on_pod)
+        for reflector in (*self._pods, self._claims, self._jobs):
+            reflector.add_handler(self._on_labelled)
         for events in self._events:
             events.add_handler(self._on_event)
-        for reflector in (self._claims, self._jobs):
-            reflector.add_handler(self._on_labelled)
         self._denied: set[Kind] = set()
 
     @property
@@ -157,13 +155,14 @@ class EvidenceCollector:
         labelled = (key.namespace, key.name)
         events = list(self._explaining(pods))
         refusals = [event for event in _of_all(self._events_by_deployment, key) if event.kind in WORKLOADS]
-        events += [e for e in refusals if await self._workloads.makes_pods_of(e, objects=own, deployment=key)]
+        events += [e for e in refusals if await self.workloads.makes_pods_of(e, objects=own, deployment=key)]
         events.sort(key=lambda event: (str(event.last), event.kind, event.name, event.reason, event.note))
         return Evidence(
             pods=pods,
             events=tuple(events[-EVENTS_PER_DEPLOYMENT:]),
             claims=tuple(_facts(self._claims_by_value.get(labelled))),
             jobs=tuple(_facts(self._jobs_by_value.get(labelled))),
+            secrets=_secrets_of(deployment["spec"]),
         )
 
     def told(self, objects: Sequence[Resource]) -> tuple[EventFacts, ...]:
@@ -187,10 +186,6 @@ class EvidenceCollector:
                     found.setdefault(pod.name, pod)
         return list(found.values())
 
-    async def rolled_out(self, pods: Iterable[PodFacts]) -> bool:
-        """Whether the pods are of the newest revision that their controller knows, as far as can be told."""
-        return await self._workloads.rolled_out(pods)
-
     def _explaining(self, pods: Iterable[PodFacts]) -> Iterator[EventFacts]:
         claims = set()
         for pod in pods:
@@ -206,27 +201,19 @@ class EvidenceCollector:
 
     # -------------------------------------------------------------------------------------------------- what changes
 
-    def _on_pod(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        if old is not None and new is not None and old[FACTS] == new[FACTS]:
-            return
-        deployments = {owner for pod in (old, new) if pod is not None for owner in self._owners(key.namespace, pod)}
-        for deployment in deployments:
-            self._notify(deployment)
-
-    def _owners(self, namespace: str, pod: Resource) -> Iterator[ObjectKey]:
-        """The deployments that a pod may be of, by the label that it was found with."""
-        named = ObjectKey(namespace, _label_value(pod))
-        if pod["by"] != names.MODEL_DEPLOYMENT:
-            yield from self._is_named(named)
-        elif self._deployments(named) is not None:
-            yield named
-
     def _on_labelled(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if old is not None and new is not None and old[FACTS] == new[FACTS]:
             return
-        deployment = ObjectKey(key.namespace, _label_value(new or old or {}))
-        if self._deployments(deployment) is not None:
+        for deployment in {owner for obj in (old, new) if obj is not None for owner in self._owners(obj)}:
             self._notify(deployment)
+
+    def _owners(self, obj: Resource) -> Iterator[ObjectKey]:
+        """The deployments that a pod, a claim or a job may be of, by the label that it was found with."""
+        named = ObjectKey(key_of(obj).namespace, obj["label"])
+        if obj["by"] != names.MODEL_DEPLOYMENT:
+            yield from self._is_named(named)
+        elif self._deployments(named) is not None:
+            yield named
 
     def _on_event(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if new is None or self._name not in new["about"]:
@@ -242,15 +229,14 @@ class EvidenceCollector:
         if event.kind == "Pod":
             for pods in self._pods:
                 if (pod := pods.get(ObjectKey(event.namespace, event.name))) is not None:
-                    yield from self._owners(event.namespace, pod)
+                    yield from self._owners(pod)
                     return
         if event.kind == "PersistentVolumeClaim":
             for index in self._pods_by_claim:
                 for pod in index.get((event.namespace, event.name)):
-                    yield from self._owners(event.namespace, pod)
-            claim = self._claims.get(ObjectKey(event.namespace, event.name))
-            if claim is not None:
-                yield ObjectKey(event.namespace, _label_value(claim))
+                    yield from self._owners(pod)
+            if (claim := self._claims.get(ObjectKey(event.namespace, event.name))) is not None:
+                yield from self._owners(claim)
             return
         yield from self._is_named(ObjectKey(event.namespace, event.name))
         yield from self._by_name(event)
@@ -285,7 +271,7 @@ class EvidenceCollector:
         return on_restart
 
 
-def secrets_of(spec: Resource) -> dict[str, str]:
+def _secrets_of(spec: Resource) -> dict[str, str]:
     """The Secrets that a deployment's spec names, each with the path of the field that does."""
     found: dict[str, str] = {}
     for position, variable in enumerate(dig(spec, "env", default=[])):
@@ -312,12 +298,8 @@ def _of_all(indexes: Iterable[Index], value: Hashable) -> Iterator[EventFacts]:
         yield from _facts(index.get(value))
 
 
-def _label_value(obj: Resource) -> str:
-    return str(obj.get("label", ""))
-
-
 def _by_label(obj: Resource) -> Iterator[tuple[str, str]]:
-    yield obj["metadata"]["namespace"] or "", _label_value(obj)
+    yield key_of(obj).namespace, obj["label"]
 
 
 def _by_claim(pod: Resource) -> Iterator[tuple[str, str]]:

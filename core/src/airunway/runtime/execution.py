@@ -13,17 +13,18 @@ from datetime import UTC, datetime, timedelta
 from airunway.api import names
 from airunway.kube import Answer, EventRecorder, changed_fields
 from airunway.resource import Resource, annotations_of, dig, is_deleting, key_of, parse_time
+from airunway.runtime.answers import Occupied, Refused
 from airunway.runtime.decision import Decision
 from airunway.runtime.desired import Identity, identity_in, is_ours
 from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Memory
 from airunway.runtime.seen import Seen
 from airunway.runtime.steps import Action, Plan, Step, conflict_text, missing_of, named
 from airunway.runtime.told import Told
-from airunway.runtime.writes import Occupied, Refused, Writer
+from airunway.runtime.writes import Writer
 from airunway.status import Category
 from airunway.words import redacted
 
-__all__ = ["Executor", "Outcome", "held_by", "told_of"]
+__all__ = ["Executor", "Outcome", "held_by", "told_of", "unchanged"]
 
 log = logging.getLogger(__name__)
 
@@ -59,13 +60,17 @@ class Outcome:
     silent: bool = False
 
 
+def unchanged(seen: Seen, *said: Told, leaving: Told | None = None, again: float | None = None) -> Outcome:
+    """The outcome where ours are still as they were seen."""
+    return Outcome(said=said, primary=seen.primary, objects=seen.ours, leaving=leaving, again=again)
+
+
 class Executor:
     """Carries plans out; holds nothing but its means."""
 
-    def __init__(self, *, writer: Writer, events: EventRecorder, manager: str) -> None:
+    def __init__(self, *, writer: Writer, events: EventRecorder) -> None:
         self._writer = writer
         self._events = events
-        self._manager = manager
 
     async def bring(self, seen: Seen, decision: Decision, memory: Memory) -> Outcome:
         """Make the cluster hold the decision's objects and nothing else of ours. Raises Refused and KubeError."""
@@ -89,7 +94,7 @@ class Executor:
         first = plan.primary
         live = {identity_in(step.live): step.live for step in plan.steps if step.live is not None}
         if first.action is Action.FOREIGN:
-            return self._blocked(seen, first)
+            return unchanged(seen, _in_the_way(first, first), again=CONFLICT_RETRY)  # what has another name goes on
         if first.action is Action.REPLACE:
             return await self._replace(seen, plan)
         obsolete = plan.of(Action.DELETE)
@@ -109,14 +114,16 @@ class Executor:
         writes = tuple(step for step in writes if step not in held)
         await self._rehearse(decision, plan, writes, dependents, sure=sure)
         for step in dependents:
-            await self._replace_dependent(seen, step)
+            if not is_deleting(step.subject):  # its deletion's event brings the pass that makes it
+                self._announce(seen, step)
+                await self._writer.delete(step.subject)
         live.update(await self._write(seen, writes, memory, sure=sure))
         prunes = obsolete and not writes and not held and not dependents and decision.prunes
         for step in obsolete if prunes else ():
             await self._writer.delete(step.subject)
         said = [_created(first)]
         if foreign:
-            said = [_in_the_way(foreign[0], first, held=first.writes)]
+            said = [_in_the_way(foreign[0], first)]
         if fought:
             said.append(_fight([step for step, _ in fought]))
         waits = [CONFLICT_RETRY] if foreign else []
@@ -139,10 +146,9 @@ class Executor:
         """What changes something that is there is rehearsed before the first write, and so is all for a schema that
         nobody verified (ruling 15). One write alone is taken or refused as a whole: it rehearses itself.
         """
-        verified = decision.upstream is None or decision.upstream.verified
         rehearsed = (*writes, *(step for step in dependents if not is_deleting(step.subject)))
         exists = any(step.live is not None and step.action is not Action.FOREIGN for step in plan.steps)
-        if not rehearsed or (verified and (not exists or (len(rehearsed) == 1 and not dependents))):
+        if not rehearsed or (decision.verified and (not exists or (len(rehearsed) == 1 and not dependents))):
             return
         absent = tuple(step.wanted for step in rehearsed if step.live is None and step.wanted is not None)
         await self._writer.rehearse(rehearsed, absent=absent, sure=sure)
@@ -182,19 +188,12 @@ class Executor:
     async def _tell_drift(self, deployment: Resource, wanted: Resource) -> None:
         """Say which field somebody changed, and who. The cache keeps no foreign managedFields: the object is read."""
         full = await self._writer.find(wanted)
-        changes = changed_fields(wanted, full, manager=self._manager) if full is not None else []
+        changes = changed_fields(wanted, full, manager=self._writer.manager) if full is not None else []
         if not changes:
             return
         said = ", ".join(f"{change.path} (by {change.manager or 'unknown'})" for change in changes[:3])
         note = f"{named(wanted)} was modified directly, reconciling: {said}"
         self._events.emit(deployment, reason="DriftDetected", note=note, warning=True, action="Revert", related=full)
-
-    async def _replace_dependent(self, seen: Seen, step: Step) -> None:
-        """Delete one object that has to be made anew; the deletion's event brings the pass that makes it."""
-        if is_deleting(step.subject):
-            return
-        self._announce(seen, step)
-        await self._writer.delete(step.subject)
 
     def _announce(self, seen: Seen, step: Step) -> None:
         self._events.emit(
@@ -224,15 +223,13 @@ class Executor:
         # What the old object refers to goes after it (`_clear`): its operator may need it for taking leave.
         workloads = (other for other in plan.of(Action.DELETE) if self._writer.runs_pods(other.subject))
         for obsolete in (step, *workloads):
-            if not is_deleting(obsolete.subject):
-                await self._writer.delete(obsolete.subject)
+            await self._writer.delete(obsolete.subject)
         return _leaving(seen, text)
 
     async def _clear(self, seen: Seen, obsolete: tuple[Step, ...]) -> Outcome:
         """Before the first object of a new plan: whatever an earlier one needed goes, and is waited for."""
         for step in obsolete:
-            if not is_deleting(step.subject):
-                await self._writer.delete(step.subject)
+            await self._writer.delete(step.subject)
         waits = [held_by(step.subject, now=seen.now) for step in obsolete]
         said = "; ".join(text for text, _ in waits if text)
         what = ", ".join(named(step.subject) for step in obsolete[:3])
@@ -243,17 +240,11 @@ class Executor:
         )
         return Outcome(said=(told,), again=again)
 
-    def _blocked(self, seen: Seen, step: Step) -> Outcome:
-        """Somebody else's object has the primary's name: nothing is made; what runs under another name goes on."""
-        told = _in_the_way(step, step, held=True)
-        return Outcome(said=(told,), primary=seen.primary, objects=seen.ours, again=CONFLICT_RETRY)
-
 
 def told_of(
     seen: Seen, decision: Decision, refused: Refused, memory: Memory, *, attempt: int, left: float | None
 ) -> Outcome:
     """What a refusal means, which stands until it is tried again: said with the server's own words."""
-    primary, objects = seen.primary, seen.ours
     young = [
         obj
         for obj in decision.objects
@@ -262,21 +253,20 @@ def told_of(
     if attempt <= QUIET_REFUSALS and missing_of(refused.message, refused.obj, young) is not None:
         return Outcome(silent=True, again=left)
     message = f"{named(refused.obj)} was refused: {redacted(refused.message)}"
-    verified = decision.upstream is None or decision.upstream.verified
-    if not verified and refused.answer in (Answer.SCHEMA, Answer.INVALID):
+    if not decision.verified and refused.answer in (Answer.SCHEMA, Answer.INVALID):
         told = Told(
             condition="ProviderCompatible",
             reason="UnsupportedSchema",
             message=message,
             hinders=True,
-            category=Category.WORKLOAD if primary is None else None,  # Failed, though nothing exists (ruling 13)
+            category=Category.WORKLOAD if seen.primary is None else None,  # Failed, though nothing exists (ruling 13)
         )
     else:
         meaning = refused.meaning
         told = Told(
             condition="ResourceCreated", reason=meaning.reason, message=message, hinders=True, waits=meaning.waits
         )
-    return Outcome(said=(told,), primary=primary, objects=objects, again=left)
+    return unchanged(seen, told, again=left)
 
 
 def held_by(obj: Resource, *, now: datetime) -> tuple[str, float | None]:
@@ -301,7 +291,7 @@ def _outcome(
 
 def _leaving(seen: Seen, message: str, *, again: float | None = None) -> Outcome:
     told = Told(component="Resource", reason="Recreating", message=message, hinders=True)
-    return Outcome(said=(told,), primary=seen.primary, objects=seen.ours, leaving=told, again=again)
+    return unchanged(seen, told, leaving=told, again=again)
 
 
 def _recreation(step: Step) -> str:
@@ -313,7 +303,7 @@ def _created(first: Step) -> Told:
     return Told(condition="ResourceCreated", ok=True, reason="ResourceCreated", message=f"{kind} created successfully")
 
 
-def _in_the_way(step: Step, first: Step, *, held: bool) -> Told:
+def _in_the_way(step: Step, first: Step) -> Told:
     """Somebody else's object. What runs goes on; it hinders where the primary cannot be written because of it."""
     assert step.wanted is not None, "a foreign object is in the way of a wanted one"
     assert step.live is not None, "a foreign object exists"
@@ -321,8 +311,8 @@ def _in_the_way(step: Step, first: Step, *, held: bool) -> Told:
         condition="ResourceCreated",
         reason="ResourceConflict",
         message=conflict_text(step.wanted, step.live),
-        hinders=held,
-        partial=first.action is not Action.FOREIGN and first.live is not None,
+        hinders=first.writes or first is step,
+        partial=first is not step and first.live is not None,
     )
 
 

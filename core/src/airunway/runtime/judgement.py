@@ -1,26 +1,21 @@
-"""What a provider makes of a deployment: the part of a pass that needs no cluster, and all of a preview. Pure."""
+"""What a provider makes of a deployment: the part of a pass that needs no cluster. Pure."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from airunway.api import names
 from airunway.api.bounds import noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
-from airunway.plugins.contract import Context, Finding, Transformer, Upstream, UpstreamKind
-from airunway.plugins.errors import PluginFault
+from airunway.plugins.contract import Context, Finding, Transformer
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway.runtime.desired import Replaceable, complete, identity_in, identity_of, written_for
+from airunway.runtime.desired import complete, identity_in, identity_of, written_for
 from airunway.runtime.overrides import check_overrides, merged, placed
-from airunway.runtime.upstream import api_version
 from airunway.sdk.fields import ignored_fields, tracked
 
-__all__ = ["Judgement", "assumed_context", "judge", "parsed", "selector_of"]
+__all__ = ["Judgement", "judge", "parsed", "selector_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +70,8 @@ def judge(
         provider=host.name,
         transformer=_writer(host, objects[0], context).name,
         wanted_for=wanted_for or written_for(deployment, typed),
-        replaceable=Replaceable(deployment=identity_of(typed, context.engine), topology=translation.replace_on),
+        identity=identity_of(typed, context.engine),
+        topology=translation.replace_on,
         immutable=[_immutable(host, obj, context, primary=i == 0) for i, obj in enumerate(objects)],
     )
     return Judgement(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))
@@ -118,63 +114,3 @@ def selector_of(host: ProviderHost, deployment: str, primary: str) -> str:
         of = f"={roles[0]}" if len(roles) == 1 else f" in ({','.join(roles)})"
         parts.append(f"{host.manifest.role_label}{of}")
     return ",".join(parts)
-
-
-def assumed_context(
-    host: ProviderHost,
-    *,
-    engine: str,
-    now: datetime,
-    settings: Mapping[str, Any] | None = None,
-    upstream_version: str = "",
-    absent: tuple[str, ...] = (),
-) -> Context[Any]:
-    """The context for a preview without a cluster: every kind in its preferred version, by its newest transformer.
-
-    `upstream_version` is a release of the upstream: transformers are those of that release. `absent` are optional kinds
-    (by `UpstreamKind.key`) that are not there. Raises PluginFault if the provider has no transformer for any version
-    that it names, or for that release; SettingsError for settings that do not fit.
-    """
-    served = {}
-    for kind in host.manifest.upstream:
-        if kind.key in absent:
-            continue
-        known = host.transformers_of(kind)
-        if known and upstream_version and kind.primary:
-            known = tuple(t for t in known if _covers(t, upstream_version))
-        if not known and kind.primary:
-            raise PluginFault(
-                f"provider {host.name!r} has no transformer for {kind.kind} in {', '.join(kind.versions)}"
-                + (f" of release {upstream_version}" if upstream_version else "")
-            )
-        served[kind.key] = _assumed(kind, known)
-    return Context(
-        contract_version=host.contract_version,
-        engine=engine,
-        upstream=served[host.primary_kind.key],
-        served=served,
-        settings=host.settings(settings or {}),
-        now=now,
-    )
-
-
-def _assumed(kind: UpstreamKind, known: Sequence[Transformer]) -> Upstream:
-    """The first version that a transformer writes, by the newest one that does."""
-    for version in kind.versions:
-        where = api_version(kind, version)
-        writing = [transformer for transformer in known if transformer.api_version == where]
-        if writing:
-            return Upstream(api_version=where, transformer=writing[-1])
-    where = api_version(kind, kind.versions[0])
-    return Upstream(api_version=where, transformer=Transformer(name="", api_version=where, kind=kind.kind))
-
-
-def _covers(transformer: Transformer, release: str) -> bool:
-    """Whether a release lies within those that a transformer is for; a shorter number stands for all that begin so."""
-    wanted = _numbers(release)
-    since, until = _numbers(transformer.since), _numbers(transformer.until)
-    return (not since or wanted[: len(since)] >= since) and (not until or wanted[: len(until)] <= until)
-
-
-def _numbers(release: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", release))

@@ -5,14 +5,19 @@ None of it is needed to be right after a restart: it dates faults, spaces tries,
 
 from __future__ import annotations
 
+import random
+import re
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from math import inf
+from time import monotonic
+from typing import Generic, NamedTuple, TypeVar
 
-from airunway.kube import KubeError
+from airunway.kube import KubeError, backoff_delay
 from airunway.resource import Resource, dig
-from airunway.runtime.answers import meaning_of
+from airunway.runtime.answers import Refused, meaning_of
 from airunway.runtime.desired import Identity
 from airunway.runtime.told import Told
 from airunway.status import DEPENDENCY_GRACE, Fault, since
@@ -20,7 +25,20 @@ from airunway.status.codes import CODES
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 
-__all__ = ["FIGHT_PAUSE", "FIGHT_REVERTS", "FIGHT_WINDOW", "Fight", "Memory", "previous_cause"]
+__all__ = [
+    "CAP",
+    "FIGHT_PAUSE",
+    "FIGHT_REVERTS",
+    "FIGHT_WINDOW",
+    "SCHEMA_TRIES",
+    "Attempts",
+    "Fight",
+    "Memory",
+    "Standing",
+    "Subject",
+    "previous_cause",
+    "without_numbers",
+]
 
 FIGHT_WINDOW = timedelta(minutes=2)
 FIGHT_REVERTS = 5
@@ -28,6 +46,92 @@ FIGHT_REVERTS = 5
 
 FIGHT_PAUSE = timedelta(seconds=30)
 """Time between reverts during a fight."""
+
+
+BASE = 0.2
+"""Seconds until the first new try; each further failure doubles it, up to CAP."""
+
+CAP = 300.0
+"""Seconds between tries at most."""
+
+SCHEMA_TRIES = 6
+"""Tries (some ten seconds) of what a schema refuses, before only another schema brings the next: a CRD that changed
+reaches the servers of a control plane one after the other, and us before some of them."""
+
+T = TypeVar("T")
+
+_RANDOM = random.Random()
+
+_WORD = re.compile(r"[\w.:+-]+")
+_NUMBERED = re.compile(r"\d|^[0-9a-f]{8,}$")
+
+
+class Subject(NamedTuple):
+    """What a try is about. Another generation, another wish or another state upstream: a new subject, tried at once.
+
+    `wanted` names what is to be done and carries the digests of the objects; `upstream` is what the outcome depends on.
+    """
+
+    uid: str
+    generation: int
+    wanted: tuple[str, ...]
+    upstream: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing(Generic[T]):
+    """A failure that stands: `what` became of the try, how many there were, and when the next one is due."""
+
+    subject: Subject
+    what: T
+    text: str
+    attempt: int
+    due: float
+    left: float | None
+    """Seconds until then, None where no time will do."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Attempts(Generic[T]):
+    """The last failure of a deployment; `clock` in seconds, from any beginning.
+
+    A pass may be woken by anything: by its own status write, by a pod, by somebody who edits labels in a loop. What
+    failed is tried again when its time has come, or when what it was about has changed, and for no other reason:
+    otherwise an error whose text differs each time (a port, a request id) makes a loop of writes, each waking the next.
+    """
+
+    clock: Callable[[], float] = monotonic
+    rng: random.Random = _RANDOM
+    last: Standing[T] | None = None
+
+    def standing(self, subject: Subject) -> Standing[T] | None:
+        """The failure because of which `subject` is not tried now; None if it may be."""
+        last, now = self.last, self.clock()
+        if last is None or last.subject != subject or last.due <= now:
+            return None
+        return replace(last, left=None if last.due == inf else last.due - now)
+
+    def failed(
+        self, subject: Subject, *, what: T, text: str, at_least: float = 0.0, at_most: float = CAP, lasts: bool = False
+    ) -> Standing[T]:
+        """A try failed. The answer has the earlier `what` if only numbers in `text` differ: nothing new was said.
+
+        `at_least` (the server's seconds) counts for more than `at_most`; with `lasts`, after SCHEMA_TRIES only another
+        subject is tried.
+        """
+        last = self.last if self.last is not None and self.last.subject == subject else None
+        masked, attempt = without_numbers(text), last.attempt + 1 if last is not None else 1
+        if last is not None and last.text == masked:
+            what = last.what
+        pause = max(backoff_delay(attempt, base=BASE, cap=at_most, rng=self.rng), at_least)
+        left = None if lasts and attempt >= SCHEMA_TRIES else pause
+        due = inf if left is None else self.clock() + left
+        self.last = Standing(subject=subject, what=what, text=masked, attempt=attempt, due=due, left=left)
+        return self.last
+
+    def over(self) -> None:
+        """It worked, or there is nothing more to do for the deployment."""
+        self.last = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +148,14 @@ class Fight:
 class Memory:
     """Of one deployment: since when each fault lasts, since when writes fail, when we reverted which object.
 
-    `made` is when we made each object.
+    `made` is when we made each object, `tries` what failed last, and when it is tried again.
     """
 
     faults: dict[tuple[str, str], datetime] = field(default_factory=dict)
     failing: datetime | None = None
     reverts: dict[Identity, deque[datetime]] = field(default_factory=dict)
     made: dict[Identity, datetime] = field(default_factory=dict)
+    tries: Attempts[Refused | KubeError | Told] = field(default_factory=Attempts)
 
     def date(self, faults: Iterable[Fault], *, status: Resource, now: datetime) -> dict[tuple[str, str], datetime]:
         """The beginning of each of `faults`, by component and reason; what is not among them is forgotten.
@@ -127,3 +232,11 @@ def previous_cause(status: Resource) -> RootCause | None:
         remedy="",
         reason="",
     )
+
+
+def without_numbers(text: str) -> str:
+    """`text` for comparison: words with a digit in them, and runs of eight or more hex letters, are all alike.
+
+    Ports, addresses, counts, times, request ids: they differ from one failure to the next and tell nothing new.
+    """
+    return _WORD.sub(lambda word: "#" if _NUMBERED.search(word[0]) else word[0], text)

@@ -7,6 +7,7 @@ deployment can reach the provider without any webhook.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
@@ -69,20 +70,22 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
         # Without the value: it may be anything.
         text = wrong_type if problem.validator == "type" else problem.message[:200]
         errors.append(Finding(path=path, reason="InvalidOverride", message=f"{path}: {text}"))
+    merge = deepcopy(overrides)
+    passed_over = list(_unknown(merge, schema))
     unknown = []
-    for place, key, known in islice(_unknown(overrides, schema), MAX_CAUSES):
+    for place, key, known, _ in passed_over[:MAX_CAUSES]:
         path = str(place)
         near = get_close_matches(key[:100], known, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(known)) or 'none'}"
         text = f"unknown override {path.removeprefix(f'{ROOT}.')!r} is passed over{hint}"
         unknown.append(Finding(path=path, reason="UnknownOverride", message=text))
+    for _, key, _, holder in passed_over:
+        del holder[key]
     properties = schema["properties"]
     merge = {
-        key: value
-        for key, value in overrides.items()
-        if key in properties and not properties[key].get("x-airunway-typed")
+        key: value for key, value in merge.items() if key in properties and not properties[key].get("x-airunway-typed")
     }
-    return Overrides(errors=tuple(errors), unknown=tuple(unknown), merge=_known_only(merge, schema))
+    return Overrides(errors=tuple(errors), unknown=tuple(unknown), merge=merge)
 
 
 def _within_ceiling(_: object, ceiling: str, value: object, __: object) -> Iterator[jsonschema.ValidationError]:
@@ -112,8 +115,8 @@ def _forbidden(overrides: Resource) -> Iterator[tuple[Place, str]]:
             yield place, key
 
 
-def _unknown(overrides: Resource, schema: Resource) -> Iterator[tuple[Place, str, list[str]]]:
-    """Place and name of each key that the schema does not know, in lists too, with those that it knows there."""
+def _unknown(overrides: Resource, schema: Resource) -> Iterator[tuple[Place, str, list[str], Resource]]:
+    """Each key that the schema does not know, in lists too: its place, those that it knows there, what has the key."""
     pending: list[tuple[Place, Any, Resource]] = [(Place(None, ROOT), overrides, schema)]
     while pending:
         at, node, described = pending.pop()
@@ -126,30 +129,11 @@ def _unknown(overrides: Resource, schema: Resource) -> Iterator[tuple[Place, str
                 known, others = {}, others or True  # nothing is said about its keys
             below = []
             for key, value in node.items():
-                if key in known:
-                    below.append((Place(at, key), value, _described(known[key])))
-                elif not others:
-                    yield Place(at, key), key, list(known)
+                if key in known or others:
+                    below.append((Place(at, key), value, _described(known.get(key, others))))
                 else:
-                    below.append((Place(at, key), value, _described(others)))
+                    yield Place(at, key), key, list(known), node
             pending.extend(reversed(below))
-
-
-def _known_only(node: Any, schema: Resource) -> Any:
-    """`node` without the keys that the schema does not know, in lists too. Its depth is bounded at admission."""
-    if isinstance(node, list):
-        items = _described(schema.get("items"))
-        return [_known_only(item, items) for item in node] if items else node
-    known, others = schema.get("properties"), schema.get("additionalProperties", False)
-    if not isinstance(node, dict):
-        return node
-    if not isinstance(known, dict):
-        known, others = {}, others or True
-    return {
-        key: _known_only(value, _described(known.get(key, others)))
-        for key, value in node.items()
-        if key in known or others
-    }
 
 
 def _described(schema: object) -> Resource:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from airunway.kube import CONFIG_MAP, Client, NotFound, needs_apply
+from airunway.kube import CONFIG_MAP, NotFound, needs_apply
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, owner_reference, uid_of
+from airunway.runtime.answers import Refused
 from airunway.runtime.disclosure import plan_data
 from airunway.runtime.seen import Seen
 from airunway.runtime.steps import Action, Plan, Step, conflict_text, named
 from airunway.runtime.told import Told
-from airunway.runtime.writes import NEVER, Refused, Writer
+from airunway.runtime.writes import NEVER, Writer
 from airunway.words import redacted
 
 __all__ = ["Previewer", "plan_name"]
@@ -27,10 +28,8 @@ def plan_name(deployment: Resource) -> str:
 class Previewer:
     """Publishes plans and takes them back."""
 
-    def __init__(self, *, client: Client, writer: Writer, manager: str) -> None:
-        self._client = client
+    def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._manager = manager
 
     async def publish(self, seen: Seen, objects: Sequence[Resource], plan: Plan | None) -> Told:
         """Publish what would be done, checked by server-side dry-run; says whether the API server would take it.
@@ -57,9 +56,9 @@ class Previewer:
         if condition_of(deployment, "DryRun") is None:
             return
         try:
-            published = await self._client.get(CONFIG_MAP, _key(deployment))
+            published = await self._writer.client.get(CONFIG_MAP, _key(deployment))
             if _belongs(published, deployment):
-                await self._client.delete(CONFIG_MAP, _key(deployment), uid=uid_of(published))
+                await self._writer.client.delete(CONFIG_MAP, _key(deployment), uid=uid_of(published))
         except NotFound:
             return
 
@@ -86,7 +85,7 @@ class Previewer:
         Raises Conflict where somebody makes or replaces a ConfigMap of that name at this moment.
         """
         try:
-            published = await self._client.get(CONFIG_MAP, _key(deployment))
+            published = await self._writer.client.get(CONFIG_MAP, _key(deployment))
         except NotFound:
             published = None
         # Without the managed-by label: this is no part of what the deployment needs, and must not be pruned as such.
@@ -103,8 +102,8 @@ class Previewer:
         }
         if published is not None and not _belongs(published, deployment):
             return conflict_text(plan, published)
-        if needs_apply(plan, published, manager=self._manager):
-            await self._client.apply(CONFIG_MAP, plan, manager=self._manager, force=True)
+        if needs_apply(plan, published, manager=self._writer.manager):
+            await self._writer.client.apply(CONFIG_MAP, plan, manager=self._writer.manager, force=True)
         return ""
 
 

@@ -32,7 +32,7 @@ class PodProjection:
         found = labels_of(pod)
         by = next((label for label in self.labels if label in found), self.labels[0])
         facts = pod_facts(pod, role_label=self.role_label, serving_roles=self.serving_roles)
-        return {**_projected(pod, facts, str(found.get(by, ""))), "by": by}
+        return _projected(pod, facts, by=by)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -77,19 +77,19 @@ class EventProjection:
             return None
         told = {name: reader.about(facts) for name, reader in readers.items()}
         about = {name: keys for name, keys in told.items() if keys is not None}
-        return {**_projected(event, facts, ""), "about": about} if about else None
+        return {**_projected(event, facts), "about": about} if about else None
 
 
 def project_claim(claim: Resource) -> Resource:
-    return _projected(claim, claim_facts(claim), str(labels_of(claim).get(names.MODEL_DEPLOYMENT, "")))
+    return _projected(claim, claim_facts(claim))
 
 
 def project_job(job: Resource) -> Resource:
-    return _projected(job, job_facts(job), str(labels_of(job).get(names.MODEL_DEPLOYMENT, "")))
+    return _projected(job, job_facts(job))
 
 
-def _projected(obj: Resource, facts: object, value: str) -> Resource:
-    """What a cache keeps: enough to compare versions, the facts, and the value of the label that selected it."""
+def _projected(obj: Resource, facts: object, *, by: str = names.MODEL_DEPLOYMENT) -> Resource:
+    """What a cache keeps: enough to compare versions, the facts, the label that it is known by and its value."""
     metadata = obj.get("metadata") or {}
     kept = {key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")}
-    return {"metadata": kept, FACTS: facts, "label": value}
+    return {"metadata": kept, FACTS: facts, "by": by, "label": str(labels_of(obj).get(by, ""))}

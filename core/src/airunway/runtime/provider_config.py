@@ -11,7 +11,7 @@ from airunway.resource import Resource
 __all__ = ["config_object"]
 
 
-def config_object(manifest: ProviderManifest, *, contract_version: str) -> Resource:
+def config_object(manifest: ProviderManifest) -> Resource:
     """The InferenceProviderConfig (spec and annotations) that the manifest amounts to."""
     engines = []
     for engine in manifest.engines:

@@ -27,21 +27,21 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
-from airunway.runtime.announcements import announcements
-from airunway.runtime.backoff import Attempts, Standing, Subject
-from airunway.runtime.decision import Decision, Do, decide, observe, report_on
-from airunway.runtime.diagnosis import applied_at, diagnose
-from airunway.runtime.evidence import EvidenceCollector, secrets_of
-from airunway.runtime.execution import Executor, Outcome, told_of
-from airunway.runtime.memory import Memory, previous_cause
+from airunway.runtime.answers import Refused
+from airunway.runtime.decision import Decision, Do, decide, observe, plugin_fault, report_on
+from airunway.runtime.desired import identity_in
+from airunway.runtime.diagnosis import applied_at, conclude
+from airunway.runtime.evidence import EvidenceCollector
+from airunway.runtime.execution import Executor, Outcome, told_of, unchanged
+from airunway.runtime.memory import Memory, Subject
 from airunway.runtime.preview import Previewer
 from airunway.runtime.release import Releaser
-from airunway.runtime.report import Report, leaving, planned_status, provider_status, record_of_service
+from airunway.runtime.report import Report, announcements, leaving, planned_status, record_of_service
 from airunway.runtime.seen import Seen, finalizers_of
 from airunway.runtime.steps import named
 from airunway.runtime.told import Told
 from airunway.runtime.upstreams import UpstreamWatch
-from airunway.runtime.writes import Refused, Writer
+from airunway.runtime.writes import Writer
 from airunway.status.events import EVENTS
 from airunway.status.evidence import Evidence
 
@@ -92,25 +92,21 @@ class ProviderReconciler:
         self._clock = clock
         self._manager = names.provider_manager(host.name)
         self._finalizer = names.provider_finalizer(host.name)
-        writer = Writer(client=client, host=host, upstream=upstream, manager=self._manager)
-        self._executor = Executor(writer=writer, events=events, manager=self._manager)
-        self._previewer = Previewer(client=client, writer=writer, manager=self._manager)
+        writer = Writer(client=client, host=host, upstream=upstream)
+        self._executor = Executor(writer=writer, events=events)
+        self._previewer = Previewer(writer)
         self._status = StatusWriter(
             client=client, kind=MODEL_DEPLOYMENT, objects=deployments, manager=self._manager, on_write=log_phase
         )
         self._releaser = Releaser(
-            client=client,
             writer=writer,
-            upstream=upstream,
             deployments=deployments,
             events=events,
             status=self._status,
-            manager=self._manager,
             finalizer=self._finalizer,
             clock=clock,
         )
         self._memories: dict[ObjectKey, Memory] = {}
-        self._attempts: Attempts[Refused | KubeError | Told] = Attempts()
 
     def concerns(self, deployment: Resource) -> bool:
         """Whether this deployment is, or was, the provider's."""
@@ -131,7 +127,7 @@ class ProviderReconciler:
                 return None
             case Do.RELEASE:
                 memory.faults.clear()
-                again = await self._releaser.release(seen)
+                again = await self._releaser.release(seen, memory)
                 if self._finalizer not in finalizers_of(self._deployments.get(key) or {}):
                     self._forget(key)
                 return again
@@ -141,8 +137,9 @@ class ProviderReconciler:
             await self._report_outage(seen, decision, memory, held.error)
             return held.left
         except KubeError as error:
-            last = self._attempts.last(key)
-            await self._report_outage(seen, decision, memory, last if isinstance(last, KubeError) else error)
+            first = memory.tries.last  # whose words stay
+            said = first.what if first is not None and isinstance(first.what, KubeError) else error
+            await self._report_outage(seen, decision, memory, said)
             raise
         memory.failing = None
         if outcome.silent:
@@ -155,7 +152,6 @@ class ProviderReconciler:
 
     def _forget(self, key: ObjectKey) -> None:
         self._memories.pop(key, None)
-        self._attempts.over(key)
         self._releaser.forget(key)
 
     # ------------------------------------------------------------------------------------------------------ gather
@@ -172,8 +168,7 @@ class ProviderReconciler:
             evidence=None,
             events=(),
             installed=self._upstream.verdicts,
-            served=self._upstream.served,
-            settled=self._evidence.settled() and not self._upstream.unread() and not self._upstream.awaits(key),
+            settled=self._evidence.settled() and not self._upstream.unread() and not self._upstream.awaits(live),
             rolled_out=True,
             kubernetes=self._kubernetes(),
             now=self._clock(),
@@ -185,8 +180,6 @@ class ProviderReconciler:
         deployment = seen.deployment
         selected = self._upstream.selected(seen.key.namespace, key_of(primary).name)
         evidence = await self._evidence.of(deployment, primary, selected)
-        if evidence is not None:
-            evidence = replace(evidence, secrets=secrets_of(deployment["spec"]))
         return replace(
             seen,
             selected=selected,
@@ -209,46 +202,48 @@ class ProviderReconciler:
         before = [pod for pod in evidence.pods if pod.created is None or pod.created <= applied]
         if not before or not all(pod.ready for pod in evidence.pods if pod.alive and pod.serves):
             return True
-        return await self._evidence.rolled_out(before)
+        return await self._evidence.workloads.rolled_out(before)
 
     # --------------------------------------------------------------------------------------------------------- act
 
     async def _act(self, seen: Seen, decision: Decision, memory: Memory) -> Outcome:
         """Do what was decided, unless the same has just failed. Raises KubeError for a failure that passes."""
-        untouched = Outcome(primary=seen.primary, objects=seen.ours)
         if decision.do is Do.WATCH:
             at_fault = any(told.reason == "ProviderError" for told in decision.report.said)
-            return replace(untouched, again=_FAULT_RETRY if at_fault else None)
+            return unchanged(seen, again=_FAULT_RETRY if at_fault else None)
         subject = self._subject(seen, decision)
-        standing = self._attempts.standing(seen.key, subject)
+        standing = memory.tries.standing(subject)
         if standing is None:
             try:
                 outcome = await self._do(seen, decision, memory)
             except Refused as no:
                 log.info("%s: %s", seen.key, no)
-                standing = self._failed(seen, decision, no, text=no.message, lasts=no.meaning.lasts)
+                # The subject as it is now: what this very try has changed upstream must not bring the next one.
+                subject = self._subject(seen, decision)
+                standing = memory.tries.failed(subject, what=no, text=no.message, lasts=no.meaning.lasts)
             except KubeError as trouble:
-                self._failed(seen, decision, trouble, text=str(trouble), at_least=retry_after_of(trouble))
+                subject = self._subject(seen, decision)
+                memory.tries.failed(subject, what=trouble, text=str(trouble), at_least=retry_after_of(trouble))
                 raise
             else:
                 planned = next((told for told in outcome.said if told.condition == "DryRun"), None)
                 if planned is None or planned.reason == "Planned":
-                    self._attempts.over(seen.key)
+                    memory.tries.over()
                     return outcome
-                standing = self._failed(seen, decision, planned, text=planned.message)
+                subject = self._subject(seen, decision)
+                standing = memory.tries.failed(subject, what=planned, text=planned.message)
         match standing.what:
             case Refused() as refused:
                 return told_of(seen, decision, refused, memory, attempt=standing.attempt, left=standing.left)
             case Told() as planned:
-                return replace(untouched, said=_planned(seen, planned), again=standing.left)
+                return unchanged(seen, *_planned(seen, planned), again=standing.left)
             case error:
                 raise HeldBack(error, standing.left)
 
     async def _do(self, seen: Seen, decision: Decision, memory: Memory) -> Outcome:
-        untouched = Outcome(primary=seen.primary, objects=seen.ours)
         if decision.do is Do.PREVIEW:
             planned = await self._previewer.publish(seen, decision.objects, decision.plan)
-            return replace(untouched, said=_planned(seen, planned))
+            return unchanged(seen, *_planned(seen, planned))
         await self._previewer.withdraw(seen.deployment)
         if decision.do is Do.SUSPEND:
             gone = await self._releaser.remove_objects(seen)
@@ -270,25 +265,12 @@ class ProviderReconciler:
                 )
                 self._deployments.note(answer)
 
-    def _failed(
-        self,
-        seen: Seen,
-        decision: Decision,
-        what: Refused | KubeError | Told,
-        *,
-        text: str,
-        at_least: float = 0.0,
-        lasts: bool = False,
-    ) -> Standing[Refused | KubeError | Told]:
-        # The subject as it is now: what this very try has changed upstream must not bring the next one.
-        subject = self._subject(seen, decision)
-        return self._attempts.failed(seen.key, subject, what=what, text=text, at_least=at_least, lasts=lasts)
-
     def _subject(self, seen: Seen, decision: Decision) -> Subject:
         """What a try is about: a spec, what it comes to, and the upstream that takes or refuses it."""
-        primary = self._upstream.find(decision.objects[0]) if decision.objects else None
+        objects = decision.objects
+        primary = self._upstream.find(seen.key.namespace, identity_in(objects[0])) if objects else None
         state = primary and (uid_of(primary), dig(primary, "metadata", "generation"), is_deleting(primary))
-        digests = (f"{named(obj)} {annotations_of(obj).get(names.SPEC_HASH)}" for obj in decision.objects)
+        digests = (f"{named(obj)} {annotations_of(obj).get(names.SPEC_HASH)}" for obj in objects)
         return Subject(
             uid=uid_of(seen.deployment),
             generation=seen.deployment["metadata"].get("generation", 0),
@@ -308,20 +290,13 @@ class ProviderReconciler:
             # The one before us speaks for what runs; of us there is only the plan.
             await self._status.write(deployment, planned_status(deployment, report, now=seen.now))
             return None
-        live = deployment.get("status") or {}
-        served = record_of_service(report, live) is not None
-        evidence = replace(seen.evidence, served=served) if seen.evidence is not None else None
-        if report.primary is None or report.observation is None or outcome.leaving is not None:
+        evidence = seen.evidence
+        if report.primary is None or report.observation is None:
             evidence = None  # whatever is wrong with an old object and its pods is history
-        found = diagnose(report, evidence, deployment=deployment, previous=previous_cause(live), now=seen.now)
-        begun = memory.date(found.faults, status=live, now=seen.now)
-        status, verdict = provider_status(
-            deployment,
-            found.report,
-            faults=[replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults],
-            root_cause=found.root_cause,
-            now=seen.now,
-        )
+        elif evidence is not None:
+            served = record_of_service(report, deployment.get("status") or {})
+            evidence = replace(evidence, served=served is not None)
+        status, verdict, found = conclude(report, evidence, deployment=deployment, memory=memory, now=seen.now)
         if await self._status.write(deployment, status):
             for said in announcements(deployment, found.report, verdict, cause=found.root_cause):
                 self._events.emit(
@@ -332,7 +307,7 @@ class ProviderReconciler:
                     action=EVENTS[said.reason].action,
                     related=said.related,
                 )
-        waits = [found.wake_after, verdict.wake_after, None if seen.rolled_out else _ROLL_OUT_RETRY]
+        waits = [found.wake_after, None if seen.rolled_out else _ROLL_OUT_RETRY]
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
     def _found(self, seen: Seen, decision: Decision, outcome: Outcome) -> Report:
@@ -340,21 +315,20 @@ class ProviderReconciler:
         report = decision.report.with_(*outcome.said)
         primary = outcome.primary
         if primary is None:
-            return replace(report, created=False, primary=None, resource=None, applied=None)
+            return replace(report, resource=None)
         if seen.primary is None:  # made just now: all that is told of it goes into the first status
             report = replace(report_on(seen, self._host, primary), said=report.said, warnings=report.warnings)
         report = replace(
             report,
-            created=True,
             resource=primary,
-            primary=primary if outcome.leaving is None else None,
-            applied=applied_at(primary, self._manager) if outcome.leaving is None else None,
+            leaving=outcome.leaving is not None,
+            applied=applied_at(primary, self._manager),
         )
         try:
             observation = observe(self._host, decision, seen, primary=primary, objects=outcome.objects)
         except PluginFault as error:
             log.exception("%s: the provider's plugin is at fault", seen.key)
-            return report.with_(Told(component="Provider", reason="ProviderError", message=str(error), hinders=True))
+            return report.with_(plugin_fault(error))
         if observation is not None and outcome.leaving is not None:
             observation = leaving(observation, outcome.leaving)
         selector = observation.selector if observation is not None and observation.selector else report.selector
@@ -364,8 +338,7 @@ class ProviderReconciler:
         """Say of a failure that is tried again and again what it is, once it lasts."""
         told = memory.outage(error, now=seen.now)
         if told is not None and not seen.held_by:
-            outcome = Outcome(said=(told,), primary=seen.primary, objects=seen.ours)
-            await self._report(seen, decision, outcome, memory)
+            await self._report(seen, decision, unchanged(seen, told), memory)
 
 
 def _planned(seen: Seen, planned: Told) -> tuple[Told, ...]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
-from airunway.kube import Client, KubeError, needs_apply
+from airunway.kube import Client, KubeError, NotFound, needs_apply
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, format_time
 from airunway.runtime.provider_config import config_object
@@ -81,26 +82,15 @@ class Registration:
             log.warning("provider %s could not say that it leaves: %s", self._host.name, error)
 
     async def _register(self) -> None:
-        wanted = config_object(self._host.manifest, contract_version=self._host.contract_version)
-        answer = (
-            await self._client.apply(
-                INFERENCE_PROVIDER_CONFIG, wanted, manager=self._manager, force=True, dry_run=False
-            )
-            if await self._is_outdated(wanted)
-            else None
-        )
-        if answer is not None:
-            log.info("registered provider %s", self._host.name)
-
-    async def _is_outdated(self, wanted: Resource) -> bool:
-        try:
+        wanted = config_object(self._host.manifest)
+        live: Resource | None = None
+        with suppress(NotFound):
             live = await self._client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", self._host.name))
-        except KubeError as error:
-            if getattr(error, "status", 0) == 404:
-                return True
-            raise
-        self._status = live.get("status") or {}
-        return needs_apply(wanted, live, manager=self._manager)
+        if live is not None:
+            self._status = live.get("status") or {}
+        if needs_apply(wanted, live, manager=self._manager):
+            await self._client.apply(INFERENCE_PROVIDER_CONFIG, wanted, manager=self._manager, force=True)
+            log.info("registered provider %s", self._host.name)
 
     async def _beat(self, *, leaving: bool = False, version: str = "") -> None:
         """One heartbeat: the whole status, conditions included; only onto that `version` of the object, if given."""

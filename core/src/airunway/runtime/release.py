@@ -13,14 +13,13 @@ from datetime import datetime
 from airunway.ages import Ages
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, EventRecorder, KubeError, Overlay, StatusWriter, remove_finalizer
+from airunway.kube import EventRecorder, KubeError, Overlay, StatusWriter, remove_finalizer
 from airunway.resource import ObjectKey, is_deleting, key_of, parse_time, uid_of
-from airunway.runtime.backoff import Attempts, Subject
 from airunway.runtime.desired import is_ours, is_primary
 from airunway.runtime.execution import held_by
+from airunway.runtime.memory import Memory, Subject
 from airunway.runtime.report import terminating_status
 from airunway.runtime.seen import Seen, finalizers_of
-from airunway.runtime.upstreams import UpstreamWatch
 from airunway.runtime.writes import Writer
 
 __all__ = ["Releaser"]
@@ -37,33 +36,25 @@ class Releaser:
     def __init__(
         self,
         *,
-        client: Client,
         writer: Writer,
-        upstream: UpstreamWatch,
         deployments: Overlay,
         events: EventRecorder,
         status: StatusWriter,
-        manager: str,
         finalizer: str,
         clock: Callable[[], datetime],
     ) -> None:
-        self._client = client
         self._writer = writer
-        self._upstream = upstream
         self._deployments = deployments
         self._events = events
         self._status = status
-        self._manager = manager
         self._finalizer = finalizer
         self._begun: Ages[ObjectKey] = Ages(clock)
-        self._attempts: Attempts[str] = Attempts(base=RETRY, cap=RETRY)
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is remembered of a deployment that is gone."""
         self._begun.forget(key)
-        self._attempts.over(key)
 
-    async def release(self, seen: Seen) -> float | None:
+    async def release(self, seen: Seen, memory: Memory) -> float | None:
         """One pass over a deployment that is deleted or no longer ours; returns when to look again."""
         deployment, key, now = seen.deployment, seen.key, seen.now
         if self._finalizer not in finalizers_of(deployment):
@@ -71,18 +62,19 @@ class Releaser:
         begun = self._begun.since(key, parse_time(deployment["metadata"].get("deletionTimestamp")))
         left = (begun + names.FINALIZER_TIMEOUT - now).total_seconds()
         gone, unseen, problem, again = False, False, "", RETRY
-        if (standing := self._attempts.standing(key, _subject(seen))) is not None:
-            problem, again = standing.what, standing.left or RETRY
+        if (standing := memory.tries.standing(_subject(seen))) is not None:
+            problem, again = str(standing.what), standing.left or RETRY
         else:
             try:
                 gone = await self.remove_objects(seen)
                 if gone and not is_deleting(deployment):
                     gone = await self._is_clean(seen)
                     unseen = not gone
-                self._attempts.over(key)
+                memory.tries.over()
             except KubeError as error:
                 gone, text = False, str(error)
-                problem = self._attempts.failed(key, _subject(seen), what=text, text=text).what
+                standing = memory.tries.failed(_subject(seen), what=error, text=text, at_least=RETRY, at_most=RETRY)
+                problem = str(standing.what)
                 log.warning("%s: the upstream objects cannot be deleted: %s", key, error)
         if not gone and left > 0:
             held, until = self._holding(seen)
@@ -95,11 +87,10 @@ class Releaser:
             await self._status.write(deployment, {})
         with self._deployments.writing(key):
             answer = await remove_finalizer(
-                self._client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._manager
+                self._writer.client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._writer.manager
             )
             if answer is not None:
                 self._deployments.note(answer)
-        self.forget(key)
         log.info("%s was let go: %s", key, "nothing of it is left upstream" if gone else "what is left is an orphan")
         return None
 
@@ -110,10 +101,9 @@ class Releaser:
         """
         workloads = [obj for obj in seen.ours if is_primary(obj) or self._writer.runs_pods(obj)]
         for obj in workloads or seen.ours:
-            if not is_deleting(obj):
-                await self._writer.delete(obj)
+            await self._writer.delete(obj)
         # A cache that never saw its kind cannot say that nothing is left.
-        return not seen.ours and not self._upstream.unread()
+        return not seen.ours and not self._writer.upstream.unread()
 
     async def _is_clean(self, seen: Seen) -> bool:
         """Whether the API server itself knows of nothing of ours; what there is gets deleted.
@@ -123,8 +113,10 @@ class Releaser:
         """
         selector = f"{names.MODEL_DEPLOYMENT}={seen.key.name},{names.PROVIDER}={seen.provider}"
         clean = True
-        for view in self._upstream.views():
-            objects = await self._client.list_all(view.kind, namespace=seen.key.namespace, label_selector=selector)
+        for view in self._writer.upstream.views():
+            objects = await self._writer.client.list_all(
+                view.kind, namespace=seen.key.namespace, label_selector=selector
+            )
             for obj in objects:
                 obj = {"apiVersion": view.kind.api_version, "kind": view.kind.kind, **obj}
                 if is_ours(obj, seen.deployment, seen.provider):

@@ -1,16 +1,17 @@
-"""The provider's part of a ModelDeployment's status: what was done and seen in, status out. Pure.
+"""The provider's part of a ModelDeployment's status: what was done and seen in, status and events out. Pure.
 
 Every field here has one writer, the provider (spec/core.md, "Who owns which status field").
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airunway.plugins.contract import Component, Finding, Observation
-from airunway.resource import Resource, dig, format_time
+from airunway.resource import Resource, condition_of, dig, format_time
 from airunway.runtime.told import Told
 from airunway.status import (
     Category,
@@ -31,35 +32,50 @@ from airunway.status import (
 from airunway.status.evidence import parse_moment
 from airunway.status.rootcause import RootCause
 
-__all__ = ["Report", "fault_of", "leaving", "provider_status", "record_of_service", "warning_text"]
+__all__ = [
+    "Announcement",
+    "Report",
+    "announcements",
+    "fault_of",
+    "leaving",
+    "planned_status",
+    "provider_status",
+    "record_of_service",
+    "terminating_status",
+    "warning_text",
+]
 
 MAX_WARNINGS = 16
 WARNING_LIMIT = 256
+
+_SECRET = re.compile(r'secrets? "([^"]+)" (?:not found|does not exist)')
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
     """Everything that one pass found out.
 
-    `said` is what its steps have to say, in the order in which it is to be named. `created` is whether the primary
-    object exists, `primary` the object as it stands where it counts. `resource` is the object that the status names as
-    the deployment's: usually the primary, also while it is being made anew. `subject` names what a fault of the
-    upstream is about (``Kind/namespace/name``). `selector` selects the serving pods, and `applied` is when we changed
-    the primary last; `rolled_out` is False while its pods are known to be of an older revision.
+    `said` is what its steps have to say, in the order in which it is to be named. `resource` is the object that the
+    status names as the deployment's: the primary one, also while it is `leaving`, to be made anew. `subject` names what
+    a fault of the upstream is about (``Kind/namespace/name``). `selector` selects the serving pods, and `applied` is
+    when we changed the primary last; `rolled_out` is False while its pods are known to be of an older revision.
     """
 
     said: tuple[Told, ...] = ()
-    created: bool = False
     resource: Resource | None = None
+    leaving: bool = False
     schema_hash: str = ""
     observation: Observation | None = None
     warnings: tuple[Finding, ...] = ()
-    running_message: str = "All replicas are ready"
     subject: str = ""
-    primary: Resource | None = None
     applied: datetime | None = None
     rolled_out: bool = True
     selector: str = ""
+
+    @property
+    def primary(self) -> Resource | None:
+        """The primary object as it stands, where it counts: what is wrong with one on its way out is history."""
+        return None if self.leaving else self.resource
 
     @property
     def faults(self) -> tuple[Fault, ...]:
@@ -102,34 +118,25 @@ def provider_status(
     pods show as the root cause becomes the verdict's own reason and message; so does a component's where it decides.
     """
     live = deployment.get("status") or {}
-    before = conditions_in(live)
-    generation = deployment["metadata"].get("generation", 0)
     observation = report.observation
     if observation is not None and not observation.current and not faults:
         faults = [Fault(component="Revision", reason="Progressing", message="The newest revision is not serving yet")]
-    record = record_of_service(report, live)
+    record, named = record_of_service(report, live), report.resource or {}
     verdict = roll_up(
         faults,
         previous=live.get("phase"),
-        created=report.created,
+        created=report.resource is not None,
         served=record is not None,
         now=now,
-        running_message=report.running_message,
+        running_message=f"{named.get('kind')} {dig(named, 'metadata', 'name')} is ready",
     )
     verdict = _named(verdict, report, root_cause)
-    conditions = written(_conditions(report, verdict), previous=before, generation=generation, now=now)
+    status = _status(deployment, verdict, _conditions(report, verdict), now=now)
     # The pass began before it made what serves already: as a second of the API server, it served no earlier than that.
     served_at = max(filter(None, (now, _made_at(report))))
-    record = served_record(record, ready=verdict.ready is True, generation=generation, now=served_at)
+    record = served_record(record, ready=verdict.ready is True, generation=status["observedGeneration"], now=served_at)
     if record is not None:
-        conditions = sorted([*conditions, record], key=lambda condition: str(condition["type"]))
-    status: Resource = {
-        "phase": verdict.phase.value,
-        "reason": verdict.reason,
-        "message": bounded(verdict.message),
-        "observedGeneration": generation,
-        "conditions": conditions,
-    }
+        status["conditions"] = sorted([*status["conditions"], record], key=lambda condition: str(condition["type"]))
     if root_cause is not None:
         status["rootCause"] = {
             "code": root_cause.code,
@@ -176,8 +183,7 @@ def provider_status(
 
 def _named(verdict: Verdict, report: Report, cause: RootCause | None) -> Verdict:
     """The verdict with the root cause's words, where what decided it is of the workload: they say what to do."""
-    components = {"Pods", *(c.name for c in (report.observation.components if report.observation else ()))}
-    if cause is None or verdict.fault is None or verdict.fault.component not in components:
+    if cause is None or verdict.fault is None or not _is_of_workload(verdict, report):
         return verdict
     if not cause.of_pods and cause.reason != verdict.fault.reason:
         return verdict
@@ -185,9 +191,15 @@ def _named(verdict: Verdict, report: Report, cause: RootCause | None) -> Verdict
     return replace(verdict, reason=reason, message=cause.message)
 
 
+def _is_of_workload(verdict: Verdict, report: Report) -> bool:
+    """Whether what decided the verdict is what the upstream or the pods have to say."""
+    components = {"Pods", *(c.name for c in (report.observation.components if report.observation else ()))}
+    return verdict.fault is not None and verdict.fault.component in components
+
+
 def record_of_service(report: Report, status: Resource) -> Resource | None:
     """The condition ``Served`` of the status as it stands, if it is about the object that the report is about."""
-    if not report.created:
+    if report.resource is None:
         return None
     return served_before(status, created=_made_at(report))
 
@@ -234,30 +246,89 @@ def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Re
     condition = planned.as_condition() if planned is not None else None
     if condition is None:
         return {}
-    before = conditions_in(deployment.get("status") or {})
-    generation = deployment["metadata"].get("generation", 0)
-    return {"conditions": written([condition], previous=before, generation=generation, now=now)}
+    return {"conditions": _written(deployment, [condition], now=now)}
 
 
 def terminating_status(deployment: Resource, message: str, *, now: datetime) -> Resource:
     """The status while the upstream objects of a deleted deployment go away; what was known of them stays."""
-    live = deployment.get("status") or {}
-    before = conditions_in(live)
-    generation = deployment["metadata"].get("generation", 0)
     verdict = Verdict(phase=Phase.TERMINATING, reason="Terminating", message=bounded(message), ready=False)
-    status: Resource = {
-        "phase": Phase.TERMINATING.value,
-        "reason": "Terminating",
-        "message": verdict.message,
-        "observedGeneration": generation,
-        "conditions": written(overall_conditions(verdict), previous=before, generation=generation, now=now),
-    }
-    known = live.get("provider")
-    resource = {
-        key: value
-        for key, value in (known if isinstance(known, dict) else {}).items()
-        if key in ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash")
-    }
-    if resource:
+    status = _status(deployment, verdict, overall_conditions(verdict), now=now)
+    known = ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash")
+    resource = {key: dig(deployment, "status", "provider", key) for key in known}
+    if resource := {key: value for key, value in resource.items() if value is not None}:
         status["provider"] = resource
     return status
+
+
+def _status(deployment: Resource, verdict: Verdict, conditions: list[Condition], *, now: datetime) -> Resource:
+    """What every status of ours begins with."""
+    return {
+        "phase": verdict.phase.value,
+        "reason": verdict.reason,
+        "message": bounded(verdict.message),
+        "observedGeneration": deployment["metadata"].get("generation", 0),
+        "conditions": _written(deployment, conditions, now=now),
+    }
+
+
+def _written(deployment: Resource, conditions: list[Condition], *, now: datetime) -> list[Resource]:
+    before, generation = conditions_in(deployment.get("status") or {}), deployment["metadata"].get("generation", 0)
+    return written(conditions, previous=before, generation=generation, now=now)
+
+
+# ---------------------------------------------------------------------------------------------------------- events
+
+
+@dataclass(frozen=True, kw_only=True)
+class Announcement:
+    """A warning event (status/events.py has its meaning); `related` is the upstream object that it is about, if any."""
+
+    reason: str
+    note: str
+    related: Resource | None = None
+
+
+def announcements(
+    before: Resource, report: Report, verdict: Verdict, *, cause: RootCause | None = None
+) -> Iterator[Announcement]:
+    """The events for a deployment that had the status of `before` until now; `cause` is its root cause now."""
+    if (
+        cause is not None
+        and cause.reason == "SecretNotFound"
+        and dig(before, "status", "rootCause", "code") != cause.code
+    ):
+        yield Announcement(reason="SecretNotFound", note=_missing_secret(before, cause), related=report.primary)
+    if verdict.phase in (Phase.FAILED, Phase.DEGRADED) and dig(before, "status", "phase") != verdict.phase.value:
+        yield Announcement(reason="ProviderError", note=_error(report, verdict), related=report.primary)
+    compatible = report.told("ProviderCompatible")
+    if compatible is not None:
+        known = condition_of(before, "ProviderCompatible") or {}
+        news = (known.get("reason"), known.get("message")) != (compatible.reason, compatible.message)
+        if news and compatible.reason == "UnverifiedSchema":
+            yield Announcement(reason="UnverifiedSchema", note=compatible.message)
+        if news and compatible.reason == "UnsupportedSchema":
+            yield Announcement(reason="UnsupportedSchema", note=compatible.message)
+    # Those beyond the limit are not in the status either, so that nobody could tell whether they are new.
+    for finding in report.warnings[:MAX_WARNINGS]:
+        if finding.reason == "UnknownOverride" and _is_new(finding, before):
+            yield Announcement(reason="UnknownOverride", note=finding.message)
+
+
+def _is_new(finding: Finding, before: Resource) -> bool:
+    return warning_text(finding) not in (dig(before, "status", "warnings") or ())
+
+
+def _missing_secret(before: Resource, cause: RootCause) -> str:
+    named = _SECRET.search(cause.message)
+    if named is None:  # a key of a Secret that is there
+        return cause.message
+    namespace = dig(before, "metadata", "namespace", default="")
+    return f"Secret '{named[1]}' not found in namespace '{namespace}': {cause.message}"
+
+
+def _error(report: Report, verdict: Verdict) -> str:
+    """The status message, with the upstream object before it where it is that object which has the error."""
+    if report.resource is None or not _is_of_workload(verdict, report):
+        return verdict.message
+    name, kind = dig(report.resource, "metadata", "name"), report.resource.get("kind")
+    return f"{kind} '{name}' is in error state: {verdict.message}"

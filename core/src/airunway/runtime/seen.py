@@ -8,13 +8,12 @@ from datetime import datetime
 from functools import cached_property
 
 from airunway.api import names
-from airunway.plugins.contract import Upstream
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, key_of
 from airunway.runtime.desired import Identity, is_ours, is_primary
 from airunway.runtime.upstream import Installed
 from airunway.status.evidence import EventFacts, Evidence
 
-__all__ = ["Seen", "finalizers_of", "is_dry_run"]
+__all__ = ["Seen", "finalizers_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +22,7 @@ class Seen:
 
     `live` is everything of the written kinds that carries the deployment's label, `selected` what read-only kinds have
     of it, `find` looks further objects up by the names that a plan wants. `installed` is the verdict on the kinds by
-    (group, kind), `served` what of them a translation may use. `settled` is False while a cache is incomplete: absence
+    (group, kind). `settled` is False while a cache is incomplete: absence
     means nothing then. `rolled_out` is False while pods are known to be of an older revision.
     """
 
@@ -35,7 +34,6 @@ class Seen:
     evidence: Evidence | None
     events: tuple[EventFacts, ...]
     installed: Mapping[tuple[str, str], Installed]
-    served: Mapping[str, Upstream]
     settled: bool
     rolled_out: bool
     kubernetes: tuple[int, int]
@@ -74,18 +72,14 @@ class Seen:
 
     @property
     def dry_run(self) -> bool:
-        return is_dry_run(self.deployment)
+        """Whether the deployment asks for a plan only; just the exact word counts."""
+        return annotations_of(self.deployment).get(names.DRY_RUN) == "true"
 
     @property
     def held_by(self) -> str:
         """Another provider, which has not yet cleaned up what it made; empty if there is none."""
         others = (names.provider_of_finalizer(finalizer) for finalizer in finalizers_of(self.deployment))
         return next((other for other in others if other not in ("", self.provider)), "")
-
-
-def is_dry_run(deployment: Resource) -> bool:
-    """Whether the deployment asks for a plan only; just the exact word counts."""
-    return annotations_of(deployment).get(names.DRY_RUN) == "true"
 
 
 def finalizers_of(deployment: Resource) -> list[str]:

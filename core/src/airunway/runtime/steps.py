@@ -6,10 +6,11 @@ One list, which a dry run prints and a pass carries out (spec/contract.md, "Insi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from airunway.api import names
 from airunway.kube import needs_apply
 from airunway.resource import Resource, controller_owner, digest, is_deleting, key_of
 from airunway.runtime.desired import Identity, identity_in, is_ours, is_primary, recreate_causes
@@ -110,15 +111,14 @@ def plan_of(
     *,
     deployment: Resource,
     provider: str,
-    manager: str,
     dead: str = "",
-    comparable: Callable[[Resource], bool] = lambda _: True,
 ) -> Plan:
     """What has to be done so that exactly `desired` (primary first) is there of the provider for the deployment.
 
     `live` has everything known to exist: what is ours, and what has a name that is wanted. `dead` says why the primary
-    object will never serve again. An object that is not `comparable` (known in another version only) is updated.
+    object will never serve again. An object that is known in another version only cannot be compared: it is updated.
     """
+    manager = names.provider_manager(provider)
     ours = {identity: obj for identity, obj in live.items() if is_ours(obj, deployment, provider)}
     wanted = {identity_in(obj): obj for obj in desired}
     old = next((obj for obj in ours.values() if is_primary(obj)), None)
@@ -133,7 +133,7 @@ def plan_of(
             steps.append(Step(action=Action.CREATE, wanted=obj, primary=primary))
         elif causes := _causes(found, obj, dead=dead if primary else ""):
             steps.append(Step(action=Action.REPLACE, wanted=obj, live=found, primary=primary, causes=causes))
-        elif not comparable(found) or needs_apply(obj, found, manager=manager):
+        elif found.get("apiVersion") != obj["apiVersion"] or needs_apply(obj, found, manager=manager):
             steps.append(Step(action=Action.UPDATE, wanted=obj, live=found, primary=primary))
         else:
             steps.append(Step(action=Action.KEEP, wanted=obj, live=found, primary=primary))

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 
 from airunway.api import names
 from airunway.plugins.contract import Transformer, Upstream, UpstreamKind
+from airunway.plugins.manifest import api_version
 from airunway.resource import Resource, annotations_of, dig, digest, is_true
 
 __all__ = [
     "CrdFacts",
     "Installed",
-    "api_version",
     "as_written",
     "crd_facts",
     "detect",
@@ -49,11 +49,6 @@ class Installed:
     reason: str
     message: str
     served: tuple[Upstream, ...] = ()
-
-
-def api_version(kind: UpstreamKind, version: str) -> str:
-    """As it is written into `apiVersion`."""
-    return f"{kind.group}/{version}" if kind.group else version
 
 
 def schema_hash(schema: object) -> str:
@@ -182,14 +177,9 @@ def as_written(
     written for changes (`wanted_for`, see `desired.written_for`). A version that is not served any more is left for the
     newest. None where nothing can be written.
     """
-    newest = installed.upstream
-    if primary is None or newest is None:
-        return newest
-    written = annotations_of(primary)
-    if written.get(names.WRITTEN_FOR, wanted_for) != wanted_for:
-        return newest
+    newest, written = installed.upstream, annotations_of(primary or {})
     writer = next((t for t in transformers if t.name == written.get(names.TRANSFORMER)), None)
-    if writer is None:
+    if newest is None or writer is None or written.get(names.WRITTEN_FOR, wanted_for) != wanted_for:
         return newest
     kept = next((upstream for upstream in installed.served if upstream.api_version == writer.api_version), None)
     return replace(kept, transformer=writer) if kept is not None else newest

@@ -11,8 +11,8 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 
 from airunway.api import names
-from airunway.kube import DEPLOYMENT, JOB, REPLICA_SET, STATEFUL_SET, Client, Forbidden, NotFound
-from airunway.resource import ObjectKey, dig, uid_of
+from airunway.kube import DEPLOYMENT, JOB, REPLICA_SET, STATEFUL_SET, Client, Forbidden, Kind, NotFound
+from airunway.resource import ObjectKey, Resource, dig, uid_of
 from airunway.status.evidence import EventFacts, PodFacts
 
 __all__ = ["WORKLOADS", "Workloads"]
@@ -42,15 +42,9 @@ class Workloads:
         Raises KubeError if the API server cannot tell just now.
         """
         if event.uid not in self._known:
-            if not event.uid or self._denied:
-                return event.name in objects
-            try:
-                workload = await self._client.get(WORKLOADS[event.kind], ObjectKey(event.namespace, event.name))
-            except NotFound:
-                workload = {}
-            except Forbidden as error:
-                self._denied = True
-                log.warning("workloads may not be read (%s): they are told by their names", error)
+            key = ObjectKey(event.namespace, event.name)
+            workload = await self._read(WORKLOADS[event.kind], key) if event.uid else None
+            if workload is None:
                 return event.name in objects
             if uid_of(workload) != event.uid:
                 workload = {}  # the event is about an earlier one of the same name, which is gone for good
@@ -63,22 +57,15 @@ class Workloads:
         return ours == deployment.name or theirs in objects
 
     async def rolled_out(self, pods: Iterable[PodFacts]) -> bool:
-        """Whether each StatefulSet behind the pods has no newer revision than theirs. Raises KubeError."""
+        """Whether each StatefulSet behind the pods is there and has no newer revision than theirs. Raises KubeError."""
         revisions: dict[ObjectKey, set[str]] = {}
         for pod in pods:
             kind, name = pod.owner
             if kind == STATEFUL_SET.kind and pod.alive and pod.revision:
                 revisions.setdefault(ObjectKey(pod.namespace, name), set()).add(pod.revision)
         for key, seen in revisions.items():
-            if self._denied:
-                return True
-            try:
-                found = await self._client.get(STATEFUL_SET, key)
-            except NotFound:
-                return False
-            except Forbidden as error:
-                self._denied = True
-                log.warning("workloads may not be read (%s): their newest revision stays unknown", error)
+            found = await self._read(STATEFUL_SET, key)
+            if found is None:
                 return True
             observed = dig(found, "status", "observedGeneration", default=0)
             if observed < dig(found, "metadata", "generation", default=0):
@@ -86,3 +73,18 @@ class Workloads:
             if seen != {dig(found, "status", "updateRevision")}:
                 return False
         return True
+
+    async def _read(self, kind: Kind, key: ObjectKey) -> Resource | None:
+        """The workload, empty if it is gone; None where workloads may not be read."""
+        if self._denied:
+            return None
+        try:
+            return await self._client.get(kind, key)
+        except NotFound:
+            return {}
+        except Forbidden as error:
+            self._denied = True
+            log.warning(
+                "workloads may not be read (%s): they are told by their names, their revisions stay unknown", error
+            )
+            return None

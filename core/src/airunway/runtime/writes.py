@@ -1,19 +1,20 @@
-"""Writing one upstream object: applied onto exactly what was checked, rehearsed, deleted; and what a refusal is."""
+"""Writing one upstream object: applied onto exactly what was checked, rehearsed, deleted."""
 
 from __future__ import annotations
 
 from time import monotonic
 
+from airunway.api import names
 from airunway.kube import Answer, ApiError, Client, Conflict, NotFound
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
-from airunway.resource import Resource, key_of, uid_of
-from airunway.runtime.answers import MEANINGS, Meaning, is_refusal
+from airunway.resource import Resource, is_deleting, key_of, uid_of
+from airunway.runtime.answers import Occupied, Refused, meaning_of
 from airunway.runtime.desired import identity_in
-from airunway.runtime.steps import Step, missing_of, named, trial_of
+from airunway.runtime.steps import Step, missing_of, trial_of
 from airunway.runtime.upstreams import UpstreamWatch, View
 
-__all__ = ["NEVER", "Occupied", "Refused", "Writer"]
+__all__ = ["NEVER", "Writer"]
 
 NEVER = "1"
 """A resourceVersion that no object has: an etcd counts from one, and that is its state with nothing in it."""
@@ -23,37 +24,19 @@ DELETION_PATIENCE = 10.0
 """Seconds for which the watch may be behind with a deletion."""
 
 
-class Refused(Exception):
-    """The server will not take an object as it is, or we cannot address it (no `answer`)."""
-
-    def __init__(self, obj: Resource, message: str, answer: Answer | None = None) -> None:
-        super().__init__(f"{named(obj)} was refused: {message}")
-        self.obj = obj
-        self.message = message
-        self.answer = answer
-
-    @property
-    def meaning(self) -> Meaning:
-        return MEANINGS[self.answer or Answer.INVALID]
-
-
-class Occupied(Exception):
-    """The API server says that an object is there already which was to be made."""
-
-
 class Writer:
     """Writes objects of one provider as its field manager; every answer goes into the caches."""
 
-    def __init__(self, *, client: Client, host: ProviderHost, upstream: UpstreamWatch, manager: str) -> None:
-        self._client = client
+    def __init__(self, *, client: Client, host: ProviderHost, upstream: UpstreamWatch) -> None:
+        self.client = client
+        self.upstream = upstream
+        self.manager = names.provider_manager(host.name)
         self._host = host
-        self._upstream = upstream
-        self._manager = manager
         self._deleted: dict[str, float] = {}
 
     def view(self, obj: Resource) -> View:
         """Raises Refused for a kind, or a version of it, that the cluster does not serve."""
-        view = self._upstream.view_of(obj)
+        view = self.upstream.view_of(obj)
         if view is None:
             raise Refused(obj, f"the cluster does not serve {obj['kind']} in {obj['apiVersion']}", Answer.KIND_ABSENT)
         return view
@@ -80,13 +63,13 @@ class Writer:
         view = self.view(wanted)
         with view.objects.writing(key_of(wanted)):
             try:
-                answer = await self._client.apply(view.kind, body, manager=self._manager, force=True, dry_run=dry_run)
+                answer = await self.client.apply(view.kind, body, manager=self.manager, force=True, dry_run=dry_run)
             except Conflict as error:
                 if found is None and not sure:
                     raise Occupied from error
                 raise
             except ApiError as error:
-                if is_refusal(error) or (dry_run and isinstance(error, NotFound)):
+                if meaning_of(error).refuses or (dry_run and isinstance(error, NotFound)):
                     raise Refused(wanted, error.message, error.answer) from error
                 raise
             if not dry_run:
@@ -101,8 +84,7 @@ class Writer:
         """
         for step in steps:
             wanted, found = step.wanted, step.live if step.writes else None
-            if wanted is None:
-                continue
+            assert wanted is not None, "only what is wanted is rehearsed"
             same_name = step.live is not None and identity_in(step.live) == identity_in(wanted)
             trial = trial_of(wanted) if not step.writes and same_name else wanted
             try:
@@ -115,13 +97,16 @@ class Writer:
     async def delete(self, obj: Resource) -> None:
         """Delete exactly this object, as its kind demands; one that is gone already is no error.
 
-        What the server has accepted is not asked for again until the watch can have shown it.
+        One that is on its way out is not asked for again, nor what the server has accepted until the watch can have
+        shown it.
         """
+        if is_deleting(obj):
+            return
         kind, uid, now = self.kind(obj), uid_of(obj), monotonic()
         if now - self._deleted.get(uid, -DELETION_PATIENCE) < DELETION_PATIENCE:
             return
         try:
-            await self._client.delete(self.view(obj).kind, key_of(obj), uid=uid, propagation=kind.deletion)
+            await self.client.delete(self.view(obj).kind, key_of(obj), uid=uid, propagation=kind.deletion)
         except NotFound:
             return
         self._deleted = {one: when for one, when in self._deleted.items() if now - when < DELETION_PATIENCE}
@@ -130,6 +115,6 @@ class Writer:
     async def find(self, wanted: Resource) -> Resource | None:
         """The object of that name as the API server has it, whosever it is."""
         try:
-            return await self._client.get(self.view(wanted).kind, key_of(wanted))
+            return await self.client.get(self.view(wanted).kind, key_of(wanted))
         except NotFound:
             return None

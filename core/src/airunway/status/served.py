@@ -31,8 +31,14 @@ def served_before(status: Resource, *, created: datetime | None) -> Resource | N
 
 
 def served_record(before: Resource | None, *, ready: bool, generation: int, now: datetime) -> Resource | None:
-    """The condition ``Served`` that follows on the one before (None: none that counts)."""
+    """The condition ``Served`` that follows on the one before (None: none that counts).
+
+    What of that nobody can read is written anew: kept as it is, no API server would take the status.
+    """
     if not ready:
-        return before
+        if before is None:
+            return None
+        known = before.get("observedGeneration")
+        generation = known if isinstance(known, int) else generation
     condition = Condition(type=SERVED, status=True, reason=SERVED, message="The model has been served")
     return written([condition], previous=[before] if before else [], generation=generation, now=now)[0]

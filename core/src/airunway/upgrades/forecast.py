@@ -14,12 +14,13 @@ from enum import StrEnum
 from airunway.api import names
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
+from airunway.plugins.manifest import api_version
 from airunway.resource import ObjectKey, Resource, annotations_of, is_deleting, key_of
 from airunway.runtime.decision import Decision, Do, decide
 from airunway.runtime.desired import identity_in
 from airunway.runtime.seen import Seen
 from airunway.runtime.steps import Action, named
-from airunway.runtime.upstream import CrdFacts, Installed, api_version, crd_facts, detect
+from airunway.runtime.upstream import CrdFacts, Installed, crd_facts, detect
 from airunway.upgrades.acceptance import refusals
 from airunway.upgrades.schemas import defaulted, dropped, gained, pruned, schema_in
 
@@ -139,11 +140,6 @@ def _seen(
         for kind in host.manifest.upstream
     }
     live = {identity_in(read): read for obj in objects if (read := _read(obj, host, verdicts, cluster)) is not None}
-    served = {
-        kind.key: upstream
-        for kind in host.manifest.upstream
-        if (upstream := verdicts[kind.group, kind.kind].upstream) is not None
-    }
     return Seen(
         provider=host.name,
         deployment=deployment,
@@ -153,7 +149,6 @@ def _seen(
         evidence=None,
         events=(),
         installed=verdicts,
-        served=served,
         settled=True,
         rolled_out=True,
         kubernetes=cluster.kubernetes,

@@ -94,7 +94,7 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
     )
     by_deployment: defaultdict[ObjectKey, list[Resource]] = defaultdict(list)
     for obj in (obj for listed in objects for obj in listed):
-        if (of := deployment_of(key_of(obj), obj)) is not None:
+        if (of := deployment_of(obj)) is not None:
             by_deployment[of].append(obj)
     return Running(
         cluster=cluster,

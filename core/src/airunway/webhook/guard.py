@@ -214,7 +214,7 @@ _BY_DEPLOYMENT = (
     f"r.kind == '{MODEL_DEPLOYMENT.kind}' && r.apiVersion.startsWith('{names.GROUP}/') && r.?controller.orValue(false)"
 )
 
-# As `airunway.runtime.plan.is_ours` has it: where somebody took the owners off, the annotation says whose it was.
+# As `airunway.runtime.desired.is_ours` has it: where somebody took the owners off, the annotation says whose it was.
 _WAS_OURS = _Rule(
     expression=f"oldObject == null || variables.before.exists(r, {_BY_DEPLOYMENT}) || "
     "(!variables.before.exists(r, r.?controller.orValue(false)) && "

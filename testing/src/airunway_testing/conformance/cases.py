@@ -12,10 +12,11 @@ from pydantic.alias_generators import to_camel
 
 from airunway.api.modeldeployment import ModelDeploymentSpec
 from airunway.api.names import API_VERSION
+from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Context
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway.runtime.judgement import Judgement, assumed_context, judge, parsed
+from airunway.runtime.judgement import Judgement, judge, parsed
 
 __all__ = ["NAME", "NOW", "OF_THE_CORE", "TOGGLES", "Base", "Toggle", "bases", "judged", "merged_spec", "spec_fields"]
 

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from airunway.api.modeldeployment import parse_deployment
+from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Observed, UpstreamKind
 from airunway.plugins.errors import PluginError
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json, digest
-from airunway.runtime.judgement import assumed_context
 from airunway.runtime.upstream import crd_facts
 from airunway_testing.conformance.cases import NAME, NOW, Base, bases, judged
 from airunway_testing.conformance.fields import Answer, outcomes

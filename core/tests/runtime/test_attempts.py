@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 
-from airunway.resource import ObjectKey
-from airunway.runtime.backoff import CAP, SCHEMA_TRIES, Attempts, Subject, without_numbers
+from airunway.runtime.memory import CAP, SCHEMA_TRIES, Attempts, Subject, without_numbers
 
-KEY = ObjectKey("team", "gemma")
 SUBJECT = Subject(uid="u", generation=1, wanted=("apply", "Workspace 'gemma' abc"))
 
 
@@ -26,13 +24,13 @@ def test_h2_a_failure_stands_until_its_time_has_come_and_each_one_longer() -> No
     time = Time()
     tries, pauses = attempts(time), []
     for _ in range(16):
-        left = tries.failed(KEY, SUBJECT, what="no", text="no").left
+        left = tries.failed(SUBJECT, what="no", text="no").left
         assert left is not None
-        assert tries.standing(KEY, SUBJECT) is not None
+        assert tries.standing(SUBJECT) is not None
         time.now += left - 0.001
-        assert tries.standing(KEY, SUBJECT) is not None
+        assert tries.standing(SUBJECT) is not None
         time.now += 0.002
-        assert tries.standing(KEY, SUBJECT) is None
+        assert tries.standing(SUBJECT) is None
         pauses.append(left)
     assert pauses == sorted(pauses)
     assert pauses[-1] == CAP
@@ -41,38 +39,38 @@ def test_h2_a_failure_stands_until_its_time_has_come_and_each_one_longer() -> No
 def test_h2_another_spec_wish_or_upstream_is_tried_at_once_and_begins_anew() -> None:
     tries = attempts(Time())
     for _ in range(5):
-        tries.failed(KEY, SUBJECT, what="no", text="no")
+        tries.failed(SUBJECT, what="no", text="no")
     for other in (
         SUBJECT._replace(uid="other"),
         SUBJECT._replace(generation=2),
         SUBJECT._replace(wanted=("plan",)),
         SUBJECT._replace(upstream=("another schema",)),
     ):
-        assert tries.standing(KEY, other) is None
-    assert tries.failed(KEY, SUBJECT._replace(generation=2), what="no", text="no").attempt == 1
+        assert tries.standing(other) is None
+    assert tries.failed(SUBJECT._replace(generation=2), what="no", text="no").attempt == 1
 
 
 def test_h2_the_first_of_words_that_differ_in_numbers_only_stays() -> None:
     tries = attempts(Time())
-    tries.failed(KEY, SUBJECT, what="first", text="read tcp 10.0.0.4:41822->10.0.0.9:443: reset, id 7f3a91bc")
-    again = tries.failed(KEY, SUBJECT, what="second", text="read tcp 10.0.0.4:50011->10.0.0.9:443: reset, id deadbeef")
+    tries.failed(SUBJECT, what="first", text="read tcp 10.0.0.4:41822->10.0.0.9:443: reset, id 7f3a91bc")
+    again = tries.failed(SUBJECT, what="second", text="read tcp 10.0.0.4:50011->10.0.0.9:443: reset, id deadbeef")
     assert (again.what, again.attempt) == ("first", 2)
-    assert tries.failed(KEY, SUBJECT, what="third", text="connection refused").what == "third"
+    assert tries.failed(SUBJECT, what="third", text="connection refused").what == "third"
 
 
 def test_what_the_schema_refuses_is_tried_a_few_times_and_then_with_another_schema_only() -> None:
     time = Time()
     tries = attempts(time)
     for _ in range(SCHEMA_TRIES):
-        standing = tries.failed(KEY, SUBJECT, what="no", text="no", lasts=True)
+        standing = tries.failed(SUBJECT, what="no", text="no", lasts=True)
         time.now += 10_000.0
     assert standing.left is None
-    assert tries.standing(KEY, SUBJECT) is not None
-    assert tries.standing(KEY, SUBJECT._replace(upstream=("another schema",))) is None
+    assert tries.standing(SUBJECT) is not None
+    assert tries.standing(SUBJECT._replace(upstream=("another schema",))) is None
 
 
 def test_the_server_s_own_pause_counts() -> None:
-    left = attempts(Time()).failed(KEY, SUBJECT, what="later", text="later", at_least=17.0).left
+    left = attempts(Time()).failed(SUBJECT, what="later", text="later", at_least=17.0).left
     assert left is not None
     assert left >= 17.0
 
