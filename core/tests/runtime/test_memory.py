@@ -8,6 +8,7 @@ import pytest
 
 from airunway.kube import ApiError, KubeError
 from airunway.resource import Resource, format_time
+from airunway.runtime.desired import Identity
 from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Memory, previous_cause
 from airunway.status import DEPENDENCY_GRACE, Fault
 
@@ -112,3 +113,14 @@ def test_in_a_fight_reverts_are_spaced_and_its_end_is_known() -> None:
     assert memory.truce(last + FIGHT_PAUSE) == 0
     assert memory.until_peace(last) == (FIGHT_WINDOW - FIGHT_REVERTS * SECOND).total_seconds()
     assert memory.until_peace(NOW + 2 * FIGHT_WINDOW) == 1.0
+
+
+def test_h1_what_was_made_long_ago_is_forgotten() -> None:
+    """A user who edits brings ever new names, such as those of ConfigMaps."""
+    memory = Memory()
+    objects = [Identity(group="", kind="ConfigMap", name=f"a-{i}") for i in range(1_000)]
+    for i, obj in enumerate(objects):
+        memory.note_made(obj, now=NOW + i * SECOND)
+    now = NOW + 999 * SECOND
+    assert [memory.just_made(obj, now=now) for obj in objects] == [i > 969 for i in range(1_000)]
+    assert len(memory.made) <= 31

@@ -95,6 +95,8 @@ class Attempts(Generic[T]):
         `at_least` are the server's seconds; with `lasts`, after SCHEMA_TRIES only another subject is tried.
         """
         now, last, masked = self._clock(), self._last.get(key), without_numbers(text)
+        if isinstance(what, BaseException):
+            what = _bare(what)
         attempt = last.attempt + 1 if last is not None and last.subject == subject else 1
         if last is not None and last.subject == subject and last.text == masked:
             what = last.what
@@ -117,6 +119,14 @@ class Attempts(Generic[T]):
             due=found.due,
             left=None if found.due == inf else found.due - now,
         )
+
+
+def _bare(error: T) -> T:
+    """The same error without its traceback and causes: their frames hold all that the pass had in hand."""
+    assert isinstance(error, BaseException)
+    found = type(error).__new__(type(error), *error.args)
+    found.__dict__.update(error.__dict__)
+    return found
 
 
 def without_numbers(text: str) -> str:

@@ -29,6 +29,9 @@ FIGHT_REVERTS = 5
 FIGHT_PAUSE = timedelta(seconds=30)
 """Time between reverts during a fight."""
 
+_JUST_MADE = timedelta(seconds=30)
+"""How long an object that we made may be missing in an upstream's cache."""
+
 
 @dataclass(kw_only=True)
 class Memory:
@@ -56,6 +59,16 @@ class Memory:
                 found[name] = min(begun, now)
         self.faults = found
         return found
+
+    def note_made(self, obj: Identity, *, now: datetime) -> None:
+        """Remember that we made it just now; what was made long ago is forgotten."""
+        self.made = {one: when for one, when in self.made.items() if now - when < _JUST_MADE}
+        self.made[obj] = now
+
+    def just_made(self, obj: Identity, *, now: datetime) -> bool:
+        """Whether we made it so lately that others may not know of it yet."""
+        when = self.made.get(obj)
+        return when is not None and now - when < _JUST_MADE
 
     def outage(self, error: KubeError, *, now: datetime) -> Told | None:
         """What is to be said of a failure to write that may pass: nothing until it lasts.

@@ -24,11 +24,13 @@ DELETION_PATIENCE = 10.0
 
 
 class Refused(Exception):
-    """The server will not take an object as it is, or we cannot address it (no `answer`)."""
+    """The server will not take an object as it is, or we cannot address it (no `answer`). `obj` says which, no more."""
 
     def __init__(self, obj: Resource, message: str, answer: Answer | None = None) -> None:
         super().__init__(f"{named(obj)} was refused: {message}")
-        self.obj = obj
+        namespace, name = key_of(obj)
+        metadata = {"namespace": namespace, "name": name}
+        self.obj: Resource = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind"), "metadata": metadata}
         self.message = message
         self.answer = answer
 
