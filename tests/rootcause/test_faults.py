@@ -14,9 +14,10 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import STATEFUL_SET, Client
 from airunway.resource import Resource, condition_of, is_true
 from airunway.status.codes import CODES
+from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.faults import has_cause, healed, is_clear, pod_of, write_pod
-from airunway_testing.operator import Deploy, until
-from airunway_testing.surroundings import RESOURCE_QUOTA, gpu_quota
+from airunway_testing.operator import Deploy, gone, until
+from airunway_testing.surroundings import RESOURCE_QUOTA, gpu_quota, with_nodes
 from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -76,9 +77,11 @@ async def test_too_many_gpus(deploy: Deploy, client: Client) -> None:
     assert deployment["status"]["phase"] == "Deploying"
     assert deployment["status"]["reason"] == "InsufficientCapacity"
     assert is_true(deployment, "Reconciling")
-    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"resources": {"gpu": {"count": 1}}}})
-    recovered = await until(client, key, is_clear, what="recovery with fewer GPUs")
-    assert recovered["status"]["observedGeneration"] == recovered["metadata"]["generation"]
+    async with with_nodes(client, gpu_node("large", gpus=16)):
+        recovered = await until(client, key, is_clear, what="recovery with a node that has them")
+        assert recovered["metadata"]["generation"] == deployment["metadata"]["generation"]
+        await client.delete(MODEL_DEPLOYMENT, key)
+        await gone(client, MODEL_DEPLOYMENT, key)
 
 
 async def test_quota_forbids_the_pod(deploy: Deploy, client: Client, namespace: str) -> None:

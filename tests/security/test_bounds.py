@@ -135,6 +135,28 @@ async def test_what_runs_is_left_alone_when_its_deployment_becomes_too_large(
     await gone(client, MODEL_DEPLOYMENT, key)
 
 
+@pytest.mark.parametrize("theirs", ["example.com/x{}", "airunway.ai/x{}-provider"])
+async def test_h1_finalizers_without_number_are_told_and_what_they_hide_is_let_go(
+    operator: None, client: Client, manifest: Make, namespace: str, theirs: str
+) -> None:
+    """Its user may write finalizers, also before the provider's. Nothing runs on without anybody who looks after it."""
+    made = manifest()
+    await client.create(MODEL_DEPLOYMENT, made)
+    key = key_of(made)
+    before = (await until(client, key, running))["metadata"]["finalizers"]
+    others = [theirs.format(i) for i in range(300)]
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": [*others, *before]}})
+    # Metadata brings no new generation: what is new is judged with the next change.
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"scaling": {"replicas": 2}}})
+    live = await until(client, key, refused)
+    assert "metadata.finalizers: more than 64" in live["status"]["message"]
+    await client.delete(MODEL_DEPLOYMENT, key)
+    live = await until(client, key, lambda d: d["metadata"]["finalizers"] == others, what="the provider's letting go")
+    await gone(client, WORKSPACE, key)
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"finalizers": None}})
+    await gone(client, MODEL_DEPLOYMENT, key)
+
+
 async def test_a_large_spec_within_the_limit_is_served(
     operator: None, client: Client, manifest: Make, namespace: str
 ) -> None:

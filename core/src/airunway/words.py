@@ -81,12 +81,15 @@ _SECRETS: tuple[_Secret, ...] = (
         re.compile(rf"(?i)((?:{_NAMES})[\s\\\"'\])]*+(?:[=:]|%3d)>?[\s\\\[(]*+){_PROSE}{_VALUE}"),
         r"\1***",
     ),
+    # Azure signs addresses with `sig`, and gives nothing else that name; a registry's login stands under `auth`.
+    _Secret(("sig=", "sig%3d"), re.compile(r"(?i)((?:[?&;]|%3f|%26)sig(?:=|%3d))[^\s&\"'<>]{6,}+"), r"\1***"),
+    _Secret(("auth",), re.compile(r"(?i)([\"']auth[\\\"']++\s*+:[\s\\\"']*+)[^\s\\\"',}]{6,}+"), r"\1***"),
     _Secret(("eyj",), re.compile(r"eyJ[A-Za-z0-9_.-]{20,}+"), "eyJ***"),
     _Secret(("hf_",), re.compile(r"hf_[A-Za-z0-9]{8,}+"), "hf_***"),
     _Secret(("akia", "asia"), re.compile(r"(AKIA|ASIA)[A-Z0-9]{12,}+"), r"\1***"),
     _Secret(
-        ("ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "nvapi-", "sk-", "xoxb-", "xoxp-"),
-        re.compile(r"(gh[opsu]_|github_pat_|glpat-|nvapi-|sk-|xox[bp]-)[A-Za-z0-9_-]{16,}+"),
+        ("gh", "glpat-", "nvapi-", "sk-", "xox", "dckr_pat_", "aiza", "ya29."),
+        re.compile(r"(gh[opsu]_|github_pat_|glpat-|nvapi-|sk-|xox[bp]-|dckr_pat_|AIza|ya29\.)[A-Za-z0-9_-]{16,}+"),
         r"\1***",
     ),
 )

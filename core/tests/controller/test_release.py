@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from airunway.api import names
-from airunway.controller.release import forsaken
-from airunway.resource import Resource, format_time
+from airunway.controller.release import Releaser, forsaken
+from airunway.kube import Client, EventRecorder
+from airunway.process.deployment_cache import DeploymentProjection
+from airunway.resource import Resource, copy_of, format_time
 from airunway.selection import ProviderFacts
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -64,3 +68,34 @@ def test_finalizers_of_others_are_none_of_our_business() -> None:
 
 def test_what_is_not_deleted_is_held() -> None:
     assert forsaken({"metadata": {"finalizers": [OURS]}}, {}, since=NOW, now=NOW) == ((), None)
+
+
+async def test_h1_a_thousand_finalizers_that_a_user_made_up_are_one_write_and_a_few_events() -> None:
+    """With a write and an event each, one object would keep the API server busy for minutes."""
+    live = deleted(timedelta(hours=1), *(names.provider_finalizer(f"x{i}") for i in range(1_000)), "example.org/mine")
+    live["metadata"] |= {"name": "a", "namespace": "b", "uid": "u"}
+    patches: list[list[Resource]] = []
+    events: list[str] = []
+
+    async def get(kind: object, key: object) -> Resource:
+        return copy_of(live)
+
+    async def json_patch(kind: object, key: object, operations: list[Resource], *, manager: str) -> Resource:
+        patches.append(operations)
+        return copy_of(live)
+
+    def emit(obj: Resource, *, reason: str, note: str, **more: object) -> None:
+        events.append(note)
+
+    cached = DeploymentProjection([names.CORE_MANAGER])(copy_of(live))
+    releaser = Releaser(
+        client=cast("Client", SimpleNamespace(get=get, json_patch=json_patch)),
+        providers=dict,
+        events=cast("EventRecorder", SimpleNamespace(emit=emit)),
+        clock=lambda: NOW,
+    )
+    assert await releaser.release(cached) is None
+    assert [operations[-1]["value"] for operations in patches] == [["example.org/mine"]]
+    assert patches[0][0] == {"op": "test", "path": "/metadata/finalizers", "value": live["metadata"]["finalizers"]}
+    assert "provider 'tiny' is not registered" in events[0]
+    assert 1 <= len(events) <= 4

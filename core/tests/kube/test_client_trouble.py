@@ -140,6 +140,16 @@ async def test_l8_digits_that_http_does_not_know_are_no_number(value: str) -> No
     assert caught.value.retry_after is None
 
 
+def test_h1_what_is_kept_of_an_error_answer_is_bounded() -> None:
+    """Validation quotes what it refuses, once for each rule."""
+    causes = [{"reason": "FieldValueInvalid", "field": "spec", "message": "x" * 100_000}] * 1_000
+    error = api_error(422, {"message": "y" * 1_000_000, "details": {"name": "a", "causes": [*causes, 7]}})
+    assert len(error.message) == 16 * 2**10
+    assert len(error.causes) == 256
+    assert {len(cause["message"]) for cause in error.causes} == {1024}
+    assert (error.details["name"], error.causes[0]["field"]) == ("a", "spec")
+
+
 @pytest.mark.parametrize("hint", [301, 10**400, 1e300, float("inf")])
 def test_l8_a_hint_in_a_status_is_bounded_whatever_its_size(hint: float) -> None:
     error = api_error(429, {"details": {"retryAfterSeconds": hint}})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airunway.kube import CONFIG_MAP, Client, Conflict, NotFound, add_finalizer, remove_finalizer
+from airunway.kube import CONFIG_MAP, Client, Conflict, NotFound, add_finalizer, remove_finalizers
 from airunway.resource import Resource, key_of
 
 pytestmark = pytest.mark.apiserver
@@ -27,7 +27,7 @@ async def test_s2_a_finalizer_takes_nothing_from_a_user_who_has_our_name(
     held = await add_finalizer(client, CONFIG_MAP, before, OURS, manager=ME)
     assert held["data"] == {"a": "1"}
     assert held["metadata"]["finalizers"] == [*present, OURS]
-    again = await remove_finalizer(client, CONFIG_MAP, held, OURS, manager=ME)
+    again = await remove_finalizers(client, CONFIG_MAP, held, (OURS,), manager=ME)
     assert again is not None
     assert again["metadata"].get("finalizers", []) == list(present)
     await client.merge_patch(CONFIG_MAP, key_of(before), {"metadata": {"finalizers": None}})

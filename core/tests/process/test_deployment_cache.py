@@ -8,8 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
-from airunway.api.bounds import EXCESS, excess
+from airunway.api.bounds import EXCESS, MAX_FINALIZERS, excess
 from airunway.api.modeldeployment import ParseError
+from airunway.api.names import provider_finalizer, provider_manager
 from airunway.kube import Overlay
 from airunway.process.deployment_cache import DeploymentProjection, whole
 from airunway.resource import ObjectKey, Resource, copy_of
@@ -110,6 +111,19 @@ def test_a_large_spec_that_is_allowed_is_kept_small_and_comes_back_whole(spec: R
     assert found["spec"]["provider"]["name"] == "p"  # what is read without a pass
     assert whole(found) == obj
     assert validate(whole(found)) == validate(obj)
+
+
+@pytest.mark.parametrize("theirs", ["example.com/x{}", "airunway.ai/x{}-provider"])
+def test_h1_what_a_provider_holds_is_not_forgotten_behind_the_finalizers_of_others(theirs: str) -> None:
+    others = [theirs.format(i) for i in range(100)]
+    obj = deployment(metadata={"finalizers": [*others, provider_finalizer("p")]})
+    found = DeploymentProjection([MANAGER, provider_manager("p")])(copy_of(obj))
+    assert found["metadata"]["finalizers"] == [provider_finalizer("p"), *others[: MAX_FINALIZERS - 1]]
+    assert [(each.path, each.message) for each in excess(found)] == [
+        ("metadata.finalizers", "more than 64: remove those that nobody waits for")
+    ]
+    few = deployment(metadata={"finalizers": [*others[: MAX_FINALIZERS - 1], provider_finalizer("p")]})
+    assert kept(few) == few
 
 
 def test_a_usual_deployment_is_kept_as_it_is() -> None:

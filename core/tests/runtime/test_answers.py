@@ -32,6 +32,22 @@ def test_every_reason_is_registered() -> None:
         (ConnectionFailed("reset"), "ConnectionRefused"),
         (ApiError(403, "Forbidden", 'x "a" is forbidden: User "u" cannot create x'), "Forbidden"),
         (ApiError(403, "Forbidden", "whatever an admission plugin says"), "InvalidSpec"),
+        # A webhook and a policy quote what a user wrote: who denied counts, not what is quoted.
+        *(
+            (ApiError(403, "Forbidden", denied + quoted), "InvalidSpec")
+            for denied in (
+                'admission webhook "v.example.org" denied the request: ',
+                *(
+                    f"{what} is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: "
+                    for what in ('workspaces.kaito.sh "a"', "workspaces.kaito.sh")
+                ),
+            )
+            for quoted in (
+                "x is forbidden: exceeded quota",
+                "create not allowed while custom resource definition is terminating",
+                'x is forbidden: User "u" cannot create y',
+            )
+        ),
         (ApiError(418), "DependenciesUnreachable"),
     ],
 )

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
+from collections.abc import Callable
 
+import pytest
+
+from airunway.kube import ApiError
+from airunway.runtime.answers import Refused
 from airunway.runtime.memory import CAP, SCHEMA_TRIES, Attempts, Subject, without_numbers
 
 SUBJECT = Subject(uid="u", generation=1, wanted=("apply", "Workspace 'gemma' abc"))
@@ -56,6 +63,34 @@ def test_h2_the_first_of_words_that_differ_in_numbers_only_stays() -> None:
     again = tries.failed(SUBJECT, what="second", text="read tcp 10.0.0.4:50011->10.0.0.9:443: reset, id deadbeef")
     assert (again.what, again.attempt) == ("first", 2)
     assert tries.failed(SUBJECT, what="third", text="connection refused").what == "third"
+
+
+class Held:
+    """What a pass has in hand."""
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [lambda: Refused({"kind": "Thing", "spec": "x" * 100}, "no"), lambda: ApiError(403, "Forbidden", "no")],
+)
+def test_h1_a_failure_that_is_remembered_keeps_nothing_of_its_pass(failure: Callable[[], Exception]) -> None:
+    """Thousands may stand at once, and the frames of each hold a whole deployment and all that it comes to."""
+    tries: Attempts[Exception] = Attempts(clock=Time(), rng=random.Random(1))
+
+    def one_pass(wanted: Held) -> weakref.ref[Held]:
+        try:
+            raise failure() from KeyError(wanted)
+        except (Refused, ApiError) as no:
+            tries.failed(SUBJECT, what=no, text=str(no))
+        return weakref.ref(wanted)
+
+    held = one_pass(Held())
+    gc.collect()
+    assert held() is None
+    assert tries.last is not None
+    kept = tries.last.what
+    assert (type(kept), str(kept), kept.__dict__) == (type(failure()), str(failure()), failure().__dict__)
+    assert "spec" not in str(kept.__dict__)
 
 
 def test_what_the_schema_refuses_is_tried_a_few_times_and_then_with_another_schema_only() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import process_time
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.plugins.contract import Component, Observation, Replicas
+from airunway.plugins.contract import Component, Endpoint, Observation, Replicas
 from airunway.resource import Resource, format_time
 from airunway.runtime.diagnosis import ABSENCE_PATIENCE, STALE_AFTER, Diagnosis, applied_at, conclude, diagnose
+from airunway.runtime.evidence import PODS_PER_DEPLOYMENT, looked_at
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
 from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, REASONS, Category, Fault
@@ -192,6 +194,45 @@ def test_one_of_several_is_degraded_and_never_failed() -> None:
     assert roles["phase"] == "Failed"  # the other role cannot stand in
 
 
+def test_one_of_three_without_its_image_after_a_roll_out_degrades_by_name_and_the_rest_is_reached() -> None:
+    served = Endpoint(service="llama", port=8000)
+    report = upstream(
+        False, "Progressing", "1 of 3 updated", endpoint=served, replicas=Replicas(desired=3, ready=2, available=2)
+    )
+    new = replace(waiting("ErrImagePull", "manifest unknown: not found"), name="llama-2", uid="llama-2", revision="2")
+    status, _ = outcome(report, pod("llama-0"), pod("llama-1"), new, phase="Running")
+    assert (status["phase"], status["reason"]) == ("Degraded", "ImageNotFound")
+    assert "llama-2" in status["message"]
+    assert status["endpoint"]["url"] == "http://llama.ml.svc:8000"
+    assert status["replicas"]["summary"] == "2/3"
+
+
+def test_h7_the_work_grows_as_the_number_of_pods_and_no_faster() -> None:
+    """Evicted pods pile up by the thousand, and whoever may create pods can copy a label: a pass must not keep the
+    loop for seconds because of it.
+    """
+
+    def seconds(number: int) -> float:
+        unbound = unschedulable("pod has unbound immediate PersistentVolumeClaims")
+        pods = [crashing(f"llama-{i}") for i in range(number)]
+        pods += [replace(unbound, name=f"waits-{i}", claims=("disk",)) for i in range(number)]
+        pods += [pod(f"gone-{i}", ready=False, phase="Failed", reason="Evicted") for i in range(number)]
+        begun = process_time()
+        status, _ = outcome(STARTING, *pods)
+        assert status["phase"] == "Failed"
+        return process_time() - begun
+
+    few, many = (min(seconds(number) for _ in range(2)) for number in (150, 1_200))
+    assert many / few < 24, "eight times as many pods: eight times the work, not sixty-four times"
+
+
+def test_h7_of_too_many_pods_the_living_and_newest_are_looked_at() -> None:
+    alive = [pod(f"llama-{i}", created=NOW - timedelta(days=9, seconds=i)) for i in range(3)]
+    over = [pod(f"gone-{i}", phase="Failed", created=NOW - timedelta(seconds=i)) for i in range(PODS_PER_DEPLOYMENT)]
+    assert looked_at([*over, *alive]) == [*alive, *over[:-3]]
+    assert looked_at(over) is over
+
+
 @pytest.mark.parametrize(("partial", "phase"), [(True, "Degraded"), (False, "Failed")])
 def test_a_pod_of_what_the_rest_serves_without_degrades_whatever_its_fault(partial: bool, phase: str) -> None:
     """An upgrade: the old cluster serves on while the new one has no image."""
@@ -228,6 +269,10 @@ def test_missing_capacity_is_patient_also_across_a_restart() -> None:
     assert again["rootCause"]["since"] == format_time(NOW)
     end, _ = outcome(STARTING, unschedulable(), live=status, now=NOW + CAPACITY_PATIENCE)
     assert end["phase"] == "Degraded"
+    # A node came, and the pod that waited for it is the same.
+    healed, _ = outcome(READY, pod(), live=end, now=NOW + CAPACITY_PATIENCE + timedelta(minutes=1))
+    assert healed["phase"] == "Running"
+    assert "rootCause" not in healed
 
 
 def test_what_is_out_of_reach_is_debounced_and_a_flap_begins_anew() -> None:

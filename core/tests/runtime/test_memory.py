@@ -124,3 +124,14 @@ def test_reverts_of_long_ago_take_no_room() -> None:
     memory.reverted(SERVICE, NOW)
     memory.fights(NOW + FIGHT_WINDOW + SECOND)
     assert memory.reverts == {}
+
+
+def test_h1_what_was_made_long_ago_is_forgotten() -> None:
+    """A user who edits brings ever new names, such as those of ConfigMaps."""
+    memory = Memory()
+    objects = [Identity(group="", kind="ConfigMap", name=f"a-{i}") for i in range(1_000)]
+    for i, obj in enumerate(objects):
+        memory.note_made(obj, now=NOW + i * SECOND)
+    now = NOW + 999 * SECOND
+    assert [memory.just_made(obj, now=now) for obj in objects] == [i > 969 for i in range(1_000)]
+    assert len(memory.made) <= 31

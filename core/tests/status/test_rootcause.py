@@ -106,6 +106,17 @@ FINE = [
         (),
     ),
     ("a job's pod that is done", pod(phase="Succeeded", **container(state=ended(0))), ()),
+    *(
+        (
+            f"words that would be a fault, of a pod that {how}",
+            pod(phase="Succeeded", **container(state=ended(0, "Completed", words))),
+            (),
+        )
+        for how, words in (
+            ("downloaded what it had not", "model config not found in cache, downloading: 404 Client Error"),
+            ("tried again", "401 Client Error: Repository Not Found for url, retrying with a token=hf_0123456789"),
+        )
+    ),
     (
         "an event about an earlier pod of the name",
         pod(**waiting("ContainerCreating")),

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import NODE, Client, Kind
 from airunway.resource import ObjectKey, dig, key_of
-from airunway_testing.controlplane.nodes import gpu_node
+from airunway_testing.controlplane.nodes import SimulatedNode, gpu_node
 from airunway_testing.waiting import PATIENCE
 
-__all__ = ["AUTOSCALER", "RESOURCE_QUOTA", "autoscale", "gpu_quota", "with_gpus"]
+__all__ = ["AUTOSCALER", "RESOURCE_QUOTA", "autoscale", "gpu_quota", "with_gpus", "with_nodes"]
 
 AUTOSCALER = Kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 RESOURCE_QUOTA = Kind("", "v1", "ResourceQuota", "resourcequotas")
@@ -53,7 +53,14 @@ async def gpu_quota(client: Client, namespace: str, gpus: int, *, name: str = "g
 @asynccontextmanager
 async def with_gpus(client: Client, count: int) -> AsyncIterator[None]:
     """Further simulated nodes with so many GPUs together, for as long as the context lasts."""
-    nodes = [gpu_node(f"further-{number}").manifest() for number in range(-(-count // 8))]
+    async with with_nodes(client, *(gpu_node(f"further-{number}") for number in range(-(-count // 8)))):
+        yield
+
+
+@asynccontextmanager
+async def with_nodes(client: Client, *further: SimulatedNode) -> AsyncIterator[None]:
+    """Further simulated nodes, for as long as the context lasts."""
+    nodes = [node.manifest() for node in further]
     for node in nodes:
         await client.create(NODE, node)
     try:

@@ -26,6 +26,7 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_ENTRIES",
     "MAX_ENV",
+    "MAX_FINALIZERS",
     "MAX_KEY",
     "MAX_LABELS",
     "MAX_NAME",
@@ -48,6 +49,8 @@ MAX_LABELS = 4 * 2**10
 """Bytes of the deployment's own labels."""
 MAX_ANNOTATIONS = 4 * 2**10
 """Bytes of those of the deployment's own annotations that AI Runway reads."""
+MAX_FINALIZERS = 64
+"""Finalizers of the deployment: its user may write them too."""
 MAX_DEPTH = 64
 """Deepest nesting of a spec."""
 MAX_KEY = 512
@@ -189,6 +192,10 @@ def excess(obj: Resource, *, measured: Size | None = None) -> list[Excess]:
         if size.over or size.long_key:
             message = f"larger than {limit // 2**10} KiB in all: remove what is not needed"
             found.append(Excess(f"metadata.{field}", message))
+    finalizers = dig(obj, "metadata", "finalizers")
+    if isinstance(finalizers, list) and len(finalizers) > MAX_FINALIZERS:
+        message = f"more than {MAX_FINALIZERS}: remove those that nobody waits for"
+        found.append(Excess("metadata.finalizers", message, "FieldValueTooMany"))
     return [entry for entry in found if entry is not None]
 
 

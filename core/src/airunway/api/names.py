@@ -26,6 +26,7 @@ __all__ = [
     "provider_finalizer",
     "provider_manager",
     "provider_of_finalizer",
+    "provider_of_manager",
     "whose",
 ]
 
@@ -74,6 +75,12 @@ CORE_MANAGER = "airunway-controller"
 def provider_manager(provider: str) -> str:
     """The field manager of a provider's writes (spec ruling 14)."""
     return f"airunway-provider-{provider}"
+
+
+def provider_of_manager(manager: str) -> str:
+    """The provider whose field manager that is; empty if it is none of a provider's."""
+    prefix = provider_manager("")
+    return manager.removeprefix(prefix) if manager.startswith(prefix) else ""
 
 
 def provider_finalizer(provider: str) -> str:

@@ -14,13 +14,17 @@ from airunway.ages import Ages
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, EventRecorder, remove_finalizer
+from airunway.kube import Client, EventRecorder, remove_finalizers
+from airunway.process.deployment_cache import with_all_finalizers
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, parse_time
 from airunway.selection import ProviderFacts
 
 __all__ = ["Releaser", "forsaken"]
 
 log = logging.getLogger(__name__)
+
+_TOLD = 4
+"""Providers of one deployment that are named; it had two at most, but its user can write finalizers too."""
 
 
 def forsaken(
@@ -76,14 +80,17 @@ class Releaser:
         """One pass over a deleted deployment; returns when to look again. Raises KubeError."""
         deleted = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
         since = self._deletions.since(key_of(deployment), deleted)
-        finalizers, again = forsaken(deployment, self._providers(), since=since, now=self._clock())
-        for finalizer in finalizers:
-            if await remove_finalizer(
-                self._client, MODEL_DEPLOYMENT, deployment, finalizer, manager=names.CORE_MANAGER
-            ):
+        now, providers = self._clock(), self._providers()
+        finalizers, again = forsaken(deployment, providers, since=since, now=now)
+        if not finalizers:
+            return again
+        found = await with_all_finalizers(self._client, deployment)
+        finalizers, _ = forsaken(found, providers, since=since, now=now)
+        taken = frozenset(finalizers)
+        if taken and await remove_finalizers(self._client, MODEL_DEPLOYMENT, found, taken, manager=names.CORE_MANAGER):
+            for finalizer in finalizers[:_TOLD]:
                 self._tell(deployment, names.provider_of_finalizer(finalizer))
-                return None  # the positions of others have changed: the watch brings the next pass
-        return again
+        return None
 
     def _tell(self, deployment: Resource, provider: str) -> None:
         kind, name = (dig(deployment, "status", "provider", field) for field in ("resourceKind", "resourceName"))

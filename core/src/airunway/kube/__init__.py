@@ -29,7 +29,7 @@ from airunway.kube.errors import (
     retry_after_of,
 )
 from airunway.kube.events import EventRecorder
-from airunway.kube.finalizers import add_finalizer, remove_finalizer
+from airunway.kube.finalizers import add_finalizer, remove_finalizers
 from airunway.kube.kinds import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -136,7 +136,7 @@ __all__ = [
     "owned_by",
     "reflector_of",
     "remembering",
-    "remove_finalizer",
+    "remove_finalizers",
     "retry_after_of",
     "share_status_parts",
     "strip_managed_fields",

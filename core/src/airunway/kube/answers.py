@@ -80,6 +80,19 @@ class Row:
 _SERVER = tuple(range(500, 600))
 
 ANSWERS: tuple[Row, ...] = (
+    # Before all others: whoever denies may say whatever they like, and often quotes what a user wrote.
+    Row(
+        answer=Answer.DENIED,
+        codes=tuple(range(400, 600)),
+        words=r'^admission webhook "[^"]*" denied the request',
+        source="a validating or mutating webhook; the code is of its own choice",
+    ),
+    Row(
+        answer=Answer.DENIED,
+        codes=(401, 403, 413, 422),
+        words=r"^\S+( \"[^\"]*\")? is forbidden: ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request",
+        source="ValidatingAdmissionPolicy; the code is of its own choice",
+    ),
     Row(
         answer=Answer.NAMESPACE_LEAVING,
         codes=(403,),
@@ -97,19 +110,6 @@ ANSWERS: tuple[Row, ...] = (
         codes=(403,),
         words="is forbidden: (exceeded|failed|insufficient) quota",
         source="admission plugin ResourceQuota",
-    ),
-    # Before the rights: a webhook may say whatever it likes, also that a user cannot do something.
-    Row(
-        answer=Answer.DENIED,
-        codes=tuple(range(400, 600)),
-        words=r'^admission webhook "[^"]*" denied the request',
-        source="a validating or mutating webhook; the code is of its own choice",
-    ),
-    Row(
-        answer=Answer.DENIED,
-        codes=(401, 403, 413, 422),
-        words="ValidatingAdmissionPolicy '[^']*' with binding '[^']*' denied request",
-        source="ValidatingAdmissionPolicy; the code is of its own choice",
     ),
     Row(
         answer=Answer.MISSING_RIGHT,

@@ -62,6 +62,12 @@ LONGEST_HINT = 300.0
 """Seconds that a server's "try again later" counts at most: no answer stops us for good (spec/core.md, the backoff)."""
 
 
+_LONGEST_MESSAGE = 16 * 2**10
+_LONGEST_CAUSE = 1024
+"""Characters. Of a message 1 KiB is ever shown; what a refusal names has to be found in it."""
+_MOST_CAUSES = 256
+
+
 class KubeError(Exception):
     """Anything that can go wrong between us and an API server."""
 
@@ -192,8 +198,8 @@ def api_error(status: int, body: Any, *, retry_after: float | None = None) -> Ap
     """The exception for an error answer. `body` is the decoded ``metav1.Status``, or whatever a middle box sent."""
     reason = str(dig(body, "reason", default=""))
     message = str(dig(body, "message", default="")) or (body.strip()[:500] if isinstance(body, str) else "")
-    details = dig(body, "details")
-    details = details if isinstance(details, dict) else {}
+    message = message[:_LONGEST_MESSAGE]
+    details = _bounded(dig(body, "details"))
     hint = details.get("retryAfterSeconds")
     if retry_after is None and isinstance(hint, (int, float)) and hint > 0:
         retry_after = hint
@@ -202,6 +208,18 @@ def api_error(status: int, body: Any, *, retry_after: float | None = None) -> Ap
     answer = answer_of(status, reason, message, details)
     type_ = _BY_ANSWER.get(answer) or _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     return type_(status, reason, message, details, retry_after)
+
+
+def _bounded(details: object) -> Resource:
+    """What is kept of `details`: validation quotes what it refuses, as often as rules refuse it."""
+    if not isinstance(details, dict):
+        return {}
+    causes = details.get("causes")
+    if not isinstance(causes, list):
+        return details
+    kept = [cause for cause in causes[:_MOST_CAUSES] if isinstance(cause, dict)]
+    cut = [{key: text[:_LONGEST_CAUSE] for key, text in cause.items() if isinstance(text, str)} for cause in kept]
+    return {**details, "causes": cut}
 
 
 def is_retryable(error: BaseException) -> bool:

@@ -6,12 +6,14 @@ themselves by our name. What they applied would be gone.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from airunway.kube.client import Client
 from airunway.kube.errors import Conflict, Invalid, NotFound
 from airunway.kube.kinds import Kind
 from airunway.resource import Resource, key_of
 
-__all__ = ["add_finalizer", "remove_finalizer"]
+__all__ = ["add_finalizer", "remove_finalizers"]
 
 
 async def add_finalizer(client: Client, kind: Kind, obj: Resource, finalizer: str, *, manager: str) -> Resource:
@@ -32,15 +34,19 @@ async def add_finalizer(client: Client, kind: Kind, obj: Resource, finalizer: st
         raise Conflict(409, "Conflict", f"the finalizers changed meanwhile: {error.message}") from error
 
 
-async def remove_finalizer(
-    client: Client, kind: Kind, obj: Resource, finalizer: str, *, manager: str
+async def remove_finalizers(
+    client: Client, kind: Kind, obj: Resource, finalizers: Collection[str], *, manager: str
 ) -> Resource | None:
-    """Remove `finalizer`, which `obj` has; the object as it is then, or None if it is gone.
+    """Remove `finalizers`, which `obj` has, in one write; the object as it is then, or None if it is gone.
 
     Raises Conflict if the list of finalizers is not that of `obj` any more: the newer state brings the next pass.
     """
-    path = f"/metadata/finalizers/{obj['metadata']['finalizers'].index(finalizer)}"
-    operations = [{"op": "test", "path": path, "value": finalizer}, {"op": "remove", "path": path}]
+    present = obj["metadata"]["finalizers"]
+    path = "/metadata/finalizers"
+    operations = [
+        {"op": "test", "path": path, "value": present},
+        {"op": "replace", "path": path, "value": [each for each in present if each not in finalizers]},
+    ]
     try:
         return await client.json_patch(kind, key_of(obj), operations, manager=manager)
     except NotFound:

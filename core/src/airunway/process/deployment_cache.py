@@ -14,13 +14,24 @@ from typing import Any
 
 import orjson
 
-from airunway.api.bounds import EXCESS, MAX_ANNOTATIONS, MAX_LABELS, MAX_SPEC, excess, is_modest, outline, size_of
-from airunway.api.names import GROUP
-from airunway.kube import LAST_APPLIED, compacting
-from airunway.resource import Resource, dig
+from airunway.api.bounds import (
+    EXCESS,
+    MAX_ANNOTATIONS,
+    MAX_FINALIZERS,
+    MAX_LABELS,
+    MAX_SPEC,
+    excess,
+    is_modest,
+    outline,
+    size_of,
+)
+from airunway.api.names import GROUP, provider_finalizer, provider_of_finalizer, provider_of_manager
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import LAST_APPLIED, Client, NotFound, compacting
+from airunway.resource import Resource, dig, key_of, uid_of
 from airunway.selection import is_denied
 
-__all__ = ["DeploymentProjection", "whole"]
+__all__ = ["DeploymentProjection", "whole", "with_all_finalizers"]
 
 _PACKED = f"{GROUP}/packed-spec"
 """Where a cached object has its spec as JSON; never on an object of an API server."""
@@ -36,7 +47,6 @@ _MAX_ENTRY = 16 * 2**10
 """Bytes of what is kept of one manager's fields; ours have 2 KiB."""
 _MAX_CANDIDATES = 64
 """Different verdicts on all candidates that are remembered, of 8 KiB each; when there are more, it starts over."""
-_MAX_FINALIZERS = 64
 _MAX_OWNERS = 16
 
 _OWN_STATUS = (
@@ -64,6 +74,7 @@ class DeploymentProjection:
 
     def __init__(self, managers: Collection[str], *, providers: Collection[str] | None = None) -> None:
         self._managers = tuple(managers)
+        self._finalizers = {provider_finalizer(name) for name in map(provider_of_manager, managers) if name}
         self._providers = providers
         self._compact = compacting(self._managers)
         self._outlines: dict[tuple[str, ...], Resource] = {}
@@ -122,10 +133,13 @@ class DeploymentProjection:
             if _is_over(value, limit):
                 ours = {k: v for k, v in value.items() if k.startswith(f"{GROUP}/")} if isinstance(value, dict) else {}
                 metadata[field] = {} if _is_over(ours, limit) else ours
-        for field, number in (("finalizers", _MAX_FINALIZERS), ("ownerReferences", _MAX_OWNERS)):
-            value = metadata.get(field)
-            if isinstance(value, list) and len(value) > number:
-                metadata[field] = value[:number]
+        finalizers, owners = metadata.get("finalizers"), metadata.get("ownerReferences")
+        if isinstance(finalizers, list) and len(finalizers) > MAX_FINALIZERS:
+            # Whoever can write so many can write them before ours: what we hold is never forgotten.
+            finalizers.sort(key=lambda each: (each not in self._finalizers, not provider_of_finalizer(each)))
+            metadata["finalizers"] = finalizers[:MAX_FINALIZERS]
+        if isinstance(owners, list) and len(owners) > _MAX_OWNERS:
+            metadata["ownerReferences"] = owners[:_MAX_OWNERS]
         entries = metadata.get("managedFields")
         if isinstance(entries, list):
             # Without its entry a manager writes once more what is there already, which the API server counts as none.
@@ -144,6 +158,20 @@ def whole(obj: Resource) -> Resource:
     if packed is None:
         return obj
     return {**{key: value for key, value in obj.items() if key != _PACKED}, "spec": orjson.loads(packed)}
+
+
+async def with_all_finalizers(client: Client, deployment: Resource) -> Resource:
+    """A deployment out of the cache, with all its finalizers in their order, which the cache of so many does not keep.
+
+    Raises KubeError. One that is gone, or another by now, stays as it is: a write to it fails.
+    """
+    if len(dig(deployment, "metadata", "finalizers") or ()) < MAX_FINALIZERS:
+        return deployment
+    try:
+        live = await client.get(MODEL_DEPLOYMENT, key_of(deployment))
+    except NotFound:
+        return deployment
+    return live if uid_of(live) == uid_of(deployment) else deployment
 
 
 def _is_over(value: object, limit: int) -> bool:

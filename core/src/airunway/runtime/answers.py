@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airunway.kube import Answer, ApiError, KubeError, RequestTimedOut, TransportError
-from airunway.resource import Resource
+from airunway.resource import Resource, key_of
 from airunway.runtime.steps import named
 
 __all__ = ["MEANINGS", "Meaning", "Occupied", "Refused", "meaning_of"]
@@ -69,11 +69,13 @@ def meaning_of(error: KubeError) -> Meaning:
 
 
 class Refused(Exception):
-    """The server will not take an object as it is, or we cannot address it (no `answer`)."""
+    """The server will not take an object as it is, or we cannot address it (no `answer`). `obj` says which, no more."""
 
     def __init__(self, obj: Resource, message: str, answer: Answer | None = None) -> None:
         super().__init__(f"{named(obj)} was refused: {message}")
-        self.obj = obj
+        namespace, name = key_of(obj)
+        metadata = {"namespace": namespace, "name": name}
+        self.obj: Resource = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind"), "metadata": metadata}
         self.message = message
         self.answer = answer
 

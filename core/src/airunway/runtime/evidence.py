@@ -24,12 +24,15 @@ from airunway.runtime.projections import FACTS, EventProjection, EventReader, Po
 from airunway.runtime.workloads import WORKLOADS, Workloads
 from airunway.status.evidence import EventFacts, Evidence, PodFacts
 
-__all__ = ["EvidenceCollector"]
+__all__ = ["PODS_PER_DEPLOYMENT", "EvidenceCollector", "looked_at"]
 
 log = logging.getLogger(__name__)
 
 EVENTS_PER_DEPLOYMENT = 64
 """The newest events that are looked at; a deployment that fails in more ways than this is not understood better."""
+
+PODS_PER_DEPLOYMENT = 2048
+"""The living and newest pods, which are looked at: as many as the largest deployment has (32 replicas of 64 pods)."""
 
 EVENT_AGE = timedelta(hours=1)
 """Events that were not repeated for this long are not kept, whatever the server's own limit is."""
@@ -184,7 +187,7 @@ class EvidenceCollector:
             for value in values:
                 for pod in _facts(index.get((deployment.namespace, value))):
                     found.setdefault(pod.name, pod)
-        return list(found.values())
+        return looked_at(list(found.values()))
 
     def _explaining(self, pods: Iterable[PodFacts]) -> Iterator[EventFacts]:
         claims = set()
@@ -269,6 +272,14 @@ class EvidenceCollector:
                 log.warning("%s may not be read (%s): root causes that they show stay unknown", kind, cause)
 
         return on_restart
+
+
+def looked_at(pods: list[PodFacts]) -> list[PodFacts]:
+    """The pods of one deployment; of too many the living and newest: evicted ones pile up, anybody copies a label."""
+    if len(pods) <= PODS_PER_DEPLOYMENT:
+        return pods
+    by_age = sorted(pods, key=lambda pod: (not pod.alive, -pod.created.timestamp() if pod.created else 0.0))
+    return by_age[:PODS_PER_DEPLOYMENT]
 
 
 def _secrets_of(spec: Resource) -> dict[str, str]:

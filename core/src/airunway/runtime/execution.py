@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from airunway.api import names
 from airunway.kube import Answer, EventRecorder, changed_fields
@@ -33,11 +33,6 @@ CONFLICT_RETRY = 15.0
 
 QUIET_REFUSALS = 5
 """How many refusals that name an object just made are taken for an upstream cache that lags (KAITO's webhook)."""
-
-_JUST_MADE = timedelta(seconds=30)
-"""How long an object that we made may be missing in an upstream's cache."""
-
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 _LINGERS = timedelta(seconds=10)
 """How long an object may take to go before it is said what keeps it."""
@@ -171,7 +166,7 @@ class Executor:
                 answers[identity_in(wanted)] = answer
                 if found is None:
                     made.append(answer)
-                    memory.made[identity_in(wanted)] = seen.now
+                    memory.note_made(identity_in(wanted), now=seen.now)
                 elif not drifted:
                     note = f"Updated {named(wanted)}"
                     self._events.emit(
@@ -248,7 +243,7 @@ def told_of(
     young = [
         obj
         for obj in decision.objects
-        if identity_in(obj) not in seen.live or seen.now - memory.made.get(identity_in(obj), _LONG_AGO) < _JUST_MADE
+        if identity_in(obj) not in seen.live or memory.just_made(identity_in(obj), now=seen.now)
     ]
     if attempt <= QUIET_REFUSALS and missing_of(refused.message, refused.obj, young) is not None:
         return Outcome(silent=True, again=left)

@@ -47,6 +47,9 @@ FIGHT_REVERTS = 5
 FIGHT_PAUSE = timedelta(seconds=30)
 """Time between reverts during a fight."""
 
+_JUST_MADE = timedelta(seconds=30)
+"""How long an object that we made may be missing in an upstream's cache."""
+
 
 BASE = 0.2
 """Seconds until the first new try; each further failure doubles it, up to CAP."""
@@ -121,6 +124,8 @@ class Attempts(Generic[T]):
         """
         last = self.last if self.last is not None and self.last.subject == subject else None
         masked, attempt = without_numbers(text), last.attempt + 1 if last is not None else 1
+        if isinstance(what, BaseException):
+            what = _bare(what)
         if last is not None and last.text == masked:
             what = last.what
         pause = max(backoff_delay(attempt, base=BASE, cap=at_most, rng=self.rng), at_least)
@@ -171,6 +176,16 @@ class Memory:
                 found[name] = min(begun, now)
         self.faults = found
         return found
+
+    def note_made(self, obj: Identity, *, now: datetime) -> None:
+        """Remember that we made it just now; what was made long ago is forgotten."""
+        self.made = {one: when for one, when in self.made.items() if now - when < _JUST_MADE}
+        self.made[obj] = now
+
+    def just_made(self, obj: Identity, *, now: datetime) -> bool:
+        """Whether we made it so lately that others may not know of it yet."""
+        when = self.made.get(obj)
+        return when is not None and now - when < _JUST_MADE
 
     def outage(self, error: KubeError, *, now: datetime) -> Told | None:
         """What is to be said of a failure to write that may pass: nothing until it lasts.
@@ -232,6 +247,14 @@ def previous_cause(status: Resource) -> RootCause | None:
         remedy="",
         reason="",
     )
+
+
+def _bare(error: T) -> T:
+    """The same error without its traceback and causes: their frames hold all that the pass had in hand."""
+    assert isinstance(error, BaseException)
+    found = type(error).__new__(type(error), *error.args)
+    found.__dict__.update(error.__dict__)
+    return found
 
 
 def without_numbers(text: str) -> str:

@@ -13,7 +13,8 @@ from datetime import datetime
 from airunway.ages import Ages
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import EventRecorder, KubeError, Overlay, StatusWriter, remove_finalizer
+from airunway.kube import EventRecorder, KubeError, Overlay, StatusWriter, remove_finalizers
+from airunway.process.deployment_cache import with_all_finalizers
 from airunway.resource import ObjectKey, is_deleting, key_of, parse_time, uid_of
 from airunway.runtime.desired import is_ours, is_primary
 from airunway.runtime.execution import held_by
@@ -86,8 +87,9 @@ class Releaser:
             # Another provider goes on: nothing of what we said about our upstream object holds any longer.
             await self._status.write(deployment, {})
         with self._deployments.writing(key):
-            answer = await remove_finalizer(
-                self._writer.client, MODEL_DEPLOYMENT, deployment, self._finalizer, manager=self._writer.manager
+            found = await with_all_finalizers(self._writer.client, deployment)
+            answer = await remove_finalizers(
+                self._writer.client, MODEL_DEPLOYMENT, found, (self._finalizer,), manager=self._writer.manager
             )
             if answer is not None:
                 self._deployments.note(answer)

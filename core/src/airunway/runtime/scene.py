@@ -136,9 +136,10 @@ def faults_of(scene: Scene, evidence: Evidence) -> list[Fault]:
     """
     if scene.ready and not scene.short and scene.counts.ready and scene.wanted is not None:
         return []
+    rest = _Rest(evidence.pods)
     faults: dict[str, Fault] = {}
     for symptom in scene.shown:
-        partial = _is_partial(symptom, scene, evidence)
+        partial = _is_partial(symptom, scene, rest)
         known = faults.get(symptom.reason)
         if known is None:
             costs = scene.lost and category_of(symptom.reason) is Category.CONNECTIVITY
@@ -155,21 +156,33 @@ def faults_of(scene: Scene, evidence: Evidence) -> list[Fault]:
     return list(faults.values())
 
 
-def _is_partial(symptom: Symptom, scene: Scene, evidence: Evidence) -> bool:
+class _Rest:
+    """The pods by what is asked of them for each symptom: there may be thousands of both."""
+
+    def __init__(self, pods: Iterable[PodFacts]) -> None:
+        self._pods = {f"Pod/{pod.namespace}/{pod.name}": pod for pod in pods}
+        serving = [pod for pod in self._pods.values() if pod.alive and pod.ready and pod.serves]
+        self._owners = {pod.owner for pod in serving}
+        self._crews = {pod.crew for pod in serving}
+
+    def role_of(self, object_: str) -> str | None:
+        """The role of a pod, None for what is none of them."""
+        pod = self._pods.get(object_)
+        return None if pod is None else pod.role
+
+    def serves_beside(self, object_: str, *, ready: bool) -> bool:
+        """Whether other pods do the same work: of its controller and role, or any while the upstream is ready."""
+        if ready:
+            return bool(self._crews)
+        kind, _, name = object_.partition("/")
+        if kind != "Pod":
+            return (kind, name.rpartition("/")[2]) in self._owners
+        pod = self._pods.get(object_)
+        return pod is not None and pod.crew in self._crews
+
+
+def _is_partial(symptom: Symptom, scene: Scene, rest: _Rest) -> bool:
     """Whether the rest serves without what shows the symptom: by the upstream's word, or as one of several alike."""
-    helps = any(symptom.object == f"Pod/{p.namespace}/{p.name}" and p.role in scene.helping for p in evidence.pods)
+    helps = rest.role_of(symptom.object) in scene.helping
     told = scene.partial and not scene.ready
-    return helps or told or _serves_beside(symptom, evidence.pods, ready=scene.ready)
-
-
-def _serves_beside(symptom: Symptom, pods: Iterable[PodFacts], *, ready: bool) -> bool:
-    """Whether other pods do the same work: of the same controller and role, or of any while the upstream is ready."""
-    kind, _, name = symptom.object.partition("/")
-    name = name.rpartition("/")[2]
-    serving = [pod for pod in pods if pod.alive and pod.ready and pod.serves]
-    if ready:
-        return bool(serving)
-    if kind != "Pod":
-        return any(pod.owner == (kind, name) for pod in serving)
-    crew = next((pod.crew for pod in pods if pod.name == name), None)
-    return any(pod.crew == crew for pod in serving)
+    return helps or told or rest.serves_beside(symptom.object, ready=scene.ready)

@@ -8,7 +8,7 @@ where no pod exists to show anything: a workload that may not create its pods, a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
@@ -121,27 +121,37 @@ def root_cause_of(symptoms: Iterable[Symptom], *, now: datetime, previous: RootC
 def find_symptoms(evidence: Evidence, *, now: datetime, previous: RootCause | None = None) -> tuple[Symptom, ...]:
     """Everything that is wrong, in order of precedence."""
     found: list[Symptom] = []
+    newest = _newest_of(evidence.pods)
+    told_of: dict[tuple[str, str], list[EventFacts]] = {}
+    for event in evidence.events:
+        if event.kind == "Pod":
+            told_of.setdefault((event.namespace, event.name), []).append(event)
     for pod in evidence.pods:
-        if pod.deleting or pod.ready or _is_history(pod, evidence.pods):
+        if pod.deleting or pod.ready or _is_history(pod, newest):
             continue
-        found.extend(_of_pod(pod, evidence, now=now, previous=previous))
+        events = told_of.get((pod.namespace, pod.name), ())
+        found.extend(_of_pod(pod, events, evidence, now=now, previous=previous))
     for event in evidence.events:
         found.extend(_of_workload(event, evidence.pods, now=now))
         found.extend(_of_claim_event(event, evidence))
     found.extend(_lost(claim) for claim in evidence.claims if claim.phase == "Lost")
     found.extend(_failed(job) for job in evidence.jobs if job.failed)
     found.extend(_reported(report) for report in evidence.reports)
-    told = [symptom for symptom in found if not _is_told_by_claim(symptom, found, evidence)]
+    unbound = {symptom.object for symptom in found if symptom.distance is Distance.CLAIM}
+    waiting = {
+        f"Pod/{pod.namespace}/{pod.name}"
+        for pod in evidence.pods
+        if any(f"PersistentVolumeClaim/{pod.namespace}/{claim}" in unbound for claim in pod.claims)
+    }
+    told = [symptom for symptom in found if not _is_told_by_claim(symptom, waiting)]
     return tuple(sorted({_aged(symptom, previous) for symptom in told}, key=_precedence))
 
 
-def _is_told_by_claim(symptom: Symptom, found: Iterable[Symptom], evidence: Evidence) -> bool:
-    """Whether a pod only says that a claim has no volume, and of one of its claims is known why."""
-    if (symptom.reason, symptom.distance) != ("PvcPending", Distance.POD):
-        return False
-    known = {other.object for other in found if other.distance is Distance.CLAIM}
-    pods = [pod for pod in evidence.pods if symptom.object == f"Pod/{pod.namespace}/{pod.name}"]
-    return any(f"PersistentVolumeClaim/{pod.namespace}/{claim}" in known for pod in pods for claim in pod.claims)
+def _is_told_by_claim(symptom: Symptom, waiting: Collection[str]) -> bool:
+    """Whether a pod only says that a claim has no volume, and it is one of those `waiting` for claims of which is
+    known why.
+    """
+    return (symptom.reason, symptom.distance) == ("PvcPending", Distance.POD) and symptom.object in waiting
 
 
 def _aged(symptom: Symptom, previous: RootCause | None) -> Symptom:
@@ -163,21 +173,30 @@ def _precedence(symptom: Symptom) -> tuple[object, ...]:
 # ------------------------------------------------------------------------------------------------------------- pods
 
 
-def _is_history(pod: PodFacts, pods: Iterable[PodFacts]) -> bool:
+def _newest_of(pods: Iterable[PodFacts]) -> dict[object, datetime]:
+    """When the newest living pod of each crew was made."""
+    newest: dict[object, datetime] = {}
+    for pod in pods:
+        if pod.alive and pod.created is not None:
+            newest[pod.crew] = max(pod.created, newest.get(pod.crew, pod.created))
+    return newest
+
+
+def _is_history(pod: PodFacts, newest: Mapping[object, datetime]) -> bool:
     """Whether the pod is over and another one has taken its place."""
     if pod.phase == "Succeeded":
         return True
     if pod.phase != "Failed" or pod.created is None:
         return False
-    return any(
-        other.alive and other.crew == pod.crew and other.created is not None and other.created >= pod.created
-        for other in pods
-    )
+    after = newest.get(pod.crew)
+    return after is not None and after >= pod.created
 
 
-def _of_pod(pod: PodFacts, evidence: Evidence, *, now: datetime, previous: RootCause | None) -> Iterator[Symptom]:
+def _of_pod(
+    pod: PodFacts, told: Iterable[EventFacts], evidence: Evidence, *, now: datetime, previous: RootCause | None
+) -> Iterator[Symptom]:
     name = f"Pod/{pod.namespace}/{pod.name}"
-    events = [event for event in evidence.events if _is_about(event, pod)]
+    events = [event for event in told if event.uid in ("", pod.uid)]
     events.sort(key=lambda event: (event.last or _FOREVER, event.note), reverse=True)
     known = previous.code if previous is not None and previous.object == name else ""
 
@@ -219,10 +238,6 @@ def _of_pod(pod: PodFacts, evidence: Evidence, *, now: datetime, previous: RootC
         yield symptom(Finding(reason="PodFailed", code="", text=text), Distance.POD)
     elif evidence.served and (finding := probe_finding(pod, events)) is not None:
         yield symptom(finding, Distance.POD_EVENT)
-
-
-def _is_about(event: EventFacts, pod: PodFacts) -> bool:
-    return (event.kind, event.namespace, event.name) == ("Pod", pod.namespace, pod.name) and event.uid in ("", pod.uid)
 
 
 def _unscheduled(pod: PodFacts) -> Finding | None:
