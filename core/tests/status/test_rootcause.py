@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
@@ -18,6 +20,7 @@ from airunway.status.evidence import (
     job_facts,
 )
 from airunway.status.rootcause import find_root_cause, find_symptoms
+from airunway.status.texts import Meaning, first_meaning
 from airunway_testing.evidence import (
     NOW,
     QUOTA,
@@ -305,3 +308,21 @@ def test_the_registry_is_complete_and_consistent() -> None:
     for reason in REASONS:
         code_name = code_of_reason(reason)
         assert not code_name or reason in CODES[code_name].reasons
+
+
+def test_what_a_pod_said_is_looked_through_once_however_often_it_is_read() -> None:
+    """Sixty workers that crash would else cost each pass of their deployment a twentieth of a second."""
+    looked: list[str] = []
+
+    class Pattern:
+        def search(self, text: str) -> None:
+            looked.append(text)
+
+    table = (Meaning(cast("re.Pattern[str]", Pattern()), "PodFailed", "", "a test"),)
+    for _ in range(3):
+        assert first_meaning(["one", "another"], table) is None
+    assert looked == ["one", "another"]
+    longer = "x" * 5_000
+    for _ in range(2):
+        assert first_meaning([longer], table) is None
+    assert looked[2:] == [longer, longer], "what is long is not kept"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from airunway.words import shown
 
@@ -306,11 +307,25 @@ def first_meaning(texts: Sequence[str], table: Sequence[Meaning]) -> tuple[Meani
 
     Texts stand in order of trust: what a later one says counts only where the earlier ones say nothing.
     """
+    rows = tuple(table)
     for text in texts:
-        for meaning in table:
-            if found := meaning.pattern.search(text):
-                return meaning, line_of(text, found.start())
+        read = _remembered if len(text) <= _LONGEST_REMEMBERED else _meaning_of
+        if (found := read(text, rows)) is not None:
+            return found
     return None
+
+
+def _meaning_of(text: str, table: tuple[Meaning, ...]) -> tuple[Meaning, str] | None:
+    for meaning in table:
+        if found := meaning.pattern.search(text):
+            return meaning, line_of(text, found.start())
+    return None
+
+
+# A pass reads again what every pod of its deployment said: half a millisecond for each KiB of those that crash.
+_remembered = lru_cache(maxsize=512)(_meaning_of)
+_LONGEST_REMEMBERED = 4096
+"""Characters; a container's last words have no more."""
 
 
 def without_names(text: str) -> str:
