@@ -149,7 +149,7 @@ async def test_h1_finalizers_without_number_are_told_and_what_they_hide_is_let_g
     # Metadata brings no new generation: what is new is judged with the next change.
     await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"scaling": {"replicas": 2}}})
     live = await until(client, key, refused)
-    assert "metadata.finalizers: more than 64" in live["status"]["message"]
+    assert "metadata.finalizers: more than 64" in (condition_of(live, "Validated") or {})["message"]
     await client.delete(MODEL_DEPLOYMENT, key)
     live = await until(client, key, lambda d: d["metadata"]["finalizers"] == others, what="the provider's letting go")
     await gone(client, WORKSPACE, key)
