@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass
 
 from benchmarks.common import concurrently
-from benchmarks.shapes import SERVICE, Shape
+from benchmarks.shapes import Shape
 
 from airunway.api import names
 from airunway.controller.decision import CORE_CONDITIONS
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import NAMESPACE, Client, Kind, add_finalizer
+from airunway.kube import NAMESPACE, SERVICE, Client, Kind, add_finalizer
 from airunway.resource import ObjectKey, Resource, labels_of
 
 __all__ = ["SPECIMEN", "Specimen", "bound", "specimen_of"]

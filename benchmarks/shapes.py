@@ -12,11 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from airunway.api import names
-from airunway.kube import Client, Kind, Reflector, load_config
+from airunway.kube import CONFIG_MAP, DEPLOYMENT, SERVICE, SERVICE_ACCOUNT, Client, Kind, Reflector, load_config
 from airunway.resource import ObjectKey, Resource, labels_of
 
-CONFIG_MAP = Kind(group="", version="v1", kind="ConfigMap", plural="configmaps", namespaced=True)
-DEPLOYMENT = Kind(group="apps", version="v1", kind="Deployment", plural="deployments", namespaced=True)
 GRAPH = Kind(
     group="nvidia.com",
     version="v1beta1",
@@ -32,23 +30,16 @@ ROLE = Kind(group="rbac.authorization.k8s.io", version="v1", kind="Role", plural
 ROLE_BINDING = Kind(
     group="rbac.authorization.k8s.io", version="v1", kind="RoleBinding", plural="rolebindings", namespaced=True
 )
-SERVICE_ACCOUNT = Kind(group="", version="v1", kind="ServiceAccount", plural="serviceaccounts", namespaced=True)
-SERVICE = Kind(group="", version="v1", kind="Service", plural="services", namespaced=True)
 WORKSPACE = Kind(group="kaito.sh", version="v1beta1", kind="Workspace", plural="workspaces", namespaced=True)
 
 Status = Callable[[bool], Resource]
 
+_TIME = "2026-11-21T00:00:00Z"
+
 
 def workspace_status(finished: bool) -> Resource:
-    word = "True" if finished else "False"
     reason = "workspaceSucceeded" if finished else "workspacePending"
-    condition = {
-        "type": "WorkspaceSucceeded",
-        "status": word,
-        "reason": reason,
-        "message": reason,
-        "lastTransitionTime": "2026-11-21T00:00:00Z",
-    }
+    condition = _condition("WorkspaceSucceeded", finished, reason=reason, message=reason)
     return {"state": "Ready" if finished else "NotReady", "conditions": [condition]}
 
 
@@ -56,14 +47,8 @@ def deployment_status(finished: bool) -> Resource:
     """Of one replica, in the first generation."""
     ready = int(finished)
     counts = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": ready, "availableReplicas": ready}
-    condition = {
-        "type": "Available",
-        "status": "True" if finished else "False",
-        "reason": "MinimumReplicasAvailable" if finished else "MinimumReplicasUnavailable",
-        "message": "",
-        "lastTransitionTime": "2026-11-21T00:00:00Z",
-        "lastUpdateTime": "2026-11-21T00:00:00Z",
-    }
+    reason = "MinimumReplicasAvailable" if finished else "MinimumReplicasUnavailable"
+    condition = {**_condition("Available", finished, reason=reason), "lastUpdateTime": _TIME}
     return {"observedGeneration": 1, **counts, "conditions": [condition]}
 
 
@@ -71,13 +56,8 @@ def graph_status(finished: bool) -> Resource:
     """Of a frontend and two workers that are apart, in the first generation."""
     ready = int(finished)
     counts = {"replicas": 1, "updatedReplicas": 1, "readyReplicas": ready}
-    condition = {
-        "type": "Ready",
-        "status": "True" if finished else "False",
-        "reason": "all_resources_are_ready" if finished else "some_resources_are_not_ready",
-        "message": "All resources are ready" if finished else "Resources not ready",
-        "lastTransitionTime": "2026-11-21T00:00:00Z",
-    }
+    reason = "all_resources_are_ready" if finished else "some_resources_are_not_ready"
+    message = "All resources are ready" if finished else "Resources not ready"
     return {
         "state": "successful" if finished else "pending",
         "observedGeneration": 1,
@@ -85,19 +65,14 @@ def graph_status(finished: bool) -> Resource:
             name: {"componentKind": "Deployment", "componentNames": [name.lower()], **counts}
             for name in ("Frontend", "prefill", "decode")
         },
-        "conditions": [condition],
+        "conditions": [_condition("Ready", finished, reason=reason, message=message)],
     }
 
 
 def service_status(finished: bool) -> Resource:
     """Of a RayService with one application, which has lost all of its workers where it is not finished."""
-    condition = {
-        "type": "Ready",
-        "status": "True" if finished else "False",
-        "reason": "NonZeroServeEndpoints" if finished else "ZeroServeEndpoints",
-        "message": "Number of serve endpoints is greater than 0" if finished else "No endpoints",
-        "lastTransitionTime": "2026-11-21T00:00:00Z",
-    }
+    reason = "NonZeroServeEndpoints" if finished else "ZeroServeEndpoints"
+    message = "Number of serve endpoints is greater than 0" if finished else "No endpoints"
     return {
         "observedGeneration": 1,
         "serviceStatus": "Running" if finished else None,
@@ -107,8 +82,13 @@ def service_status(finished: bool) -> Resource:
             "applicationStatuses": {"llm": {"status": "RUNNING"}},
             "rayClusterStatus": {"readyWorkerReplicas": int(finished)},
         },
-        "conditions": [condition],
+        "conditions": [_condition("Ready", finished, reason=reason, message=message)],
     }
+
+
+def _condition(type_: str, finished: bool, *, reason: str, message: str = "") -> Resource:
+    word = "True" if finished else "False"
+    return {"type": type_, "status": word, "reason": reason, "message": message, "lastTransitionTime": _TIME}
 
 
 @dataclass(frozen=True, kw_only=True)
