@@ -15,13 +15,8 @@ VERSION = "0.1.0"
 PREFILL, DECODE = "prefill", "decode"
 """Roles of the spec, and the component labels of their pods."""
 
-DECIDERS = {
-    "always": "always-disagg-pd-decider",
-    # Not told how many tokens, it never has anything prefilled apart. So many are a block of vLLM's cache.
-    "prefix-based": "prefix-based-pd-decider\n  parameters:\n    nonCachedTokens: 16",
-}
-"""Router modes: every prompt is prefilled apart, or only one of which decode has too little in its cache. The type of
-the plugin that decides, with its parameters."""
+DECIDERS = {"always": "always-disagg-pd-decider", "prefix-based": "prefix-based-pd-decider"}
+"""Router modes: every prompt is prefilled apart, or only one of which decode has too little in its cache."""
 
 TRANSFORMERS = (
     *serving.TRANSFORMERS,

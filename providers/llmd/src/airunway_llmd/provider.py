@@ -43,10 +43,13 @@ _ALONE = {
     "prefill": "decode workers prefill by themselves until a prefill worker is ready",
 }
 
+_PARAMETERS = {"prefix-based": "\n  parameters:\n    nonCachedTokens: 16"}
+"""Of a decider: not told how many tokens, it has nothing prefilled apart ever. A block of vLLM's cache has so many."""
+
 # Both roles are filtered by the label llm-d.ai/role; which prompts are prefilled apart is the decider's.
 _APART = """\
 plugins:
-- type: {plugin}
+- type: {decider}{parameters}
 - type: disagg-profile-handler
   parameters:
     deciders:
@@ -175,8 +178,8 @@ def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings]) ->
     release = picker.release_of(settings.picker_image, settings.picker_version)
     assert release is not None, "can_handle refuses an unknown one"
     mode = text(spec.provider.overrides, "routerMode") or "always"
-    plugin = DECIDERS[mode]
-    plugins = _APART.format(plugin=plugin, decider=plugin.partition("\n")[0]) if is_disaggregated(deployment) else ""
+    deciding = {"decider": DECIDERS[mode], "parameters": _PARAMETERS.get(mode, "")}
+    plugins = _APART.format(**deciding) if is_disaggregated(deployment) else ""
     return picker.objects(
         deployment,
         pool=picker.pool_of(deployment, selector=pool_labels(deployment), port=PORT),
