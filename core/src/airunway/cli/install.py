@@ -15,7 +15,7 @@ from airunway.cli.options import Context, Kubeconfig
 from airunway.words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
     from airunway.install.cluster import Installer, Inventory
     from airunway.install.helm import Helm
@@ -89,11 +89,12 @@ def install(
         helm = None
         if manifests is None and not no_helm:
             helm = _helm(noted, namespace, registry, kubeconfig, context)
-        releases = await _releases(helm, wanted)
+        releases = await helm.releases() if helm else {}
+        _refuse_unfinished(helm, releases, wanted)
         parts = [
             await _part(name, namespace, manifests, registry, helm if name in releases else None) for name in wanted
         ]
-        await _bring(installer, parts, helm or noted, dry_run, timeout)
+        await _bring(installer, parts, helm=helm, noted=noted, dry_run=dry_run, timeout=timeout)
 
     _run(work, namespace, kubeconfig, context)
 
@@ -120,7 +121,8 @@ def upgrade(
     async def work(installer: Installer) -> None:
         noted = await installer.inventory()
         helm = None if manifests else _helm(noted, namespace, registry, kubeconfig, context)
-        listed = in_order(await _releases(helm, ()) if helm else noted)
+        releases = await helm.releases() if helm else {}
+        listed = in_order(releases if helm else noted)
         chosen = []
         for name in listed:
             try:
@@ -133,9 +135,9 @@ def upgrade(
             await _fail_with_strangers(
                 installer, f"there is nothing to upgrade in {namespace}: this command has installed {there} there"
             )
-        await _releases(helm, chosen)
+        _refuse_unfinished(helm, releases, chosen)
         parts = [await _part(name, namespace, manifests, registry, helm) for name in chosen]
-        await _bring(installer, parts, helm or noted, dry_run, timeout)
+        await _bring(installer, parts, helm=helm, noted=noted, dry_run=dry_run, timeout=timeout)
 
     _run(work, namespace, kubeconfig, context)
 
@@ -203,14 +205,10 @@ def _helm(noted: Inventory, namespace: str, registry: str, kubeconfig: Path | No
     return Helm(program=program, namespace=namespace, images=registry, kubeconfig=kubeconfig, context=context)
 
 
-async def _releases(helm: Helm | None, wanted: Iterable[str]) -> Collection[str]:
-    """The releases that there are. Ends with 1 where one of those that are `wanted` was left halfway."""
-    if helm is None:
-        return []
-    releases = await helm.releases()
-    if unfinished := helm.unfinished(releases, wanted):
+def _refuse_unfinished(helm: Helm | None, releases: Mapping[str, str], wanted: Iterable[str]) -> None:
+    """Ends with 1 where one of the releases that are `wanted` was left halfway."""
+    if helm and (unfinished := helm.unfinished(releases, wanted)):
         inputs.fail("\n".join(["nothing was written:", *(f"  {each}" for each in unfinished)]))
-    return releases
 
 
 async def _fail_with_strangers(installer: Installer, message: str) -> NoReturn:
@@ -251,24 +249,24 @@ async def _part(name: str, namespace: str, manifests: Path | None, registry: str
     return Part(name=name, objects=ordered(objects))
 
 
-async def _bring(installer: Installer, parts: list[Part], way: Helm | Inventory, dry_run: bool, timeout: float) -> None:
-    """`way` is the helm that does it, or what was applied before."""
+async def _bring(
+    installer: Installer, parts: list[Part], *, helm: Helm | None, noted: Inventory, dry_run: bool, timeout: float
+) -> None:
+    """By `helm`; where there is none they are applied, over what is `noted` of before."""
     from airunway.install.carried import carried
-    from airunway.install.helm import Helm
 
-    helm = way if isinstance(way, Helm) else None
     if obstacles := await installer.obstacles(parts, releases=helm is not None):
         inputs.fail("\n".join(["nothing was written:", *(f"  {obstacle}" for obstacle in obstacles)]))
     if dry_run:
         for part in parts:
             typer.echo(plain(f"{part.name}: {len(part.objects)} objects would be applied{' by helm' * bool(helm)}"))
         return
-    if not isinstance(way, Helm):
-        await installer.apply(parts, way, on_part=lambda name: typer.echo(plain(f"{name}: applying")))
+    if helm is None:
+        await installer.apply(parts, noted, on_part=lambda name: typer.echo(plain(f"{name}: applying")))
     else:
         for part in parts:
             typer.echo(plain(f"{part.name}: helm upgrade --install"))
-            await way.bring(carried(part.name))
+            await helm.bring(carried(part.name))
             await installer.served(part)
     if timeout:
         await _wait(installer, parts, timeout)
