@@ -16,7 +16,7 @@ from airunway.resource import Resource, annotations_of, dig, is_deleting, key_of
 from airunway.runtime.answers import Occupied, Refused
 from airunway.runtime.decision import Decision
 from airunway.runtime.desired import Identity, identity_in, is_ours
-from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Memory
+from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight, Memory
 from airunway.runtime.seen import Seen
 from airunway.runtime.steps import Action, Plan, Step, conflict_text, missing_of, named
 from airunway.runtime.told import Told
@@ -101,10 +101,7 @@ class Executor:
         if foreign or dependents:  # the primary refers to what is not there yet
             writes = tuple(step for step in writes if not step.primary)
         # What somebody else fights over waits; all else goes on.
-        fights = memory.fights(seen.now)
-        fought = [
-            (step, fights[identity_in(step.subject)]) for step in plan.steps if identity_in(step.subject) in fights
-        ]
+        fought = _fought(plan, memory.fights(seen.now))
         held = [step for step, fight in fought if _is_drift(step) and fight.truce > 0]
         writes = tuple(step for step in writes if step not in held)
         await self._rehearse(decision, plan, writes, dependents, sure=sure)
@@ -315,6 +312,14 @@ def _is_drift(step: Step) -> bool:
     """Whether what is to be written was written already, and somebody changed it."""
     live, wanted = step.live, step.wanted
     return step.writes and live is not None and wanted is not None and _hash(live) == _hash(wanted)
+
+
+def _fought(plan: Plan, fights: Mapping[Identity, Fight]) -> list[tuple[Step, Fight]]:
+    """The steps about objects that somebody fights over: of next to all deployments none."""
+    if not fights:
+        return []
+    about = ((step, fights.get(identity_in(step.subject))) for step in plan.steps)
+    return [(step, fight) for step, fight in about if fight is not None]
 
 
 def _fight(fought: Sequence[Step]) -> Told:
