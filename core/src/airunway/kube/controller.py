@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable
 from time import monotonic
 from typing import Generic, Literal, TypeAlias, TypeVar
 
-from airunway.kube.errors import Forbidden, Unauthorized, is_retryable, retry_after_of
+from airunway.kube.errors import ApiError, Forbidden, Unauthorized, is_retryable, retry_after_of
 from airunway.kube.queue import QueueClosed, WorkQueue
 from airunway.kube.union import AnyReflector
 
@@ -108,11 +108,14 @@ class Controller(Generic[K]):
                 return "retry"
             delay = self.queue.retry(key)
             if isinstance(error, Forbidden | Unauthorized):
-                text = "%s: the pass for %s failed: %s; again in %.1f s"
-                log.error(text, self.name, key, error, delay)  # noqa: TRY400
+                self._tell_missing_right(key, error, delay)
             else:
                 log.exception("%s: the pass for %s failed; again in %.1f s", self.name, key, delay)
             return "error"
         self.queue.forget(key)
         self.queue.reschedule(key, after)  # the newest pass knows best
         return "success" if after is None else "requeue"
+
+    def _tell_missing_right(self, key: K, error: ApiError, delay: float) -> None:
+        """In the API server's words, which say all; a traceback says nothing."""
+        log.error("%s: the pass for %s failed: %s; again in %.1f s", self.name, key, error, delay)
