@@ -100,7 +100,8 @@ SEEN: dict[str, dict[str, str]] = {
     | {"--context": f"{INSTALLING}::test_the_cluster_of_a_context_is_meant"},
     "preflight": {
         **dict.fromkeys(
-            ("--upstream", "-f", "-n", "--set", "-o"), f"{PREFLIGHT}::test_deployments_of_a_file_need_no_cluster"
+            ("--upstream", "-f", "-n", "--set", "-o"),
+            "tests/upgrades/test_preflight_files.py::test_deployments_of_a_file_need_no_cluster",
         ),
         **dict.fromkeys(
             ("--recordings", "--kubeconfig", "--context"), f"{PREFLIGHT}::test_the_cluster_of_a_context_is_asked"

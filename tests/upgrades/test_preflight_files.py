@@ -1,0 +1,96 @@
+"""`airunway preflight` of files, without a cluster: KAITO's recorded CRDs, and what is no CRD."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.upgrades.asking import asked
+
+from airunway.api import names
+from airunway.resource import Resource
+
+pytestmark = pytest.mark.slow
+
+CRD = "workspaces.kaito.sh"
+MANIFEST: Resource = {
+    "apiVersion": names.API_VERSION,
+    "kind": "ModelDeployment",
+    "metadata": {"name": "token"},
+    "spec": {
+        "model": {"id": "microsoft/phi-4"},
+        "resources": {"gpu": {"count": 1}},
+        "secrets": {"huggingFaceToken": "hf"},
+        "provider": {"name": "kaito"},
+    },
+}
+
+
+def test_deployments_of_a_file_need_no_cluster(recordings: Path, tmp_path: Path) -> None:
+    path = tmp_path / "token.yaml"
+    path.write_text(yaml.safe_dump_all([MANIFEST, {**MANIFEST, "metadata": {"name": "other"}}]))
+    new = recordings / "upstream-crds/kaito/v0.12.0/workspaces.yaml"
+    done = asked("--upstream", f"kaito={new}", "-f", str(path), "-n", "ml")
+    assert done.returncode == 0, done.stderr
+    assert "ml/other    create  update     create Workspace 'other'" in done.stdout
+    assert done.stdout.endswith("2 deployments: 2 create\n")
+    old = recordings / "upstream-crds/kaito/v0.4.5"
+    done = asked("--upstream", f"kaito={old}", "-f", str(path), "--set", "instanceType=big", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    assert {entry["now"] for entry in json.loads(done.stdout)["deployments"]} == {"create"}
+    done = asked("--upstream", f"kaito={old}", "-f", str(path))
+    assert done.returncode == 3
+    assert "set the provider setting instanceType" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("release", "used"),
+    [("0.12", "v0.12.0"), ("v0.12.3", "v0.12.0"), ("0.10.1", "v0.10.0"), ("0.9", "v0.9.0"), ("1", "v0.12.0")],
+)
+def test_a_release_without_crds_of_its_own_has_those_of_the_one_before(
+    recordings: Path, tmp_path: Path, release: str, used: str
+) -> None:
+    path = tmp_path / "token.yaml"
+    path.write_text(yaml.safe_dump(MANIFEST))
+    crds = ("--recordings", str(recordings / "upstream-crds"))
+    done = asked("--upstream", f"kaito={release}", *crds, "-f", str(path), "-o", "json")
+    (change,) = [found for found in json.loads(done.stdout)["changes"] if found["crd"] == CRD]
+    assert change["from"].endswith(f"/kaito/{used}")
+
+
+@pytest.mark.parametrize(
+    ("upstream", "code", "says"),
+    [
+        ("kaito", 2, "write PROVIDER=DIR, or PROVIDER=VERSION"),
+        ("nobody=0.12", 1, "no installed distribution provides 'nobody'"),
+        ("kaito=nowhere", 1, "no such file or folder, and it is no release either"),
+        ("kaito=0.12", 1, "name the folder that has them, or the one of many releases with --recordings"),
+        (
+            "kaito=$EMPTY",
+            1,
+            "no CRD of provider kaito in it (its kinds: inferencesets.kaito.sh, workspaces.kaito.sh)",
+        ),
+        ("kaito=$TWICE", 1, "more than one CustomResourceDefinition workspaces.kaito.sh"),
+        ("kaito=$OLD", 1, "old.yaml: CustomResourceDefinition workspaces.kaito.sh: its apiVersion is 'apiextensions"),
+        ("kaito=$BINARY", 1, "binary.yaml: not a manifest: 'utf-8' codec"),
+        ("kaito=0.12 --recordings=$EMPTY", 1, "empty/kaito: --recordings is one with CRDs as kaito/vX.Y.Z/*.yaml"),
+    ],
+)
+def test_what_it_cannot_do_is_one_sentence(tmp_path: Path, upstream: str, code: int, says: str) -> None:
+    (tmp_path / "empty").mkdir()
+    twice = tmp_path / "twice"
+    twice.mkdir()
+    versions = [{"name": "v1", "served": True, "storage": True}]
+    crd = {"kind": "CustomResourceDefinition", "metadata": {"name": CRD}, "spec": {"versions": versions}}
+    for name in ("a.yaml", "b.json"):
+        (twice / name).write_text(json.dumps({"apiVersion": "apiextensions.k8s.io/v1", **crd}))
+    (tmp_path / "old.yaml").write_text(json.dumps({"apiVersion": "apiextensions.k8s.io/v1beta1", **crd}))
+    (tmp_path / "binary.yaml").write_bytes(b"\xff" + CRD.encode())
+    for name in ("empty", "twice", "old.yaml", "binary.yaml"):
+        upstream = upstream.replace(f"${name.partition('.')[0].upper()}", str(tmp_path / name))
+    done = asked("--upstream", *upstream.split())
+    assert done.returncode == code
+    assert says in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
