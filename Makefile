@@ -16,7 +16,7 @@ RUN := $(UV) run --frozen --no-sync
 
 .PHONY: help
 help:  ## What can be made.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: python
 python:
@@ -24,10 +24,10 @@ python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "AI Runway needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Set PYTHON=... to another." >&2; exit 1; }
 
-$(BOOTSTRAP)/bin/uv: | python
+$(BOOTSTRAP)/bin/uv: tools/uv.txt | python
 	@echo "uv is not on PATH: putting one into $(BOOTSTRAP)"
 	@$(PYTHON) -m venv $(BOOTSTRAP) || { echo "python3 -m venv failed: install your system's venv package (Debian: python3-venv)" >&2; exit 1; }
-	@$(BOOTSTRAP)/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9'
+	@$(BOOTSTRAP)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tools/uv.txt
 
 .PHONY: sync
 sync: | python
@@ -50,10 +50,23 @@ test: sync  ## Run all tests.
 test-again: sync  ## Run the tests that failed last, one after another.
 	@$(RUN) pytest --last-failed --last-failed-no-failures none
 
+RAYS = $(patsubst providers/kuberay/tests/ray/environments/%.txt,%,$(wildcard providers/kuberay/tests/ray/environments/*.txt))
+
+.PHONY: rays
+rays: sync
+	@for release in $(RAYS); do \
+	  $(UV) venv --quiet --allow-existing --python $(PYTHON) .airunway/ray-$$release && \
+	  $(UV) pip install --quiet --python .airunway/ray-$$release/bin/python \
+	    -r providers/kuberay/tests/ray/environments/$$release.txt || exit 1; \
+	done
+
 .PHONY: test-ray
-test-ray: sync  ## Hold what is written for KubeRay against Ray's own classes (fetches Ray: some 300 MB).
-	@UV_PROJECT_ENVIRONMENT=.airunway/ray $(UV) run --frozen --all-packages --group ray --python $(PYTHON) \
-	  pytest -q providers/kuberay/tests/test_ray_schema.py
+test-ray: rays  ## Hold what is written for KubeRay against Ray's own builders (fetches four releases of Ray: some 1.5 GB).
+	@$(RUN) pytest -q providers/kuberay/tests/ray/test_builds.py
+
+.PHONY: test-ray-live
+test-ray-live: rays  ## Run real Ray behind the simulated KubeRay, with a played engine.
+	@$(RUN) pytest -q -m ray tests/kuberay/test_live.py
 
 .PHONY: e2e
 e2e: sync  ## Live through every provider's samples on a cluster of yours: make e2e KUBECONFIG=...
@@ -77,6 +90,7 @@ generate: sync  ## Write the generated files (CRDs, charts, dashboard, alerts, r
 	@$(RUN) airunway crds --write core/src/airunway/api/crds
 	@$(RUN) python -m tools.observability.generate
 	@$(RUN) python -m tools.rights
+	@$(RUN) python -m tools.home
 	@$(RUN) python -m tools.charts.generate
 	@$(RUN) python -m tools.fields_page
 	@$(RUN) python -m tools.matrix_page
@@ -90,9 +104,22 @@ wheels: sync  ## Build the wheels of all distributions into dist/: make wheels R
 	@$(RUN) python -m tools.wheels $(if $(REGISTRY),--registry $(REGISTRY))
 
 .PHONY: images
-images: sync  ## Build the container images (root, buildah).
-	@$(RUN) python -m tools.images.build
+images: sync  ## Build the container images as the charts name them (root, buildah): make images REGISTRY=registry.internal/team
+	@$(RUN) python -m tools.images.build $(if $(REGISTRY),--registry $(REGISTRY)) $(IMAGES_FLAGS)
+
+.PHONY: images-lock
+images-lock: sync  ## Write down which of Debian's packages are in the images today (images/base.lock.yaml).
+	@$(RUN) python -m tools.images.lock $(if $(MIRROR),--mirror $(MIRROR))
 
 .PHONY: release
-release: sync  ## Everything of a release in dist/: make release VERSION=0.1.0 REGISTRY=registry.internal/team
-	@$(RUN) python -m tools.release $(VERSION) $(if $(REGISTRY),--registry $(REGISTRY)) $(RELEASE_FLAGS)
+release: sync  ## Everything of a release in dist/: make release VERSION=0.1.0 REGISTRY=registry.internal/team SIGNING_KEY=FILE
+	@$(RUN) python -m tools.release $(VERSION) $(if $(REGISTRY),--registry $(REGISTRY)) \
+	  $(if $(SIGNING_KEY),--signing-key $(SIGNING_KEY)) $(if $(MIRROR),--mirror $(MIRROR)) $(RELEASE_FLAGS)
+
+.PHONY: publish
+publish: sync  ## Bring a release's images and charts to a registry (skopeo): make publish VERSION=0.1.0 REGISTRY=registry.internal/team
+	@$(RUN) python -m tools.publish dist/release-$(VERSION) --registry $(REGISTRY) $(PUBLISH_FLAGS)
+
+.PHONY: site
+site: sync  ## Build the documentation as a web site with a search that works without a server: make site [VERSION=0.1.0]
+	@$(RUN) python -m tools.site $(VERSION)

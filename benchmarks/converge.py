@@ -7,6 +7,11 @@ plain client with nothing behind it. Prints JSON.
 
     uv run python -m benchmarks.converge --deployments 1000
     uv run python -m benchmarks.converge --shape two --brief    # one shape, and only on the way to Running
+    uv run python -m benchmarks.converge --shape two --accounts rights    # core and provider with accounts of their own
+    uv run python -m benchmarks.converge --shape two --accounts guards    # which guards keep to what is theirs
+
+What guards cost is the difference of the last two: run them in turns, several times, and compare seconds and the CPU of
+the API server, which other load on the machine disturbs least.
 """
 
 from __future__ import annotations
@@ -19,7 +24,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,13 +35,19 @@ from benchmarks.bound import SPECIMEN, bound, specimen_of
 from benchmarks.common import concurrently, cpu_seconds, heading, percentiles, rss_mib, say, scrape
 from benchmarks.shapes import SHAPES, Shape
 
+from airunway.api import names
+from airunway.controller.access import core_rights
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import NAMESPACE, Client, Reflector, load_config
+from airunway.kube import CONFIG_MAP, NAMESPACE, ApiError, Client, Reflector, load_config
+from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig
+from airunway.runtime.access import provider_rights
+from airunway.webhook.guard import core_guard, provider_guard, status_guard
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.processes import Processes
 from airunway_testing.operator import install_definitions
+from airunway_testing.rights import applied, granted
 from airunway_testing.simulators import load_simulator, simulators_for
 
 WRITES = ("create", "update", "patch", "delete")
@@ -74,10 +86,13 @@ async def caught_up(count: int) -> None:
 class Parts:
     """The operator's processes."""
 
-    def __init__(self, kubeconfig: Path, shape: Shape) -> None:
+    def __init__(self, kubeconfig: Path, shape: Shape, *, own: Mapping[str, Path], options: Sequence[str]) -> None:
+        """`own` are kubeconfigs of accounts, by part; `options` are further ones of the core."""
         self._folder = Path(tempfile.mkdtemp(prefix="airunway-benchmark-"))
         self._processes = Processes(self._folder, keep=False)
         self._kubeconfig = kubeconfig
+        self._own = own
+        self._options = options
         self._provider = shape.provider
 
     def start(self, name: str, *command: str) -> None:
@@ -85,12 +100,13 @@ class Parts:
 
     def start_all(self) -> None:
         """Core and provider at once, until both are ready."""
-        commands = {"core": ("controller",), "provider": ("provider", "run", self._provider)}
+        commands = {"core": ("controller", *self._options), "provider": ("provider", "run", self._provider)}
         markers = {name: self._folder / f"{name}.ready" for name in commands}
         for name, command in commands.items():
             markers[name].unlink(missing_ok=True)
             options = ("--metrics-bind-address", METRICS[name], "--ready-file", str(markers[name]))
-            self.start(name, "-m", "airunway", *command, *options, "--kubeconfig", str(self._kubeconfig))
+            kubeconfig = self._own.get(name, self._kubeconfig)
+            self.start(name, "-m", "airunway", *command, *options, "--kubeconfig", str(kubeconfig))
         deadline = time.monotonic() + 60
         while waiting := [name for name, marker in markers.items() if not marker.exists()]:
             ended = [name for name in waiting if name in self._processes.exited()]
@@ -198,6 +214,53 @@ async def latencies(client: Client, count: int, samples: int, *, shape: Shape) -
     return result
 
 
+@asynccontextmanager
+async def accounts_of(
+    wanted: str | None, client: Client, plane: ControlPlane, shape: Shape, *, definitions: Sequence[Resource]
+) -> AsyncIterator[tuple[dict[str, Path], list[str]]]:
+    """Kubeconfigs of accounts with exactly their rights (``guards``: and kept to what is theirs), by part; and further
+    options of the core. Without `wanted` both parts are the administrator. Installs the CRDs first.
+    """
+    await install_definitions(client, definitions)
+    if wanted is None:
+        yield {}, []
+        return
+    home, manifest = "airunway-system", load(shape.provider).manifest
+    users = {
+        "core": f"system:serviceaccount:{home}:{names.CORE_MANAGER}",
+        "provider": f"system:serviceaccount:{home}:{names.provider_manager(shape.provider)}",
+    }
+    await client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": home}})
+    guards = [
+        *core_guard(users["core"]),
+        *provider_guard(manifest, users["provider"], own=home),
+        *status_guard([*users.values(), "admin"]),  # who measures the bound
+    ]
+    async with (
+        granted(client, core_rights(), user=users["core"], namespace=home),
+        granted(client, provider_rights(manifest), user=users["provider"], namespace=home),
+        applied(client, guards if wanted == "guards" else []),
+    ):
+        kubeconfigs = {part: plane.kubeconfig_for(user) for part, user in users.items()}
+        if wanted == "guards":
+            await _in_force(client, shape.provider, home)
+        yield kubeconfigs, ["--guard-parameters"] if wanted == "guards" else []
+
+
+async def _in_force(client: Client, provider: str, namespace: str) -> None:
+    """Returns once the API server knows the guards, and the kind of their parameters: it looks every 30 seconds."""
+    metadata = {"name": "probe", "namespace": namespace, "labels": {names.PROVIDER: provider}}
+    probe = {"apiVersion": CONFIG_MAP.api_version, "kind": CONFIG_MAP.kind, "metadata": metadata}
+    async with asyncio.timeout(90):
+        while True:
+            try:
+                await client.create(CONFIG_MAP, probe, dry_run=True)
+            except ApiError as error:
+                if "no params found" in error.message:
+                    return
+            await asyncio.sleep(0.5)
+
+
 async def run(arguments: argparse.Namespace, plane: ControlPlane, name: str) -> dict[str, Any]:
     shape = SHAPES[name]
     played = [] if shape.kinds_of else simulators_for([(shape.primary.group, shape.primary.kind)])
@@ -205,10 +268,18 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane, name: str) -> 
     brings = load_simulator(shape.kinds_of) if shape.kinds_of else simulator
     assert plane.audit_log is not None
     count = arguments.deployments
-    parts = Parts(plane.kubeconfig, shape)
     found: dict[str, Any] = {}
-    async with Client(load_config(kubeconfig=plane.kubeconfig), user_agent="benchmark") as client:
-        await install_definitions(client, brings.custom_resource_definitions() if brings is not None else [])
+    async with (
+        Client(load_config(kubeconfig=plane.kubeconfig), user_agent="benchmark") as client,
+        accounts_of(
+            arguments.accounts,
+            client,
+            plane,
+            shape,
+            definitions=brings.custom_resource_definitions() if brings is not None else [],
+        ) as (own, options),
+    ):
+        parts = Parts(plane.kubeconfig, shape, own=own, options=options)
         try:
             where = ("--kubeconfig", str(plane.kubeconfig))
             if simulator is not None:
@@ -217,9 +288,11 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane, name: str) -> 
                 parts.start("simulator", shapes.__file__, name, str(plane.kubeconfig))
             parts.start_all()
             say(f"converging: {name}")
-            audit, before = AuditReader(plane.audit_log), parts.cpu()
+            server = plane.pids["kube-apiserver"]
+            audit, before, served = AuditReader(plane.audit_log), parts.cpu(), cpu_seconds(server)
             speed = await converge(client, count, deployment=shape.deployment)
             used = {name: seconds - before[name] for name, seconds in parts.cpu().items()}
+            served = cpu_seconds(server) - served
             until_running = by_component(audit.read())
             memory = {"unscraped": parts.rss()}
             passes = {
@@ -242,6 +315,7 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane, name: str) -> 
         "seconds_of_the_api_bound_minimum": round(minimum, 2),
         "ratio": round(speed.all / minimum, 2),
         "cpu_ms_per_deployment": {name: round(seconds / count * 1000, 2) for name, seconds in used.items()},
+        "cpu_ms_of_the_api_server_per_deployment": round(served / count * 1000, 2),
         "passes_per_deployment": {name: round(number / count, 2) for name, number in passes.items()},
         "writes_per_deployment": {name: round(writes(counts) / count, 3) for name, counts in until_running.items()},
         "requests_until_running": {name: dict(counts.most_common()) for name, counts in until_running.items()},
@@ -302,6 +376,7 @@ def main() -> None:
     parser.add_argument("--deployments", type=int, default=1000)
     parser.add_argument("--shape", choices=[*SHAPES, "all"], default="all", help="what is deployed")
     parser.add_argument("--brief", action="store_true", help="leave out rest, restart and latency")
+    parser.add_argument("--accounts", choices=["rights", "guards"], help="accounts with their rights, or guarded too")
     parser.add_argument("--samples", type=int, default=400, help="upstream status changes to time")
     parser.add_argument("--rest", type=int, default=30, help="seconds to watch the operator doing nothing")
     arguments = parser.parse_args()

@@ -185,7 +185,7 @@ async def test_under_chaos_everything_converges_to_the_same_state(
             if not stays:
                 await gone(client, MODEL_DEPLOYMENT, key)
                 continue
-            await edit(client, key, {"metadata": {"annotations": {"look": "again"}}})
+            await edit(client, key, {"metadata": {"annotations": {"airunway.ai/look": "again"}}})
             deployment = await until(client, key, settled)
             assert str(essence(deployment)).replace(key.name, "calm") == str(calm)
             assert deployment["metadata"]["finalizers"] == [names.provider_finalizer("kaito")]

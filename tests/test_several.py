@@ -100,7 +100,7 @@ async def test_a_process_that_is_killed_and_started_again_writes_nothing(
 ) -> None:
     """But the heartbeats: everything stands as it would be written."""
     wanted = {"gemma": manifest(provider={"name": "kaito"}), "toy-one": of_toy(manifest)}
-    async with own_process(kubeconfig, tmp_path, "run") as process:
+    async with own_process(kubeconfig, tmp_path, "run", "kaito", "toy") as process:
         for deployment in wanted.values():
             await client.create(MODEL_DEPLOYMENT, deployment)
         for name in wanted:
@@ -110,7 +110,7 @@ async def test_a_process_that_is_killed_and_started_again_writes_nothing(
         assert await asyncio.to_thread(process.wait) == -9
     audit = AuditReader(audit_log)
     before = {name: await client.get(MODEL_DEPLOYMENT, ObjectKey(namespace, name)) for name in wanted}
-    async with own_process(kubeconfig, tmp_path, "run"):
+    async with own_process(kubeconfig, tmp_path, "run", "kaito", "toy"):
         # A new one comes after all that is looked at at the start.
         await client.create(MODEL_DEPLOYMENT, of_toy(manifest, "toy-two"))
         await until(client, ObjectKey(namespace, "toy-two"), running_at(1))
@@ -212,7 +212,7 @@ async def test_each_part_has_its_lease_and_says_farewell(
 ) -> None:
     parts = (names.CORE_MANAGER, names.provider_manager("kaito"), names.provider_manager("toy"))
     configs = [ObjectKey("", name) for name in ("kaito", "toy")]
-    async with own_process(kubeconfig, tmp_path, "run", "--leader-elect") as process:
+    async with own_process(kubeconfig, tmp_path, "run", "kaito", "toy", "--leader-elect") as process:
         for part in parts:
             lease = await client.get(LEASE, ObjectKey("default", part))
             assert dig(lease, "spec", "holderIdentity") == "own-process"

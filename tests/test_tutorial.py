@@ -115,7 +115,7 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         KIND.format('""', "Namespace", "namespace", ", builtin=True"),
     ),
     "a CRD that has none": (CRD, "scope: Namespaced", "scope: Cluster"),
-    "the CRD was changed": (CRD, "replicas: {type: integer", "pods: {type: integer"),
+    "the CRD was changed": (CRD, "replicas:", "pods:"),
     "a hook is misspelt": (PROVIDER, "translate_status=translate_status", "translate_state=translate_status"),
     "a hook takes other arguments": (
         PROVIDER,

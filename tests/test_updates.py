@@ -89,7 +89,7 @@ async def test_what_holds_an_old_object_back_is_named_once_it_takes_long(
         waiting = await until(client, key, says("Waiting until the old Workspace 'gemma' is gone"))
         assert waiting["status"]["message"].endswith("is gone")
         ahead = timedelta(seconds=30)
-        await edit(client, key, {"metadata": {"annotations": {"look": "again"}}})
+        await edit(client, key, {"metadata": {"annotations": {"airunway.ai/look": "again"}}})
         await until(client, key, says("is held by its finalizers: example.org/hold"))
         await client.merge_patch(WORKSPACE, key, FREE, manager="somebody")
         await until(client, key, running_at(2))
@@ -151,16 +151,16 @@ async def test_a_fight_over_a_field_is_named_slows_down_and_ends_when_the_other_
         assert "reverts now wait 30 s" in fight["message"]
         await client.merge_patch(WORKSPACE, key, theirs, manager="other-controller")
         for number in range(3):
-            await edit(client, key, {"metadata": {"annotations": {"look": str(number)}}})
+            await edit(client, key, {"metadata": {"annotations": {"airunway.ai/look": str(number)}}})
             await until(client, await create(manifest(f"beside-{number}")), running_at(1))
             assert await label() == "another"
         ahead = timedelta(seconds=31)
-        await edit(client, key, {"metadata": {"annotations": {"look": "after the pause"}}})
+        await edit(client, key, {"metadata": {"annotations": {"airunway.ai/look": "after the pause"}}})
         async with asyncio.timeout(PATIENCE):
             while await label() != "gemma":
                 await asyncio.sleep(0.02)
         ahead = timedelta(minutes=5)
-        await edit(client, key, {"metadata": {"annotations": {"look": "again"}}})
+        await edit(client, key, {"metadata": {"annotations": {"airunway.ai/look": "again"}}})
         await until(client, key, lambda d: condition_of(d, "DriftFight") is None)
         live = await client.get(WORKSPACE, key)
         assert live["metadata"]["labels"][names.MODEL_DEPLOYMENT] == "gemma"

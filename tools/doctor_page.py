@@ -29,8 +29,9 @@ def _lines() -> Iterator[str]:
     yield ""
     yield (
         "`airunway doctor` looks at an installation once, reading only, and says what is wrong with it. It works with "
-        "whatever rights you have: what you may not look at is named and left out. It reads no Secret. To see whether "
-        "the API server reaches the webhooks it rehearses the creation of a ModelDeployment (a dry run)."
+        "whatever rights you have: what you may not look at is named and left out. Of Secrets it lists the metadata of "
+        "those in which Helm keeps the releases of the namespace, and reads the content of none. To see whether the "
+        "API server reaches the webhooks it rehearses the creation of a ModelDeployment (a dry run)."
     )
     yield ""
     yield "| exit code | |"
@@ -68,6 +69,28 @@ def _lines() -> Iterator[str]:
     for case in yaml.safe_load((ROOT / TABLE).read_text(encoding="utf-8")):
         found = ", ".join(f"[{code}](#{code.lower()})" for code in case["finds"])
         yield f"| {case['fault']} | {found} |"
+    yield from _silences()
+
+
+_SILENT = {
+    "The webhook's caBundle is wrong, or its TLS Secret was deleted": "nothing, once the core's leader has put it "
+    "right, which it does by itself within seconds",
+    "A provider's registration was edited": "nothing: the provider writes it anew when it starts, and what it says of "
+    "itself each minute",
+    "A quota of a team, or the Secret with a model's token, is not enough or not there": "nothing: the status of the "
+    "deployment names it, which its owner can read without rights on the installation",
+}
+"""Faults about which doctor is silent, and why."""
+
+
+def _silences() -> Iterator[str]:
+    yield ""
+    yield "## What it is silent about"
+    yield ""
+    yield "| fault | what it says, and why |"
+    yield "|---|---|"
+    for fault, why in _SILENT.items():
+        yield f"| {fault} | {why} |"
 
 
 def _escaped(text: str) -> str:

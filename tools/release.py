@@ -1,15 +1,19 @@
 """Everything of a release in one folder.
 
-python -m tools.release VERSION [--registry HOST/PATH] [--output DIR] [--without-images]
+python -m tools.release VERSION [--registry HOST/PATH] [--signing-key FILE] [--output DIR] [--without-images] [--public]
 
     python/       wheels and sdists of all distributions; core and providers carry their charts
-    charts/       packaged charts, whose images are in the registry that was given
-    images/       one OCI archive for each image (skopeo copy oci-archive:FILE docker://…), and their digests
-    sboms/        bills of materials of the images (CycloneDX)
+    charts/       packaged charts, whose images are in the registry that was given, by digest
+    images/       one OCI archive for each image, of all architectures, and their digests
+    charts-oci/   the charts as OCI archives, and their digests
+    sboms/        bills of materials of the images (CycloneDX), by architecture
     install.yaml  CRDs and core for kubectl apply --server-side; crds.yaml: the CRDs alone
-    CHANGELOG.md  what changed; checksums.txt: sha256 of all the rest
+    CHANGELOG.md  what changed
+    provenance.json  what all of it was made of (SLSA v1); with a key provenance.intoto.jsonl, the same and signed
+    checksums.txt    sha256 of all the rest; with a key checksums.txt.sig and signing-key.pub
 
-The same commit makes the same files.
+With a key the archives have signatures and attestations too: `python -m tools.publish` brings them to a registry. The
+same commit and the same key make the same files. docs/releases/verify.md says how all of it is checked.
 """
 
 from __future__ import annotations
@@ -17,57 +21,90 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
 import tomllib
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
+from tools.changelog import ChangelogError, changelog
 from tools.charts.package import UNRELEASED, package_charts, render
 from tools.generated import ROOT
+from tools.home import home, is_public
 from tools.images import build
+from tools.images.architectures import ARCHITECTURES, here
+from tools.supply.oci import Layout, archive, chart_layout
+from tools.supply.provenance import Build, bill_statement, statement
+from tools.supply.signing import KeyFileError, Signer, envelope, load_key, sign_layout
 from tools.wheels import build_wheels, source_time
 
 from airunway.install.parts import CORE, DEFINITIONS, NAMESPACE
+from airunway.resource import Resource
 
-__all__ = ["ReleaseError", "release"]
+__all__ = ["ReleaseError", "main", "options", "release"]
 
 
 class ReleaseError(Exception):
     """There can be no release; one sentence says why, and what to do."""
 
 
-def release(version: str, target: Path, *, registry: str, images: build.Builder | None) -> None:
-    """Write a release into the folder `target`, which must not be there; without `images` there are none in it.
+def release(
+    version: str,
+    target: Path,
+    *,
+    registry: str,
+    images: Sequence[build.Builder],
+    signer: Signer | None = None,
+    builder: str = "",
+    run: str = "",
+) -> None:
+    """Write a release into the folder `target`, which must not be there.
 
+    `images` builds each image for one architecture; where it is empty there are none, and charts name tags. Without
+    `signer` nothing is signed. `builder` and `run` are what the provenance says of who built.
     Raises ReleaseError, CalledProcessError.
     """
     _check(version, target)
     time = source_time()
+    made = Build(version=version, registry=registry, commit=build.revision(), builder=builder, run=run)
     target.mkdir(parents=True)
-    build_wheels(target / "python", registry=registry, time=time, kinds=("wheel", "sdist"))
-    _manifests(target, package_charts(target / "charts", registry=registry, time=time))
-    if images is not None:
-        _images(images, target, time=time)
-    changes = subprocess.run(
-        [sys.executable, "-m", "towncrier", "build", "--draft", "--version", version, "--date", _date(time)],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    (target / "CHANGELOG.md").write_text(changes, encoding="utf-8")
-    sums = [
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(target)}\n"
-        for path in sorted(target.rglob("*"))
-        if path.is_file()
-    ]
-    (target / "checksums.txt").write_text("".join(sums), encoding="utf-8")
+    images_digests = _images(images, target, time=time, made=made, signer=signer) if images else {}
+    build_wheels(target / "python", registry=registry, time=time, kinds=("wheel", "sdist"), digests=images_digests)
+    charts = package_charts(target / "charts", registry=registry, time=time, digests=images_digests)
+    _manifests(target, charts)
+    charts_digests = _charts(charts, target, time=time, made=made, signer=signer)
+    (target / "CHANGELOG.md").write_text(changelog(version, _date(time)), encoding="utf-8")
+    subjects = _sums(target)
+    for repository, digest in (images_digests | charts_digests).items():
+        subjects[f"{registry}/{repository}"] = digest.removeprefix("sha256:")
+    _vouch(target, json.dumps(statement(subjects, made), indent=1, sort_keys=True).encode(), signer)
+
+
+def _vouch(target: Path, provenance: bytes, signer: Signer | None) -> None:
+    """The provenance, the checksums of everything, and signatures of both."""
+    (target / "provenance.json").write_bytes(provenance + b"\n")
+    if signer is not None:
+        (target / "provenance.intoto.jsonl").write_bytes(envelope(provenance, signer) + b"\n")
+    sums = "".join(f"{digest}  {name}\n" for name, digest in _sums(target).items())
+    (target / "checksums.txt").write_text(sums, encoding="utf-8")
+    if signer is not None:
+        (target / "checksums.txt.sig").write_text(signer.sign(sums.encode()), encoding="utf-8")
+        (target / "signing-key.pub").write_bytes(signer.public())
+
+
+def _sums(target: Path) -> dict[str, str]:
+    """SHA-256 of every file by its path."""
+    found = {}
+    for path in sorted(path for path in target.rglob("*") if path.is_file()):
+        with path.open("rb") as content:
+            found[str(path.relative_to(target))] = hashlib.file_digest(content, "sha256").hexdigest()
+    return found
 
 
 def _check(version: str, target: Path) -> None:
@@ -92,61 +129,157 @@ def _manifests(target: Path, charts: dict[str, Path]) -> None:
     (target / "install.yaml").write_text(f"---\n{namespace}{crds}{core}", encoding="utf-8")
 
 
-def _images(made: build.Builder, target: Path, *, time: int) -> None:
-    """Archives, digests and bills; what was not built yet is."""
+def _images(
+    builders: Sequence[build.Builder], target: Path, *, time: int, made: Build, signer: Signer | None
+) -> dict[str, str]:
+    """Archives and bills; what was not built yet is. Returns the digests by repository."""
     folder, bills = target / "images", target / "sboms"
     folder.mkdir()
     bills.mkdir()
-    digests = []
-    for name, image in made.all().items():
+    digests = {}
+    built = {builder.architecture.name: builder.all() for builder in builders}
+    for name in build.packages_by_image():
+        repository, found = f"airunway/{name}", []
+        for builder in builders:
+            copied = bills / f"airunway-{name}-{builder.architecture.name}.cdx.json"
+            shutil.copy(builder.bill_of(name), copied)
+            found.append(json.loads(copied.read_text(encoding="utf-8")))
         with tempfile.TemporaryDirectory() as temporary:
-            layout = Path(temporary) / name
-            subprocess.run(["buildah", "push", "--quiet", image, f"oci:{layout}:{name}"], check=True)
-            digest = json.loads((layout / "index.json").read_text())["manifests"][0]["digest"]
-            digests.append(f"airunway/{name} {digest}\n")
-            _archive(layout, folder / f"{name}.oci.tar", time=time)
-        shutil.copy(made.bill_of(name), bills)
-    (folder / "digests.txt").write_text("".join(digests), encoding="utf-8")
+            layout = Layout(folder=Path(temporary) / name)
+            for architecture, names in built.items():
+                subprocess.run(
+                    ["buildah", "push", "--quiet", names[name], f"oci:{layout.folder}:{architecture}"], check=True
+                )
+            index = layout.index(layout.tags())
+            layout.tag({made.version: index})
+            digests[repository] = str(index["digest"])
+            _sign(layout, repository, made, signer, bills=found)
+            archive(layout.folder, folder / f"{name}.oci.tar", time=time)
+    _write_digests(folder, digests)
+    return digests
 
 
-def _archive(layout: Path, target: Path, *, time: int) -> None:
-    with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
-        for path in sorted(layout.rglob("*")):
-            info = archive.gettarinfo(path, arcname=str(path.relative_to(layout)))
-            info.mtime, info.uid, info.gid, info.uname, info.gname = time, 0, 0, "", ""
-            if path.is_file():
-                with path.open("rb") as content:
-                    archive.addfile(info, content)
-            else:
-                archive.addfile(info)
+def _charts(
+    charts: Mapping[str, Path], target: Path, *, time: int, made: Build, signer: Signer | None
+) -> dict[str, str]:
+    """The charts as archives. Returns the digests by repository."""
+    folder = target / "charts-oci"
+    folder.mkdir()
+    digests = {}
+    created = datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    for name, package in charts.items():
+        repository = f"airunway/charts/{name}"
+        with tempfile.TemporaryDirectory() as temporary:
+            layout = chart_layout(Path(temporary) / name, package, created=created)
+            digests[repository] = str(layout.tags()[made.version]["digest"])
+            _sign(layout, repository, made, signer)
+            archive(layout.folder, folder / f"{name}.oci.tar", time=time)
+    _write_digests(folder, digests)
+    return digests
+
+
+def _sign(
+    layout: Layout, repository: str, made: Build, signer: Signer | None, *, bills: Sequence[Resource] = ()
+) -> None:
+    if signer is not None:
+        name, digest = f"{made.registry}/{repository}", str(layout.tags()[made.version]["digest"])
+        subjects = {name: digest.removeprefix("sha256:")}
+        statements = [statement(subjects, made), *(bill_statement(subjects, each) for each in bills)]
+        sign_layout(layout, made.version, name=name, statements=statements, signer=signer)
+
+
+def _write_digests(folder: Path, digests: Mapping[str, str]) -> None:
+    lines = [f"{repository} {digest}\n" for repository, digest in digests.items()]
+    (folder / "digests.txt").write_text("".join(lines), encoding="utf-8")
 
 
 def _date(time: int) -> str:
     return datetime.fromtimestamp(time, UTC).date().isoformat()
 
 
-def main() -> int:
-    """The exit code of the command."""
+def _check_public(signer: Signer | None) -> None:
+    """What a release that strangers are to trust needs besides. Raises ReleaseError."""
+    if signer is None:
+        raise ReleaseError("a release for the public is signed: give --signing-key (make release SIGNING_KEY=FILE)")
+    if not is_public():
+        raise ReleaseError(
+            f"{home()} is an address for examples: set `home` in [tool.airunway] of pyproject.toml to the public "
+            "repository's, then `make generate`"
+        )
+    changed = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+    if changed:
+        raise ReleaseError(f"the provenance would name a commit without these: commit them first\n{changed}")
+
+
+@contextmanager
+def _builders(*, registry: str, mirror: str) -> Iterator[list[build.Builder]]:
+    """One for each architecture, all of packages that the lock names. Raises ReleaseError."""
+    with build.builder(registry=registry, mirror=mirror) as first:
+        first.base()  # whose Python compiles for the others
+        others = [first.of(each, mirror=mirror) for each in ARCHITECTURES.values() if each != here()]
+        builders = sorted([first, *others], key=lambda made: made.architecture.name)
+        moved = [line for made in builders for line in made.moved()]
+        if moved:
+            raise ReleaseError(
+                "Debian's archive has moved on from images/base.lock.yaml: `make images-lock`, look at what changed, "
+                "commit it, and release that; or name an archive of that day with --mirror (images/README.md)\n"
+                + "\n".join(moved)
+            )
+        yield builders
+
+
+def options() -> argparse.ArgumentParser:
+    """The options of the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("version")
     parser.add_argument("--registry", default=UNRELEASED, help="where the images will be, e.g. registry.internal/team")
     parser.add_argument("--output", type=Path, default=None, help="folder (default: dist/release-VERSION)")
     parser.add_argument("--without-images", action="store_true", help="where images cannot be built")
-    arguments = parser.parse_args()
+    parser.add_argument("--mirror", default="", help="archive of Debian (default: this machine's)")
+    parser.add_argument("--signing-key", type=Path, help="private key (PEM, ECDSA P-256); SIGNING_PASSWORD opens it")
+    parser.add_argument("--builder-id", default="", help="URI of what runs this, for the provenance")
+    parser.add_argument("--run", default="", help="URI of this run, for the provenance")
+    parser.add_argument("--public", action="store_true", help="refuse what strangers should not be asked to trust")
+    return parser
+
+
+def main() -> int:
+    """The exit code of the command."""
+    arguments = options().parse_args()
     target = arguments.output or ROOT / "dist" / f"release-{arguments.version}"
-    lacking = "" if arguments.without_images else build.missing()
+    lacking = "" if arguments.without_images else build.missing(*ARCHITECTURES)
     if lacking:
         sys.stderr.write(f"images cannot be built here: {lacking}; --without-images leaves them out\n")
         return 1
     try:
-        with nullcontext() if arguments.without_images else build.builder(registry=arguments.registry) as images:
-            release(arguments.version, target, registry=arguments.registry, images=images)
-    except ReleaseError as error:
+        key = arguments.signing_key
+        signer = load_key(key, password=os.environ.get("SIGNING_PASSWORD", "")) if key else None
+        if arguments.public:
+            _check_public(signer)
+        _check(arguments.version, target)
+        builders: AbstractContextManager[Sequence[build.Builder]] = nullcontext(())
+        if not arguments.without_images:
+            builders = _builders(registry=arguments.registry, mirror=arguments.mirror)
+        with builders as images:
+            release(
+                arguments.version,
+                target,
+                registry=arguments.registry,
+                images=images,
+                signer=signer,
+                builder=arguments.builder_id,
+                run=arguments.run,
+            )
+    except (ReleaseError, KeyFileError, ChangelogError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
     except subprocess.CalledProcessError as error:
         sys.stderr.write(f"{error}\n{error.stderr or ''}\n")
         return 1
+    if signer is None:
+        sys.stderr.write("nothing is signed: make release SIGNING_KEY=FILE does\n")
     sys.stdout.write((target / "checksums.txt").read_text(encoding="utf-8"))
     return 0
 

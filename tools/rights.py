@@ -28,7 +28,7 @@ _NAMESPACE = "airunway-system"
 def generated() -> dict[str, str]:
     """Every generated file's text by its path from the root."""
     core, theirs = (_account(name) for name in (names.CORE_MANAGER, names.provider_manager(MANIFEST.name)))
-    guarded = [*core_guard(core), *provider_guard(MANIFEST, theirs), *status_guard([core, theirs])]
+    guarded = [*core_guard(core), *provider_guard(MANIFEST, theirs, own=_NAMESPACE), *status_guard([core, theirs])]
     granted = {f"docs/reference/{name}-roles.yaml": _text(_roles(load(name).manifest)) for name in providers()}
     return {**granted, "docs/reference/guard.yaml": _text(guarded)}
 

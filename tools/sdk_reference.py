@@ -51,6 +51,7 @@ _SECTIONS = {
     "airunway.engines.keywords": "Starting an engine",
     "airunway.engines.tables": "Starting an engine",
     "airunway.sdk.pods": "Pods",
+    "airunway.sdk.hardening": "Pods",
     "airunway.sdk.names": "Names",
     "airunway.sdk.settings": "Settings",
     "airunway.plugins.errors": "Settings",

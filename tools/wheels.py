@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tools.charts.package import UNRELEASED, package_charts, render
@@ -29,10 +29,18 @@ _MEMBERS = ("core", "testing", "providers")
 _CORE = Path("core/src/airunway")
 
 
-def build_wheels(target: Path, *, registry: str, time: int, kinds: Sequence[str] = ("wheel",)) -> None:
+def build_wheels(
+    target: Path,
+    *,
+    registry: str,
+    time: int,
+    kinds: Sequence[str] = ("wheel",),
+    digests: Mapping[str, str] | None = None,
+) -> None:
     """The distributions as `kinds` (wheel, sdist) in the folder `target`; the same files for the same sources.
 
-    `time` is that of what is in them. Raises CalledProcessError.
+    `time` is that of what is in them, `digests` are those of the images, by repository. The wheels inside images are
+    built without: an image cannot contain its own digest. Raises CalledProcessError.
     """
     os.environ["SOURCE_DATE_EPOCH"] = str(time)
     with tempfile.TemporaryDirectory() as temporary:
@@ -41,7 +49,7 @@ def build_wheels(target: Path, *, registry: str, time: int, kinds: Sequence[str]
         for member in _MEMBERS:
             shutil.copytree(ROOT / member, sources / member, ignore=unwanted)
         shutil.copy(ROOT / "pyproject.toml", sources)
-        charts = package_charts(packages, registry=registry, time=time)
+        charts = package_charts(packages, registry=registry, time=time, digests=digests)
         for part, package in _packages(sources):
             folder = sources / package / "charts"
             folder.mkdir(exist_ok=True)

@@ -1,13 +1,25 @@
 """``airunway provider check`` where all is well, and where nothing is. Mistakes: test_tutorial.py."""
 
+from dataclasses import replace
+
+import pytest
 from typer.testing import CliRunner
 
 from airunway.cli.main import app
-from airunway_testing.conformance.checks import fingerprint, problems
+from airunway.plugins.host import ProviderHost
+from airunway.resource import Resource
+from airunway_testing.conformance import checks
+from airunway_testing.conformance.checks import fingerprint, problems, uncompared
+from airunway_testing.simulators import Simulator
+from airunway_testing.toy.provider import MANIFEST, TRANSFORMERS
+from airunway_testing.toy.variants import toy_host
+
+TOY, *OTHERS = MANIFEST.upstream
 
 
 def test_the_toy_conforms() -> None:
     assert list(problems("toy")) == []
+    assert list(uncompared(toy_host())) == []
     assert len(fingerprint("toy")) == 64
 
 
@@ -15,3 +27,46 @@ def test_a_provider_that_is_not_there_is_one_sentence() -> None:
     done = CliRunner().invoke(app, ["provider", "check", "nosuch"])
     assert (done.exit_code, done.output.count("\n")) == (1, 1)
     assert "no installed distribution provides 'nosuch'" in done.output
+
+
+def without_schemas() -> ProviderHost:
+    """A provider whose primary kind nobody plays."""
+    kind = replace(TOY, kind="Unplayed", plural="unplayed")
+    return toy_host(upstream=(kind, *OTHERS))
+
+
+def test_a_kind_that_no_simulator_plays_is_said() -> None:
+    """A false green of a stranger (review of an author, finding 5)."""
+    (told,) = uncompared(without_schemas())
+    assert told.startswith("no installed simulator plays Unplayed.testing.airunway.ai: its schema was compared with no")
+
+
+def test_a_kind_that_the_simulator_s_crds_lack_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Simulator, "custom_resource_definitions", lambda self: [])
+    checks._crds_of.cache_clear()
+    (told,) = uncompared(toy_host())
+    checks._crds_of.cache_clear()
+    assert told.startswith("the CRDs of the simulator that plays Toy.testing.airunway.ai lack it")
+
+
+def test_a_version_that_the_crd_does_not_serve_is_said() -> None:
+    kind = replace(TOY, versions=(*TOY.versions, "v2"))
+    newer = replace(TRANSFORMERS[-1], name="v2", api_version="testing.airunway.ai/v2")
+    (told,) = uncompared(toy_host(upstream=(kind, *OTHERS), transformers=(*TRANSFORMERS, newer)))
+    assert told == (
+        "the CRD of Toy.testing.airunway.ai does not serve testing.airunway.ai/v2, which a transformer writes: it was "
+        "not compared"
+    )
+
+
+def test_what_was_not_compared_is_told_with_a_provider_that_conforms(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(self: Simulator) -> list[Resource]:
+        return []
+
+    monkeypatch.setattr(Simulator, "custom_resource_definitions", read)
+    checks._crds_of.cache_clear()
+    done = CliRunner().invoke(app, ["provider", "check", "toy"])
+    checks._crds_of.cache_clear()
+    assert done.exit_code == 0, done.output
+    assert "airunway provider check: not compared: the CRDs of the simulator that plays Toy" in done.stderr
+    assert "holds contract v1" in done.stdout

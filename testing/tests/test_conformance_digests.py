@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airunway.plugins.host import ProviderHost
-from airunway.plugins.registry import discover, host_of
+from airunway.plugins.registry import discover, host_of, load
 from airunway.resource import Resource
 from airunway.sdk import (
     Compatibility,
@@ -27,10 +28,14 @@ from airunway.sdk import (
 from airunway_testing.conformance.digests import Record, digests, extended, fixed_set, main, problems
 
 _SERVER = UpstreamKind(group="acme.io", kind="Server", plural="servers", versions=("v1",), primary=True)
+_GROUP = UpstreamKind(group="acme.io", kind="Group", plural="groups", versions=("v1",))
 
 
-def host(*names: str, writes: str = "a", refuses: str = "") -> ProviderHost:
-    """A provider whose transformers all write `writes` and refuse deployments that set the field `refuses`."""
+def host(*names: str, writes: str = "a", refuses: str = "", groups: tuple[str, ...] = ()) -> ProviderHost:
+    """A provider whose transformers all write `writes` and refuse deployments that set the field `refuses`.
+
+    `groups` are transformers of a second kind; what is written says which of them was in use.
+    """
 
     def can_handle(deployment: ModelDeployment, context: Context[Any]) -> Compatibility:
         refused = refuses and getattr(deployment.spec, refuses)
@@ -39,17 +44,25 @@ def host(*names: str, writes: str = "a", refuses: str = "") -> ProviderHost:
 
     def translate_spec(deployment: ModelDeployment, context: Context[Any]) -> list[Resource]:
         spec = {**deployment.to_resource()["spec"], "says": writes, "by": context.upstream.transformer.name}
+        if groups:
+            spec["beside"] = context.served[_GROUP.key].transformer.name
         return [{"apiVersion": "acme.io/v1", "kind": "Server", "metadata": {"name": "m"}, "spec": spec}]
 
     def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Any]) -> Observation:
         return Observation(components=(Component(name="Server", ready=None, reason="Unknown"),))
 
     manifest = ProviderManifest(
-        name="acme", version="1", engines=(EngineCapability(name="vllm", gpu_support=True),), upstream=(_SERVER,)
+        name="acme",
+        version="1",
+        engines=(EngineCapability(name="vllm", gpu_support=True),),
+        upstream=(_SERVER, _GROUP) if groups else (_SERVER,),
     )
     provider = Provider(
         manifest,
-        [Transformer(name=name, api_version="acme.io/v1") for name in names],
+        [
+            *(Transformer(name=name, api_version="acme.io/v1") for name in names),
+            *(Transformer(name=name, api_version="acme.io/v1", kind="Group") for name in groups),
+        ],
         can_handle=can_handle,
         translate_spec=translate_spec,
         translate_status=translate_status,
@@ -60,7 +73,7 @@ def host(*names: str, writes: str = "a", refuses: str = "") -> ProviderHost:
 @pytest.fixture
 def record() -> Record:
     deployments = fixed_set(host("one"))
-    return Record(deployments=deployments, digests=digests(host("one"), deployments))
+    return Record(deployments=deployments, digests=digests(host("one"), Record(deployments=deployments)))
 
 
 def test_nothing_is_said_of_what_is_on_record(record: Record, tmp_path: Path) -> None:
@@ -72,9 +85,20 @@ def test_nothing_is_said_of_what_is_on_record(record: Record, tmp_path: Path) ->
 
 def test_another_output_of_a_released_transformer_is_said(record: Record) -> None:
     found = problems(host("one", writes="b"), record)
-    assert len(found) == len(record.digests["one"])
-    assert "transformer one writes 'vllm' otherwise than on record" in found[0]
+    (said,) = found
+    more = len(record.digests["one"]) - 1
+    assert f"transformer one writes 'vllm' and {more} more otherwise than on record" in said
     assert "ships as a new transformer" in found[0]
+
+
+def test_many_gpus_stay_many_beside_every_other_field() -> None:
+    of_several = {
+        base.spec["resources"]["gpu"]["count"]
+        for each in discover()
+        for name, base in fixed_set(load(each.name)).items()
+        if "16 GPUs" in name and "every field" in name
+    }
+    assert of_several == {16}
 
 
 def test_what_is_refused_all_at_once_is_said(record: Record) -> None:
@@ -97,6 +121,27 @@ def test_writing_adds_what_is_new_and_changes_nothing_that_is_on_record(record: 
     changed = host("one", "two", writes="b")
     assert extended(changed, grown) == grown
     assert problems(changed, extended(changed, grown)) != []
+
+
+def test_a_newer_transformer_of_another_kind_changes_nothing_that_is_on_record(tmp_path: Path) -> None:
+    """A plan with both kinds is recorded as it was when the transformer was; the record says with which others."""
+    first = Record(deployments=fixed_set(host("one", groups=("g1",))))
+    old = replace(extended(host("one", groups=("g1",)), first), beside={})  # as records were before they said it
+    both = host("one", "two", groups=("g1", "g2"))
+    assert {problem.split(":")[0] for problem in problems(both, old)} == {"transformer two", "transformer g2"}
+    grown = extended(both, old)
+    assert problems(both, grown) == []
+    assert grown.digests["one"] == old.digests["one"]
+    kinds = ("Server.acme.io", "Group.acme.io")
+    assert grown.beside == {
+        "one": {kinds[1]: "g1"},
+        "two": {kinds[1]: "g2"},
+        "g1": {kinds[0]: "one"},
+        "g2": {kinds[0]: "two"},
+    }
+    grown.write(tmp_path / "digests.json")
+    assert Record.read(tmp_path / "digests.json") == grown
+    assert problems(host("one", "two", "three", groups=("g1", "g2")), grown)[0].startswith("transformer three: not on")
 
 
 def test_what_no_release_has_may_change(record: Record) -> None:

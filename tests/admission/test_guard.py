@@ -57,7 +57,7 @@ async def provider(
     rights = provider_rights(kaito.manifest) + EVERYTHING
     async with (
         granted(client, rights, user=user, namespace=namespace),
-        applied(client, provider_guard(kaito.manifest, user, name=f"guard-{namespace}")),
+        applied(client, provider_guard(kaito.manifest, user, own="airunway-system", name=f"guard-{namespace}")),
         Client(load_config(kubeconfig=control_plane.kubeconfig_for(user))) as provider,
     ):
         yield provider
@@ -91,6 +91,19 @@ async def deployed(client: Client, deployment: Resource, *, provider: str = "kai
     }
     await client.merge_patch(MODEL_DEPLOYMENT, key, {"status": status}, subresource="status")
     return key
+
+
+async def noted(client: Client, namespace: str) -> None:
+    """The core has said that the provider has deployments there."""
+    config = {
+        "apiVersion": names.API_VERSION,
+        "kind": "InferenceProviderConfig",
+        "metadata": {"name": "kaito"},
+        "status": {"namespaces": {namespace: ""}},
+    }
+    without = {key: value for key, value in config.items() if key != "status"}
+    await client.apply(INFERENCE_PROVIDER_CONFIG, without, manager=f"tests-{namespace}")
+    await client.apply(INFERENCE_PROVIDER_CONFIG, config, manager=f"tests-{namespace}", subresource="status")
 
 
 def condition(type_: str, status: str) -> Resource:
@@ -163,7 +176,9 @@ async def test_m7_a_provider_touches_no_object_that_belongs_to_no_deployment(
 ) -> None:
     key = await deployed(client, manifest())
     deployment = await client.get(MODEL_DEPLOYMENT, key)
-    owned = {"ownerReferences": [owner_reference(deployment)], "labels": {names.MANAGED_BY: names.MANAGED_BY_VALUE}}
+    ours = {names.MANAGED_BY: names.MANAGED_BY_VALUE, names.PROVIDER: "kaito"}
+    owned = {"ownerReferences": [owner_reference(deployment)], "labels": ours}
+    await noted(client, namespace)
     base: Resource = {"apiVersion": kind.api_version, "kind": kind.kind}
     if kind is WORKSPACE:
         base |= {"resource": {"labelSelector": {"matchLabels": {"a": "b"}}}, "inference": {"preset": {"name": "x"}}}
@@ -174,8 +189,7 @@ async def test_m7_a_provider_touches_no_object_that_belongs_to_no_deployment(
         return await provider.merge_patch(kind, foreign, {"metadata": owned}, dry_run=True)
 
     async def made() -> Resource:
-        labels = {names.MANAGED_BY: names.MANAGED_BY_VALUE}
-        body = {**base, "metadata": {"name": "stray", "namespace": namespace, "labels": labels}}
+        body = {**base, "metadata": {"name": "stray", "namespace": namespace, "labels": ours}}
         return await provider.apply(kind, body, manager="x", dry_run=True)
 
     async def let_go() -> Resource:

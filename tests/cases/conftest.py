@@ -30,7 +30,7 @@ from airunway.plugins.hookspecs import hookimpl
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import host_of
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.runtime.upstream import schema_hash
+from airunway.runtime.crd_versions import schema_hash
 from airunway_testing import operator
 from airunway_testing.operator import install_definitions, remove_definition
 from airunway_testing.waiting import PATIENCE

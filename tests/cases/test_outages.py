@@ -119,7 +119,7 @@ async def test_case_24_upstream_objects_that_cannot_be_read_hold_a_deletion_for_
             waiting = await until(client, key, phase_is("Terminating"))
             assert waiting["metadata"]["finalizers"] == [names.provider_finalizer("kaito")]
             clock.ahead = timedelta(minutes=6)
-            await edit(key, {"metadata": {"annotations": {"look": "again"}}})
+            await edit(key, {"metadata": {"annotations": {"airunway.ai/look": "again"}}})
             await gone(MODEL_DEPLOYMENT, key)
             event = await event_of(key, "FinalizerTimeout")
     assert "the upstream resource may be orphaned" in event["note"]

@@ -14,7 +14,7 @@ from airunway.kube import Client, Invalid, Kind, NotFound, Reflector
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true
 from airunway.runtime.application import ProviderSettings
-from airunway.runtime.upstream import schema_hash
+from airunway.runtime.crd_versions import schema_hash
 from airunway_testing.expectations import phase_is, reason_is, running_at
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.operator import (
@@ -44,19 +44,19 @@ Edit = Callable[[ObjectKey, Resource], Awaitable[Resource]]
 async def test_case_18_40_and_41_overrides_without_a_name_reach_the_upstream_and_unknown_keys_are_warnings(
     operator: None, client: Client, manifest: Make, create: Create, event_of: EventOf
 ) -> None:
-    template = {"spec": {"schedulerName": "mine", "schedulerNaem": "typo"}}
+    template = {"spec": {"terminationGracePeriodSeconds": 31, "terminationGracePeriodSecond": 5}}
     overrides = {"inference": {"template": template}, "replicas": 3}
     key = await create(manifest(provider={"overrides": overrides}))
     running = await until(client, key, phase_is("Running"))
     assert running["status"]["provider"]["name"] == "kaito"
     live = await client.get(WORKSPACE, key)
-    assert live["inference"]["template"]["spec"]["schedulerName"] == "mine"
-    assert "Naem" not in str(live)
+    assert live["inference"]["template"]["spec"]["terminationGracePeriodSeconds"] == 31
+    assert "PeriodSecond'" not in str(live)
     assert "replicas" not in str(live["resource"])
     warnings = {text.split(":")[0] for text in running["status"]["warnings"]}
     root = "spec.provider.overrides"
-    assert warnings >= {f"{root}.replicas", f"{root}.inference.template.spec.schedulerNaem"}
-    assert "did you mean 'schedulerName'?" in str(running["status"]["warnings"])
+    assert warnings >= {f"{root}.replicas", f"{root}.inference.template.spec.terminationGracePeriodSecond"}
+    assert "did you mean 'terminationGracePeriodSeconds'?" in str(running["status"]["warnings"])
     await event_of(key, "UnknownOverride")
 
 

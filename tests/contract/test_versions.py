@@ -12,7 +12,7 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, key_of, uid_of
-from airunway.runtime.upstream import schema_hash
+from airunway.runtime.crd_versions import schema_hash
 from airunway.sdk import Compatibility, Context, Finding, ModelDeployment, Transformer, Translation, UpstreamKind
 from airunway_testing.expectations import phase_is, running_at
 from airunway_testing.operator import gone, install_definitions, remove_definition, until

@@ -65,6 +65,8 @@ RULES = {
     "is only read (write=False)": "one that is only read (`write=False`) has `select`",
     "it must be written and required": "is written and required",
     "stand in its transformers": "its `immutable` paths stand in its transformers",
+    "which is no place of its pods": "`labels` names places of its `pods`",
+    "is read as": "`readings` are known ones",
     "something that is no Transformer": "a list of `Transformer`s",
     "which the manifest does not name": "of a kind and version that the manifest names",
     "the manifest names ": "for a kind and a version that the manifest names",
@@ -89,7 +91,9 @@ RULES = {
     "is reported ": "each name once",
     ", not a ": "of their types or None",
     "replicas are whole numbers": "replicas are whole numbers, not below zero",
-    "endpoint has a Service's name": "an endpoint has a Service's name and a port number",
+    "endpoint has a Service's name": "an endpoint has a Service's name and a port number, or an http(s) `url`",
+    "an http or https address": "an endpoint has a Service's name and a port number, or an http(s) `url`",
+    "refused is a Finding": "`refused` is a `Finding` or None",
 }
 """What a rule says when it is broken (plugins/rules.py), and what the page says of it."""
 

@@ -8,7 +8,7 @@ import re
 import resource
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,6 +21,7 @@ from airunway import __version__
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.controller.access import core_rights
+from airunway.doctor.components import GUARDED
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
     CLUSTER_ROLE,
@@ -30,6 +31,8 @@ from airunway.kube import (
     ENDPOINT_SLICE,
     LEASE,
     NODE,
+    POD,
+    REPLICA_SET,
     SERVICE,
     SERVICE_ACCOUNT,
     STORAGE_CLASS,
@@ -41,8 +44,13 @@ from airunway.plugins.registry import load
 from airunway.process.rights import leader_election_rights, roles
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, is_true, key_of
 from airunway.runtime.access import provider_rights
-from airunway.runtime.provider_config import config_object
-from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway.runtime.application import config_object
+from airunway.webhook.certificates import new_authority
+from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object
+from airunway.webhook.guard import provider_guard
+from airunway.webhook.rights import webhook_rights
+from airunway.webhook.secret import SECRET
+from airunway.webhook.settings import webhook_settings
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.operator import gone, install_definitions, remove_definition, remove_leftovers
 from airunway_testing.rights import account_of
@@ -70,9 +78,12 @@ KINDS = {
         LEASE,
         MODEL_DEPLOYMENT,
         NODE,
+        POD,
         POLICY,
+        REPLICA_SET,
         ROLE,
         ROLE_BINDING,
+        SECRET,
         SERVICE,
         SERVICE_ACCOUNT,
         STORAGE_CLASS,
@@ -83,6 +94,9 @@ COMMANDS = {
     names.provider_manager("toy"): ["provider", "run", "toy", "--leader-elect"],
 }
 """What each of the Deployments runs, by its name (which is that of its account and Lease too)."""
+
+GUARDED_PROCESS = names.provider_manager("toy")
+"""The Deployment that has guards. The core's has none here: those of the status would hold for all the cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +147,9 @@ class Installation:
         metadata = dict(body["metadata"])
         if kind.namespaced:
             metadata.setdefault("namespace", self.namespace)
+        for owner in metadata.get("ownerReferences", ()):  # with the uid of another it would be garbage
+            found = await self._client.get(KINDS[owner["kind"]], ObjectKey(metadata["namespace"], owner["name"]))
+            owner["uid"] = found["metadata"]["uid"]
         body |= {"apiVersion": kind.api_version, "metadata": metadata}
         self._made.append((kind, key_of(body)))
         await self._client.apply(kind, body, manager=MANAGER, force=True)
@@ -151,7 +168,11 @@ class Installation:
                 await self.apply(what)
             case "definition":
                 for crd in _definitions(what["name"], older=what.get("older", "")):
+                    for lost in what.get("without", ()):
+                        crd["spec"]["versions"][0].pop(lost)
                     await self.apply(crd)
+            case "webhook":
+                await self._serve_webhook(what)
             case "patch" | "delete":
                 kind = KINDS[what["kind"]]
                 key = ObjectKey(what.get("namespace", self.namespace if kind.namespaced else ""), what["name"])
@@ -170,6 +191,26 @@ class Installation:
             case _:
                 raise ValueError(f"no such step: {verb}")
 
+    async def _serve_webhook(self, altered: Resource) -> None:
+        """The core serves the webhook, and all is there for it, but that its configuration is `altered`.
+
+        Nothing listens there: alterations are such that the API server does not call it, or goes on without an answer.
+        """
+        name = f"{self.namespace}-webhook"
+        url = "https://127.0.0.1:1"
+        settings = webhook_settings(bind_address=":9443", url=url, configuration=name, namespace=self.namespace)
+        assert settings is not None
+        flags = ["--webhook-bind-address=:9443", f"--webhook-url={url}", f"--webhook-configuration={name}"]
+        core = names.CORE_MANAGER
+        await self.apply(self._process(core, [*COMMANDS[core], *flags]))
+        subject = account_of(f"system:serviceaccount:{self.namespace}:{core}")
+        for role in roles(webhook_rights(settings), name=name, namespace=self.namespace, subject=subject):
+            await self.apply(role)
+        bundle = new_authority(now=datetime.now(UTC), hosts=settings.hosts).authority
+        live = configuration_object(settings, bundle=bundle)
+        live["webhooks"][0] |= altered
+        await self.apply(live)
+
     async def close(self) -> None:
         for kind, key in reversed(dict.fromkeys(self._made)):
             with suppress(NotFound):
@@ -182,6 +223,14 @@ class Installation:
                 await self._client.delete(kind, key)
                 if kind is CUSTOM_RESOURCE_DEFINITION:
                     await gone(self._client, kind, key)
+
+    async def guard_provider(self, *, watched: Sequence[str] = ()) -> None:
+        """The guard of the provider's account, as its chart has it for the namespaces that it watches."""
+        account = f"system:serviceaccount:{self.namespace}:{GUARDED_PROCESS}"
+        base = f"{GUARDED_PROCESS}-{self.namespace}-guard"
+        manifest = load("toy").manifest
+        for guard in provider_guard(manifest, account, own=self.namespace, namespaces=watched, name=base):
+            await self.apply(guard)
 
     async def healthy(self) -> None:
         """All objects of an installation on which nothing is wrong."""
@@ -201,8 +250,11 @@ class Installation:
                         role["roleRef"]["name"] = f"{self.namespace}-{name}"
                 await self.apply(role)
             await self.apply(self._process(name, COMMANDS[name]))
+            pod = {"serviceAccountName": name, "containers": [{"name": "main", "image": "example.org/airunway"}]}
+            await self.apply({"kind": "Pod", "metadata": {"name": f"{name}-0", "labels": {"app": name}}, "spec": pod})
             lease = {"holderIdentity": f"{name}-0", "leaseDurationSeconds": 600, "renewTime": _micro(now)}
             await self.apply({"kind": "Lease", "metadata": {"name": name}, "spec": lease})
+        await self.guard_provider()
         config = config_object(toy.manifest)
         config["spec"]["installation"] = {"defaultNamespace": self.namespace}
         good = {"status": "True", "reason": "SchemaSupported", "message": "", "lastTransitionTime": format_time(now)}
@@ -221,7 +273,7 @@ class Installation:
         pod = {"serviceAccountName": name, "containers": [container]}
         return {
             "kind": "Deployment",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "annotations": {GUARDED: self.namespace} if name == GUARDED_PROCESS else {}},
             "spec": {
                 "replicas": 1,
                 "selector": {"matchLabels": labels},
@@ -237,9 +289,11 @@ class Installation:
 
         def moment(match: re.Match[str]) -> str:
             then = now - timedelta(seconds=int(match[2]))
+            if match[1] == "UNIX":
+                return str(int(then.timestamp()))
             return _micro(then) if match[1] else format_time(then)
 
-        return json.loads(re.sub(r"\$(MICRO)?AGO\((-?\d+)\)", moment, text))
+        return json.loads(re.sub(r"\$(MICRO|UNIX)?AGO\((-?\d+)\)", moment, text))
 
     async def _settled(self, key: ObjectKey) -> None:
         async with asyncio.timeout(PATIENCE):
@@ -266,6 +320,15 @@ async def installation(client: Client, namespace: str) -> AsyncIterator[Installa
         await install_definitions(client, toys)
 
 
+@pytest.fixture
+async def sandboxed(client: Client) -> AsyncIterator[None]:
+    """Our CRDs and the toy's, and nothing that was registered before or is afterwards."""
+    await install_definitions(client, load_simulator("toy").custom_resource_definitions())
+    await remove_leftovers(client)
+    yield
+    await remove_leftovers(client)
+
+
 def _definitions(name: str, *, older: str) -> list[Resource]:
     """Our CRD of that name; with an `older` version, which objects were stored in, first as it was then."""
     crd = next(crd for crd in custom_resource_definitions() if key_of(crd).name == name)
@@ -278,6 +341,13 @@ def _definitions(name: str, *, older: str) -> list[Resource]:
     before["spec"]["versions"] = [{**current, "storage": False}, old]
     crd["spec"]["versions"] = [current, {**old, "storage": False}]
     return [before, crd]
+
+
+def processor_time(*command: str) -> float:
+    """Seconds of a processor that a command of ours takes."""
+    begun = _processor_time()
+    subprocess.run([sys.executable, "-m", "airunway", *command], capture_output=True, timeout=120, check=True)
+    return _processor_time() - begun
 
 
 def _processor_time() -> float:

@@ -16,8 +16,8 @@ from airunway.api.crds import custom_resource_definitions
 from airunway.doctor import CHECKS, Snapshot, Unseen, examine
 from airunway.doctor.components import Component, components_in, rivals
 from airunway.doctor.findings import AREAS
+from airunway.doctor.guards import shuts_out
 from airunway.doctor.report import document, lines
-from airunway.doctor.webhooks import shuts_out
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, new_authority
 from airunway.webhook.configuration import configuration_object
@@ -296,11 +296,11 @@ def test_the_release_is_that_of_the_image_or_of_the_label(image: str, labels: di
     ],
 )
 def test_a_guard_of_the_status_is_asked_for_each_account(condition: str, shut_out: bool) -> None:
-    (policy, _) = status_guard(["nobody"])
-    assert shuts_out(policy, CORE.user)
+    (policy, binding) = status_guard(["nobody"])
+    assert shuts_out(policy, [binding], CORE, {})
     policy["spec"]["matchConditions"] = [{"name": "account", "expression": condition}]
-    assert shuts_out(policy, CORE.user) is shut_out
-    snapshot = replace(EMPTY, components=(CORE,), guards=(policy,), bindings=frozenset({"airunway-guard-status"}))
+    assert shuts_out(policy, [binding], CORE, {}) is shut_out
+    snapshot = replace(EMPTY, components=(CORE,), policies=(policy,), bindings=(binding,), namespaces={})
     assert [finding.code for finding in examine(snapshot).findings] == ["ARW0404"] * shut_out
 
 
@@ -315,7 +315,7 @@ def test_what_was_not_seen_is_said_and_not_taken_for_good() -> None:
     unseen = Unseen(part="nodes", what="nodes", why="you may not: nodes is forbidden")
     text = "\n".join(told(replace(EMPTY, unseen=(unseen,), storage_classes=())))
     assert "◌ nodes: you may not: nodes is forbidden" in text
-    assert "◌ Webhook                  0 of 7 checks" in text
+    assert "◌ Webhook                  0 of 8 checks" in text
     assert "⚠ Nodes, storage, gateway  2 of 8 checks: ARW0705" in text
     assert "Nothing is wrong" not in text
     blind = "\n".join(told(EMPTY))
@@ -327,7 +327,8 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     snapshot, _ = CASES["ARW0802"]
     folded = told(snapshot, width=width)
     below = folded.index("") + 1 + len(AREAS)  # the head and the areas are as wide as they are
-    assert max(map(len, folded[below:])) <= min(width, 120)
+    # An address is one word, which no terminal could open if it were cut.
+    assert max(len(line) for line in folded[below:] if "://" not in line) <= min(width, 120)
     assert " ".join(" ".join(folded).split()) == " ".join(" ".join(told(snapshot)).split())
 
 
@@ -342,7 +343,24 @@ def test_the_document_has_what_the_text_has() -> None:
     assert (found["errors"], found["warnings"]) == (1, 0)
     (finding,) = found["findings"]
     assert set(finding) == {"code", "severity", "title", "object", "what", "why", "do", "docs"}
-    assert finding["docs"] == "docs/reference/doctor.md#arw0101"
+    assert finding["docs"].endswith("/reference/doctor.md#arw0101")
+
+
+def test_a_finding_says_where_it_is_explained_as_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wheel brings no documentation: what counts is where its own metadata says that it is."""
+    from email.message import Message
+
+    from airunway.doctor import findings
+
+    metadata = Message()
+    metadata["Project-URL"] = "Homepage, https://example.org"
+    metadata["Project-URL"] = "Documentation, https://example.org/docs/"
+    monkeypatch.setattr(findings, "metadata", lambda _: metadata)
+    findings._documentation.cache_clear()
+    try:
+        assert CHECKS["ARW0212"].docs == "https://example.org/docs/reference/doctor.md#arw0212"
+    finally:
+        findings._documentation.cache_clear()
 
 
 def test_a_bundle_that_is_no_certificate_is_said() -> None:
@@ -372,8 +390,12 @@ def test_checks_take_any_object(obj: Resource) -> None:
         elsewhere=(CORE,),
         endpoints={},
         rights={},
-        guards=several,
-        bindings=frozenset({"x"}),
+        policies=several,
+        bindings=several,
+        guards={"Deployment/a/b": ({"kind": "ValidatingAdmissionPolicy", **JUNK, "spec": {}},)},
+        replica_sets=several,
+        releases=several,
+        pods=several,
         providers=several,
         served={},
         controllers={"": several},

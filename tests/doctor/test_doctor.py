@@ -6,27 +6,33 @@ import asyncio
 import subprocess
 import sys
 from base64 import b64encode
-from datetime import UTC, datetime
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.doctor.conftest import processor_time
 
 from airunway.doctor import CHECKS, examine
 from airunway.doctor.gather import gather
 from airunway.doctor.report import document
-from airunway.kube import NODE, Client
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG
+from airunway.kube import NODE, Client, NotFound
 from airunway.plugins.registry import discover, load
 from airunway.process.rights import roles
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, condition_of, format_time
+from airunway.runtime.application import config_object
+from airunway.selection import AVAILABLE, STALE_AFTER, is_available
 from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway.webhook.guard import status_guard
 from airunway.webhook.rights import webhook_rights
 from airunway.webhook.settings import CONFIGURATION
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
-from airunway_testing.operator import running_provider
+from airunway_testing.operator import running_core, running_provider
 from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
@@ -50,10 +56,14 @@ async def test_each_misconfiguration_is_found_and_nothing_else(
     """In this process, which saves a start of the command each time: the others here are of the command."""
     for step in case["steps"]:
         await installation.do(step)
-    found = examine(await gather(client, namespace=namespace, hosts=[load(each.name) for each in discover()]))
-    told = [(finding["code"], finding["object"], finding["what"]) for finding in document(found)["findings"]]
+    found = examine(
+        await gather(client, namespace=namespace, hosts=[load(each.name) for each in discover(on_request=True)])
+    )
+    told = [
+        (finding["code"], finding["object"], finding["what"], finding["do"]) for finding in document(found)["findings"]
+    ]
     assert sorted({code for code, *_ in told}) == sorted(case["finds"]), told
-    for words in case.get("says", ()):
+    for words in (text.replace("$NAMESPACE", namespace) for text in case.get("says", ())):
         assert any(words in " ".join(each) for each in told), (words, told)
 
 
@@ -98,6 +108,93 @@ async def test_nothing_is_found_where_core_webhook_and_provider_really_run(
     assert "x509" in str(report.document["findings"])
 
 
+async def test_two_installations_that_keep_to_their_namespaces_are_no_fault(
+    installation: Any, doctor: Any, namespace: str
+) -> None:
+    """The other's guard of the status knows its own accounts alone, and holds in its own namespaces alone."""
+    watch = f"--watch-namespaces={namespace}"
+    for process in ("airunway-controller", "airunway-provider-toy"):
+        await installation.do({"arguments": {"of": process, "add": [watch]}})
+    await installation.guard_provider(watched=[namespace])
+    for guard in status_guard([], accounts_of="default", namespaces=["default"], name="airunway-other-guard"):
+        await installation.apply(guard)
+    report = doctor("--failure-threshold", "warning")
+    assert report.document["findings"] == []
+    for guard in status_guard([], accounts_of="default", namespaces=[namespace], name="airunway-other-guard"):
+        await installation.apply(guard)
+    assert (await asyncio.to_thread(doctor)).codes == ["ARW0404"], "where the two meet it is one"
+
+
+async def test_in_a_sandbox_the_core_is_not_missed(
+    client: Client, doctor: Any, kubeconfig: Path, sandboxed: None
+) -> None:
+    """All runs as processes there, of which the cluster knows nothing but what they write."""
+    async with running_core(kubeconfig), running_provider(kubeconfig, load("toy")):
+        async with asyncio.timeout(PATIENCE):
+            while not is_available(await client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "toy"))):
+                await asyncio.sleep(0.1)
+        report = await asyncio.to_thread(doctor)
+    assert "ARW0201" not in report.codes
+    assert "the processes of core and providers" in {entry["what"] for entry in report.document["notLookedAt"]}
+    await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "toy"))
+    report = await asyncio.to_thread(doctor)
+    assert "ARW0201" in report.codes, "where nothing is heard of any part, none runs"
+
+
+async def test_ready_of_a_provider_follows_its_heartbeat(
+    client: Client, kubeconfig: Path, namespace: str, sandboxed: None
+) -> None:
+    """The provider is cut off without a goodbye; 3 minutes later by the core's clock it is not ready any more, although
+    its own word stands; when it beats again it is, at once.
+    """
+    clock = Ahead()
+    key = ObjectKey("", "toy")
+
+    async def seen(status: str) -> Resource:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                with suppress(NotFound):
+                    found = await client.get(INFERENCE_PROVIDER_CONFIG, key)
+                    if (condition_of(found, AVAILABLE) or {}).get("status") == status:
+                        return found
+                await asyncio.sleep(0.05)
+
+    config = config_object(load("toy").manifest)
+    await client.apply(INFERENCE_PROVIDER_CONFIG, config, manager="airunway-provider-toy")
+
+    async def beat() -> None:
+        status = {"ready": True, "lastHeartbeat": format_time(clock())}
+        body = {"apiVersion": config["apiVersion"], "kind": config["kind"], "metadata": {"name": "toy"}}
+        await client.apply(
+            INFERENCE_PROVIDER_CONFIG, {**body, "status": status}, manager="airunway-provider-toy", subresource="status"
+        )
+
+    async with running_core(kubeconfig, clock=clock):
+        await beat()
+        await seen("True")
+        clock.ahead = STALE_AFTER
+        await client.merge_patch(INFERENCE_PROVIDER_CONFIG, key, {"metadata": {"labels": {"seen": "again"}}})
+        silent = await seen("False")
+        assert silent["status"]["ready"] is True, "that field is the provider's"
+        assert (condition_of(silent, AVAILABLE) or {})["reason"] == "HeartbeatMissing"
+        await beat()
+        await seen("True")
+        version = (await client.get(INFERENCE_PROVIDER_CONFIG, key))["metadata"]["resourceVersion"]
+        await asyncio.sleep(1)
+        assert (await client.get(INFERENCE_PROVIDER_CONFIG, key))["metadata"]["resourceVersion"] == version
+    await client.delete(INFERENCE_PROVIDER_CONFIG, key)
+
+
+class Ahead:
+    """A clock that is as far ahead as it is told."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+
 async def test_whoever_may_see_little_is_told_what_was_not_looked_at(
     installation: Any, doctor: Any, control_plane: Cluster
 ) -> None:
@@ -111,19 +208,20 @@ async def test_whoever_may_see_little_is_told_what_was_not_looked_at(
 
 
 async def test_it_is_fast_and_asks_little(installation: Any, doctor: Any, audit_log: Path, namespace: str) -> None:
-    """Two seconds are its budget. Time on the clock is the machine's affair here: what the command itself does is
-    counted, its processor time and its requests.
+    """Its requests are counted, and its processor time is compared with that of `--help`, as machines differ:
+    `benchmarks/doctor.py` holds it against its budget of two seconds, and finds five times that of `--help`.
     """
     reader = AuditReader(audit_log)
     reader.read()
     report = min((doctor() for _ in range(3)), key=lambda report: report.seconds)
     asked = [request for request in reader.read() if request.agent == "cli"]
     reviews = [request for request in asked if request.resource == "subjectaccessreviews"]
-    assert not [request for request in asked if request.resource == "secrets"], "Secrets are never read"
+    secrets = [request for request in asked if request.resource == "secrets"]
+    assert {request.verb for request in secrets} == {"list"}, "of Secrets the metadata is listed, and no more"
     assert {request.resource for request in asked if request.writes} == {"subjectaccessreviews"}
     assert len(asked) - len(reviews) <= 3 * 60
     assert len(reviews) <= 3 * 100
-    assert report.seconds <= 1.6
+    assert report.seconds <= 8 * min(processor_time("--help") for _ in range(3))
 
 
 async def test_what_it_does_not_look_at_for_its_number_is_told(client: Client, namespace: str) -> None:

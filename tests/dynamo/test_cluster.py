@@ -10,6 +10,7 @@ from tests.dynamo.conftest import BETA, CLIQUE, pods_of
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, Client
 from airunway.resource import Resource, dig, uid_of
+from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.expectations import running_at
 from airunway_testing.operator import Deploy, gone, until
 from airunway_testing.stage import edit
@@ -79,7 +80,7 @@ async def test_an_adapters_workers_and_a_planner_leave_it_running(playing: str, 
     key = await make(overrides={"scalingAdapter": True})
     await until(client, key, running_at(1))
     main = {"name": "main", "image": "registry.example/planner:1.3.1", "command": ["sleep"], "args": ["infinity"]}
-    broken = {"metadata": {"annotations": {"testing.airunway.ai/outcome": "NotReady"}}, "spec": {"containers": [main]}}
+    broken = {"metadata": {"annotations": {OUTCOME: "NotReady"}}, "spec": {"containers": [main]}}
     theirs = [
         {"name": "worker", "replicas": 2},
         {"name": "Planner", "type": "planner", "replicas": 1, "podTemplate": broken},

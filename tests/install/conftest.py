@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.install.helm import APPLICATIONS, CHARTS, Helm, Major
-from tests.install.images import NAMES, PODMAN, PREFIX, Images, unavailable
+from tests.install.images import NAMES, PODMAN, REGISTRY, Images, unavailable
+from tests.install.kept import NotKept, Release, is_shallow, release_before
 from tools.images.build import BASE, builder
 
 from airunway.resource import Resource
@@ -66,6 +68,18 @@ def rendered(helms: dict[Major, Helm]) -> Callable[[Major, str, str], list[Resou
 
 
 @pytest.fixture(scope="session")
+def before(helms: dict[Major, Helm]) -> Release:
+    """The release before this one."""
+    try:
+        return release_before(helms[4])
+    except NotKept as reason:
+        # A clone without history has nothing to upgrade from; with it there is no excuse.
+        if os.environ.get("CI") and not is_shallow():
+            pytest.fail(str(reason))
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
     lacking = unavailable()
     if lacking:
@@ -73,7 +87,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Images]:
     folder = tmp_path_factory.mktemp("podman")
     configuration = folder / "containers.conf"
     configuration.write_text(PODMAN)
-    with builder(prefix=PREFIX, debs=folder / "debs") as made:
+    with builder(registry=REGISTRY, debs=folder / "debs") as made:
         names, base = made.all(), made.tag(BASE)
         yield Images(builder=made, base=base, names=names, configuration=configuration)
         subprocess.run(["buildah", "rmi", "--force", *names.values(), base], check=False, capture_output=True)

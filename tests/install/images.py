@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tools.images.build import Builder, missing, packages_by_image
 
-__all__ = ["NAMES", "PODMAN", "PREFIX", "Images", "identity", "mounted", "unavailable"]
+__all__ = ["NAMES", "PODMAN", "REGISTRY", "Images", "identity", "mounted", "unavailable"]
 
-PREFIX = "localhost/airunway-test"
+REGISTRY = "localhost/airunway-test"
 NAMES = list(packages_by_image())
 
 # podman's defaults ask for more than virtual machines and nested containers may give.

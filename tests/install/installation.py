@@ -8,23 +8,37 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
 from tests.install.helm import NAMESPACE, Helm
+from tests.install.kept import TAG, Release
 
 from airunway.resource import Resource
 from airunway_testing.controlplane import ControlPlane
+from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.kubetools import kubectl_path
 from airunway_testing.simulators import load_simulator
 
-__all__ = ["CHARTS_OF", "RESTRICTED", "Installation", "account", "component", "installation", "simulated_kaito"]
+__all__ = [
+    "ALL_CHARTS_OF",
+    "CHARTS_OF",
+    "RESTRICTED",
+    "Installation",
+    "account",
+    "component",
+    "installation",
+    "simulated",
+]
 
-CHARTS_OF = {"core": "airunway", "kaito": "airunway-provider-kaito", "vllm": "airunway-provider-vllm"}
+PROVIDERS = ("dynamo", "kaito", "kuberay", "llmd", "vllm")
+ALL_CHARTS_OF = {"core": "airunway", **{name: f"airunway-provider-{name}" for name in PROVIDERS}}
 """The chart of each process."""
+CHARTS_OF = {name: ALL_CHARTS_OF[name] for name in ("core", "kaito", "vllm")}
+"""Those of an installation of which nothing else is said."""
 
 RESTRICTED = f"""
 apiVersion: v1
@@ -37,12 +51,13 @@ metadata:
 
 @dataclass(frozen=True, kw_only=True)
 class Installation:
-    """What was installed where: `values` are the options of helm by process."""
+    """What was installed where: `values` are the options of helm by process, `charts` the chart of each process."""
 
     plane: ControlPlane
     helm: Helm
     ports: Sequence[int]
     values: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    charts: Mapping[str, str] = field(default_factory=lambda: CHARTS_OF)
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
         """What kubectl says as the administrator; with `check` off, its complaints too."""
@@ -65,7 +80,7 @@ class Installation:
         """The values that this machine needs: a port for everything, a webhook that is reached without Services, and
         pods that get ready when a `Node` says so.
         """
-        first = list(CHARTS_OF).index(process) * 3
+        first = list(self.charts).index(process) * 3
         health, metrics, webhook = self.ports[first : first + 3]
         found: Resource = {"ports": {"health": health, "metrics": metrics}, "podAnnotations": {OUTCOME: "NotReady"}}
         if process == "core":
@@ -80,12 +95,21 @@ class Installation:
 
     def install(self, verb: str, process: str, *more: str, chart: str = "") -> str:
         """``helm install`` or ``upgrade`` of one process's chart."""
-        name = CHARTS_OF[process]
+        name = self.charts[process]
         return self.helm(verb, name, chart or name, "-n", NAMESPACE, *self.options(process), *more).stdout
+
+    def bring(self, verb: str, part: str, before: Release | None) -> None:
+        """``helm install`` or ``upgrade`` of a process or of ``crds``, to the release `before` or to this one."""
+        name = "airunway-crds" if part == "crds" else self.charts[part]
+        chart = before.chart(name) if before else name
+        if part == "crds":
+            self.helm(verb, name, chart, "-n", NAMESPACE)
+        else:
+            self.install(verb, part, *([f"--set=image.tag={TAG}"] if before else []), chart=chart)
 
     def until_ready(self, process: str, *, patience: float = 60) -> None:
         """Wait until a process says by its probe that it is ready. Raises AssertionError."""
-        url = f"http://127.0.0.1:{self.ports[list(CHARTS_OF).index(process) * 3]}/readyz"
+        url = f"http://127.0.0.1:{self.ports[list(self.charts).index(process) * 3]}/readyz"
         deadline, said = time.monotonic() + patience, "nothing"
         while time.monotonic() < deadline:
             try:
@@ -99,18 +123,27 @@ class Installation:
 
 @contextmanager
 def installation(
-    helm: Helm, ports: Sequence[int], values: Mapping[str, Sequence[str]], *, namespaces: Sequence[str]
+    helm: Helm,
+    ports: Sequence[int],
+    values: Mapping[str, Sequence[str]],
+    *,
+    namespaces: Sequence[str],
+    charts: Mapping[str, str] = CHARTS_OF,
+    before: Release | None = None,
+    nodes: Sequence[SimulatedNode] = DEFAULT_NODES,
 ) -> Iterator[Installation]:
-    """CRDs, core and both providers on a cluster that has `namespaces` and nothing else, in a namespace for restricted
-    pods."""
-    with ControlPlane("cluster", audit="Metadata", roomy=True) as plane:
-        made = Installation(plane=plane, helm=replace(helm, kubeconfig=plane.kubeconfig), ports=ports, values=values)
+    """CRDs and the processes of `charts` on a cluster that has `namespaces` and nothing else, in a namespace for
+    restricted pods; those of the release `before` if it is given.
+    """
+    with ControlPlane("cluster", audit="Metadata", roomy=True, nodes=nodes) as plane:
+        made = Installation(
+            plane=plane, helm=replace(helm, kubeconfig=plane.kubeconfig), ports=ports, values=values, charts=charts
+        )
         made.kubectl("apply", "-f", "-", stdin=RESTRICTED)
         for name in namespaces:
             made.kubectl("create", "namespace", name)
-        made.helm("install", "airunway-crds", "airunway-crds", "-n", NAMESPACE)
-        for process in CHARTS_OF:
-            made.install("install", process)
+        for part in ("crds", *charts):
+            made.bring("install", part, before)
         yield made
 
 
@@ -124,13 +157,13 @@ def component(process: str) -> str:
 
 
 @contextmanager
-def simulated_kaito(made: Installation, folder: Path) -> Iterator[None]:
-    """KAITO's CRD, and a program that plays its operator."""
-    definitions = load_simulator("kaito").custom_resource_definitions()
-    made.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(definitions))
-    command = [sys.executable, "-m", "airunway", "simulate", "kaito", "--kubeconfig", str(made.plane.kubeconfig)]
-    with (folder / "simulator.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as simulator:
-        try:
-            yield
-        finally:
-            simulator.terminate()
+def simulated(made: Installation, folder: Path, *upstreams: str) -> Iterator[None]:
+    """The CRDs of these upstreams, and programs that play their operators."""
+    with ExitStack() as stack:
+        for name in upstreams:
+            definitions = load_simulator(name).custom_resource_definitions()
+            made.kubectl("apply", "--server-side", "-f", "-", stdin=yaml.safe_dump_all(definitions))
+            command = [sys.executable, "-m", "airunway", "simulate", name, "--kubeconfig", str(made.plane.kubeconfig)]
+            log = stack.enter_context((folder / f"simulator-{name}.log").open("w"))
+            stack.callback(stack.enter_context(subprocess.Popen(command, stdout=log, stderr=log)).terminate)
+        yield

@@ -27,12 +27,13 @@ from urllib.parse import urlsplit
 import yaml
 from tests.install.helm import NAMESPACE
 from tests.install.installation import Installation
+from tests.install.kept import TAG, Release
 
 from airunway.kube import POD, Client, load_config
 from airunway.resource import Resource, annotations_of, dig, is_deleting, uid_of
 from airunway_testing.controlplane.stages import OUTCOME
 
-__all__ = ["Node", "Run", "Start", "containers", "processes"]
+__all__ = ["Node", "Run", "Start", "containers", "either", "processes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +121,20 @@ class Pod:
 
 def processes(pod: Pod) -> Run:
     """The program of this environment, with the pod's arguments; paths of mounts are those of the folders."""
+    return _process(pod, Path(sys.executable))
+
+
+def either(before: Release) -> Start:
+    """The program of the release that the tag of the pod's image means: the one before, or that of this checkout."""
+
+    def start(pod: Pod) -> Run:
+        is_before = str(pod.container["image"]).endswith(f":{TAG}")
+        return _process(pod, before.python if is_before else Path(sys.executable))
+
+    return start
+
+
+def _process(pod: Pod, python: Path) -> Run:
     content = yaml.safe_load(pod.made.plane.kubeconfig.read_text())
     content["users"] = [{"name": entry["name"], "user": {"token": pod.token()}} for entry in content["users"]]
     kubeconfig = pod.folder / "kubeconfig"
@@ -128,7 +143,7 @@ def processes(pod: Pod) -> Run:
     for path, folder in pod.mounts().items():
         if folder is not None:
             arguments = [argument.replace(path, str(folder)) for argument in arguments]
-    command = [sys.executable, "-m", "airunway", *arguments, f"--kubeconfig={kubeconfig}"]
+    command = [str(python), "-m", "airunway", *arguments, f"--kubeconfig={kubeconfig}"]
     return Run(command=command, environment={**os.environ, **pod.environment})
 
 

@@ -13,7 +13,7 @@ import yaml
 from tests.console import Shell, steps
 from tests.install.helm import CHARTS, Helm
 from tests.install.images import Images
-from tests.install.installation import CHARTS_OF, RESTRICTED, Installation, simulated_kaito
+from tests.install.installation import CHARTS_OF, RESTRICTED, Installation, simulated
 from tests.install.node import Node, Start
 
 from airunway_testing.controlplane import ControlPlane
@@ -59,7 +59,7 @@ def follow(helm: Helm, folder: Path, start: Start, images: Images | None = None)
     """Type what the pages say, in their order."""
     commands = 0
     with newcomer(helm, folder, images) as (made, environment), Node(made, folder, start) as node:
-        with simulated_kaito(made, folder), Shell(folder, environment) as shell:
+        with simulated(made, folder, "kaito"), Shell(folder, environment) as shell:
             for name in ORDER:
                 for block in BLOCK.finditer((PAGES / name).read_text(encoding="utf-8")):
                     if block["file"]:

@@ -1,14 +1,17 @@
-"""`airunway install` out of wheels, with nothing but a cluster: by helm where it is there, else without."""
+"""`airunway install` out of wheels, with nothing but a cluster and helm; and what is done with kubectl alone."""
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import os
 import subprocess
 import sys
 import time
 import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +22,8 @@ from tools.wheels import build_wheels, source_time
 
 from airunway import __version__
 from airunway.install.carried import placed
-from airunway.install.parts import INVENTORY, in_order, reference_of
+from airunway.install.cluster import named
+from airunway.install.parts import in_order
 from airunway.resource import Resource, dig
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.kubetools import kubectl_path
@@ -29,6 +33,7 @@ pytestmark = [pytest.mark.chart, pytest.mark.slow]
 
 REGISTRY = "registry.internal/team"
 PROVIDERS = ("kaito", "vllm")
+APPLY = ("apply", "--server-side", "--prune", "--applyset=airunway", "-f", "-")
 PARTS = ["airunway-crds", "airunway", *(f"airunway-provider-{name}" for name in PROVIDERS)]
 
 
@@ -71,9 +76,14 @@ class Machine:
         assert "Traceback" not in done.stderr
         return done.stdout + done.stderr
 
-    def kubectl(self, *arguments: str) -> str:
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         command = [str(kubectl_path()), f"--kubeconfig={self.kubeconfig}", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+        environment = {**os.environ, "KUBECTL_APPLYSET": "true"}
+        done = subprocess.run(
+            command, input=stdin, env=environment, check=False, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
 
     def deployments(self, namespace: str) -> dict[str, Resource]:
         listed = yaml.safe_load(self.kubectl("get", "deployments", "-n", namespace, "-o", "json"))["items"]
@@ -120,28 +130,39 @@ def test_what_is_carried_is_what_helm_makes_of_the_chart_that_is_carried(
         carried = list(yaml.safe_load_all(archive.read(f"{package}/charts/{part}.yaml")))
     chart = tmp_path / package / "charts" / f"{part}.tgz"
     said = helms[3]("template", part, chart, "-n", namespace, f"--set-string=global.imageRegistry={registry}").stdout
-    expected = {reference_of(obj): obj for obj in yaml.safe_load_all(said) if obj}
+    expected = {named(obj): obj for obj in yaml.safe_load_all(said) if obj}
     found = [placed(obj, namespace=namespace, images=(REGISTRY, registry)) for obj in carried if obj]
-    assert {reference_of(obj): obj for obj in found} == expected
+    assert {named(obj): obj for obj in found} == expected
 
 
 @pytest.mark.apiserver
-def test_without_helm_it_is_applied_upgraded_and_taken_away(machine: Machine) -> None:
-    given = ("-n", "plain", "--timeout", "0")
-    rehearsed = machine("install", "--providers", "kaito,vllm", *given, "--dry-run")
-    assert [line.partition(":")[0] for line in rehearsed.splitlines()] == PARTS
-    assert machine.deployments("plain") == {}
-    machine("install", "--providers", "kaito,vllm", *given)
+def test_without_helm_kubectl_applies_prunes_and_deletes_what_is_printed(machine: Machine) -> None:
+    """As docs/install/without-helm.md says; kubectl says the rest."""
+    for command in ("install", "upgrade", "uninstall"):
+        said = machine(command, "-n", "plain", code=1)
+        assert "helm is not on PATH. Install helm 3.14 or newer; or do without it:\n  airunway crds --apply\n" in said
+        assert "airunway manifests --providers NAMES --namespace plain | kubectl apply --server-side -f -" in said
+    machine("crds", "--apply")
+    machine.kubectl("create", "namespace", "plain")
+    both = machine("manifests", "--core", "--providers", "kaito,vllm", "-n", "plain")
+    machine.kubectl(*APPLY, "-n", "plain", stdin=both)
     found = machine.deployments("plain")
     assert sorted(found) == ["airunway-controller", "airunway-provider-kaito", "airunway-provider-vllm"]
     assert image_of(found["airunway-controller"]) == f"{REGISTRY}/airunway/controller:{__version__}"
 
-    machine("upgrade", *given, "--registry", "mirror.example:5000/all")
-    for name, deployment in machine.deployments("plain").items():
+    mirrored = machine("manifests", "--providers", "vllm", "-n", "plain", "--registry", "mirror.example:5000/all")
+    machine.kubectl(*APPLY, "-n", "plain", stdin=mirrored)
+    found = machine.deployments("plain")
+    assert sorted(found) == ["airunway-controller", "airunway-provider-vllm"], "kaito's is not in the set any more"
+    for name, deployment in found.items():
         assert image_of(deployment).startswith("mirror.example:5000/all/airunway/"), name
-    assert "airunway-provider-kaito:" in machine("uninstall", "--providers", "kaito", "-n", "plain")
-    assert sorted(machine.deployments("plain")) == ["airunway-controller", "airunway-provider-vllm"]
-    assert "stays: CustomResourceDefinition/modeldeployments.airunway.ai" in machine("uninstall", "-n", "plain")
+    assert "provider-kaito" not in machine.kubectl("get", "clusterroles", "-o", "name")
+
+    assert "kind: CustomResourceDefinition" not in both
+    assert "kind: Namespace" not in both
+    machine.kubectl("delete", "-f", "-", stdin=machine("manifests", "--no-core", "--providers", "vllm", "-n", "plain"))
+    assert sorted(machine.deployments("plain")) == ["airunway-controller"]
+    machine.kubectl("delete", "-f", "-", stdin=machine("manifests", "-n", "plain"))
     assert machine.deployments("plain") == {}
     assert "modeldeployments.airunway.ai" in machine.kubectl("get", "crd", "-o", "name")
 
@@ -163,7 +184,6 @@ def test_with_helm_each_part_is_a_release_that_helm_goes_on_with(installed: Mach
     assert sorted(installed.deployments(namespace)) == sorted(
         ["airunway-controller", "airunway-provider-kaito", "airunway-provider-vllm"]
     )
-    assert INVENTORY not in installed.kubectl("get", "configmaps", "-n", namespace, "-o", "name")
 
     # Whoever has the charts goes on with them: the same chart changes nothing.
     before = installed.deployments(namespace)["airunway-controller"]["metadata"]
@@ -172,7 +192,7 @@ def test_with_helm_each_part_is_a_release_that_helm_goes_on_with(installed: Mach
     # And what was set with them stays.
     own("upgrade", "airunway", "airunway", "-n", namespace, "--set=replicas=3")
     told = installed("upgrade", "-n", namespace, "--dry-run")
-    assert [line.partition(":")[0] for line in told.splitlines()] == PARTS
+    assert [line.partition(",")[0] for line in told.splitlines() if not line.startswith(" ")] == PARTS
     installed("upgrade", "-n", namespace, "--timeout", "0")
     core = installed.deployments(namespace)["airunway-controller"]
     assert core["spec"]["replicas"] == 3
@@ -180,27 +200,150 @@ def test_with_helm_each_part_is_a_release_that_helm_goes_on_with(installed: Mach
         f"{REGISTRY}/airunway/controller:"
     )
 
-    # Without helm nothing is done behind its back, and Flux's releases are Flux's.
-    (installed.helms / "helm").rename(installed.helms / "hidden")
-    for command in ("upgrade", "uninstall"):
-        said = installed(command, "-n", namespace, code=1)
-        assert f"airunway-controller belongs to Helm's release {namespace}/airunway: put helm on PATH" in said
-    said = installed("install", "-n", namespace, code=1)
-    assert (
-        f"these belong to Helm's release {namespace}/airunway: ServiceAccount/{namespace}/airunway-controller" in said
+    rehearsed = installed("uninstall", "-n", namespace, "--dry-run")
+    assert f"\n  Deployment/{namespace}/airunway-controller\n" in rehearsed
+    assert "CustomResourceDefinition/" not in rehearsed
+    assert "nothing was changed: there is no terminal to ask on; say --yes" in installed(
+        "uninstall", "-n", namespace, code=1
     )
-    assert len(said.splitlines()) == 3, "one line for each release"
-    (installed.helms / "hidden").rename(installed.helms / "helm")
-    account = ("serviceaccount", "airunway-controller", "-n", namespace)
-    installed.kubectl("label", *account, "helm.toolkit.fluxcd.io/name=runway", "helm.toolkit.fluxcd.io/namespace=flux")
-    assert "these belong to Flux's HelmRelease flux/runway" in installed("upgrade", "-n", namespace, code=1)
-    installed.kubectl("label", *account, "helm.toolkit.fluxcd.io/name-", "helm.toolkit.fluxcd.io/namespace-")
-
-    assert "the release would be uninstalled" in installed("uninstall", "-n", namespace, "--dry-run")
     assert releases() == PARTS
-    installed("uninstall", "-n", namespace)
+    assert "airunway-provider-kaito: uninstalled" in installed("uninstall", "-n", namespace, "--yes")
     assert releases() == ["airunway-crds"]
     assert installed.deployments(namespace) == {}
+    assert "helm has no release of AI Runway in elsewhere" in installed("uninstall", "-n", "elsewhere", code=1)
+
+
+@pytest.mark.apiserver
+def test_uninstalling_asks_on_a_terminal(installed: Machine, helm: Helm) -> None:
+    namespace = f"helm-{helm.major}"
+    command = ["script", "-qec", f"{installed.programs}/airunway uninstall -n {namespace}", "/dev/null"]
+    environment = {
+        "PATH": f"{installed.helms}:{os.environ['PATH']}",
+        "HOME": os.environ["HOME"],
+        "KUBECONFIG": str(installed.kubeconfig),
+    }
+    for answer, left in (("n", 3), ("y", 0)):
+        done = subprocess.run(
+            command, env=environment, input=f"{answer}\n", capture_output=True, text=True, timeout=120
+        )
+        assert "Uninstall? [y/N]" in done.stdout
+        assert len(installed.deployments(namespace)) == left, done.stdout
+
+
+PRECIOUS = """
+apiVersion: v1
+kind: Secret
+metadata: {name: precious, namespace: kube-system}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: precious}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: precious, namespace: default}
+spec:
+  selector: {matchLabels: {a: b}}
+  template:
+    metadata: {labels: {a: b}}
+    spec: {containers: [{name: x, image: registry.example/x}]}
+"""
+
+INVENTORY = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: airunway-installed}
+data:
+  airunway: '[["","Secret","kube-system","precious"],["rbac.authorization.k8s.io","ClusterRoleBinding","","precious"],["apps","Deployment","default","precious"]]'
+"""  # noqa: E501
+
+
+def thief(made: Machine, namespace: str) -> Machine:
+    """An account that may write Secrets and ConfigMaps of the operator's namespace, and nothing else."""
+    made.kubectl("create", "serviceaccount", "thief", "-n", namespace)
+    verbs = ("--verb=get,list,create,update,patch,delete", "--resource=secrets,configmaps")
+    made.kubectl("create", "role", "thief", "-n", namespace, *verbs)
+    made.kubectl(
+        "create", "rolebinding", "thief", "-n", namespace, "--role=thief", f"--serviceaccount={namespace}:thief"
+    )
+    content = yaml.safe_load(made.kubeconfig.read_text())
+    token = made.kubectl("create", "token", "thief", "-n", namespace).strip()
+    content["users"] = [{"name": entry["name"], "user": {"token": token}} for entry in content["users"]]
+    kubeconfig = made.helms.parent / "thief"
+    kubeconfig.write_text(yaml.safe_dump(content))
+    return replace(made, kubeconfig=kubeconfig)
+
+
+@pytest.mark.apiserver
+def test_a_forged_record_of_what_is_installed_deletes_nothing(installed: Machine, helm: Helm) -> None:
+    """A thief forges the ConfigMap that earlier releases read, and then what helm reads: the Secret of a release."""
+    namespace = f"helm-{helm.major}"
+    installed.kubectl("apply", "-f", "-", stdin=PRECIOUS)
+    evil = thief(installed, namespace)
+    evil.kubectl("create", "-n", namespace, "-f", "-", stdin=INVENTORY)
+    assert "precious" not in installed("uninstall", "-n", namespace, "--dry-run")
+    assert "helm upgrade --install" in installed("upgrade", "-n", namespace, "--timeout", "0"), "helm goes on"
+
+    (newest,) = [
+        name
+        for name in evil.kubectl("get", "secrets", "-n", namespace, "-o", "name", "-l", "name=airunway").split()
+        if name.endswith(".v2")
+    ]
+    secret = yaml.safe_load(evil.kubectl("get", newest, "-n", namespace, "-o", "json"))
+    record = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(secret["data"]["release"]))))
+    record["manifest"] += f"---{PRECIOUS}"
+    record["hooks"] = [
+        {
+            "name": "grant",
+            "kind": "ConfigMap",
+            "path": "x/templates/x.yaml",
+            "manifest": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: hooked, namespace: default}\n",
+            "events": ["pre-delete"],
+        }
+    ]
+    forged = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(record).encode()))).decode()
+    evil.kubectl("patch", newest, "-n", namespace, "-p", json.dumps({"data": {"release": forged}}))
+    for command in (("uninstall", "--yes"), ("upgrade", "--timeout", "0"), ("install", "--timeout", "0")):
+        said = installed(*command, "-n", namespace, code=1)
+        names = "Secret/kube-system/precious, ClusterRoleBinding/precious, Deployment/default/precious"
+        assert f"Helm's release airunway names objects that are not its own: {names}" in said
+    assert len(installed.deployments(namespace)) == 3, "nothing was deleted"
+
+    # What it really made goes, and a hook that it never had is not run.
+    record["manifest"] = record["manifest"].removesuffix(f"---{PRECIOUS}")
+    forged = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(record).encode()))).decode()
+    evil.kubectl("patch", newest, "-n", namespace, "-p", json.dumps({"data": {"release": forged}}))
+    installed("uninstall", "-n", namespace, "--yes")
+    assert "hooked" not in installed.kubectl("get", "configmaps", "-n", "default", "-o", "name")
+    assert installed.deployments(namespace) == {}
+    for what in (("secret", "-n", "kube-system"), ("clusterrolebinding",), ("deployment", "-n", "default")):
+        installed.kubectl("get", *what, "precious")
+    installed.kubectl("delete", "-f", "-", stdin=PRECIOUS)
+
+
+@pytest.mark.apiserver
+def test_what_stays_is_counted_of_every_provider(installed: Machine, helm: Helm) -> None:
+    """Two of a provider that is installed, one of a provider that was removed before, and one that has none."""
+    namespace = f"helm-{helm.major}"
+    installed.kubectl("delete", "validatingwebhookconfigurations,validatingadmissionpolicybindings", "--all")
+    installed.kubectl("create", "namespace", f"team-{helm.major}")
+    for index, provider in enumerate(("kaito", "kaito", "gone", "")):
+        body = {
+            "apiVersion": "airunway.ai/v1alpha1",
+            "kind": "ModelDeployment",
+            "metadata": {"name": f"m-{index}", "namespace": f"team-{helm.major}"},
+            "spec": {"model": {"id": "o/m"}, "resources": {"gpu": {"count": 1}}},
+        }
+        installed.kubectl("create", "-f", "-", stdin=yaml.safe_dump(body))
+        if provider:
+            patch = json.dumps({"status": {"provider": {"name": provider}}})
+            where = ("-n", f"team-{helm.major}", "--subresource=status", "--type=merge")
+            installed.kubectl("patch", "md", f"m-{index}", *where, "-p", patch)
+    said = installed("uninstall", "-n", namespace, "--dry-run")
+    assert "stays: 1 ModelDeployment of no provider\n" in said
+    assert "stays: 1 ModelDeployment of gone, with what serves them" in said
+    assert "stays: 2 ModelDeployments of kaito, with what serves them" in said
 
 
 @pytest.mark.apiserver
@@ -220,25 +363,78 @@ def test_a_release_that_was_left_halfway_is_said_before_the_first_write(machine:
         assert "Helm's release airunway is pending-install" in said
         assert f"helm uninstall airunway --namespace {namespace}" in said
     assert machine.kubectl("get", "crd", "-o", "name") == "", "nothing was written"
-    assert "airunway: the release is uninstalled" in machine("uninstall", "-n", namespace)
+    assert "airunway: uninstalled" in machine("uninstall", "-n", namespace, "--yes")
     assert machine.deployments(namespace) == {}
 
 
 @pytest.mark.apiserver
-def test_what_was_installed_one_way_stays_with_it(machine: Machine, helms: dict[Major, Helm]) -> None:
-    (machine.helms / "helm").symlink_to(helms[4].program)
-    given = ("-n", "either", "--timeout", "0")
-    machine("install", *given, "--no-helm")
-    assert "objects would be applied\n" in machine("install", "--providers", "vllm", *given, "--dry-run")
-    machine("upgrade", *given)
-    installed = machine.kubectl("get", "configmap", INVENTORY, "-n", "either", "-o", "jsonpath={.data}")
-    assert "airunway-crds" in installed
-
+def test_what_is_in_the_way_is_said_before_the_first_write(machine: Machine, helm: Helm) -> None:
+    """Objects that kubectl applied, an installation elsewhere, and a CRD that would take a field from an object."""
+    namespace = f"way-{helm.major}"
+    (machine.helms / "helm").symlink_to(helm.program)
+    machine.kubectl("create", "namespace", namespace)
+    machine.kubectl(*APPLY, "-n", namespace, stdin=machine("manifests", "-n", namespace))
+    said = machine("install", "-n", namespace, "--timeout", "0", code=1)
+    assert "exists and cannot be imported into the current release" in said
     said = machine("install", "-n", "another", "--timeout", "0", code=1)
-    assert "nothing was written" in said
-    assert "Deployment/either/airunway-controller works on all namespaces already" in said
-    assert "these are there and belong to no release of Helm: CustomResourceDefinition/inference" in said
+    assert "nothing was changed" in said
+    assert f"Deployment airunway-controller in namespace {namespace} already works on all namespaces" in said
+    assert machine.kubectl("get", "crd", "-o", "name") == "", "nothing was written"
     assert machine.deployments("another") == {}
+    machine.kubectl("delete", "-f", "-", stdin=machine("manifests", "-n", namespace))
+
+    own = Helm(program=helm.program, folder=helm.folder, major=helm.major, kubeconfig=machine.kubeconfig)
+    own("install", "airunway", "airunway-crds", "-n", namespace)
+    for command in (("install", "--timeout", "0"), ("uninstall", "--yes")):
+        said = machine(*command, "-n", namespace, code=1)
+        assert f"Helm's release airunway has the chart airunway-crds-{__version__}" in said
+    own("uninstall", "airunway", "-n", namespace)
+    machine.kubectl("delete", "crd", "--all")
+
+    said = machine("install", "-n", namespace, "--timeout", "2", code=1)  # nothing here makes pods
+    assert "airunway: helm upgrade --install" in said
+    assert "`airunway doctor` says what is wrong" in said
+    machine("install", "-n", namespace, "--timeout", "0")
+    wider = yaml.safe_load(machine.kubectl("get", "crd", "inferenceproviderconfigs.airunway.ai", "-o", "json"))
+    spec = wider["spec"]["versions"][-1]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["later"] = {"type": "string"}
+    machine.kubectl("replace", "-f", "-", stdin=yaml.safe_dump(wider))
+    config = {"apiVersion": "airunway.ai/v1alpha1", "kind": "InferenceProviderConfig", "metadata": {"name": "later"}}
+    machine.kubectl("create", "-f", "-", stdin=yaml.safe_dump({**config, "spec": {"later": "x"}}))
+    said = machine("upgrade", "-n", namespace, "--timeout", "0", code=1)
+    assert "nothing was changed" in said
+    assert "spec.later" in said
+    machine("uninstall", "-n", namespace, "--yes")
+
+
+@pytest.mark.apiserver
+def test_the_cluster_of_a_context_is_meant(machine: Machine, helm: Helm, tmp_path: Path) -> None:
+    """By helm too: the current context leads nowhere."""
+    (machine.helms / "helm").symlink_to(helm.program)
+    content = yaml.safe_load(machine.kubeconfig.read_text())
+    (here,) = content["contexts"]
+    content["clusters"].append({"name": "nowhere", "cluster": {"server": "https://127.0.0.1:1"}})
+    content["contexts"] = [
+        {"name": "here", "context": here["context"]},
+        {"name": "away", "context": {**here["context"], "cluster": "nowhere"}},
+    ]
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text(yaml.safe_dump({**content, "current-context": "away"}))
+    given = ("--kubeconfig", str(kubeconfig), "--context", "here", "-n", "none")
+    assert "\n  Deployment/none/airunway-controller\n" in machine("install", *given, "--dry-run")
+    for command in (("upgrade",), ("uninstall", "--providers", "kaito")):
+        assert "helm has no release of AI Runway in none" in machine(*command, *given, code=1)
+
+
+@pytest.mark.apiserver
+def test_a_watched_namespace_that_is_not_there_is_said_before_anything_is_made(machine: Machine, helm: Helm) -> None:
+    own = Helm(program=helm.program, folder=helm.folder, major=helm.major, kubeconfig=machine.kubeconfig)
+    where = ("-n", f"watch-{helm.major}", "--create-namespace", "--set=watchNamespaces={kube-system,nope}")
+    for chart in ("airunway", "airunway-provider-vllm"):
+        done = own("install", chart, chart, *where, check=False)
+        assert done.returncode == 1
+        assert "watchNamespaces: there is no namespace nope: create it (kubectl create namespace nope)" in done.stderr
+        assert "helm.release" not in machine.kubectl("get", "secrets", "-n", f"watch-{helm.major}", "-o", "name")
 
 
 @pytest.mark.parametrize("registry", ["https://mirror.example", "mirror.example/all/"])
@@ -248,24 +444,28 @@ def test_a_registry_of_which_no_image_can_be_pulled_is_refused(machine: Machine,
         assert f"'{registry}' is not HOST/PATH: write it without a scheme, and without a slash at the end" in said
 
 
-def test_a_provider_that_is_not_here_and_a_checkout_say_what_to_install(machine: Machine) -> None:
+def test_a_provider_that_is_not_here_and_a_checkout_say_what_to_install(
+    machine: Machine, helms: dict[Major, Helm]
+) -> None:
+    (machine.helms / "helm").symlink_to(helms[4].program)
     said = machine("install", "--providers", "dynamo", code=1)
     assert "no distribution that is installed here brings provider dynamo (installed: kaito, vllm)" in said
     assert "pip install airunway-dynamo" in said
-    command = [sys.executable, "-m", "airunway", "install", f"--kubeconfig={machine.kubeconfig}", "--no-helm"]
+    command = [sys.executable, "-m", "airunway", "manifests"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "carries no chart, as a checkout does not: install a release's wheel" in done.stderr
 
 
 @pytest.mark.apiserver
-def test_what_is_carried_for_no_registry_asks_for_one(machine: Machine) -> None:
+def test_what_is_carried_for_no_registry_asks_for_one(machine: Machine, helms: dict[Major, Helm]) -> None:
+    (machine.helms / "helm").symlink_to(helms[4].program)
     (file,) = machine.programs.parent.glob("lib/python*/site-packages/airunway/charts/registry")
     said = file.read_text()
     file.write_text("registry.example\n")
     try:
-        assert "say where the images are with --registry" in machine("install", "--no-helm", code=1)
-        given = ("--registry", "registry.internal/mine", "--no-helm", "--dry-run")
-        assert "objects would be applied" in machine("install", *given)
+        for command in ("install", "manifests"):
+            assert "say where the images are with --registry" in machine(command, code=1)
+        assert "kind: Deployment" in machine("manifests", "--registry", "registry.internal/mine")
     finally:
         file.write_text(said)

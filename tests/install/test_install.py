@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.install.helm import NAMESPACE, Helm, Major
-from tests.install.installation import CHARTS_OF, Installation, account, component, installation, simulated_kaito
+from tests.install.installation import CHARTS_OF, Installation, account, component, installation, simulated
 from tests.install.node import Node, processes
 
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -50,7 +50,7 @@ def running(
         # Roles for namespaces that are watched can only be made where these are.
         made = stack.enter_context(installation(helms[major], ports, values, namespaces=[TEAM]))
         audit = AuditReader(made.plane.audit_log or Path())
-        stack.enter_context(simulated_kaito(made, folder))
+        stack.enter_context(simulated(made, folder, "kaito"))
         node = stack.enter_context(Node(made, folder, processes))
         made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=180s")
         for sample in SAMPLES.values():
@@ -165,4 +165,4 @@ def test_uninstalling_leaves_crds_and_deployments_and_what_runs(running: Running
     left = made.objects(",".join(kinds), "-l", "app.kubernetes.io/part-of=airunway")
     assert left == []
     secrets = [secret["metadata"]["name"] for secret in made.objects("secrets", "-n", NAMESPACE)]
-    assert secrets == ["airunway-webhook-tls"]
+    assert secrets == [], "the chart brought the certificates' Secret, and takes it along"

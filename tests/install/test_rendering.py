@@ -118,6 +118,7 @@ def test_service_monitors_find_their_service(objects: list[Resource]) -> None:
             wanted = obj["spec"]["selector"]["matchLabels"].items()
             found = [service for service in services if wanted <= service["metadata"]["labels"].items()]
             assert [port["name"] for service in found for port in service["spec"]["ports"]] == ["metrics"]
+            assert all(endpoint["honorLabels"] for endpoint in obj["spec"]["endpoints"])
 
 
 def test_pods_are_restricted(objects: list[Resource]) -> None:
@@ -180,8 +181,11 @@ def test_roles_grant_no_wildcards_no_escalation_and_no_secrets_of_others(objects
 
 def test_nothing_that_the_operator_writes_is_rendered(objects: list[Resource]) -> None:
     """Helm 4 applies server-side: a field with two owners would have the next upgrade refused."""
-    assert not [name_of(obj) for obj in objects if obj["kind"] in ("Secret", "Lease", "InferenceProviderConfig")]
+    assert not [name_of(obj) for obj in objects if obj["kind"] in ("Lease", "InferenceProviderConfig")]
     for obj in objects:
+        if obj["kind"] == "Secret":  # made empty, so that the core needs no right to create one; it fills it in
+            assert name_of(obj)[-1] == "airunway-webhook-tls"
+            assert not {"data", "stringData"} & set(obj)
         if obj["kind"] == "ValidatingWebhookConfiguration":
             assert all("caBundle" not in webhook["clientConfig"] for webhook in obj["webhooks"])
 
@@ -214,9 +218,14 @@ def test_notes_name_three_commands_and_the_risks(helms: dict[Major, Helm]) -> No
     helm = helms[4]  # helm 3 asks a cluster before it shows notes
     options = ["--dry-run=client", "-n", NAMESPACE]
     for chart in ("airunway", "airunway-crds", "airunway-provider-kaito", "airunway-stack"):
-        notes = helm("install", "runway", chart, *options).stdout.partition("NOTES:")[2]
+        known = helm("install", "runway", chart, *options, "--set=global.imageRegistry=mirror.example").stdout
+        notes = known.partition("NOTES:")[2]
         assert len([line for line in notes.splitlines() if line.startswith("  kubectl ")]) == 3, notes
         assert "WARNING" not in notes
+        checkout = helm("install", "runway", chart, *options).stdout
+        parts = {"airunway-crds": 0, "airunway-stack": 2}.get(chart, 1)
+        assert checkout.count("registry.example has no image. Say where the images are") == parts, checkout
+    options.append("--set=global.imageRegistry=mirror.example")
     risky = helm(
         "install", "runway", "airunway", *options, "-f", "airunway/ci/least-core-values.yaml", "--set=replicas=1"
     )

@@ -93,12 +93,20 @@ def guards(objects: Sequence[Resource]) -> dict[str, list[Resource]]:
     return found
 
 
+@pytest.mark.parametrize("core", ["", "core-s"])
+@pytest.mark.parametrize("watched", [[], WATCHED], ids=["everywhere", "namespaces"])
 @pytest.mark.parametrize("name", PROVIDERS)
-def test_a_provider_is_kept_to_what_is_its_own(helms: dict[Major, Helm], name: str) -> None:
+def test_a_provider_is_kept_to_what_is_its_own(
+    helms: dict[Major, Helm], name: str, watched: list[str], core: str
+) -> None:
     manifest = load(name).manifest
     account = f"system:serviceaccount:{NAMESPACE}:somebody"
-    objects = helms[4].render(f"airunway-provider-{name}", "--set=serviceAccount.name=somebody")
-    expected = provider_guard(manifest, account, name=f"airunway-provider-{name}-{NAMESPACE}-guard")
+    values = [*options(watched), "--set=serviceAccount.name=somebody", f"--set=guard.coreNamespace={core}"]
+    objects = helms[4].render(f"airunway-provider-{name}", *values)
+    name_of = f"airunway-provider-{name}-{NAMESPACE}-guard"
+    expected = provider_guard(
+        manifest, account, own=NAMESPACE, core=core or NAMESPACE, namespaces=watched, name=name_of
+    )
     assert guards(objects) == guards(expected)
     assert not guards(helms[4].render(f"airunway-provider-{name}", "--set=guard.enabled=false"))
 

@@ -1,91 +1,26 @@
-"""Core, CRDs and providers are upgraded and rolled back in every order while twenty models run: no model moves."""
+"""Core, CRDs and providers are upgraded from the release before, and rolled back, while models run: no model moves."""
 
 from __future__ import annotations
 
 import json
-import shutil
+import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
-from tests.install.helm import APPLICATIONS, NAMESPACE, Helm, Major
-from tests.install.installation import CHARTS_OF, Installation, account, installation, simulated_kaito
-from tests.install.node import Node, processes
+from tests.install.fleet import TEAM, Fleet, fleet_of
+from tests.install.helm import NAMESPACE, Helm, Major
+from tests.install.installation import CHARTS_OF, Installation
+from tests.install.kept import NotKept, Release, archived
 
 from airunway.resource import Resource
-from airunway_testing.audit import AuditReader
-from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.controlplane.stages import OUTCOME
 
 pytestmark = [pytest.mark.chart, pytest.mark.cluster, pytest.mark.slow, pytest.mark.timeout(580)]
 
-TEAM = "team-a"
 MODELS = 20
 PARTS = ("crds", *CHARTS_OF)
-
-# What is the operator's own and of the API's, and no model's: leases, registrations, events, statuses, finalizers.
-OWN = {"leases", "events", "modeldeployments/status", "inferenceproviderconfigs", "inferenceproviderconfigs/status"}
-OWN |= {"validatingwebhookconfigurations", "secrets", "subjectaccessreviews"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fleet:
-    """An installation on which the models run, and the charts of the release before and of this one."""
-
-    made: Installation
-    audit: AuditReader
-    previous: Path
-    current: Path
-
-    def move(self, part: str, charts: Path) -> None:
-        """Upgrade one part to the charts of a release, as packages."""
-        name = "airunway-crds" if part == "crds" else CHARTS_OF[part]
-        (package,) = charts.glob(f"{name}-[0-9]*.tgz")
-        if part == "crds":
-            self.made.helm("upgrade", name, package, "-n", NAMESPACE)
-        else:
-            self.made.install("upgrade", part, chart=str(package))
-
-    def back(self, part: str) -> None:
-        """Roll one part back to its release before."""
-        name = "airunway-crds" if part == "crds" else CHARTS_OF[part]
-        self.made.helm("rollback", name, "-n", NAMESPACE)
-
-    def settled(self) -> None:
-        """Wait until every process works again."""
-        self.made.kubectl("rollout", "status", "deployment", "-n", NAMESPACE, "--timeout=180s")
-        for process in CHARTS_OF:
-            self.made.until_ready(process)
-
-    def identities(self) -> dict[str, tuple[str, int]]:
-        """uid and generation of everything that the models are made of."""
-        found = self.made.objects("workspaces,deployments,statefulsets,replicasets,pods,services", "-n", TEAM)
-        return {
-            f"{obj['kind']}/{obj['metadata']['name']}": (obj["metadata"]["uid"], obj["metadata"].get("generation", 0))
-            for obj in found
-        }
-
-    def upstream_writes(self) -> list[str]:
-        """What our accounts have written since last asked that is a model's."""
-        accounts = {account(process) for process in CHARTS_OF}
-        return [
-            f"{request.user} {request.verb} {request.resource} {request.namespace}/{request.name}"
-            for request in self.audit.read()
-            if request.user in accounts and request.writes and request.resource not in OWN
-        ]
-
-
-def packaged(helm: Helm, folder: Path, version: str) -> Path:
-    """The charts as the release `version` packages them."""
-    sources, packages = folder / f"sources-{version}", folder / f"packages-{version}"
-    shutil.copytree(helm.folder, sources)
-    for chart in APPLICATIONS:
-        if chart != "airunway-stack":
-            helm("package", sources / chart, "--version", version, "--app-version", version, "-d", packages)
-    return packages
 
 
 def models(number: int) -> Iterator[Resource]:
@@ -108,28 +43,18 @@ def models(number: int) -> Iterator[Resource]:
 
 @pytest.fixture(scope="module", params=[3, 4], ids=["helm3", "helm4"])
 def fleet(
-    request: pytest.FixtureRequest, helms: dict[Major, Helm], tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    helms: dict[Major, Helm],
+    before: Release,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Fleet]:
-    folder = tmp_path_factory.mktemp("fleet")
     helm = helms[request.param]
-    previous, current = (packaged(helms[4], folder, version) for version in ("0.0.9", "0.1.0"))
-    with ExitStack() as stack:
-        ports = stack.enter_context(reserved_ports(3 * len(CHARTS_OF)))
-        # Of a part's pods one program runs at a time here: a second pod is one more start of the same, twice a step.
-        pods = 1 if helm.major == 4 else 2
-        values = {process: [f"--set=replicas={pods}"] for process in CHARTS_OF}
-        made = stack.enter_context(installation(helm, ports, values, namespaces=[TEAM]))
-        audit = AuditReader(made.plane.audit_log or Path())
-        made_fleet = Fleet(made=made, audit=audit, previous=previous, current=current)
-        stack.enter_context(simulated_kaito(made, folder))
-        stack.enter_context(Node(made, folder, processes))
-        made_fleet.settled()
-        for part in PARTS:
-            made_fleet.move(part, previous)
-        made_fleet.settled()
+    # Of a part's pods one program runs at a time here: a second pod is one more start of the same, twice a step.
+    with fleet_of(helm, before, tmp_path_factory.mktemp("fleet"), CHARTS_OF, pods=1 if helm.major == 4 else 2) as fleet:
+        made = fleet.made
         made.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(models(MODELS)))
-        made.kubectl("wait", "md", "--all", "-n", TEAM, "--for=jsonpath={.status.phase}=Running", "--timeout=120s")
-        yield made_fleet
+        fleet.running()
+        yield fleet
 
 
 def webhook_answers(made: Installation) -> bool:
@@ -164,6 +89,12 @@ def tour() -> Iterator[str]:
     yield PARTS[-1]
 
 
+def test_a_checkout_without_the_history_says_what_to_do(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", tmp_path], check=True)
+    with pytest.raises(NotKept, match="git fetch --unshallow"):
+        archived(tmp_path)
+
+
 def test_the_tour_sees_every_mix() -> None:
     mix: frozenset[str] = frozenset()
     seen = [mix := mix ^ {part} for part in tour()]
@@ -194,7 +125,7 @@ def test_every_order_of_upgrades_and_back_leaves_every_model_as_it_is(fleet: Fle
         if part in new:
             fleet.back(part)
         else:
-            fleet.move(part, fleet.current)
+            fleet.move(part)
         new ^= {part}
         if number % 8 == 7:  # the processes do work in between
             fleet.settled()

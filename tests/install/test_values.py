@@ -14,13 +14,13 @@ import pytest
 import yaml
 from tests.install.helm import APPLICATIONS, CHARTS, Helm, Major
 from tools.charts.generate import manifests
-from tools.charts.settings import settings_property
 from tools.charts.values import closed
 
 import airunway
 from airunway.plugins.settings import read_settings, settings_defaults
 from airunway.sdk import setting
 from airunway.validation.policy import parse_policy
+from airunway_testing.conformance.settings import settings_property
 
 pytestmark = pytest.mark.chart
 
@@ -66,6 +66,10 @@ def test_all_charts_have_the_version_of_the_release() -> None:
         ("airunway", "policy.rules[0].provider={kaito}", "provider"),
         ("airunway", "extraEnv.POD_NAME=mine", "POD_NAME"),
         ("airunway", "extraArgs={leader-elect}", "extraArgs"),
+        # What rights and guards rest on is said by values of its own.
+        ("airunway", "extraArgs={--no-webhook-access-review}", "extraArgs"),
+        ("airunway", "extraArgs={--policy=/tmp/mine}", "extraArgs"),
+        ("airunway-provider-kaito", "extraArgs={--watch-namespaces=a}", "extraArgs"),
         ("airunway", "tolerations[0].efect=NoSchedule", "efect"),
         ("airunway", "global.imagePullSecrets=mirror", "imagePullSecrets"),
         ("airunway", "global.imageRegistry=https://mirror.example", "imageRegistry"),
@@ -115,11 +119,33 @@ def test_without_the_prometheus_operator_a_sentence_says_what_to_do(helm: Helm, 
     assert "install it first, or switch" in refused.stderr
 
 
+@pytest.mark.parametrize("value", ["serviceMonitor", "prometheusRule"])
+def test_m3_without_metrics_there_is_nothing_to_monitor_and_a_sentence_says_so(helm: Helm, value: str) -> None:
+    there = "--api-versions=monitoring.coreos.com/v1"
+    refused = helm("template", "runway", "airunway", there, f"--set=metrics.{value}.enabled=true", check=False)
+    assert f"metrics.{value}.enabled needs metrics.enabled" in refused.stderr
+    both = ("--set=metrics.enabled=true", f"--set=metrics.{value}.enabled=true")
+    assert helm("template", "runway", "airunway", there, *both, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("chart", ["airunway", "airunway-provider-vllm"])
+def test_m3_metrics_are_off_unless_asked_for(helm: Helm, chart: str) -> None:
+    """They name the deployments of all tenants, to whoever reaches the port: decision 0012."""
+    objects = helm.render(chart)
+    (spec,) = (obj["spec"]["template"]["spec"] for obj in objects if obj["kind"] == "Deployment")
+    (container,) = spec["containers"]
+    assert not [argument for argument in container["args"] if argument.startswith("--metrics-bind-address")]
+    assert "metrics" not in {port["name"] for port in container["ports"]}
+    assert not [obj for obj in objects if obj["kind"] == "Service" and "metrics" in obj["metadata"]["name"]]
+    asked_for = helm.render(chart, "--set=metrics.enabled=true")
+    assert [obj["metadata"]["name"] for obj in asked_for if "metrics" in obj["metadata"]["name"]]
+
+
 @pytest.mark.parametrize("ports", ["health=8080", "webhook=8081", "metrics=9443"])
 def test_a_port_is_of_one_listener(helm: Helm, ports: str) -> None:
-    refused = helm("template", "runway", "airunway", f"--set=ports.{ports}", check=False)
+    refused = helm("template", "runway", "airunway", "--set=metrics.enabled=true", f"--set=ports.{ports}", check=False)
     assert "ports: two of health, metrics and webhook are the same (" in refused.stderr
-    alone = helm.render("airunway", "--set=ports.health=8080", "--set=metrics.enabled=false")
+    alone = helm.render("airunway", "--set=ports.health=8080")
     assert [obj["kind"] for obj in alone].count("Deployment") == 1
 
 

@@ -93,7 +93,8 @@ async def test_at_rest_nothing_is_written(deploy: Deploy, client: Client, audit_
     await asyncio.sleep(2)
     log = AuditReader(audit_log)
     touch = {"metadata": {"labels": {"look": "again"}}}
-    await client.merge_patch(MODEL_DEPLOYMENT, key, touch, manager="tests")
+    looked_at = {"metadata": {"annotations": {"airunway.ai/look": "again"}}}
+    await client.merge_patch(MODEL_DEPLOYMENT, key, looked_at, manager="tests")
     await client.merge_patch(INFERENCE_SET, key, touch, manager="tests")
     for workspace in await client.list_all(WORKSPACE, namespace=key.namespace):
         await client.merge_patch(WORKSPACE, key_of(workspace), touch, manager="tests")

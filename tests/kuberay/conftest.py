@@ -17,6 +17,7 @@ from airunway_testing.stage import Stage, staged
 
 RAY_SERVICE = Kind("ray.io", "v1", "RayService", "rayservices")
 RAY_CLUSTER = Kind("ray.io", "v1", "RayCluster", "rayclusters")
+NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 KUBERAY: Resource = {"provider": {"name": "kuberay"}}
 
 

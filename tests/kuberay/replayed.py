@@ -74,7 +74,7 @@ class Replay:
         what = row["what"]
         if what.startswith("server-side apply") and "HTTP 409" in what:
             return False
-        if what.startswith(("create:", "update:", "server-side apply")) and "a label added" not in what:
+        if what.startswith(("create:", "update:", "server-side apply", "patch {")) and "a label added" not in what:
             self.applied = self.at(row["t"])
             if not what.startswith("create:") and self.service:
                 metadata = self.teller.deployment["metadata"]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from tests.kuberay.conftest import KUBERAY, RAY_CLUSTER, RAY_SERVICE
+from tests.kuberay.conftest import KUBERAY, NETWORK_POLICY, RAY_CLUSTER, RAY_SERVICE
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import EVENT, Client
+from airunway.kube import EVENT, SERVICE_ACCOUNT, Client
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
 from airunway_testing.expectations import has_replicas, reason_is, running_at, says
@@ -246,3 +246,81 @@ async def test_many_at_rest_write_nothing(stage: Stage, kuberay: ProviderHost, c
     await stage.provider(kuberay)
     await stage.fleet(count, **KUBERAY)
     assert await stage.at_rest(RAY_SERVICE, RAY_CLUSTER) == []
+
+
+async def test_real_kuberay_4_an_outage_in_place_is_said_before_it_happens(
+    stage: Stage, client: Client, kuberay: ProviderHost
+) -> None:
+    """Ruling 10, where nothing is made anew: the plan of a dry run and an event say it, scaling says nothing."""
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY)
+    await until(client, key, running_at(1))
+    await client.merge_patch(
+        MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {"airunway.ai/dry-run": "true"}}}, manager="tests"
+    )
+    await stage.edit(key, engine={"contextLength": 4096})
+    plan = await until(client, key, lambda found: "no model is served" in dry_run(found))
+    assert "NewCluster" in dry_run(plan)
+    await client.merge_patch(
+        MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {"airunway.ai/dry-run": None}}}, manager="tests"
+    )
+    told = await stage.event(key, "ServiceInterrupted")
+    assert "no model is served until the new one has loaded" in told["note"]
+    generation = (await client.get(MODEL_DEPLOYMENT, key))["metadata"]["generation"]
+    await until(client, key, running_at(generation))
+    await until(client, key, running_at(await stage.edit(key, scaling={"replicas": 2})))
+    events = await client.list_all(EVENT, namespace=key.namespace)
+    assert len([event for event in events if event["reason"] == "ServiceInterrupted"]) == 1, "not for the scaling"
+
+
+def dry_run(found: Resource) -> str:
+    return str((condition_of(found, "DryRun") or {}).get("message", ""))
+
+
+async def test_an_engine_change_can_go_through_a_second_cluster(
+    stage: Stage, client: Client, kuberay: ProviderHost
+) -> None:
+    await stage.provider(kuberay)
+    key = await stage.deploy(provider={"name": "kuberay", "overrides": {"engineChange": "NewCluster"}})
+    await until(client, key, running_at(1))
+    (first,) = await clusters(client, key.namespace)
+    await until(client, key, running_at(await stage.edit(key, scaling={"replicas": 2})))
+    assert await clusters(client, key.namespace) == [first], "scaling is in place all the same"
+    await until(client, key, running_at(await stage.edit(key, engine={"contextLength": 4096})))
+    service = await client.get(RAY_SERVICE, key)
+    assert dig(service, "status", "activeServiceStatus", "rayClusterName") != first
+
+
+async def test_ray_is_no_open_shell_a_networkpolicy_comes_and_goes_with_the_image(
+    stage: Stage, client: Client, kuberay: ProviderHost
+) -> None:
+    """Under the provider's own account: it may write them."""
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY, image="r/ray-llm:2.51.1")
+    await until(client, key, running_at(1))
+    policy = await client.get(NETWORK_POLICY, ObjectKey(key.namespace, f"{key.name}-ray"))
+    assert policy["spec"]["podSelector"]["matchLabels"]["airunway.ai/model-deployment"] == key.name
+    service = await client.get(RAY_SERVICE, key)
+    assert "authOptions" not in service["spec"]["rayClusterConfig"]
+    await until(client, key, running_at(await stage.edit(key, image="r/ray-llm:2.56.0")))
+    await gone(client, NETWORK_POLICY, ObjectKey(key.namespace, f"{key.name}-ray"))
+    service = await client.get(RAY_SERVICE, key)
+    assert service["spec"]["rayClusterConfig"]["authOptions"] == {"mode": "token"}
+
+
+async def test_real_kuberay_6_a_missing_service_account_is_named_until_it_is_there(
+    stage: Stage, client: Client, kuberay: ProviderHost
+) -> None:
+    """KubeRay makes nothing without it, and an event about its RayCluster is all that tells."""
+    await stage.provider(kuberay)
+    key = await stage.deploy(**KUBERAY, serviceAccountName="not-there")
+    told = await until(client, key, says("ServiceAccount not-there is not found"))
+    status = told["status"]
+    assert (status["phase"], status["reason"]) == ("Failed", "InvalidSpec")
+    assert status["rootCause"]["code"] == "Provider.Rejected"
+    (cluster,) = await client.list_all(RAY_CLUSTER, namespace=key.namespace)
+    assert not cluster.get("status"), "as recorded"
+    metadata = {"name": "not-there", "namespace": key.namespace}
+    account: Resource = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    await client.create(SERVICE_ACCOUNT, account, manager="tests")
+    await until(client, key, running_at(1))

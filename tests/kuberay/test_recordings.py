@@ -18,6 +18,9 @@ from airunway.resource import condition_of
 
 STARTS = "Deploying Progressing: the Ray cluster starts"
 LOADS = "Deploying Progressing: all pods are ready, and the application is being deployed"
+RELOADS = (
+    "Deploying Progressing: the application is being deployed anew, and no model is served until the new one has loaded"
+)
 RUNS = "Running Ready: "
 CHANGES = "Deploying Progressing: KubeRay takes up the change"
 STOPS = "Deploying Progressing: KubeRay stops it"
@@ -46,7 +49,7 @@ EXPECTED: dict[str, list[str]] = {
         WORKER_LOST,
         "Degraded PodsNotReady: the head of Ray cluster headlost-b5577 is not ready",
         WORKER_LOST,
-        LOADS,
+        RELOADS,
         RUNS,
     ],
     "c-operator-restart": [
@@ -94,12 +97,12 @@ EXPECTED: dict[str, list[str]] = {
     "f-replica-change": [*START, CHANGES, RUNS, CHANGES, RUNS],
     "f-serveconfig-in-place": [
         *START,
-        *(CHANGES, LOADS, RUNS),
-        *(CHANGES, LOADS, f"Degraded {BAD_ARGUMENT}"),
+        *(CHANGES, RELOADS, RUNS),
+        *(CHANGES, RELOADS, f"Degraded {BAD_ARGUMENT}"),
         # What is seen of the repair at first is the old application, with the new generation (fact 17).
-        *(CHANGES, f"Degraded {BAD_ARGUMENT}", LOADS, RUNS),
+        *(CHANGES, RELOADS, RUNS),
     ],
-    "f-server-side-apply": [*START, CHANGES, LOADS],
+    "f-server-side-apply": [*START, CHANGES, RELOADS],
     "f-server-side-apply-with-scalestrategy": [STARTS],
     "f-upgrade-failed-and-reverted": [
         *START,

@@ -79,7 +79,7 @@ class Story:
             known["metadata"]["deletionTimestamp"] = moment(entry["t"])
         known["spec"] = {**known["spec"], **(entry.get("spec") or {})}
         if "status" in entry:
-            known["status"] = entry["status"] or {}
+            known["status"] = _dated(entry, known["status"])
 
     def _pod(self, entry: Resource, name: str) -> None:
         if entry.get("event") == "DELETED":
@@ -129,6 +129,18 @@ class Story:
             now=now,
         )
         return status
+
+
+def _dated(entry: Resource, before: Resource) -> Resource:
+    """The recorder left transition times out: a condition has the time at which its verdict was first seen."""
+    status = entry["status"] or {}
+    known = {condition["type"]: condition for condition in before.get("conditions", [])}
+    conditions = []
+    for condition in status.get("conditions") or []:
+        old = known.get(condition["type"], {})
+        since = old["lastTransitionTime"] if old.get("status") == condition["status"] else moment(entry["t"])
+        conditions.append({**condition, "lastTransitionTime": since})
+    return {**status, **({"conditions": conditions} if conditions else {})}
 
 
 def _picker(name: str) -> Resource:

@@ -82,7 +82,7 @@ async def test_without_decode_nothing_is_answered(deploy: Deploy, client: Client
 PICKERS = {
     "configuration": (
         {"pickerImage": f"{EPP}:v1.5.0", "pickerVersion": "v0.10"},
-        ("container picker", "exit code 1", "Failed to parse configuration"),
+        ("exit code 1: Failed to parse configuration: failed to parse config", "is registered for version"),
     ),
     "flags": (
         {"pickerImage": f"{EPP}:v1.6.0", "pickerVersion": "v0.10"},

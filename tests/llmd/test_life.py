@@ -79,7 +79,9 @@ async def test_at_rest_nothing_is_written(deploy: Deploy, client: Client, audit_
     await asyncio.sleep(2)
     log = AuditReader(audit_log)
     for key in keys:
-        await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"labels": {"look": "again"}}}, manager="tests")
+        await client.merge_patch(
+            MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {"airunway.ai/look": "again"}}}, manager="tests"
+        )
         await client.merge_patch(POOL, key, {"metadata": {"labels": {"look": "again"}}}, manager="tests")
     await asyncio.sleep(2)
     writes = [r for r in log.read() if r.writes and r.namespace == keys[0].namespace and "airunway" in r.agent]

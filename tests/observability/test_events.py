@@ -27,8 +27,8 @@ from airunway_testing.simulators import load_simulator
 
 pytestmark = pytest.mark.apiserver
 
-ELSEWHERE = {"FinalizerTimeout", "UnverifiedSchema", "UnsupportedSchema"}
-"""Events that need a world of their own, and have a test of their own below."""
+ELSEWHERE = {"FinalizerTimeout", "ServiceInterrupted", "UnverifiedSchema", "UnsupportedSchema"}
+"""Events that need a world of their own, and have a test of their own: below, and in tests/kuberay/test_life.py."""
 
 RELATED = {
     "ResourceCreated",
@@ -232,7 +232,7 @@ async def test_a_refusal_that_lasts_is_told_once_however_often_it_is_met(
             await told(client, key, "ProviderError")
             met = proxy.count("apply", "workspaces")
             for number in range(20):
-                touch = {"metadata": {"annotations": {"touched": str(number)}}}
+                touch = {"metadata": {"annotations": {"airunway.ai/touched": str(number)}}}
                 await client.merge_patch(MODEL_DEPLOYMENT, key, touch, manager="user")
 
             async def met_again() -> bool:

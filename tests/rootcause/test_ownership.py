@@ -63,6 +63,11 @@ async def test_the_overall_conditions_are_handed_over_and_back(
                 "spec": {"capabilities": {"engines": [{"name": "llamacpp", "cpuSupport": True}]}},
             }
             await client.apply(INFERENCE_PROVIDER_CONFIG, config, manager="test")
+            # What serves is let go only for a provider that is ready to take it.
+            alive = {"ready": True, "lastHeartbeat": format_time(datetime.now(UTC))}
+            await client.apply(
+                INFERENCE_PROVIDER_CONFIG, {**config, "status": alive}, manager="test", subresource="status"
+            )
             await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"provider": {"name": OTHER}}})
 
             def returned(found: Resource) -> bool:

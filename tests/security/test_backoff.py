@@ -141,7 +141,7 @@ async def test_h2_a_tenant_who_touches_an_object_all_the_time_brings_no_try_forw
         async with counted(audit_log, key) as count:
             end = monotonic() + WATCHED
             while monotonic() < end:
-                touched = {"metadata": {"annotations": {"touched": secrets.token_hex(4)}}}
+                touched = {"metadata": {"annotations": {"airunway.ai/touched": secrets.token_hex(4)}}}
                 await client.merge_patch(MODEL_DEPLOYMENT, key, touched, manager="tenant")
         assert count.tries <= most_tries(count.seconds)
         assert count.statuses <= 1

@@ -14,6 +14,7 @@ import pytest
 
 from airunway.api import names
 from airunway.controller.access import core_rights
+from airunway.controller.application import CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, EVENT, POD, SERVICE, Client, Forbidden, Kind
 from airunway.plugins.host import ProviderHost
@@ -79,7 +80,7 @@ async def test_h4_the_provider_uses_all_that_it_is_granted_and_needs_no_more(
     rights, name = provider_rights(kaito.manifest), f"guard-{namespace}"
     guard = [
         *core_guard(core, name=name),
-        *provider_guard(kaito.manifest, user, name=name),
+        *provider_guard(kaito.manifest, user, own=own, name=name),
         *status_guard([core, user], namespaces=[namespace], name=name),
     ]
     async with (
@@ -87,7 +88,7 @@ async def test_h4_the_provider_uses_all_that_it_is_granted_and_needs_no_more(
         granted(client, core_rights(), user=core, namespace=own),
         granted(client, rights, user=user, namespace=own, watched=[namespace]),
         in_force(client, manifest("probe")),
-        running_core(control_plane.kubeconfig_for(core)),
+        running_core(control_plane.kubeconfig_for(core), settings=CoreSettings(guard_parameters=own)),
         running_simulator(kubeconfig, kaito, level="api"),
     ):
         audit = AuditReader(audit_log)

@@ -1,4 +1,4 @@
-"""Every provider under an account with exactly its rights: nothing is refused, and all that is granted is used."""
+"""Every provider under an account with exactly its rights and guards: nothing is refused, and all rights are used."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.faults import failed_create
+from airunway_testing.fixtures import Kubectl
 from airunway_testing.operator import gone, until
 from airunway_testing.rights import unused
 from airunway_testing.simulators import simulators_for
@@ -37,7 +38,7 @@ SPECS: dict[str, tuple[Resource, ...]] = {
     "kaito": ({}, {"scaling": {"replicas": 2}, "image": "registry.example/vllm:1"}),
     "vllm": ({}, LARGE),
     "dynamo": ({},),
-    "kuberay": ({},),
+    "kuberay": ({}, {"image": "rayproject/ray-llm:2.51.1-py311-cu128"}),  # whose Ray knows no tokens: NetworkPolicy
     "llmd": (
         {"serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}, "resources": {}},
         LARGE,
@@ -54,8 +55,10 @@ RARE = {
 
 @pytest.fixture
 async def stage(
-    cluster: Cluster, client: Client, namespace: str, audit_log: Path, provider: ProviderHost
+    cluster: Cluster, client: Client, namespace: str, audit_log: Path, provider: ProviderHost, kubectl: Kubectl
 ) -> AsyncIterator[Stage]:
+    home = namespace.replace("test-", "home-")
+    kubectl("create", "namespace", home)
     simulators = simulators_for((kind.group, kind.kind) for kind in provider.manifest.upstream)
     definitions = [crd for each in simulators for crd in each.custom_resource_definitions()]
     async with AsyncExitStack() as stack:
@@ -69,8 +72,10 @@ async def stage(
                 audit_log=audit_log,
                 definitions=definitions,
                 level="cluster",
+                home=home,
             )
         )
+    kubectl("delete", "namespace", home, "--wait=false")
 
 
 @pytest.fixture(params=SPECS)

@@ -35,7 +35,7 @@ def test_deployments_of_a_file_need_no_cluster(recordings: Path, tmp_path: Path)
     done = asked("--upstream", f"kaito={new}", "-f", str(path), "-n", "ml")
     assert done.returncode == 0, done.stderr
     assert "ml/other    create  update     create Workspace 'other'" in done.stdout
-    assert done.stdout.endswith("2 deployments: 2 create\n")
+    assert done.stdout.endswith("2 deployments: now 2 create; on change 2 update\n")
     old = recordings / "upstream-crds/kaito/v0.4.5"
     done = asked("--upstream", f"kaito={old}", "-f", str(path), "--set", "instanceType=big", "-o", "json")
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, SERVICE, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway_testing.audit import AuditReader
 from airunway_testing.expectations import reason_is
 from airunway_testing.operator import (
     gone,
@@ -25,6 +26,7 @@ from airunway_testing.operator import (
     running_simulator,
     until,
 )
+from airunway_testing.simulators import load_simulator
 from airunway_testing.waiting import PATIENCE
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
@@ -95,7 +97,9 @@ async def test_a_group_is_written_once_leaderworkerset_is_there_and_gives_way_to
         running = await until(client, key, lambda d: dig(d, "status", "phase") == "Running")
     assert running["status"]["endpoint"]["service"] == key.name
     settled = await client.get(LEADER_WORKER_SET, group)
-    await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"labels": {"look": "again"}}}, manager="tests")
+    await client.merge_patch(
+        MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {"airunway.ai/look": "again"}}}, manager="tests"
+    )
     await asyncio.sleep(1)
     again = await client.get(LEADER_WORKER_SET, group)
     assert again["metadata"]["resourceVersion"] == settled["metadata"]["resourceVersion"], "no write at rest"
@@ -105,5 +109,77 @@ async def test_a_group_is_written_once_leaderworkerset_is_there_and_gives_way_to
     server = await exists(client, DEPLOYMENT, key)
     assert server["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "8"
     assert (await client.get(SERVICE, key))["metadata"]["uid"] == service["metadata"]["uid"], "the address stays"
+    await client.delete(MODEL_DEPLOYMENT, key)
+    await gone(client, MODEL_DEPLOYMENT, key)
+
+
+@pytest.fixture
+async def groups_installed(operator_without_simulator: None, client: Client) -> None:
+    await install_definitions(client, load_simulator("vllm").custom_resource_definitions())
+
+
+async def made(client: Client, namespace: str, name: str, gpus: int) -> ObjectKey:
+    body: Resource = {
+        "apiVersion": MODEL_DEPLOYMENT.api_version,
+        "kind": MODEL_DEPLOYMENT.kind,
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"model": {"id": "o/m"}, "resources": {"gpu": {"count": gpus}}},
+    }
+    await client.create(MODEL_DEPLOYMENT, body)
+    return ObjectKey(namespace, name)
+
+
+async def is_absent(client: Client, kind: Kind, key: ObjectKey) -> bool:
+    try:
+        await client.get(kind, key)
+    except NotFound:
+        return True
+    return False
+
+
+async def test_real_llmd_6_a_service_that_has_the_name_of_a_group_s_own_is_a_conflict_before_the_group_is_made(
+    groups_installed: None, client: Client, namespace: str, audit_log: Path
+) -> None:
+    """LeaderWorkerSet takes whatever Service is there, and its pods never find each other (recorded)."""
+    other = await made(client, namespace, "co-lws", 8)
+    await exists(client, DEPLOYMENT, other)
+    service = await exists(client, SERVICE, other)
+    key, group = await made(client, namespace, "co", 16), ObjectKey(namespace, "co-lws")
+    refused = await until(client, key, reason_is("ResourceCreated", "ResourceConflict"))
+    message = refused["status"]["message"]
+    assert (
+        f"Service {group} exists but is not managed by this ModelDeployment (owned by ModelDeployment/co-lws)"
+        in message
+    )
+    assert "the LeaderWorkerSet of that name needs a Service of its own" in message
+    assert await is_absent(client, LEADER_WORKER_SET, group)
+    assert (await client.get(SERVICE, group))["metadata"]["uid"] == service["metadata"]["uid"]
+    # It heals by itself once the name is free.
+    await client.delete(MODEL_DEPLOYMENT, other)
+    await gone(client, MODEL_DEPLOYMENT, other)
+    await gone(client, SERVICE, group)
+    await exists(client, LEADER_WORKER_SET, group)
+    asked = [r for r in AuditReader(audit_log).read() if (r.verb, r.resource) == ("get", "services")]
+    assert len([r for r in asked if "airunway" in r.agent]) <= 6, "asked only where a group is to be made"
+    await client.delete(MODEL_DEPLOYMENT, key)
+    await gone(client, MODEL_DEPLOYMENT, key)
+
+
+async def test_real_llmd_6_what_serves_on_one_node_goes_on_where_its_group_cannot_have_its_service(
+    groups_installed: None, client: Client, namespace: str
+) -> None:
+    key, group = await made(client, namespace, "fo", 8), ObjectKey(namespace, "fo-lws")
+    before = await exists(client, DEPLOYMENT, key)
+    spec = {"selector": {"app": "theirs"}, "ports": [{"port": 80}]}
+    metadata = {"name": group.name, "namespace": namespace}
+    await client.create(SERVICE, {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
+    await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"resources": {"gpu": {"count": 16}}}}, manager="tests")
+    refused = await until(client, key, reason_is("ResourceCreated", "ResourceConflict"))
+    assert f"Service {group} exists but is not managed" in refused["status"]["message"]
+    live = await client.get(DEPLOYMENT, key)
+    assert live["metadata"]["uid"] == before["metadata"]["uid"]
+    assert "deletionTimestamp" not in live["metadata"]
+    await client.delete(SERVICE, group)
+    await exists(client, LEADER_WORKER_SET, group)
     await client.delete(MODEL_DEPLOYMENT, key)
     await gone(client, MODEL_DEPLOYMENT, key)

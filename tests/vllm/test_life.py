@@ -48,7 +48,9 @@ async def test_it_runs_and_at_rest_nothing_is_written(
     assert service["spec"]["selector"].items() <= (await pods(key))[0]["metadata"]["labels"].items()
     await asyncio.sleep(2)
     log = AuditReader(audit_log)
-    await client.merge_patch(MODEL_DEPLOYMENT, key, {"metadata": {"labels": {"look": "again"}}}, manager="tests")
+    await client.merge_patch(
+        MODEL_DEPLOYMENT, key, {"metadata": {"annotations": {"airunway.ai/look": "again"}}}, manager="tests"
+    )
     await client.merge_patch(DEPLOYMENT, key, {"metadata": {"labels": {"look": "again"}}}, manager="tests")
     await asyncio.sleep(2)
     ours = [r for r in log.read() if r.writes and r.namespace == key.namespace and r.agent]

@@ -14,7 +14,6 @@ import yaml
 from tools.charts.facts import core_files, policy_property
 from tools.charts.metadata import COMMON, chart_file, dependency, readme_file
 from tools.charts.scaffold import SCAFFOLD, as_templates, scaffold_manifest
-from tools.charts.settings import settings_property
 from tools.charts.values import fragment, schema_file, united, values_file
 from tools.generated import ROOT, write
 
@@ -23,6 +22,7 @@ from airunway.plugins.contract import ProviderManifest
 from airunway.plugins.registry import discover, load
 from airunway.resource import Resource
 from airunway_testing.conformance.chart import provider_files
+from airunway_testing.conformance.settings import settings_property
 
 __all__ = ["generated", "manifests"]
 

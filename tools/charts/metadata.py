@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 from tools.charts.values import readme_table
+from tools.home import home, links
 
 from airunway import __version__
 from airunway.resource import Resource
@@ -33,6 +34,9 @@ def chart_file(
         "artifacthub.io/license": "Apache-2.0",
         "artifacthub.io/category": "ai-machine-learning",
         "artifacthub.io/operator": "true" if operator else "false",
+        "artifacthub.io/links": yaml.safe_dump(
+            [{"name": name.lower(), "url": url} for name, url in links().items()], sort_keys=False, width=2**16
+        ),
         "artifacthub.io/prerelease": "true" if __version__.startswith("0.") else "false",
     }
     chart: Resource = {
@@ -43,6 +47,10 @@ def chart_file(
         "version": __version__,
         "appVersion": __version__,
         "kubeVersion": _KUBERNETES,
+        "home": home(),
+        "sources": [home()],
+        "icon": f"{home()}/raw/main/docs/icon.svg",
+        "maintainers": [{"name": "The AI Runway Authors", "url": home()}],
         "keywords": ["llm", "inference", "operator"],
         "annotations": annotations,
     }

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -16,17 +17,22 @@ from tools.generated import ROOT
 
 from airunway_testing.kubetools import helm_path
 
-__all__ = ["UNRELEASED", "package_charts", "render"]
+__all__ = ["DIGEST", "UNRELEASED", "package_charts", "render"]
+
+DIGEST = "airunway.ai/image-digest"
+"""The annotation of a chart with the digest of its image, which the chart's pods then name."""
 
 UNRELEASED = "registry.example"
 """The registry of a checkout's charts."""
 
 
-def package_charts(target: Path, *, registry: str, time: int) -> dict[str, Path]:
+def package_charts(
+    target: Path, *, registry: str, time: int, digests: Mapping[str, str] | None = None
+) -> dict[str, Path]:
     """Write every chart's package into the folder `target`, the library for others' charts among them; returns them by
     the names of the charts.
 
-    Images are in `registry`, `time` is that of the files. Raises CalledProcessError.
+    Images are in `registry` and have `digests`, by repository; `time` is that of the files. Raises CalledProcessError.
     """
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
@@ -37,6 +43,8 @@ def package_charts(target: Path, *, registry: str, time: int) -> dict[str, Path]
             path.write_text(text.replace(f"registry: {UNRELEASED}", f"registry: {registry}"), encoding="utf-8")
         charts = sorted(path.parent.name for path in folder.glob("*/Chart.yaml"))
         for chart in charts:
+            _name_digest(folder / chart, digests or {})
+        for chart in charts:
             _bring_dependencies(folder, chart)
         for path in folder.rglob("*"):
             os.utime(path, (time, time))
@@ -46,9 +54,20 @@ def package_charts(target: Path, *, registry: str, time: int) -> dict[str, Path]
     return found
 
 
-def render(package: Path, *, name: str, namespace: str) -> str:
-    """What a chart renders to without any values. Raises CalledProcessError."""
-    return _helm("template", name, package, "--namespace", namespace)
+def render(package: Path, *, name: str, namespace: str, values: Sequence[str] = ()) -> str:
+    """What a chart renders to with these values (``key=text``) and no others. Raises CalledProcessError."""
+    return _helm("template", name, package, "--namespace", namespace, *(f"--set-string={value}" for value in values))
+
+
+def _name_digest(chart: Path, digests: Mapping[str, str]) -> None:
+    values = chart / "values.yaml"
+    image = yaml.safe_load(values.read_text(encoding="utf-8")).get("image", {}) if values.exists() else {}
+    digest = digests.get(image.get("repository", ""))
+    if digest:
+        path = chart / "Chart.yaml"
+        metadata = yaml.safe_load(path.read_text(encoding="utf-8"))
+        metadata["annotations"][DIGEST] = digest
+        path.write_text(yaml.safe_dump(metadata, sort_keys=False, width=2**16), encoding="utf-8")
 
 
 def _bring_dependencies(folder: Path, chart: str) -> None:

@@ -24,7 +24,8 @@ SCAFFOLD = "testing/src/airunway_testing/scaffold/template/chart"
 _NAMES = names_of("qqq")
 """What no text has but by these names."""
 
-_OURS = ("README.md", "ci/")
+_OURS = ("README.md", "ci/", "files/")
+"""What the skeleton has not, or (rights and guard) writes by itself: they follow from the upstream's CRD."""
 
 
 @cache  # a skeleton cannot be written beside a package of its name, which is imported then
@@ -58,7 +59,8 @@ def _theirs(path: str, text: str) -> str:
     for dependency in chart["dependencies"]:
         dependency |= {"version": f"~{_NAMES.since}.0", "repository": f"oci://{UNRELEASED}/airunway/charts"}
     chart |= {"version": "0.1.0", "appVersion": "0.1.0"}
-    del chart["annotations"]
+    for key in ("annotations", "home", "sources", "icon", "maintainers"):  # the project's, not theirs
+        del chart[key]
     assert [each["name"] for each in chart["dependencies"]] == [COMMON]
     return yaml.safe_dump(chart, sort_keys=False, width=2**16)
 

@@ -1,6 +1,6 @@
 """The root file system of our images: a tar archive that is the same for the same packages.
 
-python -m tools.images.base ROOTFS.tar [--mirror URL]
+python -m tools.images.base ROOTFS.tar [--architecture arm64] [--mirror URL]
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import Any
 
 import yaml
 from tools.generated import ROOT
+from tools.images.architectures import ARCHITECTURES, Architecture, here
 
-__all__ = ["Package", "apt_missing", "fetch", "packages_of", "write_rootfs"]
+__all__ = ["DESCRIPTION", "Package", "apt_missing", "fetch", "packages_of", "sources", "write_rootfs"]
 
 DESCRIPTION = ROOT / "images" / "base.yaml"
 _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -38,7 +39,6 @@ _FILES = {
 _LINKS = {
     "bin": "usr/bin",
     "lib": "usr/lib",
-    "lib64": "usr/lib64",
     "sbin": "usr/sbin",
     "usr/bin/python3": "python3.13",
     "etc/os-release": "../usr/lib/os-release",
@@ -65,16 +65,13 @@ def apt_missing() -> str:
     return "" if Path(_KEYS).exists() else f"{_KEYS} is missing (package debian-archive-keyring)"
 
 
-def fetch(folder: Path, *, mirror: str = "") -> list[Package]:
+def fetch(folder: Path, architecture: Architecture, *, mirror: str = "") -> list[Package]:
     """Fetch the packages that ``images/base.yaml`` names into `folder`, their signatures checked by apt.
 
     `mirror` is an archive of Debian; without one the machine's own are used. Raises CalledProcessError.
     """
     description = _description()
-    suite = description["suite"]
-    mirrors = [mirror, f"{mirror.rstrip('/')}-security"] if mirror else _own_mirrors()
-    suites = [suite, f"{suite}-security"]
-    lines = [f"deb [signed-by={_KEYS}] {url} {name} main" for url, name in zip(mirrors, suites, strict=True)]
+    lines = sources(description["suite"], mirror)
     with tempfile.TemporaryDirectory() as temporary:
         apt = Path(temporary)
         for part in ("lists/partial", "cache/archives/partial", "etc/preferences.d"):
@@ -89,7 +86,8 @@ def fetch(folder: Path, *, mirror: str = "") -> list[Package]:
             "Dir::State::status": apt / "status",
             "Dir::Cache": apt / "cache",
             "APT::Sandbox::User": "root",
-            "APT::Architecture": "amd64",
+            "APT::Architecture": architecture.name,
+            "APT::Architectures": architecture.name,
             "Acquire::Languages": "none",
         }
         command = ["apt-get", "-qq", *(f"-o{key}={value}" for key, value in options.items())]
@@ -98,27 +96,47 @@ def fetch(folder: Path, *, mirror: str = "") -> list[Package]:
     return packages_of(folder)
 
 
+def sources(suite: str, mirror: str = "") -> list[str]:
+    """Where apt looks: the suite and its security updates.
+
+    Of snapshot.debian.org (``…/archive/debian/DATE``) the other archive has its date at the end of its address, and the
+    lists of packages are older than they say they may be.
+    """
+    if not mirror:
+        mirrors = _own_mirrors()
+    elif match := re.fullmatch(r"(.*/archive)/debian/([^/]+)/?", mirror):
+        mirrors = [f"{match[1]}/debian/{match[2]}", f"{match[1]}/debian-security/{match[2]}"]
+    else:
+        mirrors = [mirror.rstrip("/"), f"{mirror.rstrip('/')}-security"]
+    options = f"signed-by={_KEYS}" + (" check-valid-until=no" if "/archive/" in mirror else "")
+    return [
+        f"deb [{options}] {url} {name} main" for url, name in zip(mirrors, [suite, f"{suite}-security"], strict=True)
+    ]
+
+
 def packages_of(folder: Path) -> list[Package]:
     """The packages that are in a folder, by name."""
     return sorted((_package(path) for path in folder.glob("*.deb")), key=lambda package: package.name)
 
 
-def write_rootfs(packages: Sequence[Package], target: Path, *, time: int, without: str = "") -> None:
+def write_rootfs(
+    packages: Sequence[Package], target: Path, *, architecture: Architecture, time: int, only: str = "", but: str = ""
+) -> None:
     """Write the archive: names sorted, everything of one `time` (seconds) and, but for nonroot's home, root's.
 
-    What is below the path `without` is left out.
+    With `only` nothing but what is below that path is in it, and of `but` nothing.
     """
     entries: dict[str, tuple[tarfile.TarInfo, bytes]] = {}
     certificates: list[bytes] = []
     for package in packages:
-        for info, content in _kept(package):
+        for info, content in _kept(package, architecture):
             if info.name.startswith("usr/share/ca-certificates/"):
                 certificates.append(content)
             else:
                 entries[info.name] = (info, content)
         entries.update(_files({f"var/lib/dpkg/status.d/{package.name}": package.control}))
     entries.update(_files({**_FILES, "etc/ssl/certs/ca-certificates.crt": b"".join(certificates).decode()}))
-    for name, where in _LINKS.items():
+    for name, where in (_LINKS | ({"lib64": "usr/lib64"} if architecture.lib64 else {})).items():
         link = tarfile.TarInfo(name)
         link.type, link.linkname, link.mode = tarfile.SYMTYPE, where, 0o777
         entries[name] = (link, b"")
@@ -130,20 +148,22 @@ def write_rootfs(packages: Sequence[Package], target: Path, *, time: int, withou
         entries[name] = (made, b"")
     with tarfile.open(target, "w", format=tarfile.GNU_FORMAT) as archive:
         for name, (info, content) in sorted(entries.items()):
-            if not (without and name.startswith(f"{without}/")):
-                info.mtime = time
-                archive.addfile(info, io.BytesIO(content))
+            if (only and not name.startswith(f"{only}/")) or (but and name.startswith(f"{but}/")):
+                continue
+            info.mtime = time
+            archive.addfile(info, io.BytesIO(content))
 
 
-def _kept(package: Package) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+def _kept(package: Package, architecture: Architecture) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
     description = _description()
+    keep, drop = ([each.replace("{gnu}", architecture.gnu) for each in description[key]] for key in ("keep", "drop"))
     data = subprocess.run(["dpkg-deb", "--fsys-tarfile", package.path], check=True, capture_output=True).stdout
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         for member in archive:
             name = member.name.removeprefix("./")
             licence = name == f"usr/share/doc/{package.name}/copyright"
-            wanted = licence or any(fnmatchcase(name, pattern) for pattern in description["keep"])
-            if member.isdir() or not wanted or any(fnmatchcase(name, pattern) for pattern in description["drop"]):
+            wanted = licence or any(fnmatchcase(name, pattern) for pattern in keep)
+            if member.isdir() or not wanted or any(fnmatchcase(name, pattern) for pattern in drop):
                 continue
             file = archive.extractfile(member) if member.isreg() else None
             kept = tarfile.TarInfo(name)
@@ -193,6 +213,7 @@ def main() -> int:
     """The exit code of the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("target", type=Path)
+    parser.add_argument("--architecture", choices=sorted(ARCHITECTURES), default=here().name)
     parser.add_argument("--mirror", default="", help="archive of Debian, e.g. http://deb.debian.org/debian")
     arguments = parser.parse_args()
     missing = apt_missing()
@@ -200,8 +221,10 @@ def main() -> int:
         sys.stderr.write(f"the base image cannot be made here: {missing}\n")
         return 1
     with tempfile.TemporaryDirectory() as folder:
-        packages = fetch(Path(folder), mirror=arguments.mirror)
-        write_rootfs(packages, arguments.target, time=int(os.environ.get("SOURCE_DATE_EPOCH", "0")))
+        architecture = ARCHITECTURES[arguments.architecture]
+        packages = fetch(Path(folder), architecture, mirror=arguments.mirror)
+        time = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+        write_rootfs(packages, arguments.target, architecture=architecture, time=time)
     return 0
 
 

@@ -1,8 +1,13 @@
-"""Build the images: python -m tools.images.build [NAME ...] [--base IMAGE] [--prefix localhost/airunway]
+"""Build the images.
+
+python -m tools.images.build [NAME ...] [--registry HOST/PATH] [--architecture arm64] [--base IMAGE]
 
 The controller's image has our distribution (and what it needs) on the base; without --base the base is made here. Each
-provider's image, and the toolbox, are one more layer on the controller's. Needs buildah, and root or subordinate user
-ids; no Docker.
+provider's image, and the toolbox, are one more layer on the controller's. They have the names that the charts expect:
+REGISTRY/airunway/controller:VERSION. Needs buildah, and root or subordinate user ids; no Docker.
+
+Images of another architecture are put together of its packages and wheels. The one program that runs is Python, which
+compiles its modules: that of this machine, since byte code is the same for all.
 """
 
 from __future__ import annotations
@@ -15,23 +20,26 @@ import tempfile
 import time as clock
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.charts.generate import manifests
 from tools.charts.package import UNRELEASED
 from tools.generated import ROOT
+from tools.images.architectures import ARCHITECTURES, Architecture, here
 from tools.images.base import Package, apt_missing, fetch, packages_of, write_rootfs
 from tools.images.bill import bill, problems
+from tools.images.lock import moved
 from tools.images.programs import toolbox_programs
 from tools.images.site import Site, install
 from tools.wheels import build_wheels, source_time
 
 from airunway import __version__
 
-__all__ = ["BASE", "TOOLBOX", "Builder", "builder", "missing", "packages_by_image"]
+__all__ = ["BASE", "LOCAL", "TOOLBOX", "Builder", "builder", "missing", "packages_by_image", "revision"]
 
-PREFIX = "localhost/airunway"
+LOCAL = "localhost"
+"""The registry of images that are on this machine only."""
 BASE = "base"
 CONTROLLER = "controller"
 TOOLBOX = "toolbox"
@@ -44,32 +52,54 @@ def packages_by_image() -> dict[str, str]:
     return {CONTROLLER: "airunway", **{f"provider-{each.name}": f"airunway-{each.name}" for each in manifests()}}
 
 
-def missing() -> str:
-    """What this machine lacks to build images, or the empty string."""
-    for program in ("buildah", "strip"):
-        if shutil.which(program) is None:
-            return f"{program} is not on PATH"
+def missing(*architectures: str) -> str:
+    """What this machine lacks to build images of these architectures (none: its own), or the empty string."""
+    if shutil.which("buildah") is None:
+        return "buildah is not on PATH"
+    for name in architectures or (here().name,):
+        if not ARCHITECTURES[name].strip:
+            gnu = ARCHITECTURES[name].gnu
+            return f"{gnu}-strip is not on PATH (Debian: package binutils-{gnu.replace('_', '-')})"
     return apt_missing()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Builder:
-    """Builds images out of wheels and Debian's packages that are there already. `work` is a folder of its own."""
+    """Builds images out of wheels and Debian's packages that are there already.
+
+    `work` is a folder of its own. `packages` are those of this machine's architecture and of the builder's own.
+    """
 
     work: Path
     wheels: Path
-    packages: Sequence[Package]
-    prefix: str
+    packages: Mapping[str, Sequence[Package]]
+    registry: str
     time: int
     revision: str
+    architecture: Architecture
+
+    def of(self, architecture: Architecture, *, mirror: str = "") -> Builder:
+        """The same for another architecture; Debian's packages are fetched. Raises CalledProcessError."""
+        work = self.work / architecture.name
+        (work / "debs").mkdir(parents=True)
+        packages = {**self.packages, architecture.name: fetch(work / "debs", architecture, mirror=mirror)}
+        return replace(self, work=work, packages=packages, architecture=architecture)
+
+    def moved(self) -> list[str]:
+        """Where Debian's packages are not those of images/base.lock.yaml, one sentence each."""
+        own = self.architecture.name
+        return moved(self.packages[own], own) if own in self.packages else []
 
     def base(self) -> str:
         """The base image; returns its name."""
+        own, runs, library = self.architecture, here(), "usr/lib/python3.13"
         with _folder(self.work, "base") as context:
             shutil.copy(_CONTEXT / "compile.py", context)
-            write_rootfs(self.packages, context / "rootfs.tar", time=self.time)
-            library = "usr/lib/python3.13"
-            write_rootfs(self.packages, context / "rootfs-without-library.tar", time=self.time, without=library)
+            compiler, rootfs = context / "compiler.tar", context / "rootfs-without-library.tar"
+            write_rootfs(self.packages[runs.name], compiler, architecture=runs, time=self.time)
+            write_rootfs(self.packages[own.name], rootfs, architecture=own, time=self.time, but=library)
+            only = context / "library.tar"
+            write_rootfs(self.packages[own.name], only, architecture=own, time=self.time, only=library)
             return self._build(BASE, context, _CONTEXT / "Containerfile.base", {})
 
     def all(self) -> dict[str, str]:
@@ -83,7 +113,7 @@ class Builder:
 
     def tag(self, name: str) -> str:
         """What an image is called."""
-        return f"{self.prefix}-{name}:{__version__}"
+        return self._tag(name, self.architecture)
 
     def bill_of(self, name: str) -> Path:
         """Where the bill of materials of an image is once it is built."""
@@ -108,10 +138,18 @@ class Builder:
                 shutil.copy(metadata, kept)
             installed = [Site(folder=self._metadata(each)) for each in dict.fromkeys([CONTROLLER, name])]
             distributions = [found for each in installed for found in each.distributions()]
-            made = bill(title, __version__, distributions, self.packages, self.time, programs=programs)
+            debian = self.packages.get(self.architecture.name, [])
+            made = bill(title, __version__, distributions, debian, self.time, programs=programs)
             (root / "usr/share/sbom").mkdir(parents=True)
             (root / "usr/share/sbom/airunway.cdx.json").write_text(made, encoding="utf-8")
-            arguments = {"BASE": base, "TITLE": title, "VERSION": __version__, "REVISION": self.revision}
+            compiler = base if self.architecture == here() else self._tag(BASE, here())
+            arguments = {
+                "BASE": base,
+                "COMPILER": compiler,
+                "TITLE": title,
+                "VERSION": __version__,
+                "REVISION": self.revision,
+            }
             image = self._build(name, context, _CONTEXT / "Containerfile", arguments)
             self.bill_of(name).write_text(made, encoding="utf-8")
             return image
@@ -123,7 +161,7 @@ class Builder:
         """
         providers = {image: package for image, package in packages_by_image().items() if image != CONTROLLER}
         wanted = [*providers.values()] if name == TOOLBOX else [packages_by_image()[name]]
-        site = install(wanted, self.wheels, folder, below=below, prune=prune)
+        site = install(wanted, self.wheels, folder, architecture=self.architecture, below=below, prune=prune)
         wrong = problems(site.distributions())
         if wrong:
             raise SystemExit("\n".join(wrong))
@@ -133,11 +171,18 @@ class Builder:
         """What is known of the distributions that an image brings."""
         return self.work / f"metadata-{name}"
 
+    def _tag(self, name: str, architecture: Architecture) -> str:
+        suffix = "" if architecture == here() else f"-{architecture.name}"
+        return f"{self.registry}/airunway/{name}:{__version__}{suffix}"
+
     def _build(self, name: str, context: Path, file: Path, arguments: Mapping[str, str]) -> str:
         image = self.tag(name)
         given = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
         command = ["buildah", "bud", "--isolation", "chroot", "--pull-never", "--layers=false", "--quiet"]
-        command += ["--timestamp", str(self.time), "--tag", image, "--file", str(file), *given, str(context)]
+        command += ["--timestamp", str(self.time), "--tag", image, "--file", str(file), *given]
+        # The others have the architecture of their base: with --arch buildah would look for a compiler of that too.
+        command += ["--arch", self.architecture.name] if name == BASE else []
+        command.append(str(context))
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return image
 
@@ -145,24 +190,29 @@ class Builder:
 @contextmanager
 def builder(
     *,
-    prefix: str = PREFIX,
-    registry: str = UNRELEASED,
+    registry: str = LOCAL,
     mirror: str = "",
     debs: Path | None = None,
     base: bool = True,
 ) -> Iterator[Builder]:
-    """A builder with fresh wheels for images in `registry` and, with `base`, Debian's packages: those in `debs`, which
-    is filled if empty.
+    """A builder for this machine's architecture with fresh wheels for images in `registry` and, with `base`, Debian's
+    packages: those in `debs`, which is filled if empty.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         wheels, debs = folder / "wheels", debs or folder / "debs"
         for each in (wheels, debs):
             each.mkdir(parents=True, exist_ok=True)
-        build_wheels(wheels, registry=registry, time=source_time())
-        packages = (packages_of(debs) or fetch(debs, mirror=mirror)) if base else []
+        build_wheels(wheels, registry=UNRELEASED if registry == LOCAL else registry, time=source_time())
+        own = here()
         yield Builder(
-            work=folder, wheels=wheels, packages=packages, prefix=prefix, time=source_time(), revision=_revision()
+            work=folder,
+            wheels=wheels,
+            packages={own.name: packages_of(debs) or fetch(debs, own, mirror=mirror)} if base else {},
+            registry=registry,
+            time=source_time(),
+            revision=revision(),
+            architecture=own,
         )
 
 
@@ -176,27 +226,36 @@ def _folder(work: Path, name: str) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def _revision() -> str:
+def revision() -> str:
+    """The commit that is checked out."""
     done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
 
 
 def main() -> int:
     """The exit code of the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=f"which, also {TOOLBOX}; default: {', '.join(packages_by_image())}")
     parser.add_argument("--base", default="", help="an image that is there already, instead of making one")
-    parser.add_argument("--prefix", default=PREFIX, help=f"what names of images begin with (default: {PREFIX})")
+    parser.add_argument("--registry", default=LOCAL, help=f"where the charts look for them (default: {LOCAL})")
+    parser.add_argument("--architecture", choices=sorted(ARCHITECTURES), default=here().name)
     parser.add_argument("--mirror", default="", help="archive of Debian (default: this machine's)")
     parser.add_argument("--debs", type=Path, help="folder with Debian's packages; filled where it is empty")
     parser.add_argument("--output", type=Path, default=None, help="folder for the bills of materials")
     arguments = parser.parse_args()
-    lacking = missing()
+    architecture = ARCHITECTURES[arguments.architecture]
+    lacking = missing(architecture.name)
     if lacking:
         sys.stderr.write(f"images cannot be built here: {lacking}\n")
         return 1
+    if arguments.base and architecture != here():
+        parser.error(f"--base is for {here().name}: the base of another architecture is made here")
     own = not arguments.base
-    with builder(prefix=arguments.prefix, mirror=arguments.mirror, debs=arguments.debs, base=own) as made:
+    with builder(registry=arguments.registry, mirror=arguments.mirror, debs=arguments.debs, base=own) as made:
+        if architecture != here():
+            made.base()  # whose Python compiles
+            made = made.of(architecture, mirror=arguments.mirror)
+        sys.stderr.writelines(f"{line}\n" for line in made.moved())
         base = arguments.base or made.base()
         for name in arguments.names or packages_by_image():
             started = clock.monotonic()

@@ -17,11 +17,11 @@ from typing import Any
 
 import yaml
 from tools.generated import ROOT
+from tools.images.architectures import Architecture
 
 __all__ = ["PYTHON", "Site", "install", "pruned", "stale_entries", "uv"]
 
 PYTHON = "3.13"
-_PLATFORM = "x86_64-manylinux_2_28"
 _PRUNED = ROOT / "images" / "pruned.yaml"
 
 
@@ -52,7 +52,15 @@ def uv(*arguments: str | Path, cwd: Path = ROOT) -> str:
     return done.stdout
 
 
-def install(packages: Sequence[str], wheels: Path, folder: Path, *, below: str = "", prune: bool = True) -> Site:
+def install(
+    packages: Sequence[str],
+    wheels: Path,
+    folder: Path,
+    *,
+    architecture: Architecture,
+    below: str = "",
+    prune: bool = True,
+) -> Site:
     """Install these of our distributions, with what they need at the versions and hashes of uv.lock, into `folder`.
 
     `wheels` has ours. The distribution `below` (and what it needs) is there already. What nothing in an image uses
@@ -69,7 +77,7 @@ def install(packages: Sequence[str], wheels: Path, folder: Path, *, below: str =
         requirements.flush()
         uv(
             *("pip", "install", "--quiet", "--target", folder, "--python-version", PYTHON),
-            *("--python-platform", _PLATFORM, "--only-binary", ":all:", "--no-deps", "--require-hashes"),
+            *("--python-platform", architecture.wheels, "--only-binary", ":all:", "--no-deps", "--require-hashes"),
             *("--link-mode", "copy", "--find-links", wheels, "-r", requirements.name),
         )
     if not prune:
@@ -82,7 +90,7 @@ def install(packages: Sequence[str], wheels: Path, folder: Path, *, below: str =
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
     for library in sorted(path for path in folder.rglob("*.so*") if path.is_file()):
-        subprocess.run(["strip", "--strip-unneeded", library], check=True)
+        subprocess.run([architecture.strip, "--strip-unneeded", library], check=True)
     return Site(folder=folder)
 
 

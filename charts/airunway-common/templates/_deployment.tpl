@@ -7,10 +7,13 @@
 {{- if ne (len $ports) (len (uniq $ports)) -}}
 {{- fail (printf "ports: two of health, metrics and webhook are the same (%s): the process needs a port for each" (join ", " $ports)) -}}
 {{- end -}}
+{{- include "airunway-common.alone" . -}}
+{{- /* `airunway doctor` compares the guards that it says are there with those that are. */}}
+{{- $told := ternary (dict "airunway.ai/guarded" (get $v.guard "coreNamespace" | default .root.Release.Namespace)) dict $v.guard.enabled }}
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  {{- include "airunway-common.metadata" . | nindent 2 }}
+  {{- include "airunway-common.metadata" (merge (dict "extraAnnotations" $told) .) | nindent 2 }}
 spec:
   replicas: {{ $v.replicas }}
   revisionHistoryLimit: 3
@@ -54,6 +57,8 @@ spec:
         - name: airunway
           image: {{ include "airunway-common.image" . }}
           imagePullPolicy: {{ $v.image.pullPolicy }}
+          # Its last words, where it crashes, stand in the pod's status: `airunway doctor` and kubectl describe show them.
+          terminationMessagePolicy: FallbackToLogsOnError
           args:
             {{- toYaml (concat .args (include "airunway-common.args" . | fromYamlArray) $v.extraArgs) | nindent 12 }}
           env:

@@ -63,6 +63,7 @@ annotations:
 {{- end }}
 {{- end }}
 
+{{/* A chart of a release knows the digest of its image; with a tag of the user's it does not count. */}}
 {{- define "airunway-common.image" -}}
 {{- $image := .root.Values.image -}}
 {{- $registry := (.root.Values.global | default dict).imageRegistry | default $image.registry -}}
@@ -72,8 +73,10 @@ annotations:
 {{- end }}
 {{- if $image.digest -}}
 {{ $path }}@{{ $image.digest }}
+{{- else if $image.tag -}}
+{{ $path }}:{{ $image.tag }}
 {{- else -}}
-{{ $path }}:{{ $image.tag | default .root.Chart.AppVersion }}
+{{ $path }}:{{ .root.Chart.AppVersion }}{{ with index .root.Chart.Annotations "airunway.ai/image-digest" }}@{{ . }}{{ end }}
 {{- end -}}
 {{- end }}
 

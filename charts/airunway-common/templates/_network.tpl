@@ -19,11 +19,14 @@ spec:
 {{- if not (.root.Capabilities.APIVersions.Has "monitoring.coreos.com/v1") }}
 {{- fail (printf "metrics.%s.enabled needs the Prometheus operator, whose API monitoring.coreos.com/v1 this cluster does not have: install it first, or switch metrics.%s off (helm template: --api-versions monitoring.coreos.com/v1)" .value .value) }}
 {{- end }}
+{{- if not .root.Values.metrics.enabled }}
+{{- fail (printf "metrics.%s.enabled needs metrics.enabled: nothing is served to be scraped, set it to true as well" .value) }}
+{{- end }}
 {{- end }}
 
 {{- define "airunway-common.servicemonitor" -}}
 {{- $metrics := .root.Values.metrics -}}
-{{- if and $metrics.enabled $metrics.serviceMonitor.enabled -}}
+{{- if $metrics.serviceMonitor.enabled -}}
 {{- include "airunway-common.monitoring" (dict "root" .root "value" "serviceMonitor") -}}
 apiVersion: monitoring.coreos.com/v1
 kind: ServiceMonitor
@@ -36,6 +39,7 @@ spec:
       airunway.ai/service: metrics
   endpoints:
     - port: metrics
+      honorLabels: true  # the namespace of a deployment is not that of the pod that tells of it
       interval: {{ $metrics.serviceMonitor.interval }}
 {{- end }}
 {{- end }}

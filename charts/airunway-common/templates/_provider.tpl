@@ -23,6 +23,9 @@ Provider {{ $facts.provider }} {{ .root.Chart.AppVersion }} runs in {{ .root.Rel
 
 {{- define "airunway-common.warnings" -}}
 {{- $v := .root.Values -}}
+{{- if eq (($v.global | default dict).imageRegistry | default $v.image.registry) "registry.example" }}
+WARNING: this chart is a checkout's and knows no registry: registry.example has no image. Say where the images are: --set global.imageRegistry=REGISTRY
+{{- end }}
 {{- if eq (int $v.replicas) 0 }}
 WARNING: replicas is 0: nothing works on deployments.
 {{- else if eq (int $v.replicas) 1 }}
@@ -31,8 +34,25 @@ WARNING: one replica: while its node is drained or lost, nothing works on deploy
 {{- if not $v.guard.enabled }}
 WARNING: guard.enabled is false: only RBAC limits this account, which cannot tell whose object or which field it is.
 {{- end }}
+{{- if and $v.guard.enabled (has .root.Release.Namespace $v.watchNamespaces) }}
+WARNING: {{ .root.Release.Namespace }} is watched, but it is the operator's own: the guards refuse what providers write there. Deploy models in other namespaces.
+{{- end }}
+{{- with $v.guard.statusWriters }}
+WARNING: guard.statusWriters: {{ join ", " . }} may choose any provider for a deployment, past validation and policy.
+{{- end }}
+{{- if or (eq $v.serviceAccount.name "default") (and $v.serviceAccount.name (not $v.serviceAccount.create)) }}
+WARNING: the account {{ $v.serviceAccount.name }} was not made for this process: whatever else runs as it has the same rights, and of two providers with one account each is refused by the other's guards.
+{{- end }}
+{{- range $v.extraObjects }}
+{{- if contains "Role" .kind }}
+WARNING: extraObjects: {{ .kind }} {{ .metadata.name }} may grant what no guard of this chart knows of.
+{{- end }}
+{{- end }}
 {{- if not $v.rbac.create }}
 WARNING: rbac.create is false: grant the account what docs/reference lists.
+{{- end }}
+{{- if and $v.metrics.enabled (or (not $v.networkPolicy.enabled) (not $v.networkPolicy.metricsFrom)) }}
+WARNING: every pod that reaches the metrics reads names, namespaces and models of all tenants: name the readers, networkPolicy.enabled and networkPolicy.metricsFrom.
 {{- end }}
 {{- if $v.hostNetwork }}
 WARNING: hostNetwork: namespaces with the restricted Pod Security Standard refuse these pods.

@@ -8,6 +8,10 @@
 {{- end }}
 {{- include "airunway-common.role" (merge (dict "kind" "ClusterRole" "rules" $everywhere) .) }}
 {{- range $watched }}
+{{- /* Only a cluster can be asked: lookup finds nothing while a chart is rendered elsewhere. */}}
+{{- if and (lookup "v1" "Namespace" "" "kube-system") (not (lookup "v1" "Namespace" "" .)) }}
+{{- fail (printf "watchNamespaces: there is no namespace %s: create it (kubectl create namespace %s), or leave it out" . .) }}
+{{- end }}
 {{- include "airunway-common.role" (merge (dict "kind" "Role" "rules" $.rights.watched "namespace" . "objectName" (include "airunway-common.clusterName" $)) $) }}
 {{- end }}
 {{- include "airunway-common.role" (merge (dict "kind" "Role" "rules" .rights.own) .) }}
@@ -43,7 +47,8 @@ subjects:
 {{- define "airunway-common.guard" -}}
 {{- if .root.Values.guard.enabled }}
 {{- $account := printf "system:serviceaccount:%s:%s" .root.Release.Namespace (include "airunway-common.account" .) -}}
-{{- $text := .guard | replace "@account@" $account | replace "@namespace@" .root.Release.Namespace | replace "@name@" (include "airunway-common.clusterName" .) -}}
+{{- $core := .root.Values.guard.coreNamespace | default .root.Release.Namespace -}}
+{{- $text := .guard | replace "@account@" $account | replace "@namespace@" .root.Release.Namespace | replace "@name@" (include "airunway-common.clusterName" .) | replace "@core@" $core | replace "@namespaces@" (join "," .root.Values.watchNamespaces) -}}
 {{- range $text | splitList "\n---\n" }}
 {{- $object := fromYaml . }}
 ---

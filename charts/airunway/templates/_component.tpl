@@ -4,7 +4,7 @@
 {{- $webhook := $v.webhook.enabled -}}
 {{- $policy := or $v.policy $v.policyConfigMap -}}
 {{- $name := $v.fullnameOverride | default "airunway-controller" -}}
-{{- $args := list "controller" -}}
+{{- $args := list "controller" "--guard-parameters" -}}
 {{- $volumes := list -}}
 {{- $mounts := list -}}
 {{- if not $v.providerSelector }}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-__all__ = ["SKEW", "Ages"]
+__all__ = ["SKEW", "Ages", "told_age"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -45,3 +45,13 @@ class Ages(Generic[K]):
 
     def forget(self, key: K) -> None:
         self._seen.pop(key, None)
+
+
+def told_age(age: timedelta) -> str:
+    """A duration in words, rounded down."""
+    seconds = max(0, int(age.total_seconds()))
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {unit}{'s' if count > 1 else ''}"
+    return f"{seconds} s"

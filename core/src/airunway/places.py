@@ -6,10 +6,10 @@ costs their product. Here a place knows its parent, and the text is made for tho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["MAX_PATH", "Place", "entries", "shortened"]
+__all__ = ["MAX_PATH", "Place", "entries", "shortened", "values_at"]
 
 MAX_PATH = 256
 """Characters of a path in a message or in the cause of a refusal."""
@@ -62,3 +62,24 @@ def entries(
                 for index, child in enumerate(node)
                 if isinstance(child, Mapping | list | tuple)
             )
+
+
+def values_at(obj: object, path: str) -> Iterator[Any]:
+    """Whatever stands at a place of an object, as `UpstreamKind.pods` names places.
+
+    ``*`` is each value of a map, ``[*]`` each element of a list.
+    """
+    yield from _below(obj, path.replace("[*]", ".[*]").split("."))
+
+
+def _below(node: Any, steps: Sequence[str]) -> Iterator[Any]:
+    if not steps:
+        yield node
+        return
+    step, *rest = steps
+    if step == "[*]":
+        for each in node if isinstance(node, list) else ():
+            yield from _below(each, rest)
+    elif isinstance(node, dict):
+        for each in node.values() if step == "*" else [node[step]] if step in node else ():
+            yield from _below(each, rest)

@@ -49,8 +49,11 @@ _NAMES = (
 _HINTS = ("token", "secret", "passw", "pwd", "passphrase", "credential", "signature", "key")
 # A quoted value ends with its quote, or with the text; any other with a blank or an ampersand.
 _VALUE = r"""(?:"[^"]*+"?|'[^']*+'?|[^\s&]{6,}+)"""
-# `token: unexpected status` is prose, as registries' clients write it.
-_PROSE = r"(?!(?<=oken: )(?-i:[a-z]{1,15})[:,.;]?(?:\s|$))"
+# `token: unexpected status` is prose, as registries' clients write it; of `failed to get secret: hub-token` the rest is
+# the name of an object (recorded, KAITO): names are no credentials.
+_VERBS = "|".join(f"(?<={verb} secret: )" for verb in ("get", "find", "read", "fetch", "load", "mount", "retrieve"))
+_OBJECT = r"[A-Z]?[a-z0-9][a-z0-9.-]{0,62}"
+_PROSE = rf"(?!(?:(?<=oken: )(?-i:[a-z]{{1,15}})|(?:{_VERBS})(?-i:{_OBJECT}))[:,.;]?(?:\s|$))"
 
 _SECRETS: tuple[_Secret, ...] = (
     _Secret(

@@ -262,6 +262,7 @@ CONFIG_STATUS: Resource = {
     "lastHeartbeat": "2026-01-31T12:00:00Z",
     "upstreamCRDVersion": "kaito.sh/v1beta1",
     "upstreamSchemaHash": "0" * 64,
+    "namespaces": {"ml": "default runner"},
     "conditions": [{**CONDITION, "type": "Healthy"}],
 }
 

@@ -205,6 +205,18 @@ def test_installed_plugins_and_standard_input() -> None:
     assert "Provider:  dynamo" in done.stdout
 
 
+def test_what_the_selected_provider_warns_of_is_said(write: Any) -> None:
+    """Options of the engine that its parser does not know, too: as `render` and the status have it."""
+    engine = {"type": "vllm", "args": {"max-model-length": "8"}}
+    text = "spec.engine.args[max-model-length]: vLLM 0.23.0 has no --max-model-length; did you mean --max-model-len"
+    asked = deployment(resources=GPU, engine=engine, provider={"name": "vllm"})
+    arguments = ("explain", "-f", write("md.yaml", asked), "--providers", "installed")
+    assert f"Warning:   {text}" in run(*arguments).stdout
+    assert json.loads(run(*arguments, "-o", "json").stdout)["warnings"] == [text]
+    asked["status"] = {"provider": {"name": "vllm"}, "warnings": ["what the provider said with its own settings"]}
+    assert "Warning:   what the provider said" in run(*arguments[:2], write("md.yaml", asked), *arguments[3:]).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [

@@ -27,9 +27,10 @@ PROVIDER = f"{PROCESSES}::test_a_provider_does_as_its_options_say"
 WEBHOOK = f"{PROCESSES}::test_the_webhook_does_as_its_options_say"
 GUARD = "tests/upgrades/test_guard.py::test_a_crd_that_drops_a_field_in_use_is_refused_and_nothing_is_written"
 PREFLIGHT = "tests/upgrades/test_preflight.py"
-INSTALLING = "tests/install/test_without_helm.py"
 CARRIED = "tests/install/test_carried.py"
-INSTALL = f"{INSTALLING}::test_installed_upgraded_and_taken_away_again"
+BY_HELM = f"{CARRIED}::test_with_helm_each_part_is_a_release_that_helm_goes_on_with"
+ON_CLUSTER = f"{CARRIED}::test_the_cluster_of_a_context_is_meant"
+PRINTED = f"{CARRIED}::test_without_helm_kubectl_applies_prunes_and_deletes_what_is_printed"
 DOCTOR = "tests/doctor/test_doctor.py::test_its_options_do_as_they_say"
 SEVERAL = f"{PROCESSES}::test_everything_in_one_process_does_as_its_options_say"
 SIMULATE = f"{PROCESSES}::test_a_simulated_operator_does_as_its_options_say"
@@ -48,7 +49,7 @@ COMMON_OPTIONS = (
 )
 CORE_OPTIONS = {
     "--enable-provider-selector": f"{PROCESSES}::test_an_error_is_all_that_is_logged_at_that_level",
-    **dict.fromkeys(("--no-enable-provider-selector", "--policy"), CORE),
+    **dict.fromkeys(("--no-enable-provider-selector", "--policy", "--guard-parameters"), CORE),
     "--webhook-access-review-pods": WEBHOOK,
     "--webhook-bind-address": WEBHOOK,
     "--webhook-service": "core/tests/webhook/test_command.py::test_a_wrong_option_is_named",
@@ -61,6 +62,7 @@ CORE_OPTIONS = {
     "--webhook-client-ca": "core/tests/webhook/test_hostile_clients.py::"
     "test_a_file_without_authorities_ends_the_start_and_is_named",
 }
+SKELETON = "testing/tests/scaffold/test_skeleton.py"
 
 SEEN: dict[str, dict[str, str]] = {
     "crds": {
@@ -89,15 +91,15 @@ SEEN: dict[str, dict[str, str]] = {
         "-o": f"{RENDER}::test_json_and_overrides",
     },
     "doctor": {**dict.fromkeys(("-n", "-o", "--failure-threshold", "--ignore", "--kubeconfig", "--context"), DOCTOR)},
-    "install": dict.fromkeys(("--manifests", "--providers", "-n", "--dry-run", "--timeout", "--kubeconfig"), INSTALL)
-    | {"--context": f"{INSTALLING}::test_the_cluster_of_a_context_is_meant"}
-    | {"--no-helm": f"{CARRIED}::test_what_was_installed_one_way_stays_with_it"}
-    | {"--registry": f"{CARRIED}::test_what_is_carried_for_no_registry_asks_for_one"},
-    "upgrade": {"--registry": f"{CARRIED}::test_without_helm_it_is_applied_upgraded_and_taken_away"}
-    | dict.fromkeys(("--manifests", "-n", "--dry-run", "--timeout", "--kubeconfig"), INSTALL)
-    | {"--context": f"{INSTALLING}::test_the_cluster_of_a_context_is_meant"},
-    "uninstall": dict.fromkeys(("--providers", "-n", "--dry-run", "--kubeconfig"), INSTALL)
-    | {"--context": f"{INSTALLING}::test_the_cluster_of_a_context_is_meant"},
+    "install": dict.fromkeys(("--kubeconfig", "--context"), ON_CLUSTER)
+    | dict.fromkeys(("--providers", "-n", "--timeout"), BY_HELM)
+    | {"--dry-run": ON_CLUSTER, "--registry": f"{CARRIED}::test_a_registry_of_which_no_image_can_be_pulled_is_refused"},
+    "upgrade": dict.fromkeys(("--kubeconfig", "--context"), ON_CLUSTER)
+    | dict.fromkeys(("-n", "--timeout", "--dry-run"), BY_HELM)
+    | {"--registry": f"{CARRIED}::test_a_registry_of_which_no_image_can_be_pulled_is_refused"},
+    "uninstall": dict.fromkeys(("--kubeconfig", "--context", "--providers"), ON_CLUSTER)
+    | dict.fromkeys(("-n", "--dry-run", "--yes"), BY_HELM),
+    "manifests": dict.fromkeys(("--providers", "--no-core", "-n", "--registry"), PRINTED) | {"--core": PRINTED},
     "preflight": {
         **dict.fromkeys(
             ("--upstream", "-f", "-n", "--set", "-o"),
@@ -119,11 +121,17 @@ SEEN: dict[str, dict[str, str]] = {
         **dict.fromkeys(("--set", "--unknown-schema", *COMMON_OPTIONS), PROVIDER),
     },
     "provider new": {
-        "--directory": "testing/tests/scaffold/test_skeleton.py::test_it_goes_where_it_is_told_to_and_nowhere_else"
+        "--directory": f"{SKELETON}::test_it_goes_where_it_is_told_to_and_nowhere_else",
+        **dict.fromkeys(("--crd", "--kind", "--version"), f"{SKELETON}::test_a_crd_says_what_the_skeleton_is_of"),
+    },
+    "provider schema": {
+        "--kind": "core/tests/cli/test_schema.py::test_of_several_kinds_one_can_be_named",
+        "-o": "core/tests/cli/test_schema.py::test_it_prints_the_same_as_json",
     },
     "sandbox": {
         "--demo": "tests/test_sandbox.py::test_the_demo_shows_what_runs_what_cannot_and_what_is_refused",
         **dict.fromkeys(("--level", "--providers", "--upstream-crds", "--kubeconfig", "--context", "--keep"), SANDBOX),
+        **dict.fromkeys(("--patience", "--together", "--apart"), SANDBOX),
     },
     "controlplane up": dict.fromkeys(
         ("--level", "--name", "--audit", "--detach"), f"{CONTROL_PLANE}::test_up_detached_serves_others_until_down"

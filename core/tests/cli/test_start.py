@@ -22,12 +22,23 @@ def imported_by(statement: str) -> set[str]:
     [
         ("import airunway.cli.main", HEAVY),
         ("import airunway.cli.inputs", HEAVY),
-        ("import airunway.runtime.judgement", {"aiohttp", "kopf", "rich", "prometheus_client"}),
+        ("import airunway.runtime.translate", {"aiohttp", "kopf", "rich", "prometheus_client"}),
         ("import airunway.selection.explanation", {"aiohttp", "kopf", "rich", "prometheus_client"}),
     ],
 )
 def test_imports_are_light(statement: str, absent: set[str]) -> None:
     assert imported_by(statement) & absent == set()
+
+
+def test_the_version_is_an_option_too() -> None:
+    told = {
+        subprocess.run(
+            [sys.executable, "-m", "airunway", word], capture_output=True, text=True, timeout=60, check=True
+        ).stdout
+        for word in ("version", "--version")
+    }
+    assert len(told) == 1
+    assert told.pop().startswith("airunway ")
 
 
 def test_the_help_lists_every_command() -> None:

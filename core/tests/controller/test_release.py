@@ -70,6 +70,30 @@ def test_what_is_not_deleted_is_held() -> None:
     assert forsaken({"metadata": {"finalizers": [OURS]}}, {}, since=NOW, now=NOW) == ((), None)
 
 
+async def test_the_core_comes_back_by_itself_when_the_five_minutes_are_over() -> None:
+    """Nobody touches a deployment in a namespace that is being deleted."""
+    now, deployment, patches = NOW, deleted(timedelta()), list[object]()
+    deployment["metadata"] |= {"name": "a", "namespace": "b", "uid": "u"}
+
+    async def json_patch(kind: object, key: object, operations: list[Resource], *, manager: str) -> Resource:
+        patches.append(operations[-1]["value"])
+        return copy_of(deployment)
+
+    releaser = Releaser(
+        client=cast("Client", SimpleNamespace(json_patch=json_patch)),
+        providers=dict,
+        events=cast("EventRecorder", SimpleNamespace(emit=lambda *_, **__: None)),
+        clock=lambda: now,
+    )
+    assert await releaser.release(deployment) == 300.0
+    now += SHORT
+    assert await releaser.release(deployment) == 60.0
+    assert patches == []
+    now += timedelta(minutes=1)
+    assert await releaser.release(deployment) is None
+    assert patches == [[]]
+
+
 async def test_h1_a_thousand_finalizers_that_a_user_made_up_are_one_write_and_a_few_events() -> None:
     """With a write and an event each, one object would keep the API server busy for minutes."""
     live = deleted(timedelta(hours=1), *(names.provider_finalizer(f"x{i}") for i in range(1_000)), "example.org/mine")

@@ -162,7 +162,7 @@ def test_keys_that_the_provider_uses_up_are_no_flags() -> None:
 
 def test_an_unknown_engine_is_named_with_the_known_ones() -> None:
     with pytest.raises(
-        UnknownEngineError, match=r"'tgi'.*llamacpp, llamacpp localai, sglang, trtllm, trtllm dynamo, vllm"
+        UnknownEngineError, match=r"'tgi'.*llamacpp, llamacpp localai, sglang, trtllm, trtllm 1.0, .*dynamo, .*vllm"
     ):
         flag_table("tgi")
 

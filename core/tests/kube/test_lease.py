@@ -158,6 +158,41 @@ async def test_a_leader_that_cannot_renew_stops_before_another_starts(
 
 
 @pytest.mark.apiserver
+async def test_the_deadline_counts_from_the_question_however_late_the_answer_comes(
+    proxied: Client, proxy: FaultProxy, namespace: str, race: Race, eventually: Eventually
+) -> None:
+    """Others count from when the API server took the renewal, which may be as early as that."""
+    now, late = 1000.0, 4.9  # just below the limit of an attempt: half of the deadline
+
+    def on_request(verb: str, _resource: str, status: int, _seconds: float) -> None:
+        nonlocal now
+        if verb in ("create", "update") and status < 300:
+            now += late  # the answer took so long
+
+    proxied.on_request = on_request
+    times = {"lease_duration": 15.0, "renew_deadline": 10.0, "retry_period": 0.01}
+    elector = candidate(proxied, namespace, "first", clock=lambda: now, **times)
+    race.start(elector)
+    await eventually(race.is_leading("first"))
+    renewed = proxy.count("update")
+    await eventually(lambda: proxy.count("update") >= renewed + 3)
+    assert elector.leading, "late answers alone cost nothing"
+    proxy.inject(Fault("status", resource="leases", verb="update", status=500, count=None))
+    failed = proxy.count("update")
+    await eventually(lambda: proxy.count("update") >= failed + 3)
+    assert elector.leading
+    asked_at = now - late
+    now = asked_at + 9.9
+    failed = proxy.count("update")
+    await eventually(lambda: proxy.count("update") >= failed + 2)
+    assert elector.leading, "nor is it cut short"
+    now = asked_at + 10.0
+    failed = proxy.count("update")
+    await eventually(lambda: not elector.leading or proxy.count("update") >= failed + 5)
+    assert not elector.leading
+
+
+@pytest.mark.apiserver
 async def test_single_failures_cost_no_leadership(
     proxied: Client, proxy: FaultProxy, namespace: str, race: Race, eventually: Eventually
 ) -> None:

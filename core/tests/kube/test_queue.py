@@ -73,6 +73,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.held: set[str] = set()
         self.again: dict[str, Priority] = {}
         self.due: dict[str, float] = {}
+        self.rests: dict[str, float] = {}
+        self.after_rest: dict[str, Priority] = {}
         self.attempts: dict[str, int] = {}
 
     def teardown(self) -> None:
@@ -83,6 +85,9 @@ class QueueMachine(RuleBasedStateMachine):
             self.again[key] = min(priority, self.again.get(key, priority))
             return
         waiting = next((level for level, keys in self.ready.items() if key in keys), None)
+        if waiting is None and key in self.rests:
+            self.after_rest[key] = min(priority, self.after_rest.get(key, priority))
+            return
         if waiting is not None and waiting <= priority:
             return
         if waiting is not None:
@@ -104,6 +109,12 @@ class QueueMachine(RuleBasedStateMachine):
             self.model_add(key)
         else:
             self.due[key] = min(self.due.get(key, float("inf")), self.timers.now + seconds)
+
+    @rule(key=KEYS, seconds=st.floats(-1, 100))
+    def rest(self, key: str, seconds: float) -> None:
+        self.queue.rest(key, seconds)
+        if seconds > 0:
+            self.rests[key] = max(self.rests.get(key, 0.0), self.timers.now + seconds)
 
     @rule(key=KEYS, seconds=st.none() | st.floats(-1, 100))
     def reschedule(self, key: str, seconds: float | None) -> None:
@@ -127,6 +138,7 @@ class QueueMachine(RuleBasedStateMachine):
             skipped = priority != chosen and self.ready[priority]
             self.passed_over[priority] = self.passed_over[priority] + 1 if skipped else 0
         assert key not in self.held, "two holders"
+        assert key not in self.after_rest, "it was added once"
         self.held.add(key)
 
     @precondition(lambda self: self.held)
@@ -150,12 +162,19 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(seconds=st.floats(0.01, 200))
     def time_passes(self, seconds: float) -> None:
         self.timers.advance(seconds)
-        passed = sorted((when, key) for key, when in self.due.items() if when <= self.timers.now)
-        for _, key in passed:
-            del self.due[key]
-            self.model_add(key)
+        passed = [(when, 0, key) for key, when in self.due.items() if when <= self.timers.now]
+        passed += [(when, 1, key) for key, when in self.rests.items() if when <= self.timers.now]
+        for _, is_rest, key in sorted(passed):
+            if not is_rest:
+                del self.due[key]
+                self.model_add(key)
+                continue
+            del self.rests[key]
+            if (priority := self.after_rest.pop(key, None)) is not None:
+                self.model_add(key, priority)
         # Deadlines at the very same instant may come in either order.
-        self.ready[Priority.NORMAL].sort(key=self.queue_order().index)
+        for keys in self.ready.values():
+            keys.sort(key=self.queue_order().index)
 
     def queue_order(self) -> list[str]:
         return list(self.queue.waiting())
@@ -165,11 +184,13 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.queue_order() == self.all_ready()
         assert self.queue.depth == len(self.all_ready()) + len(self.again)
         assert self.queue.held == len(self.held)
-        assert self.queue.scheduled == len(self.due)
-        assert self.timers.set == (1 if self.due else 0), "one timer for the whole queue"
+        assert self.queue.scheduled == len(self.due.keys() | self.after_rest.keys())
+        assert self.timers.set == (1 if self.due else 0) + len(self.rests), "one timer for all deadlines"
         assert all(self.queue.attempts(key) == self.attempts.get(key, 0) for key in "abcde")
         assert all(
-            (key in self.queue) == (key in self.all_ready() or key in self.again or key in self.due) for key in "abcde"
+            (key in self.queue)
+            == any(key in waits for waits in (self.all_ready(), self.again, self.due, self.after_rest))
+            for key in "abcde"
         )
 
 
@@ -207,6 +228,28 @@ async def test_the_earliest_deadline_wins() -> None:
     queue.done("a")
     timers.advance(1000)
     assert queue.depth == 0, "one delivery, not three"
+
+
+async def test_a_key_that_rests_is_handed_out_afterwards_whatever_adds_it_and_others_are_not_kept() -> None:
+    timers = FakeTimers()
+    queue: WorkQueue[str] = WorkQueue(timers=timers)
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.rest("a", 5)
+    queue.rest("a", 1)  # the longer one counts
+    queue.add("a")  # while it is held
+    queue.done("a")
+    queue.add("a", Priority.URGENT)
+    queue.add_after("a", 2)
+    queue.add("b")
+    timers.advance(4.9)
+    assert queue.waiting() == ["b"]
+    timers.advance(0.1)
+    assert queue.waiting() == ["a", "b"], "as urgent as the most urgent that added it"
+    assert await queue.get_timed() == ("a", 0), "it waited for a worker no longer"
+    queue.done("a")
+    timers.advance(100)
+    assert queue.waiting() == ["b"], "one delivery for all of them"
 
 
 async def test_a_cancelled_waiter_takes_no_key_with_it() -> None:

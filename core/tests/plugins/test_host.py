@@ -94,6 +94,8 @@ class Strange:
         ({"upstream": (THING, replace(THING, kind="Child", primary=False, write=False))}, "no label (select) says"),
         ({"upstream": (replace(THING, required=False),)}, "must be written and required"),
         ({"upstream": (replace(THING, immutable=("spec.x",)),)}, "stand in its transformers"),
+        ({"upstream": (replace(THING, labels={"spec.pod": "spec.labels"}),)}, "which is no place of its pods"),
+        ({"upstream": (replace(THING, readings={"spec": "jinja"}),)}, "known are plain, shell, go-template, digest"),
         ({"engines": ()}, "engines is empty"),
         ({"engines": ("vllm",)}, "is a str, not an EngineCapability"),
         ({"engines": (replace(VLLM, name="v LLM"),)}, "small letters, digits and '-' only"),
@@ -241,6 +243,9 @@ def _wrong(**fields: Any) -> Component:
         (Observation(components=(_wrong(message=None),)), "reason and message are texts"),
         (Observation(components=(READY,), replicas=3), "replicas is a int, not a Replicas"),  # type: ignore[arg-type]
         (Observation(components=(READY,), replicas=Replicas(desired=-1)), "whole numbers, not below zero"),
+        (Observation(components=(READY,), endpoint=Endpoint()), "or the upstream's own url"),
+        (Observation(components=(READY,), endpoint=Endpoint(url="llama:80")), "an http or https address"),
+        (Observation(components=(READY,), refused="no"), "refused is a Finding"),  # type: ignore[arg-type]
         (Observation(components=(READY,), endpoint="llama:80"), "endpoint is a str"),  # type: ignore[arg-type]
         (
             Observation(components=(READY,), endpoint=Endpoint(service="llama", port="80")),  # type: ignore[arg-type]
@@ -360,8 +365,9 @@ class Tolerant:
         {"spec": {"template": {"spec": {"containers": [{"name": "model"}]}}}},
         {"inference": {"template": {"metadata": {}, "spec": {"containers": [{"name": "model"}]}}}},
         {"spec": {"services": {"a": {"extra": [{"spec": {"containers": [{"name": "m"}]}}]}}}},
+        {"spec": {"worker": {"containers": [{"name": "model"}]}, "labels": {}}},
     ],
-    ids=["a Deployment's way", "KAITO's way", "somewhere deep"],
+    ids=["a Deployment's way", "KAITO's way", "somewhere deep", "KServe's way, without a template"],
 )
 def test_a_site_s_wrapper_adds_a_toleration_to_every_pod_of_any_provider(
     toy: MakeHost, typed: ModelDeployment, fields: dict[str, Any]
@@ -384,3 +390,12 @@ def test_what_a_wrapper_breaks_is_found_like_the_provider_s_own_mistakes(toy: Ma
 
 def test_a_provider_without_an_own_check_handles_everything(toy: MakeHost, typed: ModelDeployment) -> None:
     assert toy().can_handle(typed, CONTEXT) == Compatibility()
+
+
+def test_what_is_no_json_is_told_by_its_path(toy: MakeHost, typed: ModelDeployment) -> None:
+    """`_View` said nothing of where (review of an author, finding 10)."""
+    fields = {"spec": {"template": {"tolerations": typed.spec.tolerations, "image": typed.spec}}}
+    with pytest.raises(
+        PluginFault, match=r"object 0 is not JSON: spec\.template\.image is a \w+; airunway\.sdk\.as_json"
+    ):
+        toy(translate_spec=lambda d, c: [thing(**fields)]).translate_spec(typed, CONTEXT)

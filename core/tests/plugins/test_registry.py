@@ -27,7 +27,14 @@ from airunway.plugins.contract import (
 )
 from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginFault, PluginNotFound
 from airunway.plugins.hookspecs import WRAPPERS, hookimpl
-from airunway.plugins.registry import host_of, load, wrappers
+from airunway.plugins.registry import discover, host_of, load, wrappers
+
+
+def test_a_provider_on_request_takes_part_where_it_is_named() -> None:
+    """Author-review, finding 15: whoever has airunway-testing installed has no toy in his cluster."""
+    assert "toy" not in [found.name for found in discover()]
+    assert "toy" in [found.name for found in discover(on_request=True)]
+    assert load("toy").name == "toy"
 
 
 class Plugin:

@@ -14,7 +14,7 @@ from airunway.api.names import provider_finalizer, provider_manager
 from airunway.kube import Overlay
 from airunway.process.deployment_cache import DeploymentProjection, whole
 from airunway.resource import ObjectKey, Resource, copy_of
-from airunway.runtime.judgement import parsed
+from airunway.runtime.translate import parsed
 from airunway.selection import is_denied
 from airunway.selection.provider import DENIED
 from airunway.validation import validate

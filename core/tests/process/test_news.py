@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from airunway.api.bounds import EXCESS
-from airunway.process.news import is_news
+from airunway.process.news import Heeded, is_edit, is_news, is_of_ours
 from airunway.resource import Resource, copy_of
 
 ME, OTHER = "me", "other"
+OURS = Heeded(labels=is_of_ours)
+FINALIZERS = Heeded(finalizers=lambda finalizer: finalizer != "mine")
 
 
 def condition(type_: str, status: str = "True") -> Resource:
@@ -63,7 +65,7 @@ BOTH = deployment(MINE, THEIRS)
     ids=["the first", "another value", "a condition fewer", "a field fewer", "taken over from others"],
 )
 def test_the_echo_of_an_own_status_is_no_news(before: Resource) -> None:
-    assert not is_news(before, BOTH, manager=ME, echo=True)
+    assert not is_news(before, BOTH, manager=ME, echo=True, heeds=OURS)
 
 
 @pytest.mark.parametrize(
@@ -80,54 +82,107 @@ def test_the_echo_of_an_own_status_is_no_news(before: Resource) -> None:
 )
 @pytest.mark.parametrize("echo", [True, False])
 def test_what_others_wrote_is_news_also_together_with_an_echo(change: Resource, echo: bool) -> None:
-    assert is_news(BOTH, deployment({**MINE, "phase": "Failed"}, {**THEIRS, **change}), manager=ME, echo=echo)
+    assert is_news(
+        BOTH, deployment({**MINE, "phase": "Failed"}, {**THEIRS, **change}), manager=ME, echo=echo, heeds=OURS
+    )
 
 
 @pytest.mark.parametrize(
     "metadata",
     [
         {"generation": 2},
-        {"labels": {"a": "b"}},
-        {"annotations": {"a": "b"}},
+        {"labels": {"airunway.ai/a": "b"}},
+        {"annotations": {"airunway.ai/a": "b"}},
         {"deletionTimestamp": "2026-01-01T00:00:00Z"},
-        {"ownerReferences": [{"uid": "1"}]},
         {"uid": "another life"},
     ],
     ids=lambda metadata: next(iter(metadata)),
 )
 @pytest.mark.parametrize("echo", [True, False])
-def test_metadata_is_news(metadata: Resource, echo: bool) -> None:
-    assert is_news(BOTH, deployment(MINE, THEIRS, **metadata), manager=ME, echo=echo)
+def test_metadata_that_is_looked_at_is_news(metadata: Resource, echo: bool) -> None:
+    assert is_news(BOTH, deployment(MINE, THEIRS, **metadata), manager=ME, echo=echo, heeds=OURS)
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"a": "b", "example.com/airunway.ai": "c"}},
+        {"annotations": {"a": "b", "airunway.ai.example.com/x": "c"}},
+        {"ownerReferences": [{"uid": "1"}]},
+        {"somethingNew": 1},
+    ],
+    ids=lambda metadata: next(iter(metadata)),
+)
+@pytest.mark.parametrize("echo", [True, False])
+def test_l3_metadata_that_nothing_looks_at_is_no_news(metadata: Resource, echo: bool) -> None:
+    """Each such edit of one tenant was a pass of the core and one of the provider."""
+    after = deployment(MINE, THEIRS, **metadata)
+    assert not is_news(BOTH, after, manager=ME, echo=echo, heeds=OURS)
+    both = Heeded(labels=lambda _: True, annotations=lambda _: True)
+    looked_at = {"labels", "annotations"} >= metadata.keys()
+    assert is_news(BOTH, after, manager=ME, echo=echo, heeds=both) == looked_at, "a plugin may look at all of them"
+    assert not is_news(after, after, manager=ME, echo=echo, heeds=both)
+
+
+def test_l3_labels_of_ours_are_no_news_where_they_are_handed_on_by_nobody() -> None:
+    labelled = deployment(MINE, THEIRS, labels={"airunway.ai/a": "b"})
+    assert not is_news(BOTH, labelled, manager=ME, echo=False, heeds=Heeded())
+
+
+@pytest.mark.parametrize(
+    ("after", "edited"),
+    [
+        pytest.param(deployment(MINE, THEIRS, generation=2), True, id="spec"),
+        pytest.param(deployment(MINE, THEIRS, labels={"a": "b"}), True, id="label"),
+        pytest.param(deployment(MINE, THEIRS, annotations={"a": "b"}), True, id="annotation"),
+        pytest.param(deployment({**MINE, "phase": "Failed"}, THEIRS), False, id="status"),
+        pytest.param(deployment(MINE, THEIRS, finalizers=["mine"]), False, id="finalizer"),
+        pytest.param(
+            deployment(MINE, THEIRS, generation=2, deletionTimestamp="2026-01-01T00:00:00Z"), False, id="deletion"
+        ),
+        pytest.param(None, False, id="gone"),
+    ],
+)
+def test_l3_what_counts_as_an_edit(after: Resource | None, edited: bool) -> None:
+    assert is_edit(BOTH, after) == edited
+    assert not is_edit(None, after)
+
+
+def test_l3_a_deleted_object_that_is_held_is_edited_like_any_other() -> None:
+    deleted, again = (
+        deployment(MINE, THEIRS, deletionTimestamp="2026-01-01T00:00:00Z", annotations={"a": text}) for text in "bc"
+    )
+    assert is_edit(deleted, again)
 
 
 def test_an_edit_of_an_own_field_by_somebody_else_is_news() -> None:
     edited = deployment({**MINE, "phase": "Failed"}, THEIRS)
-    assert is_news(BOTH, edited, manager=ME, echo=False)
+    assert is_news(BOTH, edited, manager=ME, echo=False, heeds=OURS)
     edited["metadata"]["managedFields"] = []
-    assert is_news(BOTH, edited, manager=ME, echo=True)
+    assert is_news(BOTH, edited, manager=ME, echo=True, heeds=OURS)
 
 
 def test_an_own_field_that_somebody_else_takes_over_is_news() -> None:
     taken = deployment({k: v for k, v in MINE.items() if k != "phase"}, {**THEIRS, "phase": "Running"})
-    assert is_news(BOTH, taken, manager=ME, echo=False)
-    assert is_news(BOTH, taken, manager=ME, echo=True)
+    assert is_news(BOTH, taken, manager=ME, echo=False, heeds=OURS)
+    assert is_news(BOTH, taken, manager=ME, echo=True, heeds=OURS)
 
 
 def test_a_version_alone_is_no_news() -> None:
     before, after = (deployment(MINE, THEIRS, resourceVersion=version) for version in "12")
-    assert not is_news(before, after, manager=ME, echo=False)
+    assert not is_news(before, after, manager=ME, echo=False, heeds=OURS)
 
 
 def test_finalizers_are_news_to_whom_heeds_them_and_to_all_once_it_is_deleted() -> None:
     held, free = deployment(MINE, THEIRS, finalizers=["mine", "theirs"]), deployment(MINE, THEIRS, finalizers=["mine"])
-    assert not is_news(free, held, manager=ME, echo=False)
-    assert is_news(free, held, manager=ME, echo=False, heeds=lambda finalizer: finalizer != "mine")
-    assert is_news(held, free, manager=ME, echo=True, heeds=lambda finalizer: finalizer != "mine")
-    assert not is_news(BOTH, free, manager=ME, echo=True, heeds=lambda finalizer: finalizer != "mine")
+    assert not is_news(free, held, manager=ME, echo=False, heeds=OURS)
+    assert is_news(free, held, manager=ME, echo=False, heeds=FINALIZERS)
+    assert is_news(held, free, manager=ME, echo=True, heeds=FINALIZERS)
+    assert not is_news(BOTH, free, manager=ME, echo=True, heeds=FINALIZERS)
     for each in (held, free):
         each["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert is_news(held, free, manager=ME, echo=True)
+    assert is_news(held, free, manager=ME, echo=True, heeds=OURS)
 
 
 def test_that_something_is_too_large_is_news() -> None:
-    assert is_news(BOTH, {**BOTH, EXCESS: [("metadata.labels", "too many", "x")]}, manager=ME, echo=False)
+    assert is_news(BOTH, {**BOTH, EXCESS: [("metadata.labels", "too many", "x")]}, manager=ME, echo=False, heeds=OURS)

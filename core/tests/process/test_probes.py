@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import gzip
+import re
+import resource
 import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -16,7 +24,7 @@ from hypothesis import strategies as st
 from airunway.process import probes
 from airunway.process.metrics import Metrics, Role
 from airunway.process.pages import MAX_AGE, Pages
-from airunway.process.probes import SCRAPES, metrics_server, parse_address, probe_server
+from airunway.process.probes import LIMITS, SCRAPES, metrics_server, parse_address, probe_server
 from airunway_testing.waiting import PATIENCE
 
 
@@ -170,3 +178,145 @@ def test_addresses(text: str, where: tuple[str, int] | None) -> None:
 def test_what_is_no_address_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="is not an address"):
         parse_address(text)
+
+
+# ------------------------------------------------------------------------------------------- M2: half-open connections
+
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+_QUEUED = 512
+"""Of those, how many may still wait in the system's backlog at the end."""
+
+_SERVER = """
+import asyncio, sys
+from airunway.process.metrics import Metrics
+from airunway.process.probes import metrics_server, probe_server
+
+async def main():
+    probes = probe_server("127.0.0.1:0", live=lambda: None, ready=lambda: None)
+    async with probes as probed, metrics_server("127.0.0.1:0", Metrics("tests")) as shown:
+        print(probed, shown, flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(main())
+"""
+
+
+@contextmanager
+def serving() -> Iterator[tuple[int, dict[str, int]]]:
+    """Both servers in a process of their own, whose memory is theirs alone: its pid, and the ports by path."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        probed, shown = map(int, process.stdout.readline().split())
+        try:
+            yield process.pid, {"/livez": probed, "/metrics": shown}
+        finally:
+            process.kill()
+
+
+def resident(pid: int, line: str = "VmRSS") -> float:
+    """MiB that a process has (VmRSS), or ever had (VmHWM)."""
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(re.findall(rf"^{line}:\s+(\d+) kB", text, flags=re.MULTILINE)[0]) / 1024
+
+
+async def half_open(port: int) -> _Streams | None:
+    """A connection that has begun a request; None where the other side has ended it already."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**10)
+    except OSError:
+        return None
+    writer.write(b"GET /livez HTTP/1.1\r\nHost: a\r\nX-")
+    return reader, writer
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+@pytest.mark.parametrize(
+    ("path", "flood"), [pytest.param("/livez", 8_000, marks=pytest.mark.slow), ("/livez", 3_000), ("/metrics", 3_000)]
+)
+async def test_m2_thousands_of_half_open_heads_cost_next_to_no_memory_and_keep_nobody_out(
+    path: str, flood: int
+) -> None:
+    """Each was kept for ever, at 13 KiB: a pod that reaches the port could fill the memory of the core."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = flood + 512 if hard == resource.RLIM_INFINITY else min(flood + 512, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    flood, answers, opened = min(flood, wanted - 512), list[int](), list[_Streams | None]()
+    try:
+        with serving() as (pid, ports):
+            url = f"http://127.0.0.1:{ports[path]}{path}"
+            async with asyncio.timeout(PATIENCE):
+                answers.append((await get(url))[0])
+            before = resident(pid)
+            left = iter(range(flood))
+
+            async def attack() -> None:
+                for _ in left:
+                    opened.append(await half_open(ports[path]))
+
+            async def ask() -> None:
+                while len(opened) < flood:
+                    async with asyncio.timeout(PATIENCE):
+                        answers.append((await get(url))[0])
+                    await asyncio.sleep(0.05)
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(64):
+                    group.create_task(attack())
+                group.create_task(ask())
+            assert set(answers) == {200}
+            assert resident(pid, "VmHWM") - before <= 8
+            ended = sum(each is None or each[0].at_eof() or each[0].exception() is not None for each in opened)
+            assert ended >= flood - 2 * LIMITS.connections - _QUEUED, "those that came first had to go"
+    finally:
+        for _, writer in filter(None, opened):
+            writer.transport.abort()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "LIMITS", replace(LIMITS, head_seconds=0.2, connections=4))
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /li", b"GET /livez HTTP/1.1\r\nHost: a\r\nX-"])
+async def test_m2_a_head_that_does_not_come_ends_with_408(short: None, sent: bytes) -> None:
+    async with probe_server("127.0.0.1:0", live=lambda: None, ready=lambda: None) as port:
+        assert port is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(sent)
+        async with asyncio.timeout(PATIENCE):
+            assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+        writer.close()
+
+
+async def test_m2_a_scrape_that_is_worked_on_stays_whatever_comes(short: None) -> None:
+    metrics = Counted()
+    metrics.wait.clear()
+    async with metrics_server("127.0.0.1:0", metrics) as port:
+        assert port is not None
+        scrape = asyncio.create_task(get(f"http://127.0.0.1:{port}/metrics"))
+        while metrics.at_once < 1:
+            await asyncio.sleep(0.01)
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*(reader.read() for reader, _ in idle[:10]))
+        metrics.wait.set()
+        assert (await scrape)[0] == 200
+        for _, writer in idle:
+            writer.transport.abort()
+
+
+async def test_m2_what_is_turned_away_is_in_the_log_once(short: None, caplog: pytest.LogCaptureFixture) -> None:
+    async with probe_server("127.0.0.1:0", live=lambda: None, ready=lambda: None) as port:
+        assert port is not None
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*(reader.read() for reader, _ in idle))
+        for _, writer in idle:
+            writer.transport.abort()
+    (line,) = [record for record in caplog.records if "turned away" in record.message]
+    assert line.message.startswith("the port of the probes has turned away 1 connections")

@@ -74,12 +74,56 @@ def test_a_missing_key_is_told_as_the_pod_tells_it() -> None:
     assert secret.note == text
 
 
+def unknown(count: int) -> tuple[Finding, ...]:
+    root = "spec.provider.overrides"
+    return tuple(Finding(reason="UnknownOverride", path=f"{root}.x{i}", message=f"x{i}?") for i in range(count))
+
+
+def test_one_unknown_override_is_told_in_its_own_words() -> None:
+    (told,) = said(deployment(phase="Deploying"), report(*unknown(1)), verdict(Phase.DEPLOYING))
+    assert (told.reason, told.note) == ("UnknownOverride", "x0?")
+
+
+@pytest.mark.parametrize(
+    ("count", "note"),
+    [
+        (2, "2 unknown overrides are passed over: o.x0, o.x1; status.warnings says what is known there"),
+        (3, "3 unknown overrides are passed over: o.x0, o.x1, o.x2; status.warnings says what is known there"),
+        (
+            19,
+            "19 unknown overrides are passed over: o.x0, o.x1, o.x2 and 16 more; status.warnings says what is known "
+            "there",
+        ),
+        (
+            20,  # of more no finding is made
+            "at least 20 unknown overrides are passed over: o.x0, o.x1, o.x2 and 17 more; status.warnings says what is "
+            "known there",
+        ),
+    ],
+)
+def test_m7_what_one_deployment_does_wrong_is_one_event_that_names_the_first_keys_and_counts_the_rest(
+    count: int, note: str
+) -> None:
+    """With an event and a line of the log for each, one tenant fills the log of a provider that all tenants share."""
+    (told,) = said(deployment(phase="Deploying"), report(*unknown(count)), verdict(Phase.DEPLOYING))
+    assert told.note.replace("spec.provider.overrides.", "o.") == note
+
+
+def test_m7_long_keys_do_not_hide_the_count() -> None:
+    many = tuple(
+        Finding(reason="UnknownOverride", path=f"spec.provider.overrides.{i}{'x' * 4000}", message="") for i in range(9)
+    )
+    (told,) = said(deployment(phase="Deploying"), report(*many), verdict(Phase.DEPLOYING))
+    assert " and 6 more" in told.note
+    assert len(told.note) < 600
+
+
 def test_unknown_overrides_are_told_once_however_many_there_are() -> None:
     """A status holds only so many warnings: what does not stand there would be news for ever."""
-    many = tuple(
-        Finding(reason="UnknownOverride", path=f"spec.x{i}", message=f"x{i}?") for i in range(3 * MAX_WARNINGS)
-    )
-    first = said(deployment(phase="Deploying"), report(*many), verdict(Phase.DEPLOYING))
-    assert [announcement.note for announcement in first] == [f"x{i}?" for i in range(MAX_WARNINGS)]
+    many = unknown(3 * MAX_WARNINGS)
+    assert len(said(deployment(phase="Deploying"), report(*many), verdict(Phase.DEPLOYING))) == 1
     told = deployment(phase="Deploying", warnings=[warning_text(finding) for finding in many[:MAX_WARNINGS]])
     assert said(told, report(*many), verdict(Phase.DEPLOYING)) == []
+    fewer = deployment(phase="Deploying", warnings=[warning_text(finding) for finding in many[1:MAX_WARNINGS]])
+    (again,) = said(fewer, report(*many), verdict(Phase.DEPLOYING))
+    assert "passed over: spec.provider.overrides.x0 and 47 more" in again.note, "what is new is named"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airunway.kube import Answer, ApiError, ConnectionFailed, RequestTimedOut
-from airunway.runtime.answers import MEANINGS, meaning_of
+from airunway.runtime.errors import MEANINGS, meaning_of
 from airunway.status import REASONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "architecture.md"

@@ -6,16 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from core.tests.conftest import MakeDeployment, MakeHost
+from core.tests.conftest import TRANSFORMERS, MakeDeployment, MakeHost
 from core.tests.runtime.views import NOW, decided, made, said, seen, there
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.plugins.contract import Transformer, Upstream
 from airunway.resource import Resource, copy_of
-from airunway.runtime.decision import Decision, Do, decide
-from airunway.runtime.steps import Action
-from airunway.runtime.upstream import Installed
+from airunway.runtime.crd_versions import Installed
+from airunway.runtime.plan import Action, Decision, Do, decide, observe
 from airunway.sdk import Compatibility, Finding, NoSettings
 from airunway.status import Category
 
@@ -31,7 +30,6 @@ def test_what_is_new_is_brought_about(toy: MakeHost, plain: MakeDeployment) -> N
     assert said(decision) == ["CompatibilityVerified"]
     assert decision.context is not None
     assert (decision.context.engine, decision.context.kubernetes, decision.context.now) == ("vllm", (1, 33), NOW)
-    assert decision.report.resource is None
 
 
 @pytest.mark.parametrize(
@@ -92,7 +90,7 @@ def test_the_provider_before_us_is_waited_for_unless_it_is_a_dry_run(toy: MakeHo
     host = toy()
     finalizer = names.provider_finalizer("other")
     decision = decided(host, seen(host, plain(metadata={"finalizers": [finalizer]})))
-    (told,) = decision.report.said
+    (told,) = decision.said
     assert (decision.do, told.reason, told.waits, told.hinders) == (Do.WATCH, "WaitingForProvider", True, True)
     assert finalizer in told.message
     own = plain(metadata={"finalizers": [names.provider_finalizer("toy")]})
@@ -104,19 +102,39 @@ def test_the_provider_before_us_is_waited_for_unless_it_is_a_dry_run(toy: MakeHo
 # -------------------------------------------------------------------------------------------------- only watching
 
 
+@pytest.mark.parametrize(
+    ("reason", "partial"), [("ProviderNotFound", True), ("UpstreamNotInstalled", False), ("WaitingForProvider", False)]
+)
+def test_real_llmd_4_while_the_named_provider_cannot_take_over_what_runs_is_watched_and_it_is_said(
+    toy: MakeHost, plain: MakeDeployment, reason: str, partial: bool
+) -> None:
+    host, deployment = toy(), plain()
+    objects = made(host, deployment)
+    deployment["spec"]["provider"] = {"name": "other"}
+    deployment["status"]["conditions"].append(
+        {"type": "ProviderSelected", "status": "False", "reason": reason, "message": "provider 'other' is not there"}
+    )
+    decision = decided(host, seen(host, deployment, *objects))
+    (told,) = decision.said
+    assert (decision.do, told.reason, told.message) == (Do.WATCH, reason, "provider 'other' is not there")
+    assert (told.hinders, told.partial) == (True, partial)
+    assert decision.typed is not None, "what runs is still read"
+    given_away = {**deployment, "status": {**deployment["status"], "provider": {"name": "other"}}}
+    assert decided(host, seen(host, given_away, *objects)).do is Do.RELEASE
+
+
 def test_an_invalid_spec_is_watched_and_what_runs_is_still_read(toy: MakeHost, plain: MakeDeployment) -> None:
     host, deployment = toy(), plain()
     objects = made(host, deployment)
     deployment["status"]["conditions"][0] |= {"status": "False", "message": "spec.model.id is wrong"}
     decision = decided(host, seen(host, deployment, *objects))
     assert decision.do is Do.WATCH
-    assert [(told.component, told.reason, told.message) for told in decision.report.said] == [
+    assert [(told.component, told.reason, told.message) for told in decision.said] == [
         ("Validated", "ValidationFailed", "spec.model.id is wrong")
     ]
     assert decision.typed is not None, "the plugin can be asked how it is"
-    assert decision.report.resource is not None
     nothing = decided(host, seen(host, deployment))
-    assert (nothing.do, nothing.typed, nothing.report.resource) == (Do.WATCH, None, None)
+    assert (nothing.do, nothing.typed) == (Do.WATCH, None)
 
 
 def test_a_spec_that_is_too_large_to_be_kept_is_named_and_never_read(toy: MakeHost, plain: MakeDeployment) -> None:
@@ -125,7 +143,7 @@ def test_a_spec_that_is_too_large_to_be_kept_is_named_and_never_read(toy: MakeHo
     deployment[EXCESS] = [["spec.env", "is longer than 256 entries", "FieldValueTooLong"]]
     decision = decided(host, seen(host, deployment, *objects))
     assert (decision.do, decision.typed) == (Do.WATCH, None)
-    assert decision.report.said[0].message == "Validation failed: spec.env: is longer than 256 entries"
+    assert decision.said[0].message == "Validation failed: spec.env: is longer than 256 entries"
 
 
 @pytest.mark.parametrize("runs", [False, True])
@@ -135,11 +153,10 @@ def test_a_required_kind_that_is_missing_is_waited_for(toy: MakeHost, plain: Mak
     installed["toy.example.org", "Thing"] = Installed(upstream=None, reason="UpstreamNotInstalled", message="no CRD")
     objects = made(host, deployment) if runs else []
     decision = decided(host, seen(host, deployment, *objects, installed=installed))
-    (told,) = decision.report.said
+    (told,) = decision.said
     assert (decision.do, told.reason, told.waits) == (Do.WATCH, "UpstreamNotInstalled", True)
     assert told.message == "Provider 'toy' CRD not installed in cluster"
-    assert decision.report.subject == "CustomResourceDefinition/things.toy.example.org"
-    assert (decision.report.resource is not None) is runs
+    assert decision.subject == "CustomResourceDefinition/things.toy.example.org"
 
 
 def test_another_required_kind_that_is_missing_is_named(toy: MakeHost, plain: MakeDeployment) -> None:
@@ -150,7 +167,7 @@ def test_another_required_kind_that_is_missing_is_named(toy: MakeHost, plain: Ma
     )
     decision = decided(host, seen(host, plain(), installed=installed))
     assert decision.do is Do.WATCH
-    assert decision.report.said[0].message.endswith("no options")
+    assert decision.said[0].message.endswith("no options")
 
 
 def test_g3_an_optional_kind_that_is_missing_hinders_nothing_and_is_not_served(
@@ -174,7 +191,7 @@ def test_an_unsupported_schema_fails_only_what_does_not_run_yet(
     installed["toy.example.org", "Thing"] = Installed(upstream=None, reason="UnsupportedSchema", message="new schema")
     objects = made(host, deployment) if runs else []
     decision = decided(host, seen(host, deployment, *objects, installed=installed))
-    (told,) = decision.report.said
+    (told,) = decision.said
     assert (decision.do, told.condition, told.reason) == (Do.WATCH, "ProviderCompatible", "UnsupportedSchema")
     assert (told.hinders, told.category) == (not runs, Category.WORKLOAD)
 
@@ -185,12 +202,17 @@ def test_what_the_provider_cannot_do_is_said_and_what_runs_is_left_alone(toy: Ma
     blocker = Finding(path="spec.x", reason="IncompatibleConfiguration", message="cannot be")
     blocked = toy(can_handle=lambda d, c: Compatibility(blockers=(blocker,)))
     decision = decided(blocked, seen(blocked, deployment, *objects))
-    (told,) = decision.report.said
+    (told,) = decision.said
     assert (decision.do, decision.plan) == (Do.WATCH, None)
-    assert (told.condition, told.ok, told.message, told.hinders) == ("ProviderCompatible", False, "cannot be", True)
+    assert (told.condition, told.ok, told.message, told.hinders) == (
+        "ProviderCompatible",
+        False,
+        "spec.x: cannot be",
+        True,
+    )
     suspended = plain(suspend=True)
     decision = decided(blocked, seen(blocked, suspended, *objects))
-    assert (decision.do, decision.report.said[0].hinders) == (Do.SUSPEND, False)
+    assert (decision.do, decision.said[0].hinders) == (Do.SUSPEND, False)
 
 
 @pytest.mark.parametrize("hook", ["can_handle", "translate_spec", "translate_status"])
@@ -204,8 +226,7 @@ def test_a_plugin_at_fault_costs_the_pass_and_is_told(toy: MakeHost, plain: Make
     host = toy(**{hook: broken})
     decision = decided(host, seen(host, deployment, *objects))
     assert (decision.do, said(decision)) == (Do.WATCH, ["ProviderError"])
-    assert f"{hook} raised ZeroDivisionError" in decision.report.said[0].message
-    assert decision.report.resource is not None, "what runs is still known"
+    assert f"{hook} raised ZeroDivisionError" in decision.said[0].message
 
 
 # ------------------------------------------------------------------------------------------- suspended, kept, adopted
@@ -222,7 +243,7 @@ def test_what_is_suspended_wants_no_objects(toy: MakeHost, plain: MakeDeployment
 
 def writers(decision: Decision) -> tuple[str, list[str]]:
     assert decision.context is not None
-    return decision.context.upstream.transformer.name, [finding.reason for finding in decision.report.warnings]
+    return decision.context.upstream.transformer.name, [finding.reason for finding in decision.warnings]
 
 
 @pytest.mark.parametrize("writer", ["v1-a", "v2-a"], ids=["an older version", "an older transformer"])
@@ -233,9 +254,31 @@ def test_ruling_27_what_exists_is_kept_as_it_was_written_and_a_newer_way_is_anno
     objects = made(host, deployment, writer=writer)
     decision = decided(host, seen(host, deployment, *objects))
     assert writers(decision) == (writer, ["NewerTransformerWaits"])
-    assert "v2-b" in decision.report.warnings[0].message
+    assert "v2-b" in decision.warnings[0].message
     assert decision.plan is not None
     assert not decision.plan.of(Action.REPLACE)
+
+
+def test_ruling_27_a_plan_of_another_kind_is_kept_by_the_transformer_of_that_kind(
+    toy: MakeHost, plain: MakeDeployment
+) -> None:
+    """As a LeaderWorkerSet in place of a Deployment: what is newest of the primary kind says nothing of it."""
+    option = "Option.toy.example.org"
+
+    def as_option(deployment: Any, context: Any) -> Any:
+        writer = context.served[option].transformer.name
+        metadata = {"name": deployment.metadata.name}
+        return [{"apiVersion": "toy.example.org/v1", "kind": "Option", "metadata": metadata, "spec": {"w": writer}}]
+
+    ways = [Transformer(name=f"option-{n}", api_version="toy.example.org/v1", kind="Option") for n in ("a", "b")]
+    older, newer = (toy(transformers=[*TRANSFORMERS, *ways[:n]], translate_spec=as_option) for n in (1, 2))
+    deployment = plain()
+    decision = decided(newer, seen(newer, deployment, *made(older, deployment)))
+    (told,) = [finding for finding in decision.warnings if finding.reason == "NewerTransformerWaits"]
+    assert "as option-a has it; a newer way (option-b)" in told.message
+    assert [obj["spec"] for obj in decision.objects] == [{"w": "option-a"}]
+    taken = decided(newer, seen(newer, deployment, *made(newer, deployment)))
+    assert "NewerTransformerWaits" not in [finding.reason for finding in taken.warnings]
 
 
 def test_ruling_27_a_newer_way_that_writes_the_same_is_no_news(toy: MakeHost, plain: MakeDeployment) -> None:
@@ -301,7 +344,7 @@ def test_an_unverified_schema_is_said_and_goes_on(toy: MakeHost, plain: MakeDepl
     verdict = Installed(upstream=upstream, reason="UnverifiedSchema", message="unheard of", served=(upstream,))
     installed["toy.example.org", "Thing"] = verdict
     decision = decided(host, seen(host, plain(), installed=installed))
-    (told,) = decision.report.said
+    (told,) = decision.said
     assert (decision.do, told.ok, told.reason, told.message) == (Do.BRING, True, "UnverifiedSchema", "unheard of")
 
 
@@ -321,3 +364,32 @@ def test_a_translation_is_told_which_kind_runs(toy: MakeHost, plain: MakeDeploym
         )
         if decision.context is not None
     ] == ["", "Thing.toy.example.org"]
+
+
+# -------------------------------------------------------------------------------------------------------- what it heeds
+
+
+def test_what_a_plugin_reads_of_the_metadata_is_noted(toy: MakeHost, plain: MakeDeployment) -> None:
+    """Other labels and annotations bring no pass: nothing can come of them."""
+    host = toy()
+    decided(host, seen(host, plain()))
+    assert host.heeds == set()
+
+    def can_handle(deployment: Any, _: Any) -> Compatibility:
+        team = deployment.metadata.labels.get("team")
+        return Compatibility(warnings=(Finding(path="", reason="Team", message=str(team)),))
+
+    host = toy(can_handle=can_handle)
+    decided(host, seen(host, plain()))
+    assert host.heeds == {"labels"}
+
+    def translate_status(deployment: Any, observed: Any, context: Any) -> Any:
+        assert deployment.metadata.annotations == {}
+        return usual_host.translate_status(deployment, observed, context)
+
+    usual_host, host = host, toy(translate_status=translate_status)
+    primary, *others = made(host, plain())
+    view = seen(host, plain(), primary, *others)
+    decision = decided(host, view)
+    observe(host, decision, view)
+    assert host.heeds == {"annotations"}

@@ -10,15 +10,11 @@ import pytest
 
 from airunway.api import names
 from airunway.api.modeldeployment import parse_deployment
+from airunway.plugins.contract import Interruption
 from airunway.resource import Resource, annotations_of, labels_of
-from airunway.runtime.desired import (
-    REPLACE_ON_CHANGE,
-    complete,
-    is_ours,
-    is_primary,
-    recreate_causes,
-    written_for,
-)
+from airunway.runtime.plan import interruptions, recreate_causes
+from airunway.runtime.state import is_ours, is_primary
+from airunway.runtime.translate import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, complete, written_for
 
 OWNER: dict[str, Any] = {
     "apiVersion": names.API_VERSION,
@@ -66,7 +62,7 @@ def both(
 
 
 def asked_for(deployment: Resource) -> str:
-    return written_for(deployment, parse_deployment(deployment))
+    return written_for(deployment, parse_deployment(deployment)).wanted
 
 
 def planned(model: str = "org/model", owner: dict[str, Any] = OWNER, **fields: Any) -> Resource:
@@ -103,6 +99,32 @@ def test_an_object_that_lost_its_owner_is_known_by_our_note_unless_somebody_else
     assert is_ours(obj, OWNER, "toy")
     obj["metadata"]["ownerReferences"] = [{"kind": "Other", "name": "x", "uid": "9", "controller": True}]
     assert not is_ours(obj, OWNER, "toy")
+
+
+BARE: Resource = {"containers": [{"name": "model"}]}
+
+
+def test_pods_outside_of_a_template_are_labelled_where_the_upstream_has_a_place() -> None:
+    spec = {"template": BARE, "labels": {"a": "b"}, "prefill": {"template": BARE}, "groups": [{"pod": BARE}, {}]}
+    thing = {"apiVersion": "example.org/v1", "kind": "Thing", "metadata": {"name": "llama"}, "spec": spec}
+    before = orjson.dumps(thing)
+    (found,) = complete(
+        [thing],
+        OWNER,
+        provider="toy",
+        transformer="only",
+        wanted_for="x",
+        identity={},
+        topology={},
+        immutable=[()],
+        pod_labels=[("spec.labels", "spec.prefill.labels", "spec.decode.labels", "spec.groups[*].labels", "")],
+    )
+    whose = names.whose("llama", provider="toy")
+    assert found["spec"]["labels"] == {"a": "b", **whose}
+    assert found["spec"]["prefill"]["labels"] == whose
+    assert [group["labels"] for group in found["spec"]["groups"]] == [whose, whose]
+    assert "decode" not in found["spec"], "nothing is made up for a role that is not there"
+    assert orjson.dumps(thing) == before
 
 
 POD: Resource = {"spec": {"containers": [{"name": "model"}]}}
@@ -267,3 +289,38 @@ def test_a_path_that_a_newer_provider_begins_to_track_recreates_nothing() -> Non
     recorded = annotations_of(live)[REPLACE_ON_CHANGE].replace('"resource.count"', '"resource.former"')
     live["metadata"]["annotations"][REPLACE_ON_CHANGE] = recorded
     assert recreate_causes(live, desired) == []
+
+
+# --------------------------------------------------------------------------------------------------- interruptions
+
+
+def interrupted(value: object, message: str = "no model is served") -> Resource:
+    outages = {"engine": Interruption(value=value, message=message)}
+    (made,) = complete(
+        [{"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {"name": "llama"}, "spec": {}}],
+        OWNER,
+        provider="toy",
+        transformer="only",
+        wanted_for="",
+        identity={},
+        topology={},
+        immutable=[()],
+        interrupts=outages,
+    )
+    return made
+
+
+def test_an_outage_in_place_is_known_by_what_was_written_before() -> None:
+    live = interrupted({"flag": 1})
+    assert interruptions(live, interrupted({"flag": 2})) == ["no model is served"]
+    assert interruptions(live, interrupted({"flag": 1})) == []
+    assert interruptions(live, interrupted({"flag": 1}, message="other words")) == []
+    assert interruptions(live, interrupted({"flag": 2}, message="")) == [], "other replicas go on"
+    assert interruptions(planned(), interrupted({"flag": 2})) == [], "what an older provider wrote says nothing"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", '{"engine": 1}', '{"engine": ["a"]}', '{"engine": [1, 2]}'])
+def test_whatever_is_written_into_its_annotation_breaks_nothing(text: str) -> None:
+    live = interrupted({"flag": 1})
+    live["metadata"]["annotations"][INTERRUPTS_ON_CHANGE] = text
+    assert interruptions(live, interrupted({"flag": 2})) == []

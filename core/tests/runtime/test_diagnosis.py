@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.plugins.contract import Component, Endpoint, Observation, Replicas
+from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Replicas
 from airunway.resource import Resource, format_time
-from airunway.runtime.diagnosis import ABSENCE_PATIENCE, STALE_AFTER, Diagnosis, applied_at, conclude, diagnose
-from airunway.runtime.evidence import PODS_PER_DEPLOYMENT, looked_at
+from airunway.runtime.diagnosis import ABSENCE_PATIENCE, STALE_AFTER, Diagnosis, conclude, diagnose
+from airunway.runtime.evidence import PODS_PER_DEPLOYMENT, is_history, looked_at
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
+from airunway.runtime.state import applied_at
 from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, REASONS, Category, Fault
 from airunway.status.evidence import ContainerFacts, Ending, EventFacts, Evidence, PodFacts, Unscheduled
 from airunway.status.pods import POD_SHOWN, count_pods
@@ -175,7 +176,7 @@ def test_without_living_pods_the_upstream_s_word_about_them_counts() -> None:
     assert found.root_cause is not None
     assert (found.root_cause.code, found.root_cause.object) == ("Engine.CrashLoop", "Workspace/ml/llama")
     assert status["message"] == found.root_cause.message
-    assert status["message"].startswith("it crashed. Read its log")
+    assert status["message"].startswith("it crashed. Read the log of its pods")
 
 
 def test_what_pods_cannot_show_stays_the_upstream_s_word() -> None:
@@ -377,3 +378,78 @@ def test_ready_never_contradicts_the_pods(
         assert status["rootCause"]["message"] == found.root_cause.message
     else:
         assert "rootCause" not in status
+
+
+@pytest.mark.parametrize(("ago", "over"), [(61, True), (60, False), (0, False)])
+def test_real_llmd_11_a_refusal_of_before_the_object_was_made_is_an_earlier_one_s(ago: int, over: bool) -> None:
+    """The quota's event of a StatefulSet that is gone was told of the next one of that name."""
+    primary: Resource = {"metadata": {"creationTimestamp": format_time(NOW - timedelta(seconds=60))}}
+    told = EventFacts(kind="StatefulSet", namespace="ml", name="llama", last=NOW - timedelta(seconds=ago))
+    assert is_history(told, primary) is over
+    assert not is_history(told, {})
+    assert not is_history(replace(told, last=None), primary)
+
+
+REFUSAL = Finding(path="spec.engine.args", reason="ConfigNotFound", message="there is no preset 'fast'")
+SERVED_AT = Endpoint(service="llama", port=8000)
+
+
+def test_a_spec_that_is_refused_while_the_one_before_serves_degrades_and_keeps_its_endpoint() -> None:
+    """KServe leaves the old pods serving; ConfigNotFound alone is Failed (review of an author)."""
+    report = upstream(True, "Ready", current=False, refused=REFUSAL, endpoint=SERVED_AT)
+    status, found = outcome(report, pod(), phase="Running")
+    assert (status["phase"], status["reason"]) == ("Degraded", "ConfigNotFound")
+    assert status["message"] == (
+        "The newest spec is refused, the one before serves: spec.engine.args: there is no preset 'fast'"
+    )
+    assert status["endpoint"]["url"] == "http://llama.ml.svc:8000"
+    assert condition(status, "ProviderResourceReady")["status"] == "True"
+    assert found.faults[0].component == "Revision"
+
+
+def test_a_spec_that_is_refused_is_no_status_that_stands_still() -> None:
+    report = replace(
+        upstream(True, "Ready", current=False, refused=REFUSAL), applied=NOW - 2 * STALE_AFTER, warnings=()
+    )
+    status, _ = outcome(report, pod(), phase="Running")
+    assert status["reason"] == "ConfigNotFound"
+
+
+@pytest.mark.parametrize("reason", ["Timeout", "GatedModel", "SomethingNew", "Progressing"])
+def test_whatever_the_reason_a_refused_spec_degrades(reason: str) -> None:
+    report = upstream(True, "Ready", current=False, refused=replace(REFUSAL, reason=reason))
+    status, _ = outcome(report, pod(), phase="Running")
+    assert (status["phase"], status["reason"]) == ("Degraded", reason)
+
+
+def test_a_refused_spec_where_nothing_serves_is_a_failure() -> None:
+    status, _ = outcome(upstream(False, "Progressing", current=False, refused=REFUSAL))
+    assert (status["phase"], status["reason"]) == ("Failed", "ConfigNotFound")
+    assert "the one before serves" not in status["message"]
+
+
+def test_an_upstream_s_own_address_stands_in_the_status_as_it_is() -> None:
+    url = "https://gateway.kserve-ingress.svc/team/llama"
+    status, _ = outcome(upstream(True, "Ready", endpoint=Endpoint(url=url)), pod())
+    assert status["endpoint"] == {"scheme": "https", "url": url}
+    status, _ = outcome(upstream(True, "Ready", endpoint=Endpoint(service="llama", port=80, url=url)), pod())
+    assert status["endpoint"] == {"service": "llama", "port": 80, "scheme": "https", "url": url}
+
+
+BY_ROLE = "acme.io/server=llama,acme.io/role=leader"
+
+
+def test_a_ready_pod_that_the_selector_does_not_select_is_a_warning() -> None:
+    """NIM's single pods lack the role label: Running 1/1, and an autoscaler sees none (review of an author)."""
+    status, _ = outcome(replace(READY, selector=BY_ROLE), pod("b"), pod("a"), pod("c", role="leader"))
+    assert status["phase"] == "Running"
+    (warning,) = status["warnings"]
+    assert warning.startswith(f"pod a and 1 more is ready, and the selector {BY_ROLE} does not select it")
+
+
+def test_pods_that_are_selected_or_not_ready_are_no_warning() -> None:
+    assert "warnings" not in outcome(replace(READY, selector=BY_ROLE), pod(role="leader"))[0]
+    assert "warnings" not in outcome(replace(READY, selector="airunway.ai/model-deployment=llama"), pod())[0]
+    assert "warnings" not in outcome(replace(STARTING, selector=BY_ROLE), pod(ready=False))[0]
+    own = upstream(True, "Ready", selector="acme.io/of=llama,app=x")
+    assert "warnings" not in outcome(replace(own, selector="acme.io/of=llama,app=x"), pod())[0]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from airunway.runtime.disclosure import PLAN_LIMIT, plan_data, shown
+from airunway.runtime.preview import PLAN_LIMIT, plan_data, shown
 
 CANARY = "canary-7b1f4e"
 

@@ -15,7 +15,8 @@ from airunway.plugins.assumed import assumed_context
 from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, annotations_of, copy_of
-from airunway.runtime.judgement import Judgement, judge, parsed, selector_of
+from airunway.runtime.report import located
+from airunway.runtime.translate import Judgement, judge, parsed, selector_of
 from airunway.sdk import Compatibility, Finding, Translation, overrides
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -48,7 +49,6 @@ def test_a_field_that_the_user_set_and_nobody_looked_at_is_reported_by_the_runti
         "tolerations": [{"key": "a", "operator": "Exists"}],
         "image": "read-by-the-toy",
         "gateway": {"enabled": False},
-        "runtimeConfigName": "other",
     }
     found = judged(toy(), plain(**spec))
     reported = {finding.path: finding for finding in found.warnings}
@@ -56,6 +56,14 @@ def test_a_field_that_the_user_set_and_nobody_looked_at_is_reported_by_the_runti
     assert not [path for path in reported if path.startswith(("spec.image", "spec.gateway", "spec.runtimeConfig"))]
     assert {finding.reason for finding in reported.values()} == {"FieldIgnored"}
     assert reported["spec.engine.args"].message == "spec.engine.args has no effect with this provider"
+
+
+def test_a_field_that_nothing_acts_on_yet_is_reported(toy: MakeHost, plain: MakeDeployment) -> None:
+    found = judged(toy(), plain(gateway={"pathTemplate": "/{name}"}, runtimeConfigName="other"))
+    assert {located(finding) for finding in found.warnings} >= {
+        "spec.gateway: has no effect, as this release makes no routes",
+        "spec.runtimeConfigName: has no effect, as this release reads no runtime configs",
+    }
 
 
 def test_the_engine_reaches_a_provider_in_its_context(toy: MakeHost, plain: MakeDeployment) -> None:

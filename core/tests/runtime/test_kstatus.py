@@ -12,8 +12,7 @@ from airunway.api._deployment_status import UNSEEN
 from airunway.controller.decision import decide
 from airunway.plugins.contract import Component, Observation
 from airunway.resource import Resource
-from airunway.runtime.report import Report, provider_status, terminating_status
-from airunway.runtime.told import Told
+from airunway.runtime.report import Report, Told, provider_status, terminating_status
 from airunway.status import Fault
 from airunway.validation import Violation
 from airunway_testing.kstatus import health

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from airunway.resource import Resource, condition_of, format_time
 from airunway.runtime.diagnosis import ABSENCE_PATIENCE, conclude
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
-from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
+from airunway.status.evidence import ContainerFacts, Ending, EventFacts, Evidence, PodFacts, Unscheduled
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 MADE = NOW - timedelta(hours=2)
@@ -57,11 +58,16 @@ def says(ready: bool, reason: str, message: str, *, desired: int = 1) -> Report:
 
 
 def follow(
-    deployment: Resource, report: Report, *pods: PodFacts, events: tuple[EventFacts, ...] = (), now: datetime = NOW
+    deployment: Resource,
+    report: Report,
+    *pods: PodFacts,
+    events: tuple[EventFacts, ...] = (),
+    now: datetime = NOW,
+    memory: Memory | None = None,
 ) -> Resource:
     """The deployment after a pass."""
     evidence = Evidence(pods=pods, events=events, served=True)
-    status, *_ = conclude(report, evidence, deployment=deployment, memory=Memory(), now=now)
+    status, *_ = conclude(report, evidence, deployment=deployment, memory=memory or Memory(), now=now)
     return {**deployment, "status": status}
 
 
@@ -189,6 +195,86 @@ def test_an_evicted_pod_has_no_grace_when_it_was_the_one_that_served() -> None:
     assert shown(beside)[:2] == ("Running", "DNSFailure")  # informational, within its grace
 
 
+def test_real_llmd_5_what_a_pod_said_last_is_told_where_its_upstream_deletes_those_that_fail() -> None:
+    """LeaderWorkerSet deletes the group with the pod: there is no log to read any more."""
+    said = Ending(code=1, reason="Error", message="NCCL error: no route", finished=NOW)
+    crashed = pod(ready=False, containers=(ContainerFacts(name="model", restarts=2, running=True, last=said),))
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    memory = Memory()
+    starts = follow(start, says(False, "Progressing", "0 of 1 replicas"), crashed, memory=memory)
+    assert shown(starts)[2].startswith("Pod llama-0, container model: ended with exit code 1: NCCL error: no route")
+    loop = says(False, "RestartLoop", "0 of 1 replicas are ready; LeaderWorkerSet made groups anew: llama-0 failed")
+    for _ in range(2):
+        looping = follow(starts, loop, fresh(), memory=memory)
+        assert shown(looping)[1] == "RestartLoop"
+        assert (
+            "llama-0 failed; Pod llama-0, container model: ended with exit code 1: NCCL error: no" in shown(looping)[2]
+        )
+        assert "--previous" not in shown(looping)[2]
+        assert "<pod>" not in shown(looping)[2]
+    follow(looping, says(*READY), pod(), memory=memory)
+    assert "NCCL" not in shown(follow(looping, loop, fresh(), memory=memory))[2], "that was before it served"
+
+
+def apart(*, decode: bool, desired: int = 2) -> Report:
+    """Decode, without which nothing is answered, and prefill, without which decode serves."""
+    told = (True, "Ready", "") if decode else (False, "Progressing", "decode: 0 of 1 replicas are ready")
+    components = (
+        Component(name="Decode", ready=told[0], reason=told[1], message=told[2], role="decode"),
+        Component(name="Prefill", ready=True, reason="Ready", partial=True, role="prefill"),
+    )
+    report = says(*READY)
+    return replace(report, observation=Observation(components=components, replicas=Replicas(desired=desired)))
+
+
+def of(role: str, make: Callable[..., PodFacts] = pod, **fields: Any) -> PodFacts:
+    return replace(make(f"llama-{role}"), role=role, owner=("ReplicaSet", f"llama-{role}"), **fields)
+
+
+@pytest.mark.parametrize(
+    ("noticed", "pods"),
+    [
+        pytest.param(True, (), id="none is there"),
+        *(
+            pytest.param(noticed, (found,), id=f"{what}, {'seen' if noticed else 'not seen'} by its Deployment")
+            for noticed in (True, False)
+            for what, found in (
+                ("the next one starts", of("decode", fresh)),
+                ("it is going", of("decode", deleting=True)),
+            )
+        ),
+    ],
+)
+@pytest.mark.parametrize("beside", [1, 2])
+def test_real_llmd_2_a_needed_role_without_a_ready_pod_is_degraded_whatever_other_roles_have(
+    noticed: bool, pods: tuple[PodFacts, ...], beside: int
+) -> None:
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    serves = follow(start, apart(decode=True), of("decode"), of("prefill"), now=MADE + timedelta(hours=1))
+    assert serves["status"]["phase"] == "Running"
+    prefill = [replace(of("prefill"), name=f"llama-prefill-{number}") for number in range(beside)]
+    lost = follow(serves, apart(decode=not noticed), *pods, *prefill)
+    assert shown(lost)[:2] == ("Degraded", "PodsNotReady")
+    assert "No decode pod is ready, and without one no request is answered" in shown(lost)[2]
+    assert "(not ready: )" not in shown(lost)[2]
+    back = follow(lost, apart(decode=True), of("decode"), of("prefill"))
+    assert shown(back)[0] == "Running"
+
+
+def test_real_llmd_2_a_role_that_the_rest_serves_without_is_no_outage() -> None:
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    serves = follow(start, apart(decode=True), of("decode"), of("prefill"))
+    lost = follow(serves, apart(decode=True), of("decode"), of("prefill", fresh))
+    assert "no request is answered" not in shown(lost)[2]
+
+
+def test_real_llmd_2_before_it_has_served_a_needed_role_that_starts_is_progress() -> None:
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    assert shown(follow(start, apart(decode=False), of("decode", fresh), of("prefill")))[0] == "Deploying"
+    nothing = follow(start, apart(decode=True, desired=1), of("prefill"))
+    assert shown(nothing)[0] == "Running", "a role that wants no pod misses none"
+
+
 def test_missing_capacity_for_a_lost_pod_stays_waiting_and_has_its_code() -> None:
     told = Unscheduled(reason="Unschedulable", message="3 Insufficient nvidia.com/gpu.", since=NOW)
     waits = pod(ready=False, phase="Pending", node="", containers=(), unscheduled=told)
@@ -252,3 +338,45 @@ def test_where_no_pod_ever_shows_the_upstreams_word_is_enough_to_be_back() -> No
 
     again = follow(follow(broken, says(*SAYS_NOT_READY)), says(*READY))
     assert again["status"]["phase"] == "Running"
+
+
+def test_real_llmd_11_an_upstream_that_does_not_notice_that_all_pods_are_ready_is_named() -> None:
+    """LeaderWorkerSet's manager was away: its status stood still, and nothing said why."""
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    waits = says(False, "Progressing", "0 of 1 replicas are ready")
+    ready = follow(start, waits, pod())
+    assert "controller" not in str(condition_of(ready, "ProviderResourceReady"))
+    later = follow(ready, waits, pod(), now=NOW + timedelta(minutes=3))
+    assert "see whether the controller of Workspace runs" in shown(later)[2]
+    assert shown(later)[:2] == ("Deploying", "Progressing")
+
+
+def member(name: str, role: str, *, node: str) -> PodFacts:
+    told = None if node else Unscheduled(reason="Unschedulable", message="2 Insufficient nvidia.com/gpu.", since=NOW)
+    base = pod(name, ready=False, phase="Running" if node else "Pending", node=node, started=NOW, created=NOW)
+    containers = base.containers if node else ()
+    return replace(base, role=role, serves=role == "server", unscheduled=told, containers=containers)
+
+
+@pytest.mark.parametrize(
+    ("leaders", "workers", "says_"),
+    [
+        (("a", "b"), ("", ""), "The 2 groups wait for each other: 2 of 4 pods hold their GPUs and no group is whole."),
+        (("a", "b", "c", "d"), ("", "", "", ""), "Scale to 2, and that many serve."),
+        (("a",), ("",), ""),
+    ],
+    ids=["two groups, room for one", "four groups, room for two", "one group"],
+)
+def test_real_llmd_7_groups_that_keep_each_other_from_their_gpus_are_told_what_would_help(
+    leaders: tuple[str, ...], workers: tuple[str, ...], says_: str
+) -> None:
+    start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
+    pods = [member(f"l-{i}", "server", node=node) for i, node in enumerate(leaders)]
+    pods += [member(f"l-{i}-1", "server-worker", node=node) for i, node in enumerate(workers)]
+    found = follow(start, says(False, "Progressing", "0 replicas", desired=len(leaders)), *pods)
+    assert shown(found)[:2] == ("Deploying", "InsufficientCapacity")
+    assert says_ in shown(found)[2]
+    assert ("wait for each other" in shown(found)[2]) is bool(says_)
+    serving = [replace(pods[0], ready=True), *pods[1:]]
+    served = follow(start, says(False, "Progressing", "1 replica", desired=len(leaders)), *serving)
+    assert "wait for each other" not in shown(served)[2]

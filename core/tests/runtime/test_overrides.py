@@ -168,3 +168,16 @@ def test_parts_of_the_overrides_are_merged_where_the_plugin_says_the_longest_pat
     assert overlay["resource"] == {"labels": {"a": "1"}, "machine": "m"}, "what was given stays as it was"
     assert list(placed(overlay, {})) == [overlay]
     assert list(placed({"a": 1}, {"a.b": "c", "d": "e"})) == [{"a": 1}]
+
+
+@pytest.mark.parametrize("wrong", ["1.2.3\n", "1.2.3\n\n", " 1.2.3", "x1.2.3"])
+def test_l1_a_pattern_ends_at_the_very_end(wrong: str) -> None:
+    """In Python a newline may stand behind ``$``, and gets into what a shell reads (second security review, L1)."""
+    version = {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"}
+    named = {"type": "object", "propertyNames": version, "additionalProperties": version}
+    schema = keys(version=version, named=named, price={"type": "string", "pattern": r"^\d+\$"})
+    assert check_overrides({"version": "1.2.3", "named": {"1.2.3": "1.2.3"}, "price": "5$ each"}, schema).errors == ()
+    (found,) = check_overrides({"version": wrong}, schema).errors
+    assert found.path == "spec.provider.overrides.version"
+    assert "does not match" in found.message
+    assert len(check_overrides({"named": {wrong: wrong}}, schema).errors) == 2

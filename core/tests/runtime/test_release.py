@@ -14,8 +14,8 @@ from airunway.api import names
 from airunway.kube import Overlay
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
+from airunway.runtime.apply import RETRY, Releaser
 from airunway.runtime.memory import Memory
-from airunway.runtime.release import RETRY, Releaser
 
 LINGERS = 10.0
 """Seconds for which nobody is named who holds an object."""
@@ -28,6 +28,7 @@ class Server:
         self.live = copy_of(deployment)
         self.patches = self.reads = 0
         self.said: list[str] = []
+        self.deleted: list[str] = []
 
     async def get(self, kind: Any, key: ObjectKey) -> Resource:
         self.reads += 1
@@ -42,6 +43,7 @@ class Server:
 
     async def delete(self, obj: Resource) -> None:
         """As the writer of upstream objects."""
+        self.deleted.append(obj["kind"])
 
     async def write(self, deployment: Resource, status: Resource) -> None:
         """As the writer of a status."""
@@ -55,7 +57,11 @@ def releaser(server: Server, cached: Resource, *, now: Any, projected: bool = Fa
     overlay = Overlay(cache, project=project)
     upstream = SimpleNamespace(unread=lambda: (), views=lambda: ())
     writer = SimpleNamespace(
-        client=server, manager=manager, upstream=upstream, delete=server.delete, runs_pods=lambda _obj: True
+        client=server,
+        manager=manager,
+        upstream=upstream,
+        delete=server.delete,
+        runs_pods=lambda obj: obj["kind"] == "ReplicaSet",
     )
     parts: dict[str, Any] = {"writer": writer, "status": server}
     parts["events"] = SimpleNamespace(emit=lambda *_args, **_more: None)
@@ -120,3 +126,32 @@ async def test_h1_hundreds_of_finalizers_before_ours_keep_nobody_from_letting_go
     assert await found.release(seen(host, known), Memory()) is None
     assert server.live["metadata"]["finalizers"] == others
     assert (server.patches, server.reads) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("there", "gone"),
+    [
+        (("Thing", "Service", "ConfigMap"), ["Thing"]),
+        (("Thing", "ReplicaSet", "Service"), ["Thing", "ReplicaSet"]),
+        (("ReplicaSet", "Service"), ["ReplicaSet"]),
+        (("Service", "ConfigMap"), ["Service", "ConfigMap"]),
+        ((), []),
+    ],
+)
+async def test_what_the_workloads_refer_to_goes_after_them(
+    toy: MakeHost, plain: MakeDeployment, there: tuple[str, ...], gone: list[str]
+) -> None:
+    """An operator may need it for taking leave."""
+    host, deployment = toy(), plain()
+    primary = made(host, deployment)[0]
+    objects = []
+    for kind in there:
+        obj = copy_of(primary)
+        if kind != "Thing":
+            obj |= {"kind": kind, "apiVersion": "v1"}
+            del obj["metadata"]["annotations"][names.TRANSFORMER]
+        objects.append(obj)
+    server = Server(deployment)
+    found, _ = releaser(server, deployment, now=NOW)
+    assert await found.remove_objects(seen(host, deployment, *objects)) is (not there)
+    assert server.deleted == gone

@@ -10,10 +10,9 @@ import pytest
 
 from airunway.plugins.contract import Component, Observation, Replicas
 from airunway.resource import Resource, format_time
-from airunway.runtime.diagnosis import Diagnosis, conclude
+from airunway.runtime.diagnosis import ROWS, Diagnosis, Scene, conclude, row_of
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
-from airunway.runtime.scene import ROWS, Scene, row_of
 from airunway.status.evidence import ContainerFacts, Evidence, PodFacts
 from airunway.status.pods import PodCounts, count_pods
 from airunway.status.rootcause import Symptom, find_symptoms

@@ -14,8 +14,7 @@ from airunway.plugins.contract import Component, Endpoint, Finding, Observation,
 from airunway.resource import Resource, condition_of
 from airunway.runtime.diagnosis import conclude
 from airunway.runtime.memory import Memory
-from airunway.runtime.report import Report, terminating_status
-from airunway.runtime.told import Told
+from airunway.runtime.report import Report, Told, terminating_status
 from airunway.status import OVERALL, REASONS, Phase
 from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
 from airunway.status.rollup import PARENTS

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.resource import Resource, copy_of, key_of
-from airunway.runtime.desired import complete, identity_in
-from airunway.runtime.steps import Action, Plan, conflict_text, missing_of, plan_of, trial_of
+from airunway.runtime.plan import Action, Plan, conflict_text, missing_of, plan_of, trial_of
+from airunway.runtime.state import identity_in
+from airunway.runtime.translate import complete
 from airunway.sdk import workloads
 
 MANAGER = "airunway-provider-toy"
@@ -146,6 +147,39 @@ def test_a_dependent_is_replaced_by_itself_and_the_primary_stays() -> None:
     assert found.steps[1].causes == ("roleRef.*",)
 
 
+def servers(component: str, *, kind: str = "Thing", name: str = "", pods: bool = True) -> Resource:
+    """What runs the pods of a component."""
+    labels = {"airunway.ai/component": component} if component else {}
+    template = {"spec": {"containers": [{"name": "model"}]}} if pods else {}
+    metadata = {"name": name or f"llama-{component}", "labels": labels}
+    return {**thing(kind=kind), "metadata": metadata, "spec": {"template": template}}
+
+
+def test_real_llmd_3_a_component_that_moves_to_another_kind_is_replaced_by_itself() -> None:
+    before = existing(*wanted(servers("decode"), servers("prefill"), config()))
+    found = plan(
+        wanted(servers("decode"), servers("prefill", kind="Group", name="llama-prefill-lws"), config()), before
+    )
+    assert [step.action for step in found.steps] == [Action.KEEP, Action.REPLACE, Action.KEEP]
+    step = found.steps[1]
+    assert (step.live, step.primary, step.causes) == (before[1], False, ("Thing to Group",))
+    assert step.subject is before[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (servers("prefill"), servers("router", kind="Group")),
+        (servers("prefill", pods=False), servers("prefill", kind="Group", pods=False)),
+        (servers("", name="a"), servers("", kind="Group", name="b")),
+    ],
+    ids=["another component", "nothing that runs pods", "of no component"],
+)
+def test_real_llmd_3_what_takes_no_one_s_place_is_made_and_the_old_one_goes_later(old: Resource, new: Resource) -> None:
+    found = plan(wanted(thing(), new), existing(*wanted(thing(), old)))
+    assert [step.action for step in found.steps] == [Action.KEEP, Action.CREATE, Action.DELETE]
+
+
 def test_what_is_no_longer_wanted_is_deleted() -> None:
     found = plan(wanted(thing()), existing(*wanted(thing(), config())))
     assert acts(found) == [(Action.KEEP, "llama"), (Action.DELETE, "llama-config")]
@@ -178,6 +212,10 @@ def test_what_is_said_of_a_foreign_object_names_its_owner_and_what_to_do() -> No
     assert text.endswith("rename one of them or delete it")
     foreign["metadata"]["ownerReferences"] = []
     assert "(no owner references)" in conflict_text(want, foreign)
+    group = {**thing(kind="Group"), "metadata": {"name": "llama-config", "namespace": "ns"}}
+    text = conflict_text(group, foreign)
+    assert text.startswith("ConfigMap ns/llama-config exists")
+    assert ", and the Group of that name needs a ConfigMap of its own; rename" in text
 
 
 def test_a_dead_primary_is_made_anew_and_a_dependent_never_for_it() -> None:

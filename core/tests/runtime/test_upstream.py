@@ -10,7 +10,7 @@ import pytest
 from airunway.api import names
 from airunway.plugins.contract import Transformer, Upstream, UpstreamKind
 from airunway.resource import Resource
-from airunway.runtime.upstream import as_written, crd_facts, detect, newest_waits, schema_hash, writer_of
+from airunway.runtime.crd_versions import as_written, crd_facts, detect, newest_waits, schema_hash, writer_of
 
 KIND = UpstreamKind(group="example.org", kind="Thing", plural="things", versions=("v1", "v1beta1"), primary=True)
 OLD: dict[str, Any] = {"type": "object", "description": "old words", "properties": {"size": {"type": "integer"}}}

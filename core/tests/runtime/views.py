@@ -11,11 +11,10 @@ from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, copy_of
-from airunway.runtime.decision import Decision, decide
-from airunway.runtime.desired import Identity, identity_in
-from airunway.runtime.judgement import judge, parsed
-from airunway.runtime.seen import Seen
-from airunway.runtime.upstream import Installed
+from airunway.runtime.crd_versions import Installed
+from airunway.runtime.plan import Decision, decide
+from airunway.runtime.state import Identity, Seen, identity_in
+from airunway.runtime.translate import judge, parsed
 from airunway.sdk import NoSettings
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -84,4 +83,4 @@ def decided(host: ProviderHost, view: Seen) -> Decision:
 
 
 def said(decision: Decision) -> list[str]:
-    return [told.reason for told in decision.report.said]
+    return [told.reason for told in decision.said]

@@ -11,6 +11,7 @@ from airunway.sdk import (
     Replicas,
     bad_override,
     filled,
+    image_of,
     is_disaggregated,
     launch_by,
     nodes_for,
@@ -86,3 +87,9 @@ def test_arguments_that_an_own_command_cannot_take_are_told() -> None:
     asked = model(engine={"args": {"bad name": "1"}})
     found = launch_by(asked, "vllm", command=["acme"], image="acme/x:1", gpus=1)
     assert [finding.reason for finding in found.blockers] == ["BadArguments"]
+
+
+def test_the_engine_s_image_counts_before_the_deployment_s() -> None:
+    assert image_of(model()) == ""
+    assert image_of(model(image="a:1")) == "a:1"
+    assert image_of(model(image="a:1", engine={"image": "b:2"})) == "b:2"

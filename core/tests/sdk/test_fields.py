@@ -9,7 +9,7 @@ import pytest
 
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.resource import Resource
-from airunway.sdk import ignored_fields, parse_deployment, tracked
+from airunway.sdk import as_json, ignored_fields, parse_deployment, tracked
 
 MakeDeployment = Callable[..., Resource]
 EVERYTHING: Resource = {
@@ -115,3 +115,21 @@ def test_maps_and_lists_are_the_reader_s_own_to_the_bottom(plain: MakeDeployment
     assert deployment.spec.affinity == {"x": {"y": [1]}}
     assert deployment.spec.engine.extra_args == ["--b"]
     assert len(deployment.spec.env) == 1
+
+
+def test_a_field_as_json_is_as_it_was_given_and_counts_as_read(plain: MakeDeployment) -> None:
+    given: Resource = {
+        "tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 3}],
+        "affinity": {"nodeAffinity": {"x": [1, None]}},
+        "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}],
+    }
+    deployment = parse_deployment(plain(**given))
+    view, reads = tracked(deployment)
+    for name, value in given.items():
+        assert as_json(getattr(view.spec, name)) == as_json(getattr(deployment.spec, name)) == value
+    assert not {f.path for f in ignored_fields(deployment, reads)} & {"spec.tolerations", "spec.affinity", "spec.env"}
+
+
+def test_what_json_cannot_say_is_told_by_its_path() -> None:
+    with pytest.raises(TypeError, match=r"^a\[1\]\.b is a set, which JSON cannot say"):
+        as_json({"a": [1, {"b": {1}}]})

@@ -145,3 +145,48 @@ def test_an_engine_that_nobody_knows_starts_by_itself(start: Callable[..., Launc
 )
 def test_the_name_that_clients_use(plain: MakeDeployment, model: Resource, name: str) -> None:
     assert served_name_of(parse_deployment(plain(model=model))) == name
+
+
+@pytest.mark.parametrize(
+    ("tag", "named", "warned"),
+    [("1.3.0", True, 0), ("v1.4.2", True, 0), ("1.2.1", False, 1), ("1.3.0rc5", False, 1), ("latest", False, 1)],
+)
+def test_real_llmd_1_tensorrt_llm_gets_the_flags_of_its_release(
+    start: Callable[..., Launch], tag: str, named: bool, warned: int
+) -> None:
+    """`--served_model_name` came with 1.3: to the others it is no such option, and they end with exit code 2."""
+    image = f"nvcr.io/nvidia/tensorrt-llm/release:{tag}"
+    how = {"by_release": True}
+    found = start("trtllm", how=how, image=image, engine={"type": "trtllm", "contextLength": 8192})
+    assert any(word.startswith("--served_model_name=") for word in found.args) is named
+    assert "--max_seq_len=8192" in found.args
+    assert [finding.path for finding in found.warnings] == ["spec.model.servedName"] * warned
+    assert found.command == ("trtllm-serve", "serve")
+    told = start("trtllm", how=how, image=image, model={"id": "o/m", "servedName": "mine"}).warnings
+    assert [finding.path for finding in told] == ["spec.model.servedName"] * warned
+
+
+def test_real_llmd_1_what_was_written_before_stays_as_it_was(start: Callable[..., Launch]) -> None:
+    found = start("trtllm", image="release:1.2.1", engine={"type": "trtllm", "contextLength": 8192})
+    assert any(word.startswith("--served_model_name=") for word in found.args)
+    assert not any(word.startswith("--max_seq_len") for word in found.args)
+
+
+@pytest.mark.parametrize("flag", ["-hfr", "-dr", "--docker-repo", "-hf", "--hf-repo"])
+def test_real_llmd_11_no_flag_of_llama_cpp_s_swaps_the_model(start: Callable[..., Launch], flag: str) -> None:
+    engine = {"type": "llamacpp", "extraArgs": [flag, "other/model"]}
+    (refused,) = start("llamacpp", image="ghcr.io/ggml-org/llama.cpp:server", engine=engine).blockers
+    assert (refused.path, refused.reason) == ("spec.engine.extraArgs[0]", "BadArguments")
+
+
+@pytest.mark.parametrize("flag", ["ssl-certfile", "ssl_keyfile", "ssl-certf"])
+def test_a_server_that_answers_https_only_is_refused(start: Callable[..., Launch], flag: str) -> None:
+    """Probes, Service and picker ask over HTTP: no pod would get ready."""
+    for engine in ("vllm", "sglang"):
+        (found,) = start(engine, image="x/y:1", engine={"args": {flag: "/tls/x"}}).blockers
+        assert (found.path, found.reason) == (f"spec.engine.args[{flag}]", "BadArguments")
+        assert "encrypt at the gateway" in found.message
+        assert start(engine, port=0, image="x/y:1", engine={"args": {flag: "/tls/x"}}).blockers == (), (
+            "somebody else asks this one"
+        )
+    assert start("vllm", engine={"args": {"api-key": "x"}}).blockers == ()

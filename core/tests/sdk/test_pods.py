@@ -24,6 +24,7 @@ from airunway.sdk import (
     parse_deployment,
     pod_findings,
     pod_specs,
+    pod_templates,
     sizing,
 )
 
@@ -245,3 +246,16 @@ def test_a_worker_of_a_role_has_its_own_size(plain: MakeDeployment) -> None:
 )
 def test_what_is_no_pod_is_not_taken_for_one(obj: object) -> None:
     assert list(pod_specs(obj)) == []
+
+
+def test_a_pod_spec_outside_of_a_template_is_found_once() -> None:
+    """KServe: bare pod specs beside their labels (review of an author, finding 4)."""
+    template, worker = {"containers": [{"name": "main"}]}, {"containers": [{"name": "main"}]}
+    obj = {"spec": {"template": template, "prefill": {"worker": worker}, "labels": {}}}
+    assert [id(found) for found in pod_specs(obj)] == [id(template), id(worker)]
+    assert list(pod_templates(obj)) == []
+
+
+def test_a_pod_inside_of_a_template_is_found_once() -> None:
+    obj = {"spec": {"template": {"spec": {"containers": [{"name": "main"}]}}}}
+    assert list(pod_specs(obj)) == [obj["spec"]["template"]["spec"]]

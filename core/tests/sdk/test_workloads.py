@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airunway.resource import Resource, dig
-from airunway.sdk import parse_deployment, workloads
+from airunway.sdk import conditions, parse_deployment, workloads
 from airunway.status import REASONS
 
 MakeDeployment = Callable[..., Resource]
@@ -112,6 +112,23 @@ def test_all_ready_of_the_newest_is_ready() -> None:
 def test_what_is_not_there_yet_is_progress(changes: Resource, current: bool) -> None:
     found = workloads.read(rolled(**changes))
     assert (found.ready, found.current, found.reason) == (False, current, "Progressing")
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        ({"updatedReplicas": 1}, "2 of 2 replicas are ready, 1 of them as the newest spec has it"),
+        ({"updatedReplicas": 0}, "2 of 2 replicas are ready, 0 of them as the newest spec has it"),
+        # All of the newest are there, and an old one on its way out: nothing more is to be said of the ready ones.
+        ({"updatedReplicas": 2, "replicas": 3}, "2 of 2 replicas are ready"),
+        ({"updatedReplicas": 1, "readyReplicas": 1}, "1 of 2 replicas are ready"),
+    ],
+)
+def test_how_many_of_the_ready_ones_are_of_the_newest_spec_is_said_only_where_some_are_not(
+    status: Resource, text: str
+) -> None:
+    found = workloads.read(rolled(**status))
+    assert (found.ready, found.message) == (False, text)
 
 
 def test_nothing_waits_and_says_so() -> None:
@@ -244,3 +261,99 @@ def test_every_recorded_workload_is_ready_only_with_as_many_ready_replicas_as_wa
                     assert status.get("updatedReplicas", 0) >= wanted, path.name
                     assert status.get("replicas", 0) == wanted, path.name
     assert count > 300
+
+
+# ------------------------------------------------------------------ what an upstream made, without a generation
+
+WANTED: Resource = {
+    "metadata": {"labels": {"team": "a"}},
+    "spec": {
+        "containers": [
+            {
+                "name": "main",
+                "image": "vllm:2",
+                "args": ["--seed", "1"],
+                "env": [{"name": "A", "value": "1"}],
+                "resources": {"requests": {"cpu": "4000m"}},
+            }
+        ],
+        "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        "nodeSelector": {},
+        "hostNetwork": False,
+    },
+}
+
+
+def made(**main: Any) -> Resource:
+    """What an upstream made of it, with a sidecar, variables and tolerations of its own."""
+    container = {
+        "name": "main",
+        "image": "vllm:2",
+        "command": ["/bin/sh"],
+        "args": ["--port", "80", "--seed", "1"],
+        "env": [{"name": "OWN", "value": "x"}, {"name": "A", "value": "1"}],
+        "resources": {"requests": {"cpu": "4"}},
+        "terminationMessagePath": "/dev/termination-log",
+        **main,
+    }
+    spec = {
+        "containers": [{"name": "sidecar", "image": "proxy"}, container],
+        "tolerations": [{"key": "own"}, {"key": "gpu", "operator": "Exists"}],
+    }
+    return {
+        "kind": "Deployment",
+        "spec": {"template": {"metadata": {"labels": {"team": "a", "app": "x"}}, "spec": spec}},
+    }
+
+
+def test_a_workload_is_made_of_a_pod_that_it_has_and_adds_to() -> None:
+    assert workloads.made_of(WANTED, made())
+    assert workloads.made_of(WANTED["spec"], made()), "a bare pod spec"
+    bare = {"spec": {"worker": made()["spec"]["template"]["spec"]}}
+    assert workloads.made_of(WANTED["spec"], bare)
+
+
+@pytest.mark.parametrize(
+    "older",
+    [
+        {"image": "vllm:1"},
+        {"args": ["--port", "80"]},
+        {"env": [{"name": "A", "value": "0"}]},
+        {"env": None},
+        {"resources": {"requests": {"cpu": "2"}}},
+        {"name": "other"},
+    ],
+    ids=str,
+)
+def test_a_workload_of_an_older_spec_is_told(older: dict[str, Any]) -> None:
+    assert not workloads.made_of(WANTED, made(**older))
+
+
+def test_labels_of_a_template_count_and_nothing_is_made_of_nothing() -> None:
+    other = made()
+    other["spec"]["template"]["metadata"]["labels"] = {"team": "b"}
+    assert not workloads.made_of(WANTED, other)
+    empty: tuple[object, ...] = (None, {}, [], "x", {"spec": {"replicas": 1}})
+    for nothing in empty:
+        assert not workloads.made_of(WANTED, nothing)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
+@settings(max_examples=50)
+def test_made_of_takes_any_json(found: object) -> None:
+    assert workloads.made_of(WANTED, {"spec": {"containers": [{"name": "main", "args": found}]}}) is False
+
+
+def test_reasons_of_workloads_that_operators_copy_are_no_fault_while_they_start() -> None:
+    """As recorded of Deployments and LeaderWorkerSets, and a Job's own."""
+    starting = ("MinimumReplicasUnavailable", "NewReplicaSetCreated", "ReplicaSetUpdated", "ProgressDeadlineExceeded")
+    for reason in (*starting, "GroupsProgressing", "GroupsUpdating", "CreatingRevision"):
+        assert conditions.meaning(reason, conditions.WORKLOAD) == "Progressing", reason
+    assert conditions.meaning("FailedCreate", conditions.WORKLOAD) == "InvalidSpec"
+    assert conditions.meaning("BackoffLimitExceeded", conditions.WORKLOAD) == "JobFailed"
+    assert conditions.meaning("SomethingElse", conditions.WORKLOAD, otherwise="UpstreamFailed") == "UpstreamFailed"
+    assert {row.reason for row in conditions.WORKLOAD} <= REASONS.keys()

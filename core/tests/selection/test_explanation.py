@@ -87,7 +87,9 @@ def test_the_words_that_scripts_read_are_these() -> None:
     """docs/selection.md promises them."""
     unready = config("unready", [engine("vllm", gpu=True, cpu=False)], ready=False)
     explained = explain(deployment(resources=GPU), [KAITO, unready], now=NOW).as_resource()
-    assert explained.keys() == {"namespace", "name", "model", "valid", "violations", "engine", "provider", "candidates"}
+    assert explained.keys() == (
+        {"namespace", "name", "model", "valid", "violations", "engine", "provider", "warnings", "candidates"}
+    )
     chosen, rejected = explained["candidates"]
     every = {"name", "verdict", "score", "failed", "rules"}
     assert chosen.keys() - every <= {"smallestChange", "obstacles", "wouldBeSelected"}

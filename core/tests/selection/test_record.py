@@ -145,6 +145,13 @@ def test_without_an_engine_the_verdicts_are_told_all_the_same() -> None:
     assert entry["reasons"] == ["spec.resources.gpu.count: it needs a GPU to run vllm"]
 
 
+def test_a_pinned_provider_that_needs_a_gpu_says_so_where_no_engine_is_named() -> None:
+    """As its validation does where one is named."""
+    status = decided(deployment(provider={"name": "gpu-only"}), config("gpu-only", cpu=False))
+    assert "provider 'gpu-only' requires GPU (set resources.gpu.count > 0)" in status["message"]
+    assert status["phase"] == "Pending"
+
+
 def test_healthy_providers_that_must_be_named_are_named() -> None:
     status = decided(deployment(resources=GPU), config("shy", selection="Explicit"))
     assert "used only when named: set provider.name (shy)" in status["message"]

@@ -159,3 +159,23 @@ def test_aliases_as_people_use_them_are_expanded(tmp_path: Path) -> None:
     result = runner.invoke(app, ["validate", str(path)])
     assert "x: unknown field" in result.output
     assert "more than ten times" not in result.output
+
+
+def test_an_option_that_the_engine_s_parser_does_not_know_is_named(tmp_path: Path) -> None:
+    spec = {
+        "model": {"id": "o/m"},
+        "image": "vllm/vllm-openai:v0.22.0",
+        "resources": {"gpu": {"count": 1}},
+        "engine": {"type": "vllm", "args": {"max-model-length": "8"}, "extraArgs": ["--enforce-eager=true"]},
+    }
+    body = {"apiVersion": "airunway.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {"name": "a"}, "spec": spec}
+    path = tmp_path / "a.yaml"
+    path.write_text(yaml.safe_dump(body))
+    done = runner.invoke(app, ["validate", str(path)])
+    assert (done.exit_code, done.stdout) == (0, "1 valid\n"), "an image may hold another release: no reason to refuse"
+    assert done.stderr.splitlines() == [
+        f"{path}: ModelDeployment/a: warning: spec.engine.args[max-model-length]: "
+        "vLLM 0.22.0 has no --max-model-length; did you mean --max-model-len",
+        f"{path}: ModelDeployment/a: warning: spec.engine.extraArgs[0]: "
+        "--enforce-eager of vLLM takes no value: leave the value empty, or write --no-enforce-eager to switch it off",
+    ]

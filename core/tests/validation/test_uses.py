@@ -39,6 +39,9 @@ EVERYTHING = {
     "tolerations": [{"key": "a", "operator": "Exists"}],
     "nodeSelector": {"node.kubernetes.io/instance-type": "a"},
     "podTemplate": {"metadata": {"labels": {"a": "b"}, "annotations": {"a": "b"}}},
+    "provider": {
+        "overrides": {"schedulerName": "default-scheduler", "dnsConfig": {"nameservers": ["10.0.0.10"]}},
+    },
 }
 EVERY_PATH = {
     "spec.serviceAccountName",
@@ -52,6 +55,8 @@ EVERY_PATH = {
     "spec.nodeSelector[node.kubernetes.io/instance-type]",
     "spec.podTemplate.metadata.labels[a]",
     "spec.podTemplate.metadata.annotations[a]",
+    f"{AT}.schedulerName",
+    f"{AT}.dnsConfig.nameservers[0]",
 }
 
 
@@ -160,6 +165,100 @@ def test_m1_labels_and_annotations_of_pods() -> None:
     assert judged(spec, only(podLabels=["app", "azure.*"], podAnnotations=["*"])) == {}
 
 
+ANNOTATIONS = (
+    "gpu-fraction",
+    "gpu-memory",
+    "runai-job-id",
+    "dev.gvisor.spec.mount.data.source",
+    "cpu-quota.crio.io",
+    "io.katacontainers.config.hypervisor.path",
+    "kuma.io/sidecar-injection",
+    "consul.hashicorp.com/connect-inject",
+    "vault.security.banzaicloud.io/vault-role",
+    "ovn.kubernetes.io/ip_address",
+    "k8s.ovn.org/pod-networks",
+    "openshift.io/required-scc",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict",
+    "iam.amazonaws.com/role",
+    "cdi.k8s.io/x",
+    "of-tomorrow.example/x",
+)
+LABELS = (
+    "security.istio.io/tlsMode",
+    "ambient.istio.io/redirection",
+    "topology.istio.io/network",
+    "service.istio.io/canonical-name",
+    "kueue.x-k8s.io/queue-name",
+    "runai/queue",
+    "queue",
+    "aadpodidbinding",
+    "priorityClassName",
+    "gpu-fraction",
+    "airunway.ai/model-deployment",
+)
+FREE_LABELS = ("app", "team", "cost-center", "app.kubernetes.io/part-of", "helm.sh/chart")
+FREE_ANNOTATIONS = ("note", "prometheus.io/scrape", "checksum/config", "kubectl.kubernetes.io/restartedAt")
+
+
+@pytest.mark.parametrize(("where", "keys"), [("labels", LABELS), ("annotations", ANNOTATIONS)])
+def test_m4_keys_with_a_domain_are_refused_unless_they_are_listed(where: str, keys: tuple[str, ...]) -> None:
+    """Second security review, M4: none of these was refused."""
+    spec = {"podTemplate": {"metadata": {where: dict.fromkeys(keys, "x")}}}
+    paths = {f"spec.podTemplate.metadata.{where}[{key}]" for key in keys}
+    assert set(judged(spec)) == paths
+    assert set(judged(spec, only(images=["x/*"]))) == paths
+    dimension = "podLabels" if where == "labels" else "podAnnotations"
+    assert all(text.endswith(f"(only where the policy lists it under {dimension})") for text in judged(spec).values())
+    assert judged(spec, only(**{dimension: [*keys]})) == {}
+    assert judged(overridden(spec={where: {keys[0]: "x"}})) != {}
+
+
+@pytest.mark.parametrize(("where", "keys"), [("labels", FREE_LABELS), ("annotations", FREE_ANNOTATIONS)])
+def test_m4_what_people_label_their_own_things_with_stays_free(where: str, keys: tuple[str, ...]) -> None:
+    assert judged({"podTemplate": {"metadata": {where: dict.fromkeys(keys, "x")}}}) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("ASCEND_VISIBLE_DEVICES", True),
+        ("MTHREADS_VISIBLE_DEVICES", True),
+        ("NVIDIA_VISIBLE_DEVICES", True),
+        ("HABANA_VISIBLE_MODULES", True),
+        ("SOMEBODYS_VISIBLE_DEVICES", True),
+        ("NVIDIA_MOFED", True),
+        ("NVIDIA_GDS", True),
+        ("NVIDIA_GDRCOPY", True),
+        ("NVIDIA_NVSWITCH", True),
+        ("NVIDIA_IMEX_CHANNELS", True),
+        ("CUDA_DISABLE_CONTROL", True),
+        ("CUDA_VISIBLE_DEVICES", False),
+        ("ROCR_VISIBLE_DEVICES", False),
+        ("NVIDIA_TF32_OVERRIDE", False),
+        ("VLLM_LOGGING_LEVEL", False),
+    ],
+)
+def test_m4_variables_that_container_runtimes_give_devices_by_are_refused(name: str, *, refused: bool) -> None:
+    spec = {"env": [{"name": name, "value": "all"}]}
+    assert bool(judged(spec)) is refused
+    assert judged(spec, only(environment=["*"])) == {}
+
+
+def test_m6_another_scheduler_takes_a_rule() -> None:
+    spec = overridden(spec={"template": {"spec": {"schedulerName": "mine"}}})
+    assert list(judged(spec).values()) == [
+        "scheduler 'mine' is not allowed in namespace 'team' (only where the policy lists it under schedulers)"
+    ]
+    assert judged(spec, only(schedulers=["mine"])) == {}
+    assert judged(overridden(schedulerName="default-scheduler")) == {}
+
+
+def test_m6_where_names_lead_can_be_listed() -> None:
+    addresses = {"dnsConfig": {"nameservers": ["192.0.2.1"]}, "hostAliases": [{"ip": "192.0.2.2", "hostnames": ["a"]}]}
+    assert judged(overridden(spec=addresses)) == {}
+    assert len(judged(overridden(spec=addresses), only(nameResolution=["10.*"]))) == 2
+
+
 @pytest.mark.parametrize(
     ("fields", "path", "key"),
     [
@@ -180,6 +279,9 @@ def test_m1_labels_and_annotations_of_pods() -> None:
         ({"c": {"env": [{"name": "NVIDIA_VISIBLE_DEVICES"}]}}, "c.env[0].name", "environment"),
         ({"extraPodMetadata": {"annotations": {"eks.amazonaws.com/x": ""}}}, "extraPodMetadata", "podAnnotations"),
         ({"pod": {"labels": {"istio.io/rev": ""}}}, "pod.labels", "podLabels"),
+        ({"spec": {"template": {"spec": {"schedulerName": "s"}}}}, "spec.template.spec.schedulerName", "schedulers"),
+        ({"dnsConfig": {"nameservers": ["192.0.2.1"]}}, "dnsConfig.nameservers[0]", "nameResolution"),
+        ({"spec": {"hostAliases": [{"ip": "192.0.2.1"}]}}, "spec.hostAliases[0].ip", "nameResolution"),
     ],
 )
 def test_m2_overrides_are_no_way_around(fields: dict[str, Any], path: str | None, key: str) -> None:

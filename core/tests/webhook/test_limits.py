@@ -1,4 +1,6 @@
-"""What reaches the webhook's port without being a review (H3): it is refused or ended, and good reviews are answered.
+"""What reaches the webhook's port without being a review (H3), while good reviews are answered and things go on.
+
+What needs no API server to be seen, each single limit, is in test_port.py.
 
 Times are those of `Limits`, made short here; what is asserted are answers, counts and the server's own accounts.
 """
@@ -18,12 +20,13 @@ from core.tests.webhook.conftest import Deployment, Register
 from airunway.controller.application import CoreApplication, CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
+from airunway.process.connections import Cause
 from airunway.process.metric_catalogue import TURNED_AWAY_CAUSES
 from airunway.process.metrics import Metrics
 from airunway.resource import condition_of, key_of
 from airunway.webhook import WebhookSettings
 from airunway.webhook.application import Webhook
-from airunway.webhook.limits import Cause, Limits
+from airunway.webhook.limits import Limits
 from airunway.webhook.server import AdmissionServer
 from airunway.webhook.settings import PATH
 from airunway_testing.reviews import WebhookClient, review_of, unverified
@@ -136,57 +139,7 @@ def test_the_metric_has_every_cause() -> None:
     assert tuple(Cause) == TURNED_AWAY_CAUSES
 
 
-# ---------------------------------------------------------------------------------------------- H3a: time and heads
-
-
-async def test_h3a_a_connection_without_a_handshake_ends(port: Port) -> None:
-    before = len(port.server.connections)  # the API server keeps its own
-    async with port.connection(tls=False) as (reader, _), asyncio.timeout(PATIENCE):
-        assert await reader.read() == b""
-    await until(lambda: len(port.server.connections) <= before)
-    assert port.turned_away(Cause.HANDSHAKE) == 1
-
-
-@pytest.mark.parametrize("sent", [b"", b"POST /val", b"POST /validate HTTP/1.1\r\nHost: a\r\nX-"])
-async def test_h3a_a_head_that_does_not_come_ends_with_408(port: Port, sent: bytes) -> None:
-    assert status_of(await port.raw(sent)) == 408
-    assert port.turned_away(Cause.HEAD) == 1
-
-
-@pytest.mark.parametrize("sent", [b"", b"{"])
-async def test_h3a_a_body_that_does_not_come_ends_with_408(port: Port, sent: bytes) -> None:
-    assert status_of(await port.raw(head(1000), sent)) == 408
-    assert port.turned_away(Cause.BODY) == 1
-    await until(lambda: port.server.intake.held_bytes == 0)
-
-
-@pytest.mark.parametrize(
-    ("lines", "status"),
-    [
-        (["X-Long: " + "x" * 5000], 431),
-        ([f"X-{number}: x" for number in range(50)], 431),
-        (["Content-Encoding: gzip"], 415),
-        (["not a header"], 400),
-    ],
-)
-async def test_h3a_heads_that_no_api_server_sends(port: Port, lines: list[str], status: int) -> None:
-    assert status_of(await port.raw(head(2, *lines), b"{}")) == status
-    assert port.turned_away(Cause.HEAD) == 1
-
-
-async def test_h3a_a_body_of_unknown_length_is_refused_with_411(port: Port) -> None:
-    lines = [f"POST {PATH} HTTP/1.1", "Host: webhook", "Transfer-Encoding: chunked", "", "2", "{}", "0", "", ""]
-    assert status_of(await port.raw("\r\n".join(lines).encode())) == 411
-
-
-async def test_h3a_a_body_that_breaks_off_is_forgotten(port: Port) -> None:
-    before = len(port.server.connections)
-    async with port.connection() as (_, writer):
-        writer.write(head(3 * MIB) + b" " * MIB)
-        await writer.drain()
-        await until(lambda: port.server.intake.held_bytes == 3 * MIB)
-    await until(lambda: port.server.intake.held_bytes == 0)
-    await until(lambda: len(port.server.connections) <= before)
+# ---------------------------------------------------------------------------------------------- H3a: connections
 
 
 @pytest.mark.parametrize("limits", [PATIENT], indirect=True)
@@ -205,14 +158,6 @@ async def test_h3a_a_thousand_idle_connections_keep_nobody_out(port: Port, good:
 
 
 # --------------------------------------------------------------------------------------------- H3b: bodies and memory
-
-
-async def test_h3b_a_body_above_the_limit_is_refused_unread(port: Port) -> None:
-    answer = await port.raw(head(port.limits.body_bytes + 1))
-    assert status_of(answer) == 413
-    assert b"4194304 bytes" in answer
-    assert port.turned_away(Cause.SIZE) == 1
-    assert port.server.intake.most_held_bytes < MIB  # of other reviews
 
 
 @pytest.mark.parametrize("limits", [PATIENT], indirect=True)

@@ -12,9 +12,8 @@ from time import monotonic
 
 from aiohttp import web
 
-from airunway.webhook.connections import Connections
+from airunway.process.connections import ConnectionLimits, Connections
 from airunway.webhook.intake import Pace
-from airunway.webhook.limits import Limits
 
 STRANGERS = 40
 
@@ -38,9 +37,8 @@ async def looking_on(look: Callable[[], None]) -> AsyncIterator[None]:
 async def test_h3c_connections_are_accepted_one_in_a_turn() -> None:
     """All are there already, so that accepting waits for nothing."""
     begun: list[int] = []
-    connections = Connections(
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), Limits(accept_seconds=0), on_turned_away=lambda _: None
-    )
+    tls, limits = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ConnectionLimits(accept_seconds=0)
+    connections = Connections(tls, limits, port="the webhook", on_turned_away=lambda _: None)
 
     async def unasked(_: web.BaseRequest) -> web.StreamResponse:
         raise AssertionError

@@ -41,7 +41,8 @@ def deployment() -> MakeDeployment:
 
 @pytest.fixture(scope="session")
 def context() -> MakeContext:
-    """A context; `written` names a transformer, `grove`: Grove is installed; other keywords are provider settings."""
+    """A context; `written` names a transformer, `grove`: Grove is installed, `live` is the kind that runs; other
+    keywords are provider settings."""
 
     def make(
         engine: str = "vllm",
@@ -51,6 +52,7 @@ def context() -> MakeContext:
         pool: bool = False,
         runtime: RuntimeSettings | None = None,
         cache: ModelCache | None = None,
+        live: str = "",
         **settings: Any,
     ) -> Context[Settings]:
         transformer = next(t for t in TRANSFORMERS if t.name == written)
@@ -64,6 +66,7 @@ def context() -> MakeContext:
             served=served,
             runtime=runtime or RuntimeSettings(),
             cache=cache,
+            live_kind=live,
             gateway=Gateway(name="edge", namespace="gateways", uses_pool=True) if pool else None,
             settings=Settings(**settings),
             now=NOW,

@@ -14,8 +14,8 @@ from airunway.kube import Client, Kind
 from airunway.kube.errors import ApiError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, key_of
+from airunway.runtime.crd_versions import crd_facts, detect
 from airunway.runtime.overrides import check_overrides, merged
-from airunway.runtime.upstream import crd_facts, detect
 from airunway_testing.acceptance import ON_PODS
 from airunway_testing.operator import install_definitions, remove_definition
 
@@ -25,14 +25,14 @@ RELEASES = {
     "v0.6.0": "v1alpha1-0.6",
     "v0.6.1": "v1alpha1-0.6",
     "v0.7.0": "v1alpha1-0.6",
-    "v0.8.0": "v1alpha1-0.8",
-    "v0.9.0": "v1alpha1-0.8",
-    "v1.0.0": "v1alpha1-1.0",
-    "v1.1.0-cut": "v1alpha1-1.1",
-    "v1.2.0-cut": "v1beta1-1.2",
-    "v1.3.0-cut": "v1beta1-1.2",
-    "v1.4.0-cut": "v1beta1-1.4",
-    "main-2a6da14": "v1beta1-1.4",
+    "v0.8.0": "v1alpha1-0.8-r2",
+    "v0.9.0": "v1alpha1-0.8-r2",
+    "v1.0.0": "v1alpha1-1.0-r2",
+    "v1.1.0-cut": "v1alpha1-1.1-r2",
+    "v1.2.0-cut": "v1beta1-1.2-r2",
+    "v1.3.0-cut": "v1beta1-1.2-r2",
+    "v1.4.0-cut": "v1beta1-1.4-r2",
+    "main-2a6da14": "v1beta1-1.4-r2",
 }
 ENGINES = ("vllm", "sglang", "trtllm")
 ESTABLISHED = [{"type": "Established", "status": "True"}]
@@ -68,7 +68,7 @@ CORPUS: dict[str, dict[str, Any]] = {
 def samples() -> dict[str, ModelDeployment]:
     """What the provider comes with, and the third example of the seeds is one of them in other numbers."""
     folder = resources.files("airunway_dynamo") / "samples"
-    files = [file for file in folder.iterdir() if file.name.endswith(".yaml") and file.name != "index.yaml"]
+    files = [file for file in folder.iterdir() if file.name.endswith(".yaml")]
     manifests = [yaml.safe_load(file.read_text()) for file in files]
     for manifest in manifests:
         manifest["metadata"]["namespace"] = "default"
@@ -152,7 +152,7 @@ def test_the_schema_of_every_release_is_known(upstream_crds: Path, host: Provide
     if release in SERVED_BOTH:
         # What was written before v1beta1 is kept in a schema that is known, too.
         (alpha,) = [u for u in found.served if u.api_version == "nvidia.com/v1alpha1"]
-        assert (alpha.transformer.name, alpha.verified) == ("v1alpha1-1.1", True)
+        assert (alpha.transformer.name, alpha.verified) == ("v1alpha1-1.1-r2", True)
 
 
 @pytest.mark.apiserver

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
+from airunway.plugins.contract import RuntimeSettings
 from airunway.plugins.errors import SettingsError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway.runtime.overrides import check_overrides
+from airunway_dynamo.manifest import TRANSFORMERS
 
 ROLE = {"replicas": 1, "gpu": {"count": 1}, "memory": "16Gi"}
 SPLIT = {"resources": None, "serving": {"mode": "disaggregated"}, "scaling": {"prefill": ROLE, "decode": ROLE}}
@@ -267,3 +269,65 @@ def test_what_has_no_effect_behind_a_pool_is_said(host: ProviderHost, deployment
 def test_a_setting_that_makes_no_sense_is_refused_at_the_start(host: ProviderHost, values: Resource) -> None:
     with pytest.raises(SettingsError, match=next(iter(values))):
         host.settings(values)
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+def test_m5_what_is_reserved_on_pods_is_reserved_on_a_graph(
+    host: ProviderHost, deployment: Any, context: Any, field: str
+) -> None:
+    """Second security review, M5: with these labels another deployment of the namespace would count the pods as its."""
+    keys = ("airunway.ai/model-deployment", "nvidia.com/dynamo-graph-deployment-name", "grove.io/x")
+    wished = {"spec": {field: {**dict.fromkeys(keys, "other"), "team": "a"}}}
+    found = blockers(host, deployment(overrides=wished), context())
+    assert set(found) == {f"spec.provider.overrides.spec.{field}[{key}]" for key in keys}
+    assert all("reserved for the operators: remove it" in message for message in found.values())
+    assert blockers(host, deployment(overrides={"spec": {field: {"team": "a"}}}), context()) == {}
+
+
+NAMES = tuple(transformer.name for transformer in TRANSFORMERS)
+GRAPH = "DynamoGraphDeployment.nvidia.com"
+PROTECTING = [
+    *(("vllm", flag) for flag in ("api-key", "ssl-certfile", "ssl_keyfile", "middleware", "api-k")),
+    *(("sglang", flag) for flag in ("api-key", "admin-api-key", "ssl-keyfile", "ssl-keyfile-pass")),
+]
+
+
+@pytest.mark.parametrize(("engine", "flag"), PROTECTING)
+@pytest.mark.parametrize("written", [NAMES[0], NAMES[-1]])
+def test_a_flag_that_would_protect_is_refused_as_dynamo_s_frontend_takes_the_requests(
+    host: ProviderHost, deployment: Any, context: Any, engine: str, flag: str, written: str
+) -> None:
+    """A switch from a provider that starts the engine's own server must not open what that closed."""
+    for given in ({"args": {flag: "x"}}, {"extraArgs": [f"--{flag}=x"]}):
+        asked = deployment(engine=given)
+        (found,) = host.can_handle(asked, context(engine, written=written)).blockers
+        assert (found.reason, found.path.startswith("spec.engine.")) == ("ProtectsNothing", True)
+        assert "protects nothing with Dynamo" in found.message
+        assert "a gateway or a NetworkPolicy" in found.message
+        runs = host.can_handle(asked, context(engine, written=NAMES[0], live=GRAPH))
+        assert runs.ok, "what runs is not taken away by an upgrade"
+        assert "ProtectsNothing" in [warning.reason for warning in runs.warnings]
+
+
+def test_the_variable_that_would_protect_is_refused_wherever_it_comes_from(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    key = {"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "key"}}}
+    (found,) = host.can_handle(deployment(env=[key]), context()).blockers
+    assert (found.path, found.reason) == ("spec.env[0]", "ProtectsNothing")
+    for_all = context(runtime=RuntimeSettings(env=(key,)))
+    (found,) = host.can_handle(deployment(), for_all).blockers
+    assert (found.path, found.reason) == ("spec.env", "ProtectsNothing")
+    assert "the runtime config" in found.message
+    open_on_purpose = deployment(env=[{"name": "VLLM_API_KEY", "value": ""}])
+    assert host.can_handle(open_on_purpose, for_all).ok, "who says so may"
+    assert host.can_handle(deployment(env=[key]), context("sglang")).ok, "SGLang has no such variable"
+
+
+def test_other_flags_of_the_engines_http_server_are_said_to_have_no_effect(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    for engine, flag in (("vllm", "root-path"), ("sglang", "fastapi-root-path")):
+        found = host.can_handle(deployment(engine={"args": {flag: "/x"}}), context(engine))
+        assert found.ok
+        assert found.warnings[0].message.startswith(f"{flag} is of the engine's HTTP server; with Dynamo")

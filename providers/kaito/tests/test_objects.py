@@ -1,5 +1,6 @@
 """The desired objects, against the targets of the upstream study."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,12 +8,14 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from airunway.plugins.contract import Context, RuntimeSettings
+from airunway.plugins.contract import Context, RuntimeSettings, Transformer, Upstream
 from airunway.resource import Resource, yaml_json
 from airunway_kaito.compatibility import compatibility as can_handle
+from airunway_kaito.manifest import INFERENCE_SET, TRANSFORMERS, WORKSPACE
 from airunway_kaito.objects import desired
 
 TOKEN = {"huggingFaceToken": "hf-token"}
+DROPPED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def container(deployment: Any, context: Context) -> Resource:
@@ -127,6 +130,7 @@ def test_vllm_template_is_exact(vllm: Any, context: Any) -> None:
             "periodSeconds": 30,
             "failureThreshold": 120,
         },
+        "securityContext": DROPPED,
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "readinessProbe": {"httpGet": {"path": "/health", "port": 5000}},
         "volumeMounts": [{"name": "airunway-dshm", "mountPath": "/dev/shm"}],
@@ -180,6 +184,8 @@ def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> No
         "metadata": {},  # the labels that say whose the pod is are the runtime's (spec ruling 26)
         "spec": {
             "enableServiceLinks": False,
+            "automountServiceAccountToken": False,
+            "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
             "containers": [
                 {
                     "name": "model",
@@ -191,6 +197,7 @@ def test_llamacpp_on_cpu_is_the_seeds_example(llamacpp: Any, context: Any) -> No
                     "ports": [{"name": "http", "containerPort": 5000}],
                     "resources": {"requests": {"cpu": "8", "memory": "16Gi"}, "limits": {"memory": "16Gi"}},
                     "startupProbe": {"tcpSocket": {"port": 5000}, "periodSeconds": 10, "failureThreshold": 180},
+                    "securityContext": DROPPED,
                     "terminationMessagePolicy": "FallbackToLogsOnError",
                     "readinessProbe": {"tcpSocket": {"port": 5000}},
                 }
@@ -387,3 +394,55 @@ def test_l5_what_the_user_writes_as_variables_keeps_its_meaning(vllm: Any, conte
 @example("a\u2028b\ufeff\U0001f600")
 def test_l6_any_character_is_text_in_the_config(name: str) -> None:
     assert yaml.safe_load(f"a: {yaml_json(name)}") == {"a": name}
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_m1_pods_of_a_template_are_hardened_as_the_kind_that_has_it_says(
+    vllm: Any, context: Any, *, several: bool
+) -> None:
+    """A Workspace by its transformer, an InferenceSet by its own: what exists keeps the one that wrote it."""
+    new = context(sets="0.12")
+    old = {key: replace(served, transformer=_released(served.transformer)) for key, served in new.served.items()}
+    deployment = vllm(image="i", scaling={"replicas": 2 if several else 1})
+    own = INFERENCE_SET.key if several else WORKSPACE.key
+    for context_, hardened in (
+        (new, True),
+        (_serving(new, old), False),
+        (_serving(new, {**new.served, own: old[own]}), False),
+        (_serving(new, {**old, own: new.served[own]}), True),
+    ):
+        (made, *_) = desired(deployment, context_).objects
+        inference = made["spec"]["template"]["inference"] if several else made["inference"]
+        pod = inference["template"]["spec"]
+        assert ("automountServiceAccountToken" in pod) is hardened
+        assert ("securityContext" in pod["containers"][0]) is hardened
+
+
+def _released(transformer: Transformer) -> Transformer:
+    return next(t for t in TRANSFORMERS if t.name == transformer.name.removesuffix("-r2"))
+
+
+def _serving(context: Context, served: dict[str, Upstream]) -> Context:
+    return replace(context, served=served, upstream=served[WORKSPACE.key])
+
+
+@pytest.mark.parametrize(
+    ("fields", "runtime"),
+    [
+        ({"engine": {"args": {"api-key": "x"}}}, ()),
+        ({"engine": {"extraArgs": ["--api-key=x"]}}, ()),
+        ({"env": [{"name": "VLLM_API_KEY", "value": "x"}]}, ()),
+        ({}, ({"name": "VLLM_API_KEY", "value": "x"},)),
+    ],
+)
+def test_a_key_that_protects_vllm_s_server_protects_it_here_too(
+    vllm: Any, context: Any, fields: dict[str, Any], runtime: tuple[Resource, ...]
+) -> None:
+    """A preset has KAITO's own server and no place for a key: it becomes a template, which starts vLLM's."""
+    around = context(runtime=RuntimeSettings(env=runtime))
+    assert can_handle(vllm(**fields), around).blockers == ()
+    (written,) = desired(vllm(**fields), around).objects
+    (container,) = written["inference"]["template"]["spec"]["containers"]
+    assert container["command"] == ["vllm", "serve"]
+    key = {"name": "VLLM_API_KEY", "value": "x"}
+    assert "--api-key=x" in container["args"] or key in container["env"]

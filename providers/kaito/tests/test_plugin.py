@@ -13,8 +13,8 @@ from airunway.plugins import hookspecs
 from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.plugins.registry import host_of
-from airunway.runtime.judgement import judge, parsed
 from airunway.runtime.overrides import check_overrides, merged
+from airunway.runtime.translate import judge, parsed
 from airunway_kaito import provider
 from airunway_kaito.manifest import MANIFEST
 from airunway_kaito.objects import desired

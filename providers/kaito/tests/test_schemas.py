@@ -39,13 +39,13 @@ def test_every_stored_release_has_a_transformer(upstream_crds: Path) -> None:
     by_hash = {short: t for t in TRANSFORMERS for short in t.schema_hashes}
     found = {release: by_hash[hash_of(crd, "v1beta1")].name for release, crd in releases(upstream_crds)}
     assert found == {
-        "v0.4.5": "v1beta1-0.4.5",
-        "v0.4.6": "v1beta1-0.4.6",
-        "v0.7.0": "v1beta1-0.7",
-        "v0.8.0": "v1beta1-0.7",
-        "v0.9.0": "v1beta1-0.9",
-        "v0.10.0": "v1beta1-0.9",
-        "v0.12.0": "v1beta1-0.12",
+        "v0.4.5": "v1beta1-0.4.5-r2",
+        "v0.4.6": "v1beta1-0.4.6-r2",
+        "v0.7.0": "v1beta1-0.7-r2",
+        "v0.8.0": "v1beta1-0.7-r2",
+        "v0.9.0": "v1beta1-0.9-r2",
+        "v0.10.0": "v1beta1-0.9-r2",
+        "v0.12.0": "v1beta1-0.12-r2",
     }
 
 
@@ -61,7 +61,7 @@ def test_every_listed_release_is_covered_and_no_hash_is_made_up(upstream_crds: P
         section = index.partition(f"## kaito / {kind.lower() or 'workspace'}s")[2].partition("\n## ")[0]
         listed = re.findall(r"^\| (\S+) \|.*v1beta1 storage `([0-9a-f]{12})`", section, re.MULTILINE)
         assert len(listed) > least
-        registered = [short for t in TRANSFORMERS if t.kind == kind for short in t.schema_hashes]
+        registered = {short for t in TRANSFORMERS if t.kind == kind for short in t.schema_hashes}
         assert sorted(registered) == sorted({sandbox, *more, *(short for _, short in listed)})
 
 

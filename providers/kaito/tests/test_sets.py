@@ -8,7 +8,7 @@ from airunway.api.names import API_VERSION
 from airunway.plugins.assumed import assumed_context
 from airunway.plugins.registry import load
 from airunway.resource import Resource
-from airunway.runtime.judgement import judge, parsed
+from airunway.runtime.translate import judge, parsed
 from airunway.sdk import Context
 from airunway_kaito.compatibility import compatibility as can_handle
 from airunway_kaito.manifest import INFERENCE_SET, WORKSPACE

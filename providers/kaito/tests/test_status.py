@@ -46,6 +46,20 @@ def test_ready(context: Any) -> None:
     assert found.warnings == ()
 
 
+@pytest.mark.parametrize("state", ["", "Pending"])
+def test_a_model_that_answers_keeps_its_address_while_its_workspace_is_judged_anew(context: Any, state: str) -> None:
+    """The nodes are looked at again, say: whoever uses the model must not lose it for that.
+
+    Before 0.9 there was no state at all, and since then it is `NotReady` only once KAITO has seen the model fail.
+    """
+    found = observe(workspace(READY, PENDING, state=state), context)
+    assert found.components[0].ready is False
+    assert found.replicas == Replicas(desired=1)
+    assert found.endpoint == Endpoint(service="llama-8b", port=80)
+    silent = condition("InferenceReady", "False", "WorkspaceInferenceStatusPending")
+    assert observe(workspace(silent, PENDING, state=state), context).endpoint is None
+
+
 @pytest.mark.parametrize("primary", [None, {}, {"metadata": {"generation": 1}}, {"status": {"targetNodeCount": 1}}])
 def test_nothing_reported_yet(context: Any, primary: Any) -> None:
     found = observe(primary, context)

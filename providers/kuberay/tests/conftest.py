@@ -53,7 +53,10 @@ def split(deployment: MakeDeployment) -> MakeDeployment:
 
 @pytest.fixture(scope="session")
 def context() -> MakeContext:
-    """A context; `release` names a transformer by its oldest release, other keywords are provider settings."""
+    """A context; `release` names a transformer by its oldest release, other keywords are provider settings.
+
+    `first`: the first way of writing for that release, else the newest.
+    """
 
     def make(
         engine: str = "vllm",
@@ -62,9 +65,10 @@ def context() -> MakeContext:
         runtime: RuntimeSettings | None = None,
         cache: ModelCache | None = None,
         now: datetime = NOW,
+        first: bool = False,
         **settings: Any,
     ) -> Context[Settings]:
-        transformer = next(t for t in TRANSFORMERS if t.since == release)
+        transformer = [t for t in TRANSFORMERS if t.since == release][0 if first else -1]
         upstream = Upstream(api_version=transformer.api_version, transformer=transformer)
         return Context(
             engine=engine,
@@ -80,11 +84,11 @@ def context() -> MakeContext:
 
 @pytest.fixture(scope="session")
 def service(host: ProviderHost) -> Service:
-    """The RayService that a deployment becomes."""
+    """The RayService that a deployment becomes; what may stand beside it is looked at by its own tests."""
 
     def make(wanted: ModelDeployment, ctx: Context[Any]) -> Resource:
         assert host.can_handle(wanted, ctx).blockers == ()
-        (made,) = host.translate_spec(wanted, ctx).objects
+        made, *_ = host.translate_spec(wanted, ctx).objects
         return made
 
     return make

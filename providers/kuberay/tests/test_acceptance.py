@@ -16,8 +16,8 @@ from airunway.kube import POD, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import Resource, dig
+from airunway.runtime.crd_versions import crd_facts
 from airunway.runtime.overrides import check_overrides, merged
-from airunway.runtime.upstream import crd_facts
 from airunway_kuberay.manifest import TRANSFORMERS
 from airunway_testing.acceptance import ON_PODS, in_namespace, installed_alone, refusal
 from airunway_testing.simulators import load_simulator
@@ -31,8 +31,8 @@ RELEASES = {
     "v1.3.1": "1.1",
     "v1.4.0": "1.1",
     "v1.5.0": "1.1",
-    "v1.5.1": "1.1",
-    "v1.6.0": "1.1",
+    "v1.5.1": "1.5.1",
+    "v1.6.0": "1.5.1",
     "v1.7.0": "1.7",
 }
 """By release, which transformer is for it."""
@@ -89,7 +89,7 @@ def written(wanted: Any, ctx: Any) -> Resource:
     assert (found.errors, found.unknown) == ((), ())
     said = host().can_handle(wanted, ctx)
     assert said.ok, said
-    (made,) = host().translate_spec(wanted, ctx).objects
+    made, *_ = host().translate_spec(wanted, ctx).objects
     return merged(made, found.merge)
 
 

@@ -164,3 +164,63 @@ def test_every_field_is_honoured_refused_or_named(host: ProviderHost) -> None:
         "vllm, 16 GPUs",
         "vllm, disaggregated, usual image",
     }
+
+
+@pytest.mark.parametrize("flag", ["api-key", "ssl-certfile", "ssl-keyfile", "ssl_ca_certs", "middleware"])
+def test_real_kuberay_3_a_flag_that_would_protect_and_does_not_is_refused(
+    host: ProviderHost, deployment: Any, context: Any, flag: str
+) -> None:
+    """Ray's own ingress takes the requests, without authentication or TLS (ruling 18)."""
+    for engine in ({"args": {flag: "x"}}, {"extraArgs": [f"--{flag}=x"]}):
+        (found,) = host.can_handle(deployment(engine=engine), context()).blockers
+        assert found.reason == "ProtectsNothing"
+        assert found.path.startswith("spec.engine.")
+        runs = host.can_handle(deployment(engine=engine), context(first=True))
+        assert runs.ok, "what runs is not taken away by an upgrade"
+        assert "ProtectsNothing" in [w.reason for w in runs.warnings]
+
+
+@pytest.mark.parametrize("flag", ["root-path", "allowed-origins", "uvicorn-log-level", "h11-max-header-count"])
+def test_real_kuberay_3_other_flags_of_vllm_s_http_server_are_said_to_have_no_effect(
+    host: ProviderHost, deployment: Any, context: Any, flag: str
+) -> None:
+    found = host.can_handle(deployment(engine={"args": {flag: "x"}}), context())
+    assert found.ok
+    assert [w.path for w in found.warnings] == [f"spec.engine.args[{flag}]"]
+
+
+def test_real_kuberay_3_the_variable_is_refused_like_the_flag(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    wanted = deployment(env=[{"name": "VLLM_API_KEY", "value": "secret"}])
+    (found,) = host.can_handle(wanted, context()).blockers
+    assert (found.path, found.reason) == ("spec.env[0]", "ProtectsNothing")
+    assert "secret" not in found.message
+
+
+@pytest.mark.parametrize(
+    ("image", "override", "says"),
+    [
+        ("rayproject/ray-llm:2.56.0-py312-cu130", "", "vLLM 0.22.0 has no --device-ids; 0."),
+        ("mirror.example.org:5000/rayproject/ray-llm:2.56.1", "", "vLLM 0.22.0 has no --device-ids"),
+        ("rayproject/ray-llm:2.58.1", "", "(the nearest release to 0.26.0 that is recorded)"),
+        ("", "", "vLLM 0.22.0 has no --device-ids"),
+        # Which vLLM these have stands in no wheel: what any release knows may be right.
+        ("rayproject/ray-llm:2.55.1", "", ""),
+        ("example.org/own:2.56.0", "", ""),
+        ("example.org/own:one", "2.56.0", ""),
+    ],
+)
+def test_options_are_judged_by_the_vllm_of_rays_own_image(
+    host: ProviderHost, deployment: Any, context: Any, image: str, override: str, says: str
+) -> None:
+    fields: dict[str, Any] = {"image": image} if image else {}
+    if override:
+        fields["provider"] = {"overrides": {"rayVersion": override}}
+    wanted = deployment(engine={"args": {"device-ids": "0"}}, **fields)
+    found = [f.message for f in host.can_handle(wanted, context()).warnings if f.reason == "UnknownArgument"]
+    assert bool(found) == bool(says)
+    assert says in " ".join(found)
+    typo = deployment(engine={"args": {"max-modl-len": "8"}}, **fields)
+    (warning,) = [f for f in host.can_handle(typo, context()).warnings if f.reason == "UnknownArgument"]
+    assert warning.message.endswith("--max-modl-len; did you mean --max-model-len") or "(the nearest" in warning.message

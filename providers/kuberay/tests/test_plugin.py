@@ -14,7 +14,7 @@ from airunway.plugins.errors import SettingsError
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json
-from airunway.runtime.provider_config import config_object
+from airunway.runtime.application import config_object
 from airunway.selection import choose_provider, provider_facts, request_of
 from airunway_kuberay.objects import RESERVED
 from airunway_testing.determinism import outputs_of_processes, reordered
@@ -29,6 +29,7 @@ def test_it_holds_the_contract_and_asks_for_nothing_beyond_its_kinds(host: Provi
     assert {kind.kind: (kind.write, kind.required) for kind in host.manifest.upstream} == {
         "RayService": (True, True),
         "RayCluster": (False, False),
+        "NetworkPolicy": (True, True),
     }
     assert host.primary_kind.deletion == "Foreground", "up to KubeRay 1.6.1 its pods are gone with it then"
     assert host.manifest.rbac_rules == ()
@@ -156,9 +157,9 @@ def test_a_user_s_words_cannot_become_anything_else(
     )
     if host.can_handle(wanted, context()).blockers:
         return
-    (made,) = host.translate_spec(wanted, context()).objects
+    made, *_ = host.translate_spec(wanted, context()).objects
     (application,) = orjson.loads(made["spec"]["serveConfigV2"])["applications"]
-    assert set(application) == {"name", "route_prefix", "import_path", "args"}
+    assert set(application) == {"name", "route_prefix", "import_path", "args", "deployments"}
     cluster = made["spec"]["rayClusterConfig"]
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
         template = group["template"]

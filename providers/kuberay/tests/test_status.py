@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
 from typing import Any
@@ -265,6 +266,143 @@ def test_workers_are_counted_and_the_head_is_not(observe: Any) -> None:
     half = cluster(ACTIVE, condition("HeadPodReady", "True"), ready=2, state="ready")
     found = observe(service(READY, **RUNS), half, scaling={"replicas": 4})
     assert found.replicas == Replicas(desired=4, ready=2, available=2)
+
+
+# ------------------------------------------------------------------------------------------- findings of a real run
+
+LLM, INGRESS = "LLMServer:Llama-3_1-8B-Instruct", "OpenAiIngress"
+TRIES = f"A replica failed to start with exception. Retrying 2 more time(s). Error:\n{NOT_ALLOWED}"
+
+
+def parts(status: str, **deployments: str) -> Resource:
+    """An application whose deployments are in these states; the ingress is well."""
+    found = {"OpenAiIngress": {"status": "HEALTHY"}, **{k: {"status": v} for k, v in deployments.items()}}
+    return {"llm": {"status": status, "message": "", "serveDeploymentStatuses": found}}
+
+
+def active(applications: Resource) -> Resource:
+    return service(READY, activeServiceStatus=side(ACTIVE, applications))
+
+
+def ready_workers(count: int, **status: int) -> Resource:
+    found = cluster(ACTIVE, condition("HeadPodReady", "True"), ready=count, state="ready")
+    found["status"].update(status)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("application", "state", "replicas", "available"),
+    [
+        ("RUNNING", "HEALTHY", 1, 1),
+        ("DEPLOYING", "UPDATING", 1, 0),
+        ("UNHEALTHY", "UNHEALTHY", 1, 0),
+        ("DEPLOY_FAILED", "DEPLOY_FAILED", 1, 0),
+        ("DEPLOYING", "UPSCALING", 3, 2),
+        ("RUNNING", "UPSCALING", 1, 1),
+        ("RUNNING", "DOWNSCALING", 3, 3),
+        ("DEPLOYING", "UPDATING", 3, 2),
+        ("DEPLOYING", "UPDATING", 10, 8),
+    ],
+)
+def test_real_kuberay_4_no_replica_is_available_that_ray_replaces(
+    observe: Any, application: str, state: str, replicas: int, available: int
+) -> None:
+    """Ray's proxy answers on a worker whose replica only loads: its pod is ready, and KubeRay's Ready stays True."""
+    found = observe(active(parts(application, **{LLM: state})), ready_workers(replicas), scaling={"replicas": replicas})
+    assert found.replicas == Replicas(desired=replicas, ready=available, available=available)
+
+
+def test_real_kuberay_4_a_build_that_failed_has_no_parts_and_no_replica(observe: Any) -> None:
+    assert observe(active(app("DEPLOY_FAILED", NOT_ALLOWED)), FULL).replicas == Replicas(desired=1)
+
+
+@pytest.mark.parametrize(("prefill", "decode", "available"), [("HEALTHY", "UPDATING", 0), ("HEALTHY", "HEALTHY", 3)])
+def test_real_kuberay_4_of_prefill_and_decode_both_are_needed(
+    observe: Any, split: Any, host: ProviderHost, context: Any, prefill: str, decode: str, available: int
+) -> None:
+    sizes = {"prefill": {"replicas": 2, "gpu": {"count": 1}}, "decode": {"replicas": 1, "gpu": {"count": 1}}}
+    primary = active(parts("DEPLOYING", **{"Prefill:m": prefill, "Decode:m": decode}))
+    observed = Observed(primary=primary, objects=(primary, ready_workers(3)))
+    found = host.translate_status(split(scaling=sizes), observed, context())
+    assert found.replicas == Replicas(desired=3, ready=available, available=available)
+
+
+def test_real_kuberay_4_that_no_model_is_served_is_said(observe: Any) -> None:
+    found = observe(active(parts("DEPLOYING", **{LLM: "UPDATING"})), FULL)
+    assert "no model is served until the new one has loaded" in only(found).message
+    more = observe(active(parts("DEPLOYING", **{LLM: "UPSCALING"})), ready_workers(2), scaling={"replicas": 3})
+    assert "no model" not in only(more).message
+
+
+@pytest.mark.parametrize(
+    ("reason", "note", "means"),
+    [
+        (
+            "AutoscalerServiceAccountNotFound",
+            "Failed to reconcile RayCluster default/llama-8b-fghij. If users specify ServiceAccountName for the head "
+            "Pod, they need to create a ServiceAccount. However, ServiceAccount does-not-exist is not found.",
+            "does-not-exist is not found",
+        ),
+        ("FailedToCreateHeadPod", 'pods "x" is forbidden: violates PodSecurity "restricted"', "violates PodSecurity"),
+        ("FailedToCreateRole", "Failed to create Role default/x, forbidden", "Failed to create Role"),
+        ("InvalidRayClusterSpec", "The RayCluster spec is invalid: headGroupSpec", "spec is invalid"),
+    ],
+)
+def test_real_kuberay_6_what_only_an_event_of_the_raycluster_says_is_the_reason(
+    observe: Any, reason: str, note: str, means: str
+) -> None:
+    """A missing ServiceAccount: "the Ray cluster starts", for ever, was all that was said."""
+    starts = service(NOT_READY, pendingServiceStatus=side(PENDING))
+    told = replace(event(reason, note), kind="RayCluster", name=PENDING)
+    found = only(observe(starts, cluster(PENDING), events=(told,)))
+    assert found.reason not in ("Progressing", "Starting")
+    assert means in found.message
+    assert only(observe(starts, cluster(PENDING), events=(replace(told, name=ACTIVE),))).reason == "Progressing"
+    headed = cluster(PENDING)
+    headed["status"]["head"] = {"podName": "h"}
+    assert only(observe(starts, headed, events=(told,))).reason == "Progressing", "it has passed"
+
+
+def test_real_kuberay_10_the_first_failed_try_names_the_cause(observe: Any) -> None:
+    """Ray tries three times, with a model load each; it says why at the first."""
+    tries = parts("DEPLOYING", **{LLM: "UPDATING"})
+    tries["llm"]["serveDeploymentStatuses"][LLM]["message"] = TRIES
+    found = only(observe(service(NOT_READY, pendingServiceStatus=side(PENDING, tries))))
+    assert (found.reason, found.firsthand) == ("BadArguments", True)
+    assert NOT_ALLOWED in found.message
+    assert "Ray tries again" in found.message
+    well = parts("DEPLOYING", **{LLM: "HEALTHY"})
+    well["llm"]["serveDeploymentStatuses"][LLM]["message"] = TRIES
+    assert only(observe(service(NOT_READY, pendingServiceStatus=side(PENDING, well)))).reason == "Progressing"
+
+
+def test_real_kuberay_11_after_a_repair_the_old_failure_does_not_come_back(observe: Any) -> None:
+    """KubeRay reports the new generation as observed up to two seconds before it sees the new application (fact 17)."""
+    failed = service(READY, activeServiceStatus=side(ACTIVE, app("DEPLOY_FAILED", NOT_ALLOWED)), generation=2, seen=2)
+    applied = NOW + timedelta(minutes=1)
+    for seconds, reason in ((1, "Progressing"), (6, "BadArguments")):
+        found = observe(failed, FULL, applied=applied, now=applied + timedelta(seconds=seconds))
+        assert only(found).reason == reason
+    assert observe(failed, FULL, applied=applied, now=applied + timedelta(seconds=1)).look_again == 4.0
+
+
+@pytest.mark.parametrize(("wants", "ready", "said"), [(3, 3, (3, 3)), (3, 1, (3, 1)), (0, 0, (1, 0)), (9, 9, (4, 4))])
+def test_real_kuberay_12_what_autoscaling_did_is_seen_in_the_counts(
+    observe: Any, wants: int, ready: int, said: tuple[int, int]
+) -> None:
+    scales = {"provider": {"overrides": {"autoscaling": {"maxReplicas": 4}}}}
+    workers = ready_workers(ready, desiredWorkerReplicas=wants)
+    found = observe(active(parts("RUNNING", **{LLM: "HEALTHY"})), workers, **scales)
+    assert (found.replicas.desired, found.replicas.ready) == said
+
+
+def test_real_kuberay_12_a_replica_that_is_only_being_added_does_not_count(observe: Any) -> None:
+    """Seen on real Ray: the third worker was ready, by its proxy, while its replica loaded."""
+    scales = {"provider": {"overrides": {"autoscaling": {"maxReplicas": 4}}}}
+    growing = active(parts("RUNNING", **{LLM: "UPSCALING"}))
+    for wants, serve in ((1, 1), (2, 1), (3, 2)):
+        workers = ready_workers(wants, desiredWorkerReplicas=wants)
+        assert observe(growing, workers, **scales).replicas == Replicas(desired=wants, ready=serve, available=serve)
 
 
 # ------------------------------------------------------------------------------------------------------ whatever comes

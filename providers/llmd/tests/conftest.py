@@ -58,7 +58,8 @@ def context() -> MakeContext:
         runtime: RuntimeSettings | None = None,
         **settings: Any,
     ) -> Context[Settings]:
-        primary, group, pooled = (Upstream(api_version=t.api_version, transformer=t) for t in TRANSFORMERS)
+        newest = {t.kind: Upstream(api_version=t.api_version, transformer=t) for t in TRANSFORMERS}
+        primary, group, pooled = (newest[kind] for kind in ("", "LeaderWorkerSet", "InferencePool"))
         served = {"Deployment.apps": primary}
         if groups:
             served["LeaderWorkerSet.leaderworkerset.x-k8s.io"] = group

@@ -186,3 +186,22 @@ def test_what_a_user_writes_reaches_its_place_as_data(
     args = after[0]["spec"]["template"]["spec"]["containers"][0]["args"]
     assert args[0] == (words[0] or "o/m").replace("$", "$$")
     assert f"--x={words[3]}" in args
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"picker_image": "registry.example/epp:v1.5.0"}, "answers requests to /v1/messages with 400"),
+        ({"sidecar_version": "v0.7"}, "/v1/messages and /v1/responses prefilled by decode workers"),
+        ({"sidecar_version": "v0.8"}, "prompts of /v1/messages prefilled by decode workers"),
+        ({"sidecar_version": "v0.9"}, ""),
+        ({}, ""),
+    ],
+)
+def test_real_llmd_11_requests_that_a_release_does_not_understand_are_named(
+    host: ProviderHost, deployment: Any, apart: Any, context: Any, how: dict[str, str], says: str
+) -> None:
+    wanted = apart() if "sidecar_version" in how else deployment()
+    found = host.can_handle(wanted, context(**how))
+    assert found.blockers == ()
+    assert [says in warning.message for warning in found.warnings] == [True] * bool(says)

@@ -1,5 +1,6 @@
 """What a deployment becomes: servers, Service, pool and picker; prefill and decode apart; several nodes."""
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ import yaml
 
 import airunway_llmd
 from airunway.api.modeldeployment import parse_deployment
-from airunway.plugins.contract import RuntimeSettings
+from airunway.plugins.contract import Context, RuntimeSettings, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway.validation import validate
+from airunway_llmd.manifest import TRANSFORMERS
 
 POOLED = {"airunway.ai/inference-pool": "llama"}
 
@@ -90,6 +92,7 @@ def test_the_picker_gets_flags_configuration_and_rights_that_it_understands(
         "--grpc-health-port=9003",
         "--tracing=false",
         "--metrics-endpoint-auth=false",
+        "--enable-pprof=false",
     ]
     assert container["readinessProbe"]["grpc"] == {"port": 9003}
     assert container["livenessProbe"]["tcpSocket"] == {"port": 9003}, "its own health would kill it for want of a pool"
@@ -256,12 +259,33 @@ def test_roles_of_several_nodes_split_tensors_over_all_of_them(host: ProviderHos
     assert "initContainers" not in worker
 
 
-def test_another_kind_of_workload_for_prefill_is_a_new_primary_too(
+def test_real_llmd_3_another_kind_of_workload_for_prefill_is_no_cause_for_another_decode(
     host: ProviderHost, apart: Any, context: Any
 ) -> None:
-    """Else the new one would wait for GPUs that the old one has, and that one for the new one to serve."""
-    topologies = [host.translate_spec(apart(prefill=n, decode=16), context()).replace_on for n in (8, 4, 16)]
-    assert topologies[0] == topologies[1] != topologies[2]
+    """The runtime replaces what runs a component's pods by itself. The first generation writes what it wrote."""
+    for now in (context(), of_generation(1, context())):
+        topologies = [host.translate_spec(apart(prefill=n, decode=16), now).replace_on for n in (8, 4, 16)]
+        assert topologies[0] == topologies[1]
+        assert (topologies[1] != topologies[2]) is (now.upstream.transformer.name == "deployment-v1")
+
+
+def of_generation(number: int, newest: Context[Any]) -> Context[Any]:
+    """The context of what an earlier generation has written."""
+    earlier = {
+        t.kind or "Deployment": Upstream(api_version=t.api_version, transformer=t)
+        for t in TRANSFORMERS
+        if t.name.endswith(f"-v{number}")
+    }
+    served = {key: earlier.get(key.partition(".")[0], upstream) for key, upstream in newest.served.items()}
+    return replace(newest, upstream=earlier["Deployment"], served=served)
+
+
+def test_real_llmd_8_no_picker_shows_its_profiles_but_what_was_written_before_stays_as_it_was(
+    host: ProviderHost, deployment: Any, context: Any
+) -> None:
+    for now, hidden in ((context(), True), (of_generation(1, context()), False)):
+        (container,) = pod(named(host, deployment(), now)["Deployment llama-epp"])["spec"]["containers"]
+        assert ("--enable-pprof=false" in container["args"]) is hidden
 
 
 def test_a_roll_out_asks_for_no_spare_gpu_unless_told(host: ProviderHost, apart: Any, context: Any) -> None:
@@ -294,3 +318,31 @@ def test_the_samples_are_valid_and_name_this_provider(host: ProviderHost, contex
         assert manifest["spec"]["provider"]["name"] == "llmd"
         manifest["metadata"]["namespace"] = "default"
         assert host.can_handle(parse_deployment(manifest), context()).ok
+
+
+@pytest.mark.parametrize(
+    "fields", [{"engine": {"args": {"api-key": "x"}}}, {"env": [{"name": "VLLM_API_KEY", "value": "x"}]}]
+)
+def test_a_key_protects_every_server_behind_picker_and_sidecar(
+    host: ProviderHost, deployment: Any, apart: Any, context: Any, fields: dict[str, Any]
+) -> None:
+    """The picker asks for /metrics alone, which needs no key; the sidecar sends the headers of a request to both."""
+    for wanted, servers in ((deployment(**fields), 1), (apart(**fields), 2)):
+        found = named(host, wanted, context())
+        asked = [
+            pod(obj)["spec"]["containers"][0]
+            for name, obj in found.items()
+            if not name.endswith("-epp") and obj["kind"] == "Deployment"
+        ]
+        assert len(asked) == servers
+        key = {"name": "VLLM_API_KEY", "value": "x"}
+        assert all("--api-key=x" in each["args"] or key in each["env"] for each in asked)
+        assert all(dig(each, "readinessProbe", "httpGet", "path") == "/health" for each in asked)
+
+
+def test_a_server_that_encrypts_is_refused_as_picker_and_sidecar_speak_http(
+    host: ProviderHost, deployment: Any, apart: Any, context: Any
+) -> None:
+    for wanted in (deployment(engine={"args": {"ssl-certfile": "/x"}}), apart(engine={"args": {"ssl-certfile": "/x"}})):
+        (found,) = host.can_handle(wanted, context()).blockers
+        assert "answers HTTPS only" in found.message

@@ -180,6 +180,73 @@ def test_a_group_that_is_made_anew_again_and_again_is_told_as_that(
     assert told(60, 30, name="llama-prefill-lws").reason == "Progressing", "another role's"
 
 
+def test_real_llmd_3_prefill_of_another_kind_is_not_what_the_newest_spec_asked_for(
+    host: ProviderHost, apart: Any, context: Any
+) -> None:
+    """Its pods are ready for as long as they are there: Running would be said of a spec that nothing serves yet."""
+    old = workload("llama-prefill-lws", kind="LeaderWorkerSet", ready=1)
+    old["metadata"]["labels"] = {"airunway.ai/component": "prefill"}
+    decode = workload("llama-decode-lws", kind="LeaderWorkerSet", ready=1)
+    observed = seen(old, POOL, PICKER, primary=decode)
+    found = host.translate_status(apart(prefill=8, decode=16), observed, context())
+    told = found.components[1]
+    assert (told.ready, told.reason, told.partial, told.waits, found.current) == (
+        False,
+        "Progressing",
+        True,
+        False,
+        False,
+    )
+    assert told.message == "prefill: LeaderWorkerSet llama-prefill-lws gives way to Deployment llama-prefill"
+    same = host.translate_status(apart(prefill=16, decode=16), observed, context())
+    assert (same.components[1].ready, same.current) == (True, True)
+
+
+@pytest.mark.parametrize("changed", ["rolls out", "was changed", "was changed while it never was ready"])
+def test_real_llmd_5_crashes_of_before_it_was_whole_again_or_of_another_revision_are_history(
+    host: ProviderHost, deployment: Any, context: Any, changed: str
+) -> None:
+    """Two crashes, repaired; minutes later another image: for as long as it loads the old events are there."""
+    ctx = context()
+
+    def ago(seconds: int) -> str:
+        return f"{ctx.now - timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
+
+    def told(*ages: int) -> Any:
+        group = workload("llama-lws", kind="LeaderWorkerSet")
+        gone, held = ({"reason": "x", "lastTransitionTime": ago(s)} for s in (120, 400))
+        conditions = {
+            "rolls out": [{"type": "Available", "status": "False", **gone}],
+            "was changed": [{"type": "UpdateInProgress", "status": "True", **gone}],
+        }.get(changed, [])
+        group["status"]["conditions"] = [*conditions, {"type": "Progressing", "status": "True", **held}]
+        if changed == "was changed while it never was ready":
+            entry = {"manager": "airunway-provider-llmd", "operation": "Apply", "time": ago(120)}
+            theirs = {"manager": "leaderworkerset", "operation": "Update", "time": ago(0), "subresource": "status"}
+            group["metadata"]["managedFields"] = [theirs, entry]
+        note = "Worker pod llama-lws-0-1 failed, deleted leader pod llama-lws-0 to recreate group 0"
+        events = tuple(
+            EventFacts(
+                kind="LeaderWorkerSet",
+                namespace="default",
+                name="llama-lws",
+                reason="RecreateGroup",
+                note=note,
+                first=ctx.now - timedelta(seconds=age),
+                last=ctx.now - timedelta(seconds=age),
+            )
+            for age in ages
+        )
+        wanted = deployment(resources={"gpu": {"count": 16}})
+        return host.translate_status(wanted, seen(POOL, PICKER, primary=group, events=events), ctx).components[0]
+
+    before = told(300, 240)
+    assert (before.reason, before.message) == ("Progressing", "0 of 1 replicas are ready")
+    assert told(300, 240, 30).reason == "Progressing", "one of the new revision is no loop"
+    assert "made a group anew" in told(300, 240, 30).message
+    assert told(60, 30).reason == "RestartLoop"
+
+
 # ------------------------------------------------------------------------------------------------------------- any JSON
 
 NAMES = ("llama", "llama-epp", "llama-decode", "llama-prefill", "llama-lws", "other", "", None, 7)

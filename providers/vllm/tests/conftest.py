@@ -15,7 +15,7 @@ from airunway_vllm.manifest import TRANSFORMERS
 from airunway_vllm.settings import Settings
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
-DEPLOYMENT, GROUP = TRANSFORMERS
+DEPLOYMENT, GROUP = TRANSFORMERS[-2:]
 
 MakeContext = Callable[..., Context[Any]]
 

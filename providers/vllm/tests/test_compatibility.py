@@ -121,6 +121,16 @@ TOGGLES: dict[str, dict[str, Any]] = {
         "model": {**LLAMA, "storage": {"volumes": [{**VOLUME, "accessMode": "ReadOnlyMany"}]}}
     },
     "spec.model.cache.mode": {"model": {**LLAMA, "cache": {"mode": "Shared"}}},
+    **{
+        f"spec.securityContext.{name}": {"securityContext": {name: value}}
+        for name, value in {
+            "runAsNonRoot": True,
+            "runAsUser": 1001,
+            "runAsGroup": 1001,
+            "fsGroup": 1001,
+            "readOnlyRootFilesystem": True,
+        }.items()
+    },
     "spec.engine.image": {"engine": {"image": "registry.example/i:2"}},
     "spec.engine.contextLength": {"engine": {"contextLength": 8192}},
     "spec.engine.trustRemoteCode": {"engine": {"trustRemoteCode": True}},

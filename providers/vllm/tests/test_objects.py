@@ -211,7 +211,7 @@ def test_how_large_a_node_is_is_a_setting(host: ProviderHost, deployment: Any, c
 SAMPLES = Path(airunway_vllm.__file__).parent / "samples"
 
 
-@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.glob("*.yaml") if path.name != "index.yaml"))
+@pytest.mark.parametrize("sample", sorted(path.name for path in SAMPLES.glob("*.yaml")))
 def test_the_samples_are_valid_and_run_as_they_are(host: ProviderHost, context: Any, sample: str) -> None:
     body = yaml.safe_load((SAMPLES / sample).read_text(encoding="utf-8"))
     body["metadata"]["namespace"] = "default"

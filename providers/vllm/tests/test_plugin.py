@@ -13,7 +13,7 @@ from airunway.plugins.errors import SettingsError
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json
-from airunway.runtime.provider_config import config_object
+from airunway.runtime.application import config_object
 from airunway.selection import choose_provider, provider_facts, request_of
 from airunway.status.evidence import EventFacts
 from airunway_testing.determinism import outputs_of_processes, reordered

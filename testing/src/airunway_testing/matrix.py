@@ -24,8 +24,8 @@ from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Context, UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway.runtime.judgement import judge, parsed
-from airunway.runtime.upstream import CrdFacts, crd_facts, detect
+from airunway.runtime.crd_versions import CrdFacts, crd_facts, detect
+from airunway.runtime.translate import judge, parsed
 from airunway_testing.acceptance import in_namespace, installed_alone, refusal, without_owner
 from airunway_testing.conformance.cases import NOW
 from airunway_testing.releases import Release, definition, stored_releases
@@ -81,11 +81,18 @@ def samples_in_files(of: str, paths: Sequence[Path]) -> list[Sample]:
 
 
 async def asked(
-    client: Client, namespace: str, *, hosts: Sequence[ProviderHost], samples: Sequence[Sample], folder: Path
+    client: Client,
+    namespace: str,
+    *,
+    hosts: Sequence[ProviderHost],
+    samples: Sequence[Sample],
+    folder: Path,
+    account: Client | None = None,
 ) -> list[Answer]:
     """Every sample of every provider on Kubernetes, and on each release kept in `folder` of the kinds that it writes.
 
     The CRDs of these kinds are installed and removed: nobody else may need them on this API server meanwhile.
+    `account` asks as a provider does, with the owners on its objects; else `client` asks, who is the administrator.
     Releases of which a file is not kept give no answer. Raises PluginFault and TimeoutError.
     """
     wanted = {_definition_name(kind) for host in hosts for kind in _custom(host)}
@@ -93,7 +100,7 @@ async def asked(
     for release in stored_releases(folder, wanted):
         if release.is_kept:
             by_upstream.setdefault(release.upstream, []).append(release)
-    ask = _Asking(client=client, namespace=namespace, hosts=hosts, samples=samples)
+    ask = _Asking(client=client, namespace=namespace, hosts=hosts, samples=samples, account=account)
     everywhere = await asyncio.gather(ask.of_kubernetes(), *map(ask.of_upstream, by_upstream.values()))
     return [answer for answers in everywhere for answer in answers]
 
@@ -104,6 +111,7 @@ class _Asking:
     namespace: str
     hosts: Sequence[ProviderHost]
     samples: Sequence[Sample]
+    account: Client | None
 
     async def of_kubernetes(self) -> list[Answer]:
         """Of the built-in kinds, with the newest of everything else."""
@@ -153,8 +161,10 @@ class _Asking:
         writer = next((context.served[kind.key].transformer.name for _, kind in ours), "")
         for obj, kind in ours:
             written = Kind(kind.group, obj["apiVersion"].rpartition("/")[2], kind.kind, kind.plural)
-            asked_for = in_namespace(without_owner(obj), self.namespace)
-            if why := await refusal(self.client, written, asked_for, manager=f"airunway-provider-{host.name}"):
+            asked_for = in_namespace(obj if self.account is not None else without_owner(obj), self.namespace)
+            if why := await refusal(
+                self.account or self.client, written, asked_for, manager=f"airunway-provider-{host.name}"
+            ):
                 words = _settled(why.replace(f"{self.namespace}/", ""))
                 return replace(answer, writer=writer, kinds=(kind.kind,), refusal=words)
         return replace(answer, writer=writer, kinds=tuple(dict.fromkeys(kind.kind for _, kind in ours)))

@@ -37,7 +37,7 @@ from airunway.process.metrics import Metrics, Role
 from airunway.process.parts import Application, Lead, Parts, Work
 from airunway.resource import ObjectKey, Resource, is_deleting, is_true, key_of, uid_of
 from airunway.runtime.application import ProviderApplication, ProviderSettings
-from airunway.runtime.upstream import crd_facts
+from airunway.runtime.crd_versions import crd_facts
 from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.simulators import Level, simulators_for
 from airunway_testing.waiting import PATIENCE
@@ -303,11 +303,15 @@ async def pods_of(client: Client, key: ObjectKey) -> list[Resource]:
     return [pod for pod in found if not is_deleting(pod)]
 
 
-async def until(client: Client, key: ObjectKey, holds: Callable[[Resource], bool], *, what: str = "") -> Resource:
-    """The ModelDeployment once `holds` is true of it. Raises TimeoutError, with its last status, after `PATIENCE`."""
+async def until(
+    client: Client, key: ObjectKey, holds: Callable[[Resource], bool], *, what: str = "", within: float = PATIENCE
+) -> Resource:
+    """The ModelDeployment once `holds` is true of it. Raises TimeoutError, with its last status, after `within`
+    seconds.
+    """
     deployment: Resource = {}
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(within):
             while True:
                 deployment = await client.get(MODEL_DEPLOYMENT, key)
                 if holds(deployment):

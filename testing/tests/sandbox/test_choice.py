@@ -23,7 +23,7 @@ def provider_on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, *, sample: s
         "provider = sdk.Provider(dataclasses.replace(toy.manifest, name='acme'), toy.transformers(),\n"
         "    translate_spec=toy._translate_spec, translate_status=toy._translate_status)\n"
     )
-    (package / "samples" / "index.yaml").write_text(f"[{{file: {sample}.yaml, shows: x}}]")
+    (package / "samples" / "index.toml").write_text(f"[[sample]]\nfile = '{sample}.yaml'\nshows = 'x'")
     (package / "samples" / f"{sample}.yaml").write_text("{spec: {secrets: {huggingFaceToken: token-of-acme}}}")
     info = folder / "acme_provider-1.dist-info"
     info.mkdir()
@@ -62,7 +62,7 @@ def test_an_unknown_provider_is_told_with_those_that_there_are() -> None:
 
 
 def test_without_any_that_can_be_played_it_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "discover", list)
+    monkeypatch.setattr(choice, "discover", lambda **_: [])
     with pytest.raises(SandboxError, match="has both samples and a simulator"):
         choose()
 
@@ -70,16 +70,25 @@ def test_without_any_that_can_be_played_it_says_what_is_missing(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("index", "says"),
     [
-        ("{}", "a list of samples"),
-        ("[{file: a.yaml}]", "entry 0 must have file and shows"),
-        ("[{file: a.yaml, shows: x, reason: y}]", "entry 0 must have file and shows"),
-        ("[{file: gone.yaml, shows: x}]", "gone.yaml, which is not there"),
+        ("", r"tables \[\[sample\]\] are expected"),
+        ("sample = 1", r"tables \[\[sample\]\] are expected"),
+        ("a = 1\n[[sample]]\nfile = 'a.yaml'\nshows = 'x'", "and nothing else"),
+        ("- file: a.yaml", "index.toml: Expected"),
+        ("[[sample]]\nfile = 'a.yaml'", "entry 0 must have file and shows"),
+        ("[[sample]]\nfile = 'a.yaml'\nshows = 'x'\nreason = 'y'", "entry 0 must have file and shows"),
+        ("[[sample]]\nfile = 'gone.yaml'\nshows = 'x'", "gone.yaml, which is not there"),
     ],
 )
 def test_a_wrong_index_is_told(tmp_path: Path, index: str, says: str) -> None:
-    (tmp_path / "index.yaml").write_text(index)
+    (tmp_path / "index.toml").write_text(index)
     (tmp_path / "a.yaml").write_text("{}")
     with pytest.raises(SandboxError, match=says):
+        samples_in(tmp_path)
+
+
+def test_an_index_that_kubectl_would_apply_is_told(tmp_path: Path) -> None:
+    (tmp_path / "index.yaml").write_text("[{file: a.yaml, shows: x}]")
+    with pytest.raises(SandboxError, match=r"index.yaml: kubectl takes it for a manifest: write index.toml instead"):
         samples_in(tmp_path)
 
 

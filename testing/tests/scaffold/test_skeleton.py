@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ import yaml
 from typer.testing import CliRunner
 
 from airunway.cli.main import app
+from airunway.resource import Resource, copy_of
+from airunway.upgrades.definitions import definition_of
 from airunway_testing.scaffold import ScaffoldError, write_skeleton
 from airunway_testing.scaffold.skeleton import names_of
 
@@ -64,9 +67,154 @@ def test_a_folder_that_is_not_empty_stays_as_it_is(tmp_path: Path) -> None:
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("mine.txt", "mine")]
 
 
-@pytest.mark.parametrize("name", ["acme", "x", "four-words-of-a-name", "a" * 30])
-def test_what_is_written_is_whole(tmp_path: Path, name: str) -> None:
-    write_skeleton(name, tmp_path / "it")
+WHATEVER: Resource = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+TEXT: Resource = {"type": "string", "minLength": 1}
+LABELS: Resource = {"type": "object", "additionalProperties": {"type": "string"}}
+COUNT: Resource = {"type": "integer", "minimum": 0}
+LIST: Resource = {"type": "array", "items": WHATEVER}
+
+
+def of(required: list[str] | None = None, **properties: Resource) -> Resource:
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+
+PODS = of(["containers"], containers=LIST, schedulerName=TEXT)
+READY = of(conditions=LIST, observedGeneration=COUNT)
+SHAPES: dict[str, tuple[Resource, Resource]] = {
+    "a pod template": (of(replicas=COUNT, template=of(spec=PODS)), READY),
+    "a pod template that has to be there twice": (
+        of(["group"], replicas=COUNT, group=of(["a", "b"], a=of(spec=PODS), b=of(spec=PODS), c=of(spec=PODS))),
+        READY,
+    ),
+    "bare pods, labels beside them": (
+        of(replicas=COUNT, template=PODS, worker=PODS, labels=LABELS, annotations=LABELS),
+        of(conditions=LIST, url=TEXT),
+    ),
+    "bare pods with their number in them": (
+        of(["predictor"], predictor=of(containers=LIST, minReplicas=COUNT, maxReplicas=COUNT, labels=LABELS)),
+        of(conditions=LIST),
+    ),
+    "bare pods without labels": (of(server=PODS), READY),
+    "fields": (
+        of(
+            ["image", "authSecret"],
+            image=of(["repository", "tag"], repository=TEXT, tag=TEXT),
+            authSecret=TEXT,
+            replicas=COUNT,
+            args={"type": "array", "items": {"type": "string"}},
+            env=LIST,
+            resources=WHATEVER,
+            nodeSelector=LABELS,
+            tolerations=LIST,
+        ),
+        of(state=TEXT, availableReplicas=COUNT),
+    ),
+    "nothing of a server": (of(["size"], size={"type": "integer", "minimum": 2}), of(phase=TEXT)),
+}
+"""What a spec takes, and what a status says, by what is to be known of it."""
+
+
+def crd(shape: str = "a pod template", *, scope: str = "Namespaced", **second: object) -> Resource:
+    spec, status = SHAPES[shape]
+    schema = {**of(["spec"], spec=spec, status=status), "description": "Told at length."}
+    version = {"served": True, "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}
+    versions = [{**version, "name": "v1", "storage": True}, {**version, "name": "v1beta1", "storage": False, **second}]
+    names = {"kind": "LargeModelInferenceService", "plural": "largemodelinferenceservices"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{names['plural']}.serving.example.io", "uid": "1"},
+        "spec": {
+            "group": "serving.example.io",
+            "names": {**names, "listKind": f"{names['kind']}List", "singular": "largemodelinferenceservice"},
+            "scope": scope,
+            "conversion": {"strategy": "Webhook"},
+            "versions": versions,
+        },
+        "status": {"storedVersions": ["v1"]},
+    }
+
+
+def kept(tmp_path: Path, *crds: Resource) -> str:
+    """A file of them."""
+    file = tmp_path / "crds.yaml"
+    file.write_text(yaml.safe_dump_all(crds, sort_keys=False))
+    return str(file)
+
+
+def test_a_crd_says_what_the_skeleton_is_of(tmp_path: Path) -> None:
+    other = copy_of(crd())
+    other["spec"]["names"] |= {"kind": "Other", "plural": "others"}
+    other["metadata"]["name"] = "others.serving.example.io"
+    wanted = ("--kind", "largemodelinferenceservice", "--version", "v1beta1", "--directory", str(tmp_path / "it"))
+    code, said = run("acme", "--crd", kept(tmp_path, other, crd()), *wanted)
+    assert (code, said.splitlines()[-1].startswith("Wrote ")) == (0, True), said
+    provider = (tmp_path / "it" / "src" / "airunway_acme" / "provider.py").read_text()
+    assert 'GROUP, KIND, PORT = "serving.example.io", "LargeModelInferenceService", 8000' in provider
+    assert 'versions=("v1beta1",)' in provider
+    (played,) = (tmp_path / "it" / "simulator").rglob("crds/*.yaml")
+    found = yaml.safe_load(played.read_text())
+    assert [(each["name"], each["storage"]) for each in found["spec"]["versions"]] == [("v1beta1", True)]
+    assert "conversion" not in found["spec"]
+    assert "Told at length" not in played.read_text()
+    hashes = {digest_of.schema_hash for digest_of in definition_of(crd()).versions}
+    assert [word for word in hashes if f'schema_hashes=("{word}",)' in provider], "descriptions change no hash"
+
+
+@pytest.mark.parametrize(
+    ("crds", "options", "says"),
+    [
+        ([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}], [], "no CustomResourceDefinition"),
+        ([crd(storage=True)], [], "one version has storage: true, here v1 and v1beta1"),
+        ([crd(scope="Cluster")], [], "is cluster-scoped: no provider can write it"),
+        ([crd(description="x" * 5 * 2**20)], [], "take the descriptions out"),
+        ([crd()], ["--version", "v2"], "does not serve the version v2: it serves v1, v1beta1"),
+        ([crd()], ["--kind", "Other"], "no CustomResourceDefinition of the kind Other"),
+    ],
+    ids=["no CRD", "two stored versions", "cluster-scoped", "5 MB", "no such version", "no such kind"],
+)
+def test_a_crd_that_none_can_be_written_for_is_one_sentence(
+    tmp_path: Path, crds: list[Resource], options: list[str], says: str
+) -> None:
+    code, said = run("acme", "--crd", kept(tmp_path, *crds), "--directory", str(tmp_path / "it"), *options)
+    assert (code, said.count("\n")) == (1, 1), said
+    assert says in said
+    assert not (tmp_path / "it").exists()
+
+
+def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    code, said = run("acme", "--crd", str(tmp_path / "none.yaml"), "--directory", str(tmp_path / "it"))
+    assert (code, said.count("\n")) == (1, 1)
+    assert not (tmp_path / "it").exists()
+
+
+def test_a_kind_is_chosen_from_a_crd(tmp_path: Path) -> None:
+    code, said = run("acme", "--kind", "Server", "--directory", str(tmp_path / "it"))
+    assert code == 2
+    assert "name its file with --crd" in said
+
+
+def test_no_module_shadows_another(tmp_path: Path) -> None:
+    """Author-review, finding 6: `from airunway_acme import provider` is the module."""
+    write_skeleton("acme", tmp_path)
+    for package in tmp_path.rglob("__init__.py"):
+        modules = {path.stem for path in package.parent.iterdir()} - {"__init__"}
+        assert not modules & set(_names_in(package))
+    assert 'acme = "airunway_acme.provider:provider"' in (tmp_path / "pyproject.toml").read_text()
+
+
+def _names_in(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            yield from (each.asname or each.name for each in node.names)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [*((name, "") for name in ("acme", "x", "four-words-of-a-name", "a" * 30)), *(("a" * 30, s) for s in SHAPES)],
+)
+def test_what_is_written_is_whole(tmp_path: Path, name: str, shape: str) -> None:
+    write_skeleton(name, tmp_path / "it", crd=crd(shape) if shape else None)
     written = {
         str(path.relative_to(tmp_path / "it")): path.read_text()
         for path in (tmp_path / "it").rglob("*")
@@ -90,9 +238,10 @@ def test_what_is_written_is_whole(tmp_path: Path, name: str) -> None:
     assert len(names.plural) <= 63
 
 
-def test_what_is_written_is_clean(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shape", ["", *SHAPES])
+def test_what_is_written_is_clean(tmp_path: Path, shape: str) -> None:
     """By the linters of this repository; imports in the order of a project in which ours are foreign."""
-    write_skeleton("acme", tmp_path)
+    write_skeleton("acme", tmp_path, crd=crd(shape) if shape else None)
     for command in (["check"], ["format", "--check"]):
         done = subprocess.run(
             [sys.executable, "-m", "ruff", *command, "--no-cache", "--config", ROOT / "pyproject.toml"],
@@ -104,7 +253,7 @@ def test_what_is_written_is_clean(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stdout
     for folder in ("src", "simulator/src", "tests"):
         done = subprocess.run(
-            [sys.executable, "-m", "mypy", "--strict", "--cache-dir", tmp_path / "cache", folder],
+            [sys.executable, "-m", "mypy", "--strict", "--cache-dir", ROOT / ".mypy_cache" / "skeleton", folder],
             cwd=tmp_path,
             env={"MYPYPATH": f"{tmp_path}/src"} if folder == "tests" else {},
             capture_output=True,

@@ -13,7 +13,7 @@ from airunway.kube import CONFIG_MAP, SERVICE, Client
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, annotations_of, dig, labels_of
-from airunway.runtime.upstream import schema_hash
+from airunway.runtime.crd_versions import schema_hash
 from airunway_testing.operator import (
     gone,
     install_definitions,

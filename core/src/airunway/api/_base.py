@@ -24,6 +24,7 @@ __all__ = [
     "Quantity",
     "Text",
     "Timestamp",
+    "integral",
     "list_map",
     "parse_model",
 ]
@@ -69,13 +70,14 @@ class ApiModel(BaseModel):
         return self.model_dump(by_alias=True, exclude_none=True)
 
 
-def _integral(value: object) -> object:
+def integral(value: object) -> object:
+    """A whole number that was written with a point (``1.0``) as the integer that it is; anything else as it stands."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _quantity_text(value: object) -> object:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(_integral(value))
+        return str(integral(value))
     return value
 
 
@@ -94,12 +96,12 @@ EMPTY_MEANS_ABSENT = BeforeValidator(_absent_if_empty)
 
 # Constraints stand before the validator: pydantic turns them into JSON schema only where they meet a plain type.
 Int32 = Annotated[
-    int, Field(ge=-(2**31), le=2**31 - 1, json_schema_extra={"format": "int32"}), BeforeValidator(_integral)
+    int, Field(ge=-(2**31), le=2**31 - 1, json_schema_extra={"format": "int32"}), BeforeValidator(integral)
 ]
-Count = Annotated[int, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"}), BeforeValidator(_integral)]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1, json_schema_extra={"format": "int32"}), BeforeValidator(integral)]
 """A number of things, never negative."""
 Int64 = Annotated[
-    int, Field(ge=-(2**63), le=2**63 - 1, json_schema_extra={"format": "int64"}), BeforeValidator(_integral)
+    int, Field(ge=-(2**63), le=2**63 - 1, json_schema_extra={"format": "int64"}), BeforeValidator(integral)
 ]
 Text = Annotated[str | None, EMPTY_MEANS_ABSENT]
 """Optional text in which the empty string means the same as no text."""

@@ -18,7 +18,7 @@ from airunway.api._base import (
     list_map,
 )
 from airunway.api._deployment_storage import Cache, Storage, Volume
-from airunway.api._pods import EnvVar, LocalObjectReference, Toleration
+from airunway.api._pods import EnvVar, LocalObjectReference, SecurityContext, Toleration
 from airunway.api.bounds import (
     MAX_CONSTRAINTS,
     MAX_ENTRIES,
@@ -44,6 +44,7 @@ __all__ = [
     "Role",
     "Scaling",
     "Secrets",
+    "SecurityContext",
     "Serving",
     "Storage",
     "Volume",
@@ -350,6 +351,10 @@ class ModelDeploymentSpec(ApiModel):
     )
     service_account_name: Text = Field(
         default=None, max_length=253, description="ServiceAccount of the pods. Default: the provider's choice."
+    )
+    security_context: SecurityContext = Field(
+        default_factory=SecurityContext,
+        description="User and groups of the model server, and whether it can write to its image. Default: the image's.",
     )
     image_pull_secrets: list[LocalObjectReference] = Field(
         default_factory=list,

@@ -151,6 +151,14 @@ class ModelCacheStatus(ApiModel):
     ready: bool = Field(default=False, description="Whether the weights are complete. Default: false.")
 
 
+class Refusal(ApiModel):
+    """What a provider itself said against the spec before anything of the deployment existed."""
+
+    generation: Int64 = Field(default=0, description="Generation of the spec that was refused, a number.")
+    reason: str | None = Field(default=None, max_length=256, description="Why, as one CamelCase word.")
+    message: str | None = Field(default=None, max_length=1024, description="Why, as a sentence, with the field.")
+
+
 class Candidate(ApiModel):
     """One provider as seen by the selection."""
 
@@ -159,6 +167,10 @@ class Candidate(ApiModel):
     score: Int32 = Field(default=0, description="Score: the highest priority of its rules that are true. Default: 0.")
     reasons: list[_Short] = Field(
         default_factory=list, max_length=16, description="Why, as sentences: failed checks, true rules, rule errors."
+    )
+    refusal: Refusal | None = Field(
+        default=None,
+        description="Refusal of the provider itself (ProviderCompatible=False): the next candidate is chosen.",
     )
 
 

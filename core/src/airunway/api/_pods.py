@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
 
-from airunway.api._base import ApiModel, Int64, Quantity
+from pydantic import BeforeValidator, Field
+
+from airunway.api._base import ApiModel, Count, Int64, Quantity, integral
 from airunway.api.bounds import MAX_NAME, MAX_VALUE
 
-__all__ = ["EnvVar", "LocalObjectReference", "Toleration"]
+__all__ = ["EnvVar", "LocalObjectReference", "SecurityContext", "Toleration"]
+
+_User = Annotated[int, Field(ge=1, le=2**31 - 1, json_schema_extra={"format": "int32"}), BeforeValidator(integral)]
 
 
 class LocalObjectReference(ApiModel):
@@ -99,4 +103,33 @@ class Toleration(ApiModel):
     )
     toleration_seconds: Int64 | None = Field(
         default=None, description="Seconds that a pod stays on a node with a NoExecute taint. Default: forever."
+    )
+
+
+class SecurityContext(ApiModel):
+    """As whom the model server runs: what the Pod Security Standard restricted leaves to the image.
+
+    It only takes away: nobody becomes root by it.
+    """
+
+    run_as_non_root: bool = Field(
+        default=False,
+        description="Whether the pods must not run as root: the image needs a numeric user, or runAsUser is set. "
+        "Default: false.",
+    )
+    run_as_user: _User | None = Field(
+        default=None, description="Number of the user that the containers run as, not 0. Default: the image's user."
+    )
+    run_as_group: Count | None = Field(
+        default=None, description="Number of the group that the containers run as. Default: the image's group."
+    )
+    fs_group: Count | None = Field(
+        default=None,
+        description="Number of the group that volumes are given to, so that the user can write to them. Default: none; "
+        "some providers have one of their own.",
+    )
+    read_only_root_filesystem: bool = Field(
+        default=False,
+        description="Whether the image cannot be written to: /tmp is then an empty volume of its own, and the home "
+        "directory. Default: false.",
     )

@@ -90,7 +90,11 @@ _DEFINITIONS = (
         model=inferenceproviderconfig.InferenceProviderConfig,
         required=(),
         columns=(
-            _Column(name="Ready", path=".status.ready", type="boolean", description="Whether it takes deployments."),
+            _Column(
+                name="Ready",
+                path='.status.conditions[?(@.type=="Available")].status',
+                description="Whether it takes deployments: it is ready, and the core hears of it.",
+            ),
             _Column(name="Version", path=".status.version", description="Version of the provider."),
             _Column(name="Upstream", path=".status.upstreamCRDVersion", description="API version of the upstream."),
             _Column(

@@ -268,6 +268,12 @@ class InferenceProviderConfigStatus(ApiModel):
     conditions: list[Condition] = Field(
         default_factory=list, json_schema_extra=list_map("type"), description="State aspect by aspect."
     )
+    namespaces: dict[str, Annotated[str, Field(max_length=2048)]] = Field(
+        default_factory=dict,
+        max_length=10000,
+        description="Namespaces with deployments of the provider, each with the service accounts that they name, "
+        "separated by blanks. The core writes it, and the guards of the provider's account read it.",
+    )
 
 
 class InferenceProviderConfig(ApiModel):

@@ -19,10 +19,12 @@ __all__ = [
     "MODEL_DEPLOYMENT",
     "PAUSED",
     "PROVIDER",
+    "RUNTIME_SETTINGS",
     "SPEC_HASH",
     "TRANSFORMER",
     "VERSION",
     "WRITTEN_FOR",
+    "guard_manager",
     "provider_finalizer",
     "provider_manager",
     "provider_of_finalizer",
@@ -50,6 +52,10 @@ ADOPT = f"{GROUP}/adopt"
 
 WRITTEN_FOR = f"{GROUP}/written-for"
 """Annotation on the primary upstream object: digest of the part of the deployment that it was written for."""
+
+RUNTIME_SETTINGS = f"{GROUP}/runtime-settings"
+"""Annotation on the primary upstream object: the settings that it was made with and keeps, and a digest of the part of
+the deployment whose change takes newer ones (ruling 23)."""
 
 PAUSED = f"{GROUP}/reconcile-paused"
 """Annotation: exactly ``"true"`` stops reconciliation (deletion goes on)."""
@@ -81,6 +87,11 @@ def provider_of_manager(manager: str) -> str:
     """The provider whose field manager that is; empty if it is none of a provider's."""
     prefix = provider_manager("")
     return manager.removeprefix(prefix) if manager.startswith(prefix) else ""
+
+
+def guard_manager(namespace: str) -> str:
+    """The field manager of what the core in that namespace tells the guards of providers."""
+    return f"airunway-guard-{namespace}"
 
 
 def provider_finalizer(provider: str) -> str:

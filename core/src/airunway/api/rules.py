@@ -48,6 +48,7 @@ FORBIDDEN_OVERRIDES = frozenset(
         "securityContext",
         "serviceAccount",
         "serviceAccountName",
+        "shareProcessNamespace",
         "status",
     }
 )

@@ -42,9 +42,9 @@ def doctor(
 ) -> None:
     """Look at an installation and say what is wrong with it: what, why, and what to do.
 
-    CRDs, processes and their Leases, webhook, rights, providers, upstreams, nodes, storage, gateway. Nothing is
-    changed and no Secret is read; what you may not look at is named and left out. Every code has an entry in
-    docs/reference/doctor.md.
+    CRDs, processes, their upgrades and Leases, webhook, rights, guards, providers, upstreams, nodes, storage, gateway.
+    Nothing is changed, and of Secrets only the labels of Helm's releases are read; what you may not look at is named
+    and left out. Every code has an entry in docs/reference/doctor.md.
 
     Ends with 0 if nothing is wrong, with 3 if there are findings, with 1 if the cluster cannot be looked at.
     """
@@ -83,7 +83,7 @@ def _hosts() -> tuple[list[ProviderHost], dict[str, str]]:
     from airunway.plugins.registry import discover, load
 
     hosts, broken = [], {}
-    for name in dict.fromkeys(distribution.name for distribution in discover()):
+    for name in dict.fromkeys(distribution.name for distribution in discover(on_request=True)):
         try:
             hosts.append(load(name))
         except PluginError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -83,8 +84,24 @@ def explain(
         known = ", ".join(sorted(provider.name for provider in facts)) or "none"
         inputs.fail(f"there is no provider {why_not!r} (providers: {known})")
     explanations = [
-        explained(deployment, facts, now=now, policy=rules, namespace_labels=labels.get(key_of(deployment).namespace))
+        explained(
+            deployment,
+            facts,
+            now=now,
+            policy=rules,
+            namespace_labels=labels.get(key_of(deployment).namespace),
+            asked=inputs.asking_plugins(deployment, now=now),
+        )
         for deployment in deployments
+    ]
+    explanations = [
+        replace(
+            explanation,
+            warnings=inputs.warnings_of(deployment, explanation.provider, explanation.engine.engine, now=now),
+        )
+        if explanation.provider and explanation.engine and explanation.engine.engine and not explanation.violations
+        else explanation
+        for deployment, explanation in zip(deployments, explanations, strict=True)
     ]
     if output == "table":
         typer.echo("\n\n".join("\n".join(map(plain, _told(explanation, why_not))) for explanation in explanations))
@@ -131,6 +148,8 @@ def _told(explanation: Explanation, why_not: str) -> Iterator[str]:
         yield "  As long as this is so, nothing is created or changed; what follows is what would be selected."
     yield f"Engine:    {engine.engine or 'none'} ({engine.reason or engine.message})"
     yield f"Provider:  {explanation.provider or 'none'} ({explanation.message})"
+    for warning in explanation.warnings:
+        yield f"Warning:   {warning}"
     if explanation.candidates:
         yield ""
         rows = [row for candidate in explanation.candidates for row in _rows(explanation, candidate)]
@@ -173,6 +192,9 @@ def _why_not(explanation: Explanation, candidate: Candidate) -> Iterator[str]:
     advice = dict(explanation.advice).get(name)
     if advice is None:
         yield f"{name} is selected."
+        return
+    if (refusal := candidate.refusal) is not None and not explanation.violations:
+        yield f"{name} refuses this spec ({refusal.reason}): {refusal.message}"
         return
     chosen = explanation.engine.engine if explanation.engine is not None else None
     if candidate.eligible and chosen is not None and not explanation.violations:

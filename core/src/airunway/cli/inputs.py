@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
     from airunway.kube import Client, KubeError
     from airunway.plugins.host import ProviderHost
+    from airunway.runtime.translate import Judgement
+    from airunway.selection import Refusal
     from airunway.validation.policy import Policy
 
 __all__ = [
     "Choice",
     "Unchosen",
+    "asking_plugins",
     "choose",
     "choose_among",
     "definitions_in",
@@ -42,6 +45,7 @@ __all__ = [
     "ready_configs",
     "reporting",
     "time_of",
+    "warnings_of",
 ]
 
 T = TypeVar("T")
@@ -137,7 +141,7 @@ def installed_configs(names: list[str] | None = None) -> list[Resource]:
 
 def ready_configs(hosts: Sequence[ProviderHost]) -> list[Resource]:
     """The config of each provider, as if it were ready. Raises PluginError."""
-    from airunway.runtime.provider_config import config_object
+    from airunway.runtime.application import config_object
 
     configs = [config_object(host.manifest) for host in hosts]
     return [{**config, "status": {"ready": True}} for config in configs]
@@ -169,6 +173,58 @@ def choose(deployment: Resource, *, provider: str, now: datetime) -> Choice:
     return choose_among(installed_configs([named] if named else None), deployment, provider=named, now=now)
 
 
+def asking_plugins(deployment: Resource, *, now: datetime) -> Callable[[str, str], Refusal | None]:
+    """What an installed plugin says against the deployment, by names of provider and engine.
+
+    None: it says nothing, or is not installed.
+    """
+    from airunway.plugins.errors import PluginError, PluginFault
+    from airunway.runtime.report import located
+    from airunway.selection import Refusal
+
+    def asked(name: str, engine: str) -> Refusal | None:
+        try:
+            judged = _judged(deployment, name, engine, now=now)
+        except (PluginError, PluginFault) as error:
+            return Refusal(generation=0, reason="ProviderError", message=str(error))
+        if judged is None or not judged.blockers:
+            return None
+        text = "; ".join(located(finding) for finding in judged.blockers)
+        return Refusal(generation=0, reason=judged.blockers[0].reason, message=text)
+
+    return asked
+
+
+def warnings_of(deployment: Resource, provider: str, engine: str, *, now: datetime) -> tuple[str, ...]:
+    """What a provider warns of: as the status has it, else as its installed plugin says. None, where neither does."""
+    from airunway.plugins.errors import PluginError, PluginFault
+    from airunway.runtime.report import warning_text
+
+    if dig(deployment, "status", "provider", "name") == provider:
+        return tuple(map(str, dig(deployment, "status", "warnings") or ()))
+    try:
+        judged = _judged(deployment, provider, engine, now=now)
+    except (PluginError, PluginFault):
+        return ()  # its refusal says so
+    return tuple(dict.fromkeys(warning_text(finding) for finding in judged.warnings)) if judged is not None else ()
+
+
+def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> Judgement | None:
+    """What an installed plugin makes of the deployment, with its default settings and the newest upstream that it
+    knows; None for one that is not installed. Raises PluginError, PluginFault.
+    """
+    from airunway.api.modeldeployment import parse_deployment
+    from airunway.plugins.assumed import assumed_context
+    from airunway.plugins.registry import discover, load
+    from airunway.runtime.translate import judge
+
+    if all(found.name != name for found in discover(on_request=True)):
+        return None
+    host = load(name)
+    context = assumed_context(host, engine=engine, now=now)
+    return judge(host, {**deployment, "status": {"engine": {"type": engine}}}, parse_deployment(deployment), context)
+
+
 def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider: str, now: datetime) -> Choice:
     """As `choose`, among the providers of these InferenceProviderConfigs. Raises Unchosen."""
     from airunway.selection import provider_facts
@@ -177,7 +233,8 @@ def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider:
     spec = deployment.get("spec")
     if provider and isinstance(spec, dict):
         deployment = {**deployment, "spec": {**spec, "provider": {**(dig(spec, "provider") or {}), "name": provider}}}
-    explanation = explain(deployment, [provider_facts(config) for config in configs], now=now)
+    asked = None if dig(deployment, "spec", "provider", "name") else asking_plugins(deployment, now=now)
+    explanation = explain(deployment, [provider_facts(config) for config in configs], now=now, asked=asked)
     if explanation.violations:
         raise Unchosen([str(violation) for violation in explanation.violations])
     if explanation.provider is None or explanation.engine is None or explanation.engine.engine is None:

@@ -1,10 +1,10 @@
-"""``airunway install``, ``upgrade`` and ``uninstall``: the charts that wheels carry, by helm or as rendered."""
+"""``airunway install``, ``upgrade``, ``uninstall``: helm with the charts that wheels carry. ``manifests``: without."""
 
 from __future__ import annotations
 
 import shutil
-from contextlib import contextmanager, suppress
-from io import StringIO
+import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -15,28 +15,13 @@ from airunway.cli.options import Context, Kubeconfig
 from airunway.words import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
-    from airunway.install.cluster import Installer, Inventory
     from airunway.install.helm import Helm
-    from airunway.install.parts import Part
     from airunway.kube import Client
+    from airunway.resource import Resource
 
-__all__ = ["install", "uninstall", "upgrade"]
-
-TIMED_OUT = 4
-"""Exit code: everything was applied, and is not ready in time."""
-
-Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace that AI Runway runs in.")]
-Manifests = Annotated[
-    Path | None,
-    typer.Option(
-        file_okay=False,
-        help="Folder with the rendered manifests of the charts, instead of those that are carried here, one file for "
-        "each: airunway-crds.yaml, airunway.yaml, airunway-provider-NAME.yaml.",
-    ),
-]
-Providers = Annotated[str, typer.Option(help="Names of providers, separated by commas.")]
+__all__ = ["install", "manifests", "uninstall", "upgrade"]
 
 
 def _registry(text: str) -> str:
@@ -47,20 +32,20 @@ def _registry(text: str) -> str:
     return text
 
 
+Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace that AI Runway runs in.")]
+Providers = Annotated[str, typer.Option(help="Names of providers, separated by commas.")]
 Registry = Annotated[
     str,
     typer.Option(callback=_registry, help="Where the images are, as HOST/PATH (default: where the release has them)."),
 ]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait until everything is ready; 0: do not wait.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, with everything rehearsed.")]
+Timeout = Annotated[float, typer.Option(help="Seconds to wait for each part until it is ready; 0: do not wait.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Name every object, and change nothing.")]
 
 
 def install(
     *,
     providers: Providers = "",
-    manifests: Manifests = None,
     registry: Registry = "",
-    no_helm: Annotated[bool, typer.Option("--no-helm", help="Apply, even where helm is on PATH.")] = False,
     namespace: Namespace = "airunway-system",
     dry_run: DryRun = False,
     timeout: Timeout = 300.0,
@@ -69,39 +54,24 @@ def install(
 ) -> None:
     """Install CRDs, core and providers: pip install airunway airunway-kaito, then airunway install --providers kaito
 
-    Where helm is on PATH each part becomes a release of Helm, from the chart that its distribution carries; else what
-    the chart renders to is applied server-side. What was installed one way stays with it.
+    Each part becomes a release of Helm, from the chart that its distribution carries, by the helm (3.14 or newer) on
+    PATH. Without helm: airunway manifests.
 
-    Everything that can be known is said before the first write: rights that are missing, objects that belong to another
-    tool, CRDs that would take fields from objects, what the API server refuses.
-
-    Ends with 0 once everything is ready, with 4 if it is not in time, with 1 if it cannot be done.
+    Before the first write it says what is in the way: what helm refuses, CRDs that would take fields from objects, an
+    installation elsewhere that works on the same deployments.
     """
     from airunway.install.parts import CORE, DEFINITIONS, provider_part
-    from airunway.kube import Forbidden
 
     wanted = [DEFINITIONS, CORE, *map(provider_part, _names(providers))]
 
-    async def work(installer: Installer) -> None:
-        noted: Inventory = {}
-        with suppress(Forbidden):  # then that is among what stands in the way
-            noted = await installer.inventory()
-        helm = None
-        if manifests is None and not no_helm:
-            helm = _helm(noted, namespace, registry, kubeconfig, context)
-        releases = await helm.releases() if helm else {}
-        _refuse_unfinished(helm, releases, wanted)
-        parts = [
-            await _part(name, namespace, manifests, registry, helm if name in releases else None) for name in wanted
-        ]
-        await _bring(installer, parts, helm=helm, noted=noted, dry_run=dry_run, timeout=timeout)
+    async def work(client: Client, helm: Helm) -> None:
+        await _bring(client, helm, wanted, dry_run=dry_run, timeout=timeout)
 
-    _run(work, namespace, kubeconfig, context)
+    _run(work, namespace=namespace, registry=registry, kubeconfig=kubeconfig, context=context)
 
 
 def upgrade(
     *,
-    manifests: Manifests = None,
     registry: Registry = "",
     namespace: Namespace = "airunway-system",
     dry_run: DryRun = False,
@@ -109,188 +79,213 @@ def upgrade(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Upgrade what is installed to the release of the distributions here, in the way in which it was installed.
+    """Upgrade the releases of Helm in the namespace to the charts of the distributions here. Their values stay.
 
-    Parts that nothing here carries stay as they are, and so do the values of a release of Helm; objects that the new
-    release has no more are deleted. What runs is not touched: `airunway preflight` says what an upstream's upgrade
-    would do.
+    Parts that nothing here carries stay as they are. What serves is not touched: `airunway preflight` says what an
+    upstream's upgrade would do.
     """
-    from airunway.install.carried import NotCarried
+    from airunway.install.carried import NotCarried, carried
     from airunway.install.parts import in_order
 
-    async def work(installer: Installer) -> None:
-        noted = await installer.inventory()
-        helm = None if manifests else _helm(noted, namespace, registry, kubeconfig, context)
-        releases = await helm.releases() if helm else {}
-        listed = in_order(releases if helm else noted)
-        chosen = []
+    async def work(client: Client, helm: Helm) -> None:
+        chosen, listed = [], in_order(await helm.releases())
+        if not listed:
+            _fail_without_releases(namespace)
         for name in listed:
             try:
-                _source(name, namespace, manifests)
+                carried(name)
                 chosen.append(name)
             except NotCarried as reason:
                 typer.echo(plain(f"{name} stays as it is: {reason}"))
         if not chosen:
-            there = ", ".join(listed) or "nothing"
-            await _fail_with_strangers(
-                installer, f"there is nothing to upgrade in {namespace}: this command has installed {there} there"
-            )
-        _refuse_unfinished(helm, releases, chosen)
-        parts = [await _part(name, namespace, manifests, registry, helm) for name in chosen]
-        await _bring(installer, parts, helm=helm, noted=noted, dry_run=dry_run, timeout=timeout)
+            inputs.fail("nothing was changed: nothing that is installed here carries the chart of a release there")
+        await _bring(client, helm, chosen, dry_run=dry_run, timeout=timeout)
 
-    _run(work, namespace, kubeconfig, context)
+    _run(work, namespace=namespace, registry=registry, kubeconfig=kubeconfig, context=context)
 
 
 def uninstall(
     *,
     providers: Annotated[
-        str, typer.Option(help="Only these providers, separated by commas (default: all parts).")
+        str, typer.Option(help="Only these providers, separated by commas (default: all parts but the CRDs).")
     ] = "",
     namespace: Namespace = "airunway-system",
     dry_run: DryRun = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, as in a script.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Take core and providers away. No ModelDeployment, no model and no CRD is deleted.
+    """Uninstall core and providers. No ModelDeployment, no model and no CRD is deleted.
 
-    Models go on serving, and nobody looks after them. To take them away too, delete the ModelDeployments first.
+    What serves goes on serving, and nothing looks after it. To delete models too, delete the ModelDeployments first.
+    A release that names objects which are not its own is not touched.
     """
+    from airunway.install.cluster import what_stays
     from airunway.install.parts import CORE, in_order, provider_of, provider_part
 
-    async def work(installer: Installer) -> None:
-        noted = await installer.inventory()
-        helm = _helm(noted, namespace, "", kubeconfig, context)
-        listed = in_order(await helm.releases() if helm else noted)
+    async def work(client: Client, helm: Helm) -> None:
+        releases = await helm.releases()
+        listed = in_order(releases)
         chosen = [provider_part(name) for name in _names(providers)] or list(filter(provider_of, listed))
         if not providers and CORE in listed:
             chosen.append(CORE)
-        if unknown := sorted(set(chosen) - set(listed)):
-            there = ", ".join(listed) or "nothing"
-            await _fail_with_strangers(
-                installer,
-                f"{', '.join(unknown)} was not installed by this command in {namespace} (it has installed: {there})",
-            )
-        if not chosen:
-            await _fail_with_strangers(installer, f"nothing was installed by this command in {namespace}")
-        remains = await installer.remains(chosen)
-        if helm:
+        if not listed or not chosen:
+            _fail_without_releases(namespace)
+        if unknown := ", ".join(name for name in chosen if name not in listed):
+            inputs.fail(f"helm has no release {unknown} in {namespace} (it has: {', '.join(listed)})")
+        _refuse(helm.foreign(releases, chosen))
+        for name, objects in (await _owned(client, helm, chosen)).items():
+            _list(name, "to be deleted", objects)
+        stays = await what_stays(client, namespace=namespace)
+        if not dry_run:
+            _confirm(yes=yes)
             for name in chosen:
-                if not dry_run:
-                    await helm.remove(name)
-                typer.echo(f"{name}: the release {'would be' if dry_run else 'is'} uninstalled")
-        elif dry_run:
-            for name in chosen:
-                typer.echo(plain(f"{name}: {len(noted[name])} objects would be deleted"))
-        else:
-            async for name, gone in installer.remove(chosen, noted):
-                typer.echo(plain(f"{name}: {len(gone)} objects deleted"))
-        for line in remains:
+                await helm.remove(name)
+                typer.echo(f"{name}: uninstalled")
+        for line in stays:
             typer.echo(plain(f"stays: {line}"))
 
-    _run(work, namespace, kubeconfig, context)
+    _run(work, namespace=namespace, kubeconfig=kubeconfig, context=context)
+
+
+def manifests(
+    *,
+    providers: Providers = "",
+    core: Annotated[bool, typer.Option(help="With the core.")] = True,
+    registry: Registry = "",
+    namespace: Namespace = "airunway-system",
+) -> None:
+    """Print what the charts of core and providers render to: airunway manifests | kubectl apply --server-side -f -
+
+    For machines without helm, and for repositories that GitOps tools read. The CRDs (airunway crds) and the namespace
+    are not among them, so that `kubectl delete -f -` of the same deletes no ModelDeployment.
+    """
+    import yaml
+
+    from airunway.install.carried import carried, placed, released_to
+    from airunway.install.parts import CORE, provider_part
+
+    with _reporting():
+        released = released_to(needed=not registry)
+        for name in [*([CORE] if core else []), *map(provider_part, _names(providers))]:
+            for obj in _objects(carried(name).manifests.read_text(encoding="utf-8")):
+                found = placed(obj, namespace=namespace, images=(released, registry or released))
+                typer.echo(yaml.safe_dump(found, explicit_start=True, sort_keys=False), nl=False)
 
 
 def _names(text: str) -> list[str]:
     return list(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
 
 
-def _helm(noted: Inventory, namespace: str, registry: str, kubeconfig: Path | None, context: str | None) -> Helm | None:
-    """The helm that looks after the namespace: None where there is none, or where parts were applied without it."""
-    from airunway.install.helm import Helm
+def _objects(text: str) -> list[Resource]:
+    """The objects of manifests. Raises ManifestError."""
+    from io import StringIO
 
-    program = shutil.which("helm")
-    if program is None or noted:
-        return None
-    return Helm(program=program, namespace=namespace, images=registry, kubeconfig=kubeconfig, context=context)
-
-
-def _refuse_unfinished(helm: Helm | None, releases: Mapping[str, str], wanted: Iterable[str]) -> None:
-    """Ends with 1 where one of the releases that are `wanted` was left halfway."""
-    if helm and (unfinished := helm.unfinished(releases, wanted)):
-        inputs.fail("\n".join(["nothing was written:", *(f"  {each}" for each in unfinished)]))
-
-
-async def _fail_with_strangers(installer: Installer, message: str) -> NoReturn:
-    """The message, and who runs there that was installed in another way."""
-    inputs.fail("\n".join([message, *(f"  {each}" for each in await installer.strangers())]))
-
-
-def _source(name: str, namespace: str, manifests: Path | None) -> Path:
-    """The file with what a part renders to. Raises NotCarried."""
-    from airunway.install.carried import NotCarried, carried
-
-    if manifests is None:
-        return carried(name).manifests
-    path = manifests / f"{name}.yaml"
-    if not path.is_file():
-        raise NotCarried(
-            f"{manifests} has no {path.name}: helm template charts/{name} --namespace {namespace} > {path}"
-        )
-    return path
-
-
-async def _part(name: str, namespace: str, manifests: Path | None, registry: str, helm: Helm | None) -> Part:
-    """A part as it is to be; `helm` is given where it has a release of the part, which may have values of its own.
-
-    Raises NotCarried, ManifestError, OSError, HelmError.
-    """
     from airunway.cli.validate import read_manifests
-    from airunway.install.carried import carried, placed, released_to
-    from airunway.install.parts import Part, ordered
 
-    source = _source(name, namespace, manifests)
-    released = "" if manifests else released_to(needed=not registry)
-    if helm is not None:
-        return Part(name=name, objects=ordered(read_manifests(StringIO(await helm.rendered(carried(name))))))
-    objects = list(read_manifests(StringIO(source.read_text(encoding="utf-8"))))
-    if released:
-        objects = [placed(obj, namespace=namespace, images=(released, registry or released)) for obj in objects]
-    return Part(name=name, objects=ordered(objects))
+    return list(read_manifests(StringIO(text)))
 
 
-async def _bring(
-    installer: Installer, parts: list[Part], *, helm: Helm | None, noted: Inventory, dry_run: bool, timeout: float
-) -> None:
-    """By `helm`; where there is none they are applied, over what is `noted` of before."""
-    from airunway.install.carried import carried
+async def _bring(client: Client, helm: Helm, names: Sequence[str], *, dry_run: bool, timeout: float) -> None:
+    """Have helm install or upgrade these parts, unless something is in the way."""
+    from airunway.install.carried import carried, released_to
+    from airunway.install.helm import HelmError
+    from airunway.upgrades.ours import harms_in
 
-    if obstacles := await installer.obstacles(parts, releases=helm is not None):
-        inputs.fail("\n".join(["nothing was written:", *(f"  {obstacle}" for obstacle in obstacles)]))
-    if dry_run:
-        for part in parts:
-            typer.echo(plain(f"{part.name}: {len(part.objects)} objects would be applied{' by helm' * bool(helm)}"))
-        return
-    if helm is None:
-        await installer.apply(parts, noted, on_part=lambda name: typer.echo(plain(f"{name}: applying")))
-    else:
-        for part in parts:
-            typer.echo(plain(f"{part.name}: helm upgrade --install"))
-            await helm.bring(carried(part.name))
-            await installer.served(part)
-    if timeout:
-        await _wait(installer, parts, timeout)
-
-
-async def _wait(installer: Installer, parts: list[Part], timeout: float) -> None:
+    released_to(needed=not helm.images)
+    parts = [carried(name) for name in names]
+    releases = await helm.releases()
+    _refuse([*helm.foreign(releases, names), *helm.unfinished(releases, names)])
+    await _owned(client, helm, [name for name in names if name in releases])
     try:
-        async for state in installer.progress(parts, timeout=timeout):
-            typer.echo(plain(f"{state.part}: {state.text}"))
-    except TimeoutError as error:
-        typer.echo(
-            plain(f"airunway: not ready after {timeout:g} s: {error}. `airunway doctor` says what is wrong"), err=True
-        )
-        raise typer.Exit(TIMED_OUT) from error
+        rendered = {part.name: _objects(await helm.rendered(part)) for part in parts}
+    except HelmError as error:  # the charts refuse a second installation that would do the same work, too
+        raise HelmError(f"nothing was changed: {error}") from error
+    definitions = [obj for found in rendered.values() for obj in found if obj["kind"] == "CustomResourceDefinition"]
+    _refuse(map(str, await harms_in(client, definitions)))
+    for part in parts:
+        if dry_run:
+            _list(part.name, "to be applied by helm", rendered[part.name])
+        else:
+            typer.echo(f"{part.name}: helm upgrade --install")
+            await helm.bring(part, timeout=timeout)
+    if not dry_run:
+        typer.echo("airunway doctor says whether each part finds what it needs")
+
+
+async def _owned(client: Client, helm: Helm, names: Iterable[str]) -> Mapping[str, Sequence[Resource]]:
+    """What each release consists of. Ends with 1 where one names objects that are not its own: helm would delete them.
+
+    Every account that may write Secrets in the namespace can forge that of a release.
+    """
+    from airunway.install.cluster import not_of_release
+
+    found = {name: _objects(await helm.manifest(name)) for name in names}
+    _refuse(
+        [
+            f"Helm's release {name} names objects that are not its own: {', '.join(foreign)}. helm would delete them. "
+            f"Look who has written it (kubectl get secrets -n {helm.namespace} -l owner=helm,name={name} "
+            "--show-managed-fields -o yaml), and delete the Secret that is forged"
+            for name, objects in found.items()
+            if (foreign := await not_of_release(client, objects, name=name, namespace=helm.namespace))
+        ]
+    )
+    return found
+
+
+def _refuse(reasons: Iterable[str]) -> None:
+    if found := list(reasons):
+        inputs.fail("\n".join(["nothing was changed:", *(f"  {each}" for each in found)]))
+
+
+def _list(name: str, what: str, objects: Iterable[Resource]) -> None:
+    from airunway.install.cluster import named
+
+    typer.echo(plain(f"{name}, {what}:"))
+    for obj in objects:
+        typer.echo(plain(f"  {named(obj)}"))
+
+
+def _confirm(*, yes: bool) -> None:
+    if not yes and not sys.stdin.isatty():
+        inputs.fail("nothing was changed: there is no terminal to ask on; say --yes")
+    if not yes and not typer.confirm("Uninstall?"):
+        inputs.fail("nothing was changed")
+
+
+def _without_helm(namespace: str) -> str:
+    return f"""
+  airunway crds --apply
+  kubectl create namespace {namespace}
+  airunway manifests --providers NAMES --namespace {namespace} | kubectl apply --server-side -f -
+To uninstall, the last line ends with: kubectl delete -f -"""
+
+
+def _fail_without_releases(namespace: str) -> NoReturn:
+    inputs.fail(
+        f"helm has no release of AI Runway in {namespace} (helm list -A shows others). What was applied without it is "
+        f"upgraded by{_without_helm(namespace)}"
+    )
 
 
 def _run(
-    work: Callable[[Installer], Awaitable[None]], namespace: str, kubeconfig: Path | None, context: str | None
+    work: Callable[[Client, Helm], Awaitable[None]],
+    *,
+    namespace: str,
+    registry: str = "",
+    kubeconfig: Path | None,
+    context: str | None,
 ) -> None:
-    from airunway.install.cluster import Installer
+    from airunway.install.helm import Helm
+
+    program = shutil.which("helm")
+    if program is None:
+        inputs.fail(f"helm is not on PATH. Install helm 3.14 or newer; or do without it:{_without_helm(namespace)}")
+    helm = Helm(program=program, namespace=namespace, images=registry, kubeconfig=kubeconfig, context=context)
 
     async def main(client: Client) -> None:
         with _reporting():
-            await work(Installer(client, namespace=namespace))
+            await work(client, helm)
 
     inputs.on_cluster(main, kubeconfig=kubeconfig, context=context)
 
@@ -299,12 +294,9 @@ def _run(
 def _reporting() -> Iterator[None]:
     from airunway.install.carried import NotCarried
     from airunway.install.helm import HelmError
-    from airunway.kube import Conflict
 
     try:
         with inputs.reporting():
             yield
     except (NotCarried, HelmError) as error:
         inputs.fail(str(error))
-    except Conflict as error:
-        inputs.fail(f"another tool has set these fields: {error}")

@@ -14,9 +14,10 @@ from airunway.cli.development import CommandTree, ProviderTree
 from airunway.cli.doctor import doctor
 from airunway.cli.explain import explain
 from airunway.cli.flags import SwitchCommand
-from airunway.cli.install import install, uninstall, upgrade
+from airunway.cli.install import install, manifests, uninstall, upgrade
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
+from airunway.cli.schema import schema
 from airunway.cli.validate import validate
 
 __all__ = ["app", "main"]
@@ -24,7 +25,6 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="airunway",
     cls=CommandTree,
-    help="One Kubernetes API for LLM inference: ModelDeployments, and the providers that run them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -39,12 +39,29 @@ for command, summary in (
     (explain, "Say why a deployment gets its engine and provider, or none."),
     (render, "Print what a provider would create, without a cluster."),
     (doctor, "Say what is wrong with an installation, and what to do."),
-    (install, "Install CRDs, core and providers, by helm or without it."),
-    (upgrade, "Upgrade what is installed."),
-    (uninstall, "Take core and providers away again; models stay."),
+    (install, "Install CRDs, core and providers, by helm."),
+    (upgrade, "Upgrade what is installed, by helm."),
+    (uninstall, "Uninstall core and providers; models stay."),
+    (manifests, "Print what core and providers are made of, for kubectl."),
     (preflight, "Say what an upstream's new CRDs would do to what runs."),
 ):
     app.command(short_help=summary)(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """One Kubernetes API for LLM inference: ModelDeployments, and the providers that run them."""
 
 
 @app.command()
@@ -64,12 +81,20 @@ def controller(core: options.CoreOptions, common: options.Common) -> None:
 
 @app.command("run", short_help="Run the core and every installed provider in one process.", cls=SwitchCommand)
 @options.with_options(options.core, options.providers, options.common)
-def run_all(core: options.CoreOptions, given: options.ProviderOptions, common: options.Common) -> None:
-    """Run the core and every installed provider in one process: for a laptop, or a small cluster.
+def run_all(
+    core: options.CoreOptions,
+    given: options.ProviderOptions,
+    common: options.Common,
+    name: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="The providers' names (default: all installed).")
+    ] = None,
+) -> None:
+    """Run the core and every installed provider, or these, in one process: for a laptop, or a small cluster.
 
     They share one connection and one cache of deployments. Each leads, registers and fails by itself.
     """
-    processes.run(common, core=core, providers=processes.installed(), given=given)
+    providers = processes.named(name) if name else processes.installed()
+    processes.run(common, core=core, providers=providers, given=given)
 
 
 @provider.command("run", cls=SwitchCommand)
@@ -104,6 +129,9 @@ def provider_list() -> None:
     width = max(len(distribution.name) for distribution in found)
     for distribution in found:
         typer.echo(f"{distribution.name:<{width}}  {distribution.distribution} {distribution.version}")
+
+
+provider.command("schema", short_help="Print versions and schema hashes of an upstream's CRD.")(schema)
 
 
 def main() -> None:

@@ -102,6 +102,7 @@ class CoreOptions:
 
     selector: bool = True
     policy: Path | None = None
+    guard_parameters: bool = False
     webhook: WebhookOptions = field(default_factory=WebhookOptions)
 
 
@@ -114,6 +115,13 @@ def core(
         Path | None,
         typer.Option(help="File that says what namespaces may use: providers, images, service accounts and more."),
     ] = None,
+    guard_parameters: Annotated[
+        bool,
+        typer.Option(
+            "--guard-parameters",
+            help="Note on each InferenceProviderConfig where its provider has deployments: its guards read it.",
+        ),
+    ] = False,
     webhook_bind_address: Annotated[
         str, typer.Option(help="Address of the admission webhook, e.g. :9443; 0: none.")
     ] = "0",
@@ -148,6 +156,7 @@ def core(
     return CoreOptions(
         selector=enable_provider_selector,
         policy=policy,
+        guard_parameters=guard_parameters,
         webhook=WebhookOptions(
             bind_address=webhook_bind_address,
             service=webhook_service,

@@ -23,13 +23,17 @@ if TYPE_CHECKING:
     from airunway.doctor.conduct import Conduct
     from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
-    from airunway.upgrades.forecast import Forecast
+    from airunway.upgrades.forecast import Effect, Forecast
     from airunway.upgrades.preflight import Preflight, Running
 
 __all__ = ["preflight"]
 
 HARMS = 3
 """Exit code: something would break, or be made anew at once."""
+
+HARMS_LATER = 5
+"""Exit code: nothing is harmed at once, and the next change of a spec would break something or have it made anew, which
+it would not without the upgrade."""
 
 _FILES = (".yaml", ".yml", ".json")
 
@@ -75,11 +79,11 @@ def preflight(
 
     The provider's settings are those of its Deployment; what cannot be read is assumed, and said.
 
-    NOW is what happens at once; ON CHANGE what the next change of the spec (or airunway.ai/adopt) then does. It is the
-    provider's own decision, made with the plugin that is installed here; the cluster is only read.
+    NOW is what happens at once; ON CHANGE the worst that the next change of the spec (or airunway.ai/adopt) then does.
+    It is the provider's own decision, made with the plugin that is installed here; the cluster is only read.
 
-    Ends with 0 if nothing that runs is broken or made anew at once, with 3 if something is, with 1 if it cannot be
-    said.
+    Ends with 0 if nothing that runs is broken or made anew, with 3 if something is at once, with 5 if something is on
+    its next change and would not be without the upgrade, with 1 if it cannot be said.
     """
     from airunway.doctor.conduct import Conduct
     from airunway.plugins.errors import PluginError
@@ -112,6 +116,8 @@ def preflight(
         typer.echo(as_document([document], output), nl=False)
     if not found.is_safe:
         raise typer.Exit(HARMS)
+    if found.harmed_later:
+        raise typer.Exit(HARMS_LATER)
 
 
 def _sources(provider: str, where: str, recordings: Path | None) -> list[Path]:
@@ -268,8 +274,20 @@ def _told(found: Preflight, origins: Mapping[str, Path]) -> Iterator[str]:
         ]
         yield from as_columns(("deployment", "now", "on change", "why"), rows, width=terminal_width()).split("\n")
         yield ""
-    counts = ", ".join(f"{count} {effect.value}" for effect, count in sorted(found.counts.items()))
-    yield f"{len(found.forecasts)} deployments: {counts}" if counts else "No deployments."
+    if not found.forecasts:
+        yield "No deployments."
+        return
+    now, on_change = _counted(found.counts), _counted(found.counts_on_change)
+    yield f"{len(found.forecasts)} deployments: now {now}; on change {on_change}"
+    if later := found.harmed_later:
+        yield (
+            f"Because of the upgrade the next change of {len(later)} of them breaks it, or has it made anew: "
+            "see ON CHANGE."
+        )
+
+
+def _counted(counts: Mapping[Effect, int]) -> str:
+    return ", ".join(f"{count} {effect.value}" for effect, count in sorted(counts.items()))
 
 
 def _reason(found: Forecast) -> str:
@@ -289,6 +307,7 @@ def _document(found: Preflight, origins: Mapping[str, Path]) -> Resource:
         "kind": "PreflightReport",
         "provider": found.provider,
         "safe": found.is_safe,
+        "harmedLater": len(found.harmed_later),
         "changes": [
             {
                 "crd": change.crd,
@@ -308,6 +327,9 @@ def _document(found: Preflight, origins: Mapping[str, Path]) -> Resource:
                 "why": each.why,
                 "onChange": each.on_change.value,
                 "whyOnChange": each.why_on_change,
+                "onAdopt": each.on_adopt.value,
+                "changes": {field: effect.value for field, effect in each.changes.items()},
+                "harmedLater": each.harmed_later,
                 "already": each.already,
             }
             for each in found.forecasts

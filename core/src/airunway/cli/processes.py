@@ -117,6 +117,7 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
         selector=options.selector,
         namespaces=namespaces,
         policy=PolicyFile(options.policy) if options.policy is not None else None,
+        guard_parameters=_own_namespace() if options.guard_parameters else "",
     )
 
     def make(caches: Caches, instance: str) -> CoreApplication:

@@ -60,7 +60,7 @@ def _rendered(
     from airunway.plugins.assumed import assumed_context
     from airunway.plugins.registry import load
     from airunway.resource import key_of
-    from airunway.runtime.judgement import judge
+    from airunway.runtime.translate import judge
 
     key, now = key_of(deployment), datetime.now(UTC)
     try:

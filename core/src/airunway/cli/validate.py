@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 import yaml
 
-from airunway.resource import Resource, dig, key_of, labels_of
+from airunway.resource import Resource, dig, key_of, labels_of, uncollected
 from airunway.words import plain
 
 if TYPE_CHECKING:
@@ -28,11 +28,19 @@ _FREE_EXPANSION = 2**20
 """Characters by which aliases may make any document larger."""
 
 
-class _Loader(yaml.SafeLoader):
+_DEPTH = 250
+"""Levels of lists and maps in each other. Schemas of upstreams have fewer than 100; the parser ends the process at
+some ten thousand."""
+
+# libyaml, as far as PyYAML was built with it: the CRDs of some upstreams have megabytes.
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
     """YAML as kubectl reads it: what looks like a date is text, 2.0 is 2, and no key may be there twice."""
 
     def construct_yaml_float(self, node: Any) -> float:
-        value = super().construct_yaml_float(node)
+        value: float = super().construct_yaml_float(node)
         return int(value) if value.is_integer() else value
 
     def construct_document(self, node: Any) -> Any:
@@ -43,9 +51,9 @@ class _Loader(yaml.SafeLoader):
         return super().construct_document(node)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
-        twice = next((key for index, key in enumerate(keys) if key in keys[:index]), None)
-        if twice is not None:
+        keys = [str(key.value) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+        if len(set(keys)) < len(keys):
+            twice = next(key for index, key in enumerate(keys) if key in keys[:index])
             raise yaml.constructor.ConstructorError(None, None, f"the key {twice} is there twice", node.start_mark)
         return super().construct_mapping(node, deep)
 
@@ -82,7 +90,11 @@ def _sizes(root: Any) -> tuple[int, int]:
 def read_manifests(stream: TextIO) -> Iterator[Resource]:
     """The objects of a YAML or JSON stream, those inside a List one by one. Raises ManifestError."""
     try:
-        for document in yaml.load_all(stream, Loader=_Loader):
+        text = stream.read()
+        with uncollected():
+            _refuse_depth(text)
+            documents = list(yaml.load_all(text, Loader=_Loader))
+        for document in documents:
             if document is None:
                 continue
             obj = json.loads(json.dumps(document))  # keys become text, as in Kubernetes
@@ -101,6 +113,19 @@ def read_manifests(stream: TextIO) -> Iterator[Resource]:
         raise ManifestError(f"not a manifest: {error}") from error
 
 
+def _refuse_depth(text: str) -> None:
+    """Raises ManifestError for a document that is deeper than anybody writes one, YAMLError for what is none."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Base):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > _DEPTH:
+                where = f"line {event.start_mark.line + 1}: " if event.start_mark else ""
+                raise ManifestError(f"{where}more than {_DEPTH} lists and maps in each other")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Manifests to check; - reads standard input.")],
     *,
@@ -117,7 +142,8 @@ def validate(
 ) -> None:
     """Check manifests as admission would, without a cluster. Each problem is a line FILE: OBJECT: PATH: MESSAGE.
 
-    Objects of other kinds are passed over. Ends with 1 if there is a problem, with 2 if a file cannot be read.
+    Warnings go to standard error: options that no parser of the engine knows are among them. Objects of other kinds are
+    passed over. Ends with 1 if there is a problem, with 2 if a file cannot be read.
     """
     from airunway.cli import inputs
     from airunway.validation.policy import NAMESPACE_NAME, Policy
@@ -162,11 +188,20 @@ def _report(path: str, obj: object, policy: Policy, namespace_labels: Mapping[st
     if not isinstance(obj, dict) or str(api_version).split("/")[0] != GROUP:
         return None
     label = f"{obj.get('kind')}/{dig(obj, 'metadata', 'name') or dig(obj, 'metadata', 'generateName') or '(no name)'}"
-    for warning in warnings(obj):
-        typer.echo(plain(f"{path}: {label}: warning: {warning}"), err=True)
     found = violations_of(obj)
+    for warning in (*warnings(obj), *(_unknown_options(obj) if obj.get("kind") == KIND and not found else ())):
+        typer.echo(plain(f"{path}: {label}: warning: {warning}"), err=True)
     if not found and obj.get("kind") == KIND:
         found = forbidden_by(policy, obj, namespace_labels=namespace_labels)
     for violation in found:
         typer.echo(plain(f"{path}: {label}: {violation}"))
     return len(found)
+
+
+def _unknown_options(obj: Resource) -> Iterator[str]:
+    """Arguments of the engine that its parser does not know: no reason to refuse, as an image may hold another one."""
+    from airunway.api.modeldeployment import parse_deployment
+    from airunway.engines import unknown_options
+
+    for remark in unknown_options(parse_deployment(obj)):
+        yield f"{remark.path}: {remark.message}"

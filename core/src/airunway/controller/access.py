@@ -20,7 +20,7 @@ def core_rights(*, policy: bool = False, namespaces: Sequence[str] = ()) -> Righ
     """
     cluster: list[Resource] = [
         {"apiGroups": [names.GROUP], "resources": ["inferenceproviderconfigs"], "verbs": ["list", "watch"]},
-        # The verdict on a provider's selection rules.
+        # The verdict on a provider's selection rules, and what its guards have to know.
         {"apiGroups": [names.GROUP], "resources": ["inferenceproviderconfigs/status"], "verbs": ["patch"]},
     ]
     if policy:

@@ -12,6 +12,7 @@ from typing import Protocol
 from airunway.ages import Ages
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER
+from airunway.controller.guarded import GuardParameters
 from airunway.controller.policies import Policies, PolicyFile
 from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
@@ -31,10 +32,10 @@ from airunway.process.fleet_metrics import Transitions, deployment_points, provi
 from airunway.process.follower import Follower, unread
 from airunway.process.lean_kopf import kopf
 from airunway.process.metrics import Metrics, Role
-from airunway.process.news import is_news
+from airunway.process.news import Heeded, is_news
 from airunway.process.parts import Lead
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
+from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
 from airunway.validation import prepare
 from airunway.validation.policy import NAMESPACE_NAME, Policy
 
@@ -42,17 +43,21 @@ __all__ = ["CoreApplication", "CoreSettings", "Part"]
 
 log = logging.getLogger(__name__)
 
+_HEEDED = Heeded()
+
 
 @dataclass(frozen=True, kw_only=True)
 class CoreSettings:
     """The core's configuration: `selector` is ``--enable-provider-selector``; `namespaces` are those that it watches
-    (empty: all); `policy` says what namespaces may use.
+    (empty: all); `policy` says what namespaces may use. `guard_parameters` is our own namespace if the guards of
+    providers are to be told of deployments (else empty).
     """
 
     selector: bool = True
     workers: int = 16
     namespaces: tuple[str, ...] = ()
     policy: PolicyFile | None = None
+    guard_parameters: str = ""
 
 
 class Part(Protocol):
@@ -108,6 +113,15 @@ class CoreApplication:
             self._policies = Policies(
                 client, settings.policy, namespaces=settings.namespaces, on_change=self._on_policy_change
             )
+        self._guarded: GuardParameters | None = None
+        if settings.guard_parameters:
+            self._guarded = GuardParameters(
+                client,
+                home=settings.guard_parameters,
+                configs=self._configs,
+                deployments=lambda: (deployment for _, deployment in self._deployments.items()),
+                namespaces=settings.namespaces,
+            )
         self._known = self._follower.overlay()
         self._reconciler = CoreReconciler(
             client=client,
@@ -116,6 +130,7 @@ class CoreApplication:
             events=self._follower.events,
             selector=settings.selector,
             policies=self._policies,
+            guarded=self._guarded,
             clock=self._clock,
         )
         self._config_reconciler = ProviderConfigReconciler(
@@ -139,7 +154,9 @@ class CoreApplication:
 
     def _caches(self) -> list[AnyReflector]:
         caches: list[AnyReflector] = [self._deployments, self._configs]
-        return caches if self._policies is None else [*caches, self._policies.reflector]
+        if self._policies is not None:
+            caches.append(self._policies.reflector)
+        return caches
 
     # ---------------------------------------------------------------------------------------------- what parts see
 
@@ -215,6 +232,8 @@ class CoreApplication:
 
     async def _work(self) -> None:
         """The leader's part. Everything is looked at once: a leader before us may have been cut off in any pass."""
+        if self._guarded is not None:
+            self._guarded.begin()
         self._follower.look_at("lead", lambda _: True)
         for key in self._configs.keys():  # noqa: SIM118 - not a dict
             self._config_queue.add(key, Priority.BULK)
@@ -235,6 +254,8 @@ class CoreApplication:
             async with asyncio.TaskGroup() as group:
                 group.create_task(deployments.run(), name="workers")
                 group.create_task(configs.run(), name="config-workers")
+                if self._guarded is not None:
+                    group.create_task(self._guarded.run(), name="guard-parameters (leader)")
                 for part in self._parts:
                     group.create_task(part.lead(), name=f"{type(part).__name__} (leader)")
         finally:
@@ -246,8 +267,8 @@ class CoreApplication:
         return provider if provider in self._facts else ""
 
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
-        if old is None or new is None or is_news(old, new, manager=names.CORE_MANAGER, echo=echo):
-            self._queue.add(key, self._follower.urgency)
+        if old is None or new is None or is_news(old, new, manager=names.CORE_MANAGER, echo=echo, heeds=_HEEDED):
+            self._follower.look_again(key, old, new)
 
     def _on_policy_change(self, namespace: str) -> None:
         self._follower.look_at(
@@ -287,11 +308,12 @@ def _is_touched(deployment: Resource, provider: str) -> bool:
     """Whether a change of a provider's standing can change anything for the deployment.
 
     A selection that was made stays (spec/core.md, "Sticky"); only those without one, or without the engine or config
-    that they name, can be helped.
+    that they name, or whose provider refuses them, can be helped.
     """
     chosen = dig(deployment, "status", "provider", "name")
     named = (chosen, dig(deployment, "spec", "provider", "name"))
-    return chosen is None or provider in named or _is_held(deployment, provider)
+    refused = dig(deployment, "metadata", REFUSED_BY)  # by all that were there: another one may take it
+    return chosen is None or bool(refused) or provider in named or _is_held(deployment, provider)
 
 
 def _is_held(deployment: Resource, provider: str) -> bool:

@@ -5,7 +5,7 @@ Pure. The reconciler reads the facts out of its caches, calls `decide`, and writ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -17,12 +17,15 @@ from airunway.selection import (
     Candidate,
     EngineChoice,
     ProviderFacts,
-    choose_granted_engine,
+    Refusal,
     choose_provider,
+    choose_willing_engine,
     denied,
+    is_undecided,
     not_installed,
     not_registered,
     recorded,
+    refusals,
     request_of,
     weigh_at_best,
 )
@@ -132,7 +135,13 @@ def decide(
         Condition(type="Validated", status=True, reason="ValidationPassed", message="Schema validation passed"),
         *_silence(deployment, providers, now=now),
     ]
-    engine = _engine(deployment, providers, grants=grants, now=now)
+    if (hindered := _hindered_handover(deployment, providers, now=now)) is not None:
+        return _held_back(deployment, status, own, hindered, now=now)
+    before: str | None = dig(live, "provider", "name")
+    refused = refusals(deployment) if selector and is_undecided(deployment) else {}
+    if before in refused:
+        before = None  # it cannot, and nothing exists yet: the others are asked
+    engine = _engine(deployment, providers, before=before, refused=refused, grants=grants, now=now)
     if engine.engine is None:
         text = f"Engine selection failed: {engine.message}"
         own.append(Condition(type="EngineSelected", status=False, reason="NoEngineSelected", message=text))
@@ -141,14 +150,16 @@ def decide(
         if pinned and all(provider.name != pinned for provider in providers):
             # Why there is no engine: that is what to tell, as it is where the engine is named.
             fault = _unselected(own, "ProviderNotFound", not_registered(pinned, providers))
-        elif not pinned and (before := dig(live, "provider", "name")):
+        elif not pinned and before:
             # A provider that was selected stays, whatever happens to configs (spec/core.md, "Selection").
             _keep(status, live, "selection")
             if selector:
                 own.append(_selected("AutoSelected", f"Provider {before} auto-selected"))
                 _keep(status, live, "provider")
         elif not pinned and selector and providers:
-            fault = _nobody(deployment, status, own, fault, providers, message=engine.message, grants=grants, now=now)
+            status["selection"] = _verdicts(deployment, providers, refused=refused, grants=grants, now=now)
+            if engine.message == NO_HEALTHY:
+                fault = _unselected(own, "NoProviderSelected", NO_HEALTHY)
         return _decision(deployment, status, own, fault, events=(), now=now)
     status["engine"] = {"type": engine.engine, "selectedReason": engine.reason}
     explicit = bool(dig(deployment, "spec", "engine", "type"))
@@ -161,7 +172,16 @@ def decide(
         )
     )
     fault_or_none, events = _provider(
-        deployment, status, own, providers, engine=engine.engine, selector=selector, grants=grants, now=now
+        deployment,
+        status,
+        own,
+        providers,
+        engine=engine.engine,
+        before=before,
+        refused=refused,
+        selector=selector,
+        grants=grants,
+        now=now,
     )
     if fault_or_none is None:
         name = status["provider"]["name"] if "provider" in status else dig(live, "provider", "name")
@@ -180,7 +200,55 @@ def decide(
     return _decision(deployment, status, own, fault_or_none, events=events, now=now)
 
 
-def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, grants: Grants, now: datetime) -> EngineChoice:
+def _hindered_handover(
+    deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime
+) -> tuple[str, str] | None:
+    """Reason and message for why the provider that is named cannot take over yet; None where it can, or need not.
+
+    What another one has made would be gone, and nobody there to make it anew. Its finalizer says that there is
+    something.
+    """
+    named, before = dig(deployment, "spec", "provider", "name"), dig(deployment, "status", "provider", "name")
+    if not named or not before or named == before:
+        return None
+    if names.provider_finalizer(before) not in dig(deployment, "metadata", "finalizers", default=[]):
+        return None
+    next_ = next((provider for provider in providers if provider.name == named), None)
+    stays = f"what provider '{before}' runs stays as it is until then"
+    if next_ is None:
+        return "ProviderNotFound", f"{not_registered(named, providers)}; {stays}"
+    if not next_.installed:
+        return "UpstreamNotInstalled", f"{not_installed(named)}; {stays}"
+    silence = next_.silence(now)
+    if not next_.ready or (silence is not None and silence >= SILENT_AFTER):
+        return "WaitingForProvider", f"Provider '{named}' is not ready; {stays}"
+    return None
+
+
+def _held_back(
+    deployment: Resource, status: Resource, own: list[Condition], hindered: tuple[str, str], *, now: datetime
+) -> Decision:
+    """The selection as it stands, and why the provider that is named has not got the deployment yet."""
+    live, (reason, message) = deployment.get("status") or {}, hindered
+    for kept in ("engine", "provider", "selection"):
+        _keep(status, live, kept)
+    chosen = condition_of(deployment, "EngineSelected")
+    if chosen is not None and chosen.get("status") == "True":
+        words = {key: str(chosen.get(key, "")) for key in ("reason", "message")}
+        own.append(Condition(type="EngineSelected", status=True, **words))
+    fault = _unselected(own, reason, message)
+    return _decision(deployment, status, own, fault, events=(), now=now)
+
+
+def _engine(
+    deployment: Resource,
+    providers: Sequence[ProviderFacts],
+    *,
+    before: str | None,
+    refused: Mapping[str, Refusal],
+    grants: Grants,
+    now: datetime,
+) -> EngineChoice:
     explicit = dig(deployment, "spec", "engine", "type")
     chosen = dig(deployment, "status", "engine", default={})
     if not explicit and chosen.get("type") and dig(deployment, "status", "provider", "resourceName"):
@@ -190,9 +258,8 @@ def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, grants:
             reason=chosen.get("selectedReason", ""),
             message=f"Engine {chosen['type']} auto-selected from provider capabilities",
         )
-    pinned = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
-    request = request_of(defaulted_spec(deployment["spec"], engine=explicit))
-    return choose_granted_engine(request, providers, grants=grants, explicit=explicit, pinned=pinned, now=now)
+    pinned = dig(deployment, "spec", "provider", "name") or before
+    return choose_willing_engine(deployment, providers, refused=refused, grants=grants, pinned=pinned, now=now)
 
 
 def _provider(
@@ -202,14 +269,18 @@ def _provider(
     providers: Sequence[ProviderFacts],
     *,
     engine: str,
+    before: str | None,
+    refused: Mapping[str, Refusal],
     selector: bool,
     grants: Grants,
     now: datetime,
 ) -> tuple[Fault | None, tuple[Happening, ...]]:
-    """Add the provider's part to `status` and `own`; returns what is missing, or None, and the events."""
+    """Add the provider's part to `status` and `own`; returns what is missing, or None, and the events.
+
+    `before` is the provider that stays, if one is selected that has not `refused`.
+    """
     explicit = dig(deployment, "spec", "provider", "name")
     live = deployment.get("status") or {}
-    before = dig(live, "provider", "name")
     if explicit:
         if all(provider.name != explicit for provider in providers):
             return _unselected(own, "ProviderNotFound", not_registered(explicit, providers)), ()
@@ -217,7 +288,7 @@ def _provider(
         return None, _select(status, explicit, "explicit provider selection", before)
     if not selector and grants.providers is not None:
         # Providers learn from it what the policy denies them, before somebody else can choose one of them.
-        status["selection"] = _verdicts(deployment, providers, grants=grants, now=now)
+        status["selection"] = _verdicts(deployment, providers, refused=refused, grants=grants, now=now)
     if before and not selector:
         # A custom selector chose it and owns the field and its condition: respected, never written by us.
         return None, ()
@@ -230,36 +301,31 @@ def _provider(
             return _unselected(own, "NoProviderSelected", NO_SELECTOR), ()
         return _waiting_for_selector(deployment, own), ()
     request = request_of(defaulted_spec(deployment["spec"], engine=engine))
-    choice = choose_provider(request, providers, engine=engine, now=now, denied=denied(providers, grants))
+    choice = choose_provider(
+        request, providers, engine=engine, now=now, denied=denied(providers, grants), refused=refused
+    )
     status["selection"] = _selection(choice.candidates, live, now)
     if choice.provider is None:
         return _unselected(own, "NoProviderSelected", choice.message), ()
     own.append(_selected("AutoSelected", choice.message))
-    return None, _select(status, choice.provider, choice.reason, before)
+    return None, _select(status, choice.provider, choice.reason, dig(live, "provider", "name"), refused)
 
 
-def _nobody(
+def _verdicts(
     deployment: Resource,
-    status: Resource,
-    own: list[Condition],
-    fault: Fault,
     providers: Sequence[ProviderFacts],
     *,
-    message: str,
+    refused: Mapping[str, Refusal],
     grants: Grants,
     now: datetime,
-) -> Fault:
-    """Without an engine there is no choice of a provider, but every candidate's verdict all the same."""
-    status["selection"] = _verdicts(deployment, providers, grants=grants, now=now)
-    if message == NO_HEALTHY:
-        return _unselected(own, "NoProviderSelected", NO_HEALTHY)
-    return fault
-
-
-def _verdicts(deployment: Resource, providers: Sequence[ProviderFacts], *, grants: Grants, now: datetime) -> Resource:
+) -> Resource:
+    """Every candidate's verdict where there is no engine, and so no choice."""
     request = request_of(defaulted_spec(deployment["spec"], engine=None))
     forbidden = denied(providers, grants)
-    weighed = [weigh_at_best(request, each, now=now, denied=each.name in forbidden) for each in providers]
+    weighed = [
+        weigh_at_best(request, each, now=now, denied=each.name in forbidden, refusal=refused.get(each.name))
+        for each in providers
+    ]
     return _selection(weighed, deployment.get("status") or {}, now)
 
 
@@ -279,11 +345,16 @@ def _unselected(own: list[Condition], reason: str, message: str) -> Fault:
     return Fault(component="ProviderSelected", reason=reason, message=message, waits=True)
 
 
-def _select(status: Resource, provider: str, reason: str, before: str | None) -> tuple[Happening, ...]:
+def _select(
+    status: Resource, provider: str, reason: str, before: str | None, refused: Mapping[str, Refusal] | None = None
+) -> tuple[Happening, ...]:
     status["provider"] = {"name": provider, "selectedReason": reason}
     if provider == before:
         return ()
-    return (Happening(reason="ProviderSelected", message=f"Selected provider '{provider}': {reason}"),)
+    text = f"Selected provider '{provider}': {reason}"
+    if refused and before is not None and before in refused:
+        text += f"; provider '{before}' refused: {refused[before].message}"
+    return (Happening(reason="ProviderSelected", message=text),)
 
 
 def _selection(weighed: Sequence[Candidate], live: Resource, now: datetime) -> Resource:

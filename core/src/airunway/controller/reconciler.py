@@ -9,6 +9,7 @@ from datetime import datetime
 from airunway.api import names
 from airunway.api.bounds import EXCESS
 from airunway.controller.decision import Happening, decide, handed_over
+from airunway.controller.guarded import GuardParameters, providers_of
 from airunway.controller.policies import Policies
 from airunway.controller.release import Releaser
 from airunway.kinds import MODEL_DEPLOYMENT
@@ -43,6 +44,7 @@ class CoreReconciler:
         selector: bool,
         clock: Callable[[], datetime],
         policies: Policies | None = None,
+        guarded: GuardParameters | None = None,
     ) -> None:
         self._deployments = deployments
         self._status = StatusWriter(
@@ -57,6 +59,7 @@ class CoreReconciler:
         self._selector = selector
         self._clock = clock
         self._policies = policies
+        self._guarded = guarded
         self._releaser = Releaser(client=client, providers=providers, events=events, clock=clock)
         self._verdicts: dict[ObjectKey, tuple[str, int, list[Violation]]] = {}
 
@@ -83,11 +86,21 @@ class CoreReconciler:
             now=self._clock(),
         )
         decided = self._events.moment()
+        await self._tell_guards(deployment, decision.status, valid=not violations)
         if not await self._write(deployment, decision.status):
             return None
         for event in decision.events:
             self._tell(deployment, event, at=decided)
         return None
+
+    async def _tell_guards(self, deployment: Resource, status: Resource, *, valid: bool) -> None:
+        """Before the verdict, for which providers wait: no guard is to refuse what the deployment asks for."""
+        if self._guarded is None:
+            return
+        # A selector of somebody else's chooses after us.
+        chosen = [dig(status, "provider", "name")] if self._selector else list(self._providers())
+        providers = {*providers_of(deployment), *filter(None, chosen)}
+        await self._guarded.include(deployment, providers=providers, valid=valid)
 
     def _policy(self, namespace: str) -> tuple[Policy, Mapping[str, str] | None]:
         """The policy in force, and the labels of the namespace if they are known yet."""

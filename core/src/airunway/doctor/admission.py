@@ -8,9 +8,10 @@ from datetime import timedelta
 
 from airunway.doctor.components import Component
 from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.guards import POLICY, comparable, denies, difference, is_guard, shuts_out
 from airunway.doctor.snapshot import Snapshot
-from airunway.doctor.webhooks import configuration_of, services_of, settings_of, shuts_out
-from airunway.resource import key_of
+from airunway.doctor.webhooks import configuration_of, disarmed, services_of, settings_of
+from airunway.resource import Resource, dig, key_of
 from airunway.webhook.certificates import ROTATE_AHEAD, authority_ends
 from airunway.webhook.configuration import bundles_in, webhooks_of
 from airunway.webhook.settings import CONFIGURATION
@@ -153,6 +154,26 @@ def _left(seen: Snapshot) -> Iterator[Found]:
 
 
 @check(
+    "ARW0308",
+    Severity.ERROR,
+    "The webhook is disarmed",
+    why="Specs that it would refuse are taken. The core still judges them, after they are stored; what depends on the "
+    "user, who may not be allowed to create the provider's resources, is not checked at all.",
+    do="Put the configuration back as the chart has it (helm upgrade with the same values; airunway upgrade), and find "
+    "who changed it: `kubectl get validatingwebhookconfiguration NAME -o yaml --show-managed-fields`.",
+    needs=("components", "configurations", "namespaces"),
+)
+def _disarmed(seen: Snapshot) -> Iterator[Found]:
+    for core, name in _serving(seen):
+        live, settings = (seen.configurations or {}).get(name), settings_of(core)
+        if live is None or settings is None:
+            continue
+        watched = {each: seen.labels_of(each) for each in core.watched}
+        for what in disarmed(live, settings, watched=watched, rules=comparable(core)):
+            yield Found(object=_named(name), what=what)
+
+
+@check(
     "ARW0401",
     Severity.ERROR,
     "An account lacks rights",
@@ -189,14 +210,18 @@ def _too_much(seen: Snapshot) -> Iterator[Found]:
     "ARW0403",
     Severity.WARNING,
     "A guard is not in force",
-    why="A policy does nothing without a binding: accounts may do all that RBAC cannot take from them.",
-    do="Apply its binding too: docs/reference/guard.yaml has both.",
-    needs=("guards", "bindings"),
+    why="A policy does nothing without a binding that denies: accounts may do all that RBAC cannot take from them.",
+    do="Apply its binding too, with validationActions [Deny]: the charts have both, and docs/reference/guard.yaml.",
+    needs=("policies", "bindings"),
 )
 def _unbound(seen: Snapshot) -> Iterator[Found]:
-    for policy in seen.guards or ():
-        if (name := key_of(policy).name) not in (seen.bindings or frozenset()):
-            yield Found(object=f"ValidatingAdmissionPolicy/{name}", what="No binding names it.")
+    for policy in filter(is_guard, seen.policies or ()):
+        name = key_of(policy).name
+        if any(denies(binding, policy=name) for binding in seen.bindings or ()):
+            continue
+        idle = [key_of(each).name for each in seen.bindings or () if dig(each, "spec", "policyName") == name]
+        what = f"Its binding {', '.join(idle)} does not deny." if idle else "No binding names it."
+        yield Found(object=f"{POLICY}/{name}", what=what)
 
 
 @check(
@@ -204,17 +229,65 @@ def _unbound(seen: Snapshot) -> Iterator[Found]:
     Severity.ERROR,
     "The guard of the status does not know an account",
     why="What the account writes into the status of deployments is refused: it cannot say how they fare.",
-    do="Add the account to the policy: generate it anew with the accounts that are in use.",
-    needs=("guards", "bindings", "components"),
+    do="Add the account to the policy: generate it anew with the accounts that are in use (in charts: "
+    "guard.statusWriters). Where the account belongs to another installation, limit this one's binding to its own "
+    "namespaces (in charts: watchNamespaces).",
+    needs=("policies", "bindings", "components", "namespaces"),
 )
 def _stranger(seen: Snapshot) -> Iterator[Found]:
-    for policy in seen.guards or ():
-        name = key_of(policy).name
-        if name not in (seen.bindings or frozenset()):
-            continue
+    for policy in filter(is_guard, seen.policies or ()):
         for component in seen.components or ():
-            if shuts_out(policy, component.user):
-                yield Found(object=f"ValidatingAdmissionPolicy/{name}", what=f"It shuts {component.user} out.")
+            labels = {name: seen.labels_of(name) for name in component.watched}
+            if shuts_out(policy, seen.bindings or (), component, labels):
+                yield Found(
+                    object=f"{POLICY}/{key_of(policy).name}",
+                    what=f"It shuts {component.user} out, in {component.scope}.",
+                )
+
+
+@check(
+    "ARW0405",
+    Severity.ERROR,
+    "A guard is missing",
+    why="Only RBAC limits the account then, which cannot tell whose object or which field it is: who takes the process "
+    "over can change deployments of others.",
+    do="Install it again: helm upgrade with the same values (airunway upgrade), or docs/reference/guard.yaml. If the "
+    "installation is meant to be without guards, say so: guard.enabled=false in charts.",
+    needs=("components", "policies", "guards"),
+)
+def _unguarded(seen: Snapshot) -> Iterator[Found]:
+    there = {key_of(policy).name for policy in seen.policies or ()}
+    for component, guard in _wanted(seen):
+        if guard["kind"] == POLICY and (name := key_of(guard).name) not in there:
+            yield Found(object=f"{POLICY}/{name}", what=f"It is not there; {component} was installed with it.")
+
+
+@check(
+    "ARW0406",
+    Severity.ERROR,
+    "A guard was altered",
+    why="It allows what the guard of this release refuses, or refuses what the process has to do.",
+    do="Put it back as the chart has it (helm upgrade with the same values; airunway upgrade), and find who changed "
+    "it: `kubectl get validatingadmissionpolicy NAME -o yaml --show-managed-fields`.",
+    needs=("components", "policies", "bindings", "guards"),
+)
+def _altered(seen: Snapshot) -> Iterator[Found]:
+    policies = {key_of(each).name: each for each in seen.policies or ()}
+    bindings = {key_of(each).name: each for each in seen.bindings or ()}
+    for _, guard in _wanted(seen):
+        kind, name = guard["kind"], key_of(guard).name
+        found = (policies if kind == POLICY else bindings).get(name)
+        if found is None or (kind != POLICY and not denies(found, policy=name)):
+            continue  # ARW0405, ARW0403
+        if what := difference(guard, found):
+            yield Found(object=f"{kind}/{name}", what=f"{what}.")
+
+
+def _wanted(seen: Snapshot) -> Iterator[tuple[str, Resource]]:
+    """The guards that there should be, each with the name of its component."""
+    for component, guards in (seen.guards or {}).items():
+        for guard in guards:
+            yield component, guard
 
 
 def _account(user: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 
 from airunway import __version__
 from airunway.api import names
@@ -21,6 +22,12 @@ OLDEST = (1, 30)
 _CLOCKS = timedelta(seconds=30)
 _SHOWN = 5
 _INSTALL = "airunway crds | kubectl apply --server-side -f -"
+
+
+@cache
+def _ours() -> tuple[Resource, ...]:
+    """The CRDs of this release, which are only read: making them takes 50 ms, and several checks ask for them."""
+    return tuple(custom_resource_definitions())
 
 
 def _named(name: str) -> str:
@@ -49,7 +56,7 @@ def _too_old(seen: Snapshot) -> Iterator[Found]:
     needs=("definitions",),
 )
 def _missing(seen: Snapshot) -> Iterator[Found]:
-    for crd in custom_resource_definitions():
+    for crd in _ours():
         if (name := key_of(crd).name) not in (seen.definitions or {}):
             yield Found(object=_named(name), what="It is not installed.")
 
@@ -157,9 +164,38 @@ def _clocks(seen: Snapshot) -> Iterator[Found]:
         yield Found(object=f"Cluster/{seen.server}", what=f"Its clock is {seconds:.0f} s {word} this machine's.")
 
 
+@check(
+    "ARW0109",
+    Severity.ERROR,
+    "A CRD of AI Runway lacks a subresource",
+    why="Without the subresource status no controller can say how a deployment fares, and everyone who may edit one "
+    "may write its status; without scale `kubectl scale` and autoscalers do not work.",
+    do=f"Put the CRD back as this release has it: the chart airunway-crds, or: {_INSTALL}",
+    needs=("definitions",),
+)
+def _without_subresource(seen: Snapshot) -> Iterator[Found]:
+    for crd in _ours():
+        name = key_of(crd).name
+        live = _version((seen.definitions or {}).get(name, {}))
+        lacking = sorted(set(_subresources(_version(crd))) - set(_subresources(live)))
+        if live and lacking:
+            yield Found(
+                object=_named(name), what=f"Its version {names.VERSION} has no subresource {' and no '.join(lacking)}."
+            )
+
+
+def _version(crd: Resource) -> Resource:
+    versions = dig(crd, "spec", "versions", default=[])
+    return next((each for each in versions if each.get("name") == names.VERSION), {})
+
+
+def _subresources(version: Resource) -> list[str]:
+    return list(dig(version, "subresources", default={}))
+
+
 def _compared(seen: Snapshot) -> Iterator[tuple[str, Resource | None, Resource | None]]:
     """Each CRD that is there, with its live schema and this release's."""
-    for crd in custom_resource_definitions():
+    for crd in _ours():
         name = key_of(crd).name
         if (live := (seen.definitions or {}).get(name)) is not None:
             yield name, schema_in(live, names.VERSION), schema_in(crd, names.VERSION)

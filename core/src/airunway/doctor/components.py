@@ -10,17 +10,22 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from airunway.api import names
-from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of
+from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, key_of, labels_of
 
-__all__ = ["OURS", "Component", "components_in", "pod_trouble", "rivals"]
+__all__ = ["GUARDED", "OURS", "Component", "components_in", "pod_trouble", "rivals"]
 
 OURS = "app.kubernetes.io/part-of=airunway"
 """The label by which Deployments of our charts are found in all namespaces."""
+
+GUARDED = f"{names.GROUP}/guarded"
+"""Annotation by which our charts say that they brought a Deployment's account its guards (`airunway.webhook.guard`).
+The value is the namespace of the core that these name."""
 
 _SWITCHES = frozenset(
     {
         "all",
         "enable-provider-selector",
+        "guard-parameters",
         "leader-elect",
         "webhook-access-review",
         "webhook-access-review-pods",
@@ -30,6 +35,9 @@ _SWITCHES = frozenset(
 """Options that take no value, unless by ``=``."""
 
 _VERSION_LABEL = "app.kubernetes.io/version"
+_RELEASE = "meta.helm.sh/release-name"
+_LAST_WORDS = 300
+"""Characters of the end of what a container has said before it ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +61,15 @@ class Component:
     version: str = ""
     trouble: str = ""
     """What the Deployment itself says is wrong with it."""
+    overdue: bool = False
+    """Whether its pods did not get ready in the time that the Deployment gives them (``progressDeadlineSeconds``)."""
     selector: Mapping[str, str] = field(default_factory=dict)
     """The labels of its pods."""
+    release: str = ""
+    """The release of Helm that it belongs to."""
+    guarded: str = ""
+    """Not empty where it was installed with ValidatingAdmissionPolicies for its account, as charts say by an
+    annotation: the namespace of the core."""
 
     @property
     def user(self) -> str:
@@ -135,7 +150,10 @@ def _component(deployment: Resource) -> Component | None:
             available=int(dig(deployment, "status", "availableReplicas", default=0)),
             version=_version(deployment, container),
             trouble=_trouble(deployment),
+            overdue=(condition_of(deployment, "Progressing") or {}).get("status") == "False",
             selector=dig(deployment, "spec", "selector", "matchLabels", default={}),
+            release=annotations_of(deployment).get(_RELEASE, ""),
+            guarded=annotations_of(deployment).get(GUARDED, ""),
         )
     return None
 
@@ -210,16 +228,37 @@ def _trouble(deployment: Resource) -> str:
 
 def pod_trouble(pod: Resource) -> str:
     """What keeps a pod from being ready, in the cluster's words; empty where it says nothing."""
-    for container in dig(pod, "status", "containerStatuses", default=[]):
-        waiting, ended = dig(container, "state", "waiting", default={}), dig(container, "lastState", "terminated")
-        if waiting.get("reason") in (None, "ContainerCreating", "PodInitializing"):
-            continue
-        said = [str(text) for text in (waiting["reason"], waiting.get("message")) if text]
-        if ended is not None:
-            last = f"{ended.get('reason', '')} {ended.get('message', '')}".strip()
-            said.append(f"its last run ended with exit code {ended.get('exitCode')}{f' ({last})' if last else ''}")
-        return f"Pod {key_of(pod).name}: {': '.join(said)}."
+    said = next(filter(None, map(_container_trouble, _containers(pod))), "")
+    if said:
+        return f"Pod {key_of(pod).name}: {said}."
     for condition in dig(pod, "status", "conditions", default=[]):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False" and condition.get("message"):
             return f"Pod {key_of(pod).name}: {condition['message']}"
     return ""
+
+
+def _containers(pod: Resource) -> list[Resource]:
+    parts = ("initContainerStatuses", "containerStatuses")
+    return [each for part in parts for each in dig(pod, "status", part, default=[])]
+
+
+def _container_trouble(container: Resource) -> str:
+    """Why a container does not run, or has not got ready since it was started again."""
+    waiting = dig(container, "state", "waiting", default={})
+    ended = dig(container, "state", "terminated") or dig(container, "lastState", "terminated")
+    if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+        said = [str(text) for text in (waiting["reason"], waiting.get("message")) if text]
+        if ended is not None:
+            said.append(f"its last run ended with {_end_of(ended)}")
+        return ": ".join(said)
+    if ended is None or container.get("ready") is True or ended.get("exitCode") == 0:
+        return ""
+    return f"its last run ended with {_end_of(ended)}; it was started again {container.get('restartCount', 0)} times"
+
+
+def _end_of(ended: Resource) -> str:
+    words = " ".join(str(ended.get("message") or "").split())
+    if len(words) > _LAST_WORDS:
+        words = f"…{words[-_LAST_WORDS:]}"
+    last = f"{ended.get('reason', '')} {words}".strip()
+    return f"exit code {ended.get('exitCode')}{f' ({last})' if last else ''}"

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airunway.doctor import admission, cluster, processes, providers, surroundings
+from airunway import __version__
+from airunway.doctor import admission, cluster, processes, providers, rollouts, surroundings
 from airunway.doctor.findings import CHECKS, Check, Finding, Severity
+from airunway.doctor.guards import comparable
 from airunway.doctor.rights import unknown_providers
 from airunway.doctor.snapshot import Snapshot, Unseen
 from airunway.words import bounded
 
 __all__ = ["Examination", "examine"]
 
-_ROOMS = (cluster, processes, admission, providers, surroundings)
+_ROOMS = (cluster, processes, rollouts, admission, providers, surroundings)
 """The modules whose checks there are: importing them has entered these into the table."""
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1}
@@ -52,7 +54,7 @@ def examine(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> Exa
         findings=tuple(findings),
         done=tuple(done),
         skipped=tuple(skipped),
-        unseen=(*snapshot.unseen, *_without_plugin(snapshot)),
+        unseen=(*snapshot.unseen, *_without_plugin(snapshot), *_incomparable(snapshot), *_outside(snapshot)),
     )
 
 
@@ -66,4 +68,30 @@ def _without_plugin(snapshot: Snapshot) -> list[Unseen]:
             why="its plugin is not installed beside this command",
         )
         for name in missing
+    ]
+
+
+def _incomparable(snapshot: Snapshot) -> list[Unseen]:
+    """Guards of another release, of which this command does not know what they should say."""
+    return [
+        Unseen(
+            part="guards",
+            what=f"the guards of {component.name}",
+            why=f"they are those of {component.version}, and this command is {__version__}",
+        )
+        for component in snapshot.components or ()
+        if component.guarded and not comparable(component)
+    ]
+
+
+def _outside(snapshot: Snapshot) -> list[Unseen]:
+    """Processes of which the cluster knows nothing."""
+    if not snapshot.runs_outside:
+        return []
+    return [
+        Unseen(
+            part="components",
+            what="the processes of core and providers",
+            why="no Deployment runs them: they run outside of the cluster, as in a sandbox",
+        )
     ]

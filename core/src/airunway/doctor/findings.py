@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -71,8 +73,8 @@ class Check:
 
     @property
     def docs(self) -> str:
-        """Where the code is explained."""
-        return f"{PAGE}#{self.code.lower()}"
+        """Where the code is explained: an address, as this distribution says where its documentation is."""
+        return f"{_documentation()}/{PAGE.removeprefix('docs/')}#{self.code.lower()}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +93,19 @@ class Finding:
     @property
     def severity(self) -> Severity:
         return self.check.severity
+
+
+@cache
+def _documentation() -> str:
+    """The address of the documentation: the project URL of that name in the metadata of the wheel. A distribution
+    without one, such as a checkout that was never built, has the folder alone.
+    """
+    try:
+        urls = metadata("airunway").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        urls = []
+    named = dict(url.replace(" ", "").split(",", 1) for url in urls if "," in url)
+    return str(named.get("Documentation", "docs")).rstrip("/")
 
 
 CHECKS: dict[str, Check] = {}

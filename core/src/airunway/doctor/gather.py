@@ -1,4 +1,4 @@
-"""Reading the snapshot: nothing is written, no Secret is read, and what the user may not see is noted and left out."""
+"""Reading the snapshot: nothing is written, no content of a Secret is read; what the user may not see is left out."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from airunway.api import names
-from airunway.api.crds import custom_resource_definitions
 from airunway.doctor.components import OURS, Component, components_in
+from airunway.doctor.guards import expected_guards
 from airunway.doctor.rights import expected_rights
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Snapshot, Unseen
-from airunway.doctor.webhooks import configuration_names, is_guard, services_of
+from airunway.doctor.webhooks import configuration_names, services_of
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -24,6 +24,7 @@ from airunway.kube import (
     NAMESPACE,
     NODE,
     POD,
+    REPLICA_SET,
     SERVICE,
     SERVICE_ACCOUNT,
     STORAGE_CLASS,
@@ -38,6 +39,7 @@ from airunway.kube import (
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.webhook.configuration import CONFIGURATION_KIND, webhooks_of
+from airunway.webhook.secret import SECRET
 from airunway.words import bounded
 
 __all__ = ["gather"]
@@ -53,6 +55,9 @@ _BINDING = Kind(
     "validatingadmissionpolicybindings",
     namespaced=False,
 )
+_HELM = "owner=helm"
+"""The label of the Secrets in which Helm keeps releases; name, revision and status are labels too."""
+
 _AT_ONCE = 32
 """Requests that are on their way at the same time: priority and fairness gives a user no more."""
 
@@ -100,10 +105,12 @@ class _Reader:
             definitions=("AI Runway's CRDs", self._definitions()),
             components=(f"Deployments in {self._namespace}", self._components()),
             pods=(f"pods in {self._namespace}", self._pods()),
+            replica_sets=(f"ReplicaSets in {self._namespace}", self._replica_sets()),
+            releases=(f"releases of Helm in {self._namespace} (metadata of Secrets)", self._releases()),
             elsewhere=("Deployments of AI Runway in other namespaces", self._elsewhere()),
             leases=(f"Leases in {self._namespace}", self._leases()),
-            guards=("ValidatingAdmissionPolicies", self._guards()),
-            bindings=("ValidatingAdmissionPolicyBindings", self._bindings()),
+            policies=("ValidatingAdmissionPolicies", self._all(_POLICY)),
+            bindings=("ValidatingAdmissionPolicyBindings", self._all(_BINDING)),
             providers=("InferenceProviderConfigs", self._providers()),
             nodes=("nodes", self._some("nodes", NODE)),
             storage_classes=("StorageClasses", self._all(STORAGE_CLASS)),
@@ -118,7 +125,7 @@ class _Reader:
         if components is not None:
             watched = {name for component in components for name in component.watched} | {self._namespace}
             keys = {ObjectKey(component.key.namespace, component.account) for component in components}
-            wanted["namespaces"] = ("namespaces", self._present(NAMESPACE, [ObjectKey("", name) for name in watched]))
+            wanted["namespaces"] = ("namespaces", self._namespaces(watched))
             wanted["accounts"] = ("service accounts", self._there(SERVICE_ACCOUNT, keys))
             wanted["configurations"] = ("ValidatingWebhookConfigurations", self._configurations(components))
             wanted["rights"] = (
@@ -134,6 +141,8 @@ class _Reader:
             homes = {_home(config) for config in providers} - {""}
             wanted["controllers"] = ("Deployments of upstreams", self._controllers(homes))
         found = await self._parts(**wanted)
+        if components is not None:
+            found["guards"] = {each.name: expected_guards(each, self._hosts) for each in components}
         if found.get("configurations") is not None:
             services = services_of(found["configurations"].values())
             found |= await self._parts(endpoints=("endpoints of the webhook", self._endpoints(services)))
@@ -155,7 +164,8 @@ class _Reader:
 
     async def _definitions(self) -> dict[str, Resource]:
         return await self._named(
-            CUSTOM_RESOURCE_DEFINITION, [key_of(crd).name for crd in custom_resource_definitions()]
+            CUSTOM_RESOURCE_DEFINITION,
+            [f"{kind.plural}.{kind.group}" for kind in (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG)],
         )
 
     async def _components(self) -> tuple[Any, ...]:
@@ -172,16 +182,16 @@ class _Reader:
         found = await self._client.list_all(LEASE, namespace=self._namespace)
         return {key_of(lease).name: lease for lease in found}
 
-    async def _guards(self) -> tuple[Resource, ...]:
-        return tuple(policy for policy in await self._all(_POLICY) if is_guard(policy))
+    async def _replica_sets(self) -> tuple[Resource, ...]:
+        return tuple(await self._client.list_all(REPLICA_SET, namespace=self._namespace))
+
+    async def _releases(self) -> tuple[Resource, ...]:
+        return tuple(await self._client.list_metadata(SECRET, namespace=self._namespace, label_selector=_HELM))
 
     async def _configurations(self, components: Sequence[Component]) -> dict[str, Resource]:
         named = configuration_names(components)
         found = {key_of(live).name: live for live in await self._all(CONFIGURATION_KIND)}
         return {name: live for name, live in found.items() if name in named or webhooks_of(live)}
-
-    async def _bindings(self) -> frozenset[str]:
-        return frozenset(str(dig(binding, "spec", "policyName")) for binding in await self._all(_BINDING))
 
     async def _providers(self) -> tuple[Resource, ...]:
         return await self._all(INFERENCE_PROVIDER_CONFIG)
@@ -223,8 +233,9 @@ class _Reader:
         found = await asyncio.gather(*(self._get(kind, key) for key in listed))
         return {key: obj is not None for key, obj in zip(listed, found, strict=True)}
 
-    async def _present(self, kind: Kind, keys: Iterable[ObjectKey]) -> dict[str, bool]:
-        return {key.name: there for key, there in (await self._there(kind, keys)).items()}
+    async def _namespaces(self, wanted: Iterable[str]) -> dict[str, Resource | None]:
+        found = await self._named(NAMESPACE, listed := sorted(set(wanted)))
+        return {name: found.get(name) for name in listed}
 
     async def _endpoints(self, services: Iterable[ObjectKey]) -> dict[ObjectKey, int | None]:
         async def ready(key: ObjectKey) -> int | None:

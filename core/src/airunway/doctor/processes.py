@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from airunway import __version__
+from airunway.ages import SKEW, told_age
 from airunway.api import names
 from airunway.doctor.components import Component, pod_trouble, rivals
 from airunway.doctor.findings import Found, Severity, check
+from airunway.doctor.rollouts import stuck
 from airunway.doctor.snapshot import Snapshot
-from airunway.resource import ObjectKey, dig, parse_time
+from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, parse_time
 
-__all__ = ["led_by", "told_age"]
+__all__ = ["led_by"]
 
 _LEASE_SECONDS = 15
 """How long a lease holds that does not say."""
-
-
-def told_age(age: timedelta) -> str:
-    """A duration in words, rounded down."""
-    seconds = max(0, int(age.total_seconds()))
-    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= size:
-            count = seconds // size
-            return f"{count} {unit}{'s' if count > 1 else ''}"
-    return f"{seconds} s"
 
 
 @check(
@@ -37,11 +29,15 @@ def told_age(age: timedelta) -> str:
     needs=("components",),
 )
 def _no_core(seen: Snapshot) -> Iterator[Found]:
-    if not seen.cores:
-        what = "No Deployment in it runs `airunway controller`."
-        if seen.namespaces is not None and not seen.namespaces.get(seen.namespace, True):
-            what = "There is no such namespace."
-        yield Found(object=f"Namespace/{seen.namespace}", what=what)
+    if seen.cores or seen.runs_outside:
+        return
+    what = "No Deployment in it runs `airunway controller`."
+    if seen.namespaces is not None and not seen.namespaces.get(seen.namespace, True):
+        what = "There is no such namespace."
+    if others := [component for component in seen.elsewhere or () if component.core]:
+        homes = sorted({component.key.namespace for component in others})
+        what += f" {others[0].name} runs it: --namespace {' or '.join(homes)}."
+    yield Found(object=f"Namespace/{seen.namespace}", what=what)
 
 
 @check(
@@ -70,7 +66,7 @@ def _down(seen: Snapshot) -> Iterator[Found]:
 )
 def _thin(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
-        if 0 < component.available < component.wanted:
+        if 0 < component.available < component.wanted and not stuck(seen, component):
             yield Found(
                 object=component.name,
                 what=f"{component.available} of {component.wanted} pods are available. "
@@ -139,11 +135,54 @@ def _lapsed(seen: Snapshot, name: str) -> str:
 
 
 @check(
+    "ARW0213",
+    Severity.ERROR,
+    "A stranger holds a Lease",
+    why="Its pods wait until the holder lets go of it or renews it no more. Until then their work is not done, or is "
+    "done by another installation.",
+    do="If the holder is a process that still runs somewhere, stop it. Else delete the Lease "
+    "(kubectl delete lease NAME): a pod takes it within seconds.",
+    needs=("components", "leases", "pods"),
+)
+def _held_by_a_stranger(seen: Snapshot) -> Iterator[Found]:
+    for component in seen.components or ():
+        pods = [key_of(pod).name for pod in seen.pods or () if component.has(pod)]
+        for name in component.leases(seen.registered) if component.on("leader-elect") else ():
+            if problem := _foreign(seen, name, pods):
+                namespace = component.key.namespace
+                yield Found(
+                    object=f"Lease/{namespace}/{name}",
+                    what=f"{problem} {component.name} waits for it.",
+                    do=f"If the holder still runs somewhere, stop it. Else: kubectl delete lease {name} --namespace "
+                    f"{namespace}; a pod takes it within seconds.",
+                )
+
+
+def _foreign(seen: Snapshot, name: str, pods: list[str]) -> str:
+    """What is odd about who holds a Lease that is in force; empty for nothing."""
+    lease = (seen.leases or {}).get(name)
+    holder = dig(lease, "spec", "holderIdentity", default="")
+    if not holder or _lapsed(seen, name):
+        return ""  # ARW0205
+    renewed = parse_time(dig(lease, "spec", "renewTime"))
+    ahead = renewed - seen.now if renewed is not None else timedelta()
+    # Outside of our charts a process does not know its pod's name, and adds its process id to the host's name.
+    known = any(holder == pod or holder.startswith(f"{pod}-") for pod in pods)
+    if known and ahead <= SKEW:
+        return ""
+    said = f"{holder} holds it" if known else f"{holder} holds it, which is none of its pods"
+    if ahead > SKEW:
+        said += f", and has renewed it {told_age(ahead)} in the future"
+    seconds = dig(lease, "spec", "leaseDurationSeconds", default=_LEASE_SECONDS)
+    return f"{said}; each renewal holds for {seconds} s."
+
+
+@check(
     "ARW0206",
     Severity.WARNING,
     "Releases differ",
     why="Core, providers and this command are released and tested together; a mixture is for the time of an upgrade.",
-    do="Upgrade what is behind: first the CRDs, then core and providers in any order, and this command.",
+    do="Upgrade what is behind: first the CRDs, then the core, then the providers, and this command.",
     needs=("components",),
 )
 def _skewed(seen: Snapshot) -> Iterator[Found]:
@@ -233,3 +272,57 @@ def _stranger(seen: Snapshot) -> Iterator[Found]:
 def _rivals(seen: Snapshot) -> Iterator[Found]:
     for one, other in rivals(seen.components or (), seen.elsewhere or ()):
         yield Found(object=other.name, what=f"It works on {other.scope}, {one.key.name} on {one.scope}.")
+
+
+_UNFINISHED = {
+    "pending-install": "helm uninstall {name} --namespace {namespace}, then install it again",
+    "pending-upgrade": "helm rollback {name} --namespace {namespace}, then upgrade it again",
+    "pending-rollback": "helm rollback {name} --namespace {namespace}",
+    "uninstalling": "helm uninstall {name} --namespace {namespace}",
+    "failed": "helm history {name} --namespace {namespace} says why; then upgrade it again, or helm rollback {name}",
+}
+"""Statuses of a release of Helm that nothing but a further command ends, and which."""
+
+
+@check(
+    "ARW0214",
+    Severity.ERROR,
+    "A release of Helm was left halfway",
+    why="Part of what the chart has may be there and part not, and helm refuses the next upgrade of a release that is "
+    "pending.",
+    do="If no helm works on it at this moment: helm rollback RELEASE, and upgrade again; one that is pending-install "
+    "is uninstalled first.",
+    needs=("components", "releases"),
+)
+def _halfway(seen: Snapshot) -> Iterator[Found]:
+    ours = {component.release for component in seen.components or ()}
+    newest: dict[str, Resource] = {}
+    for release in seen.releases or ():
+        name = labels_of(release).get("name", "")
+        if name and (name in ours or name.startswith("airunway")) and _number(release) >= _number(newest.get(name)):
+            newest[name] = release
+    for name, release in sorted(newest.items()):
+        status = labels_of(release).get("status", "")
+        if status not in _UNFINISHED:
+            continue
+        since = _changed(release)
+        age = f" since {told_age(seen.now - since)}" if since is not None else ""
+        yield Found(
+            object=f"Secret/{key_of(release).namespace}/{key_of(release).name}",
+            what=f"Revision {_number(release)} of release {name} is {status}{age}.",
+            do="If no helm works on it at this moment: "
+            + _UNFINISHED[status].format(name=name, namespace=key_of(release).namespace),
+        )
+
+
+def _number(release: Resource | None) -> int:
+    text = labels_of(release or {}).get("version", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _changed(release: Resource) -> datetime | None:
+    """When helm wrote it last: it says so in seconds since 1970."""
+    text = labels_of(release).get("modifiedAt", "")
+    if text.isdecimal() and len(text) < 12:
+        return datetime.fromtimestamp(int(text), UTC)
+    return parse_time(dig(release, "metadata", "creationTimestamp"))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from airunway.ages import SKEW
+from airunway.ages import SKEW, told_age
 from airunway.doctor.findings import Found, Severity, check
-from airunway.doctor.processes import told_age
 from airunway.doctor.snapshot import Snapshot
 from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.resource import Resource, condition_of, dig, key_of, parse_time

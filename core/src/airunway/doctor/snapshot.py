@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from functools import cached_property
 
 from airunway.doctor.components import Component
-from airunway.resource import ObjectKey, Resource, key_of
+from airunway.resource import ObjectKey, Resource, is_true, key_of, labels_of
+from airunway.selection import AVAILABLE, STALE_AFTER, provider_facts
 
 __all__ = ["GATEWAY_GROUP", "POOL_GROUPS", "Call", "Right", "Served", "Snapshot", "Unseen"]
 
@@ -78,13 +79,17 @@ class Snapshot:
     ahead: timedelta = timedelta()
     namespace: str
     plugins: Mapping[str, str]
-    namespaces: Mapping[str, bool] | None = None
-    """Those that something names, and whether they are there."""
+    namespaces: Mapping[str, Resource | None] | None = None
+    """Those that something names; None for one that is not there."""
     definitions: Mapping[str, Resource] | None = None
     """Our CRDs that are there, by name."""
     components: tuple[Component, ...] | None = None
     pods: tuple[Resource, ...] | None = None
     """Those of the namespace."""
+    replica_sets: tuple[Resource, ...] | None = None
+    """Those of the namespace."""
+    releases: tuple[Resource, ...] | None = None
+    """Metadata of the Secrets in which Helm keeps the releases of the namespace; of their content nothing is read."""
     elsewhere: tuple[Component, ...] | None = None
     """Components in other namespaces, by the label of our charts."""
     accounts: Mapping[ObjectKey, bool] | None = None
@@ -97,10 +102,13 @@ class Snapshot:
     """How many endpoints of the Services of our webhooks are ready; None for a Service that is not there."""
     call: Call | None = None
     rights: Mapping[Right, bool] | None = None
-    guards: tuple[Resource, ...] | None = None
-    """ValidatingAdmissionPolicies that guard AI Runway."""
-    bindings: frozenset[str] | None = None
-    """Names of the policies that some binding puts into force."""
+    policies: tuple[Resource, ...] | None = None
+    """Every ValidatingAdmissionPolicy."""
+    bindings: tuple[Resource, ...] | None = None
+    """Every ValidatingAdmissionPolicyBinding."""
+    guards: Mapping[str, tuple[Resource, ...]] | None = None
+    """The policies and bindings that guard the account of each component here, as this release has them, by the name of
+    the component; of one that is installed without them, or in another release, there is nothing."""
     providers: tuple[Resource, ...] | None = None
     """Every InferenceProviderConfig."""
     served: Served | None = None
@@ -120,3 +128,17 @@ class Snapshot:
     @cached_property
     def cores(self) -> list[Component]:
         return [component for component in self.components or () if component.core]
+
+    def labels_of(self, namespace: str) -> Mapping[str, str]:
+        """The labels of one of the `namespaces`, as far as they are known."""
+        return labels_of((self.namespaces or {}).get(namespace) or {})
+
+    @cached_property
+    def runs_outside(self) -> bool:
+        """Whether AI Runway runs without any Deployment, as processes that the cluster knows nothing of (a sandbox): a
+        provider is heard of, the core has judged it since, and no Deployment here or elsewhere runs a part.
+        """
+        if self.components is None or self.components or self.elsewhere is None or self.elsewhere:
+            return False
+        judged = (provider_facts(config) for config in self.providers or () if is_true(config, AVAILABLE))
+        return any(each.heartbeat is not None and self.now - each.heartbeat < STALE_AFTER for each in judged)

@@ -1,19 +1,20 @@
-"""The webhook as the command line of the core has it, what its configuration says, and the guards. Pure."""
+"""The webhook as the command line of the core has it, and what its configuration says. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
 
-from airunway.api import names
-from airunway.cel import CelError, compile_expression
 from airunway.doctor.components import Component
-from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway.webhook.configuration import webhooks_of
-from airunway.webhook.guard import GUARD
+from airunway.resource import ObjectKey, Resource, dig
+from airunway.validation.policy import NAMESPACE_NAME, PolicyError, read_selector
+from airunway.webhook.configuration import configuration_object, webhooks_of
 from airunway.webhook.settings import CONFIGURATION, SECRET_NAME, WebhookSettings, webhook_settings
 
-__all__ = ["configuration_names", "configuration_of", "is_guard", "services_of", "settings_of", "shuts_out"]
+__all__ = ["configuration_names", "configuration_of", "disarmed", "services_of", "settings_of", "spared"]
+
+Labels = Mapping[str, Mapping[str, str]]
+"""Namespaces with their labels."""
 
 
 def configuration_of(component: Component) -> str:
@@ -45,35 +46,67 @@ def settings_of(component: Component) -> WebhookSettings | None:
         return None
 
 
-def is_guard(policy: Resource) -> bool:
-    """Whether a ValidatingAdmissionPolicy is about AI Runway's kinds, or was made by us for those of upstreams."""
-    rules = dig(policy, "spec", "matchConstraints", "resourceRules", default=[])
-    ours = any(names.GROUP in dig(rule, "apiGroups", default=[]) for rule in rules)
-    return ours or key_of(policy).name.startswith(f"{GUARD}-")
-
-
-def shuts_out(policy: Resource, user: str) -> bool:
-    """Whether a policy keeps this account from the status of every ModelDeployment (`guard.status_guard` makes one).
-
-    A condition that cannot be evaluated here shuts nobody out.
-    """
-    rules = dig(policy, "spec", "matchConstraints", "resourceRules", default=[])
-    resources = [resource for rule in rules for resource in dig(rule, "resources", default=[])]
-    verdicts = [dig(each, "expression") for each in dig(policy, "spec", "validations", default=[])]
-    if resources != [f"{MODEL_DEPLOYMENT.plural}/status"] or set(verdicts) != {"false"}:
-        return False
-    request = {"request": {"userInfo": {"username": user}}}
-    conditions = dig(policy, "spec", "matchConditions", default=[])
-    try:
-        return all(
-            compile_expression(str(dig(each, "expression")), variables=["request"]).evaluate(request) is True
-            for each in conditions
-        )
-    except CelError:
-        return False
-
-
 def services_of(configurations: Iterable[Resource]) -> list[ObjectKey]:
     """The Services by which the API server reaches our webhooks."""
     services = (dig(webhook, "clientConfig", "service") for live in configurations for webhook in webhooks_of(live))
     return [ObjectKey(str(service.get("namespace")), str(service.get("name"))) for service in services if service]
+
+
+def disarmed(live: Resource, settings: WebhookSettings, *, watched: Labels, rules: bool = True) -> Iterator[str]:
+    """Why requests that the webhook should see pass it by, as sentences: compared with the configuration that the code
+    makes (`configuration_object`).
+
+    `watched` are the namespaces that the core works in (empty: all). `rules` says whether rules and match conditions
+    are compared, which another release may have otherwise.
+    """
+    (wanted,) = configuration_object(settings, bundle=b"")["webhooks"]
+    for webhook in webhooks_of(live):
+        name = webhook.get("name")
+        if (policy := webhook.get("failurePolicy")) != wanted["failurePolicy"]:
+            yield (
+                f"failurePolicy of {name} is {policy}, not {wanted['failurePolicy']}: while the webhook does not "
+                "answer, everything passes unchecked."
+            )
+        if left_out := spared(webhook.get("namespaceSelector"), watched):
+            yield f"namespaceSelector of {name} leaves {left_out} out."
+        if webhook.get("objectSelector"):
+            yield f"objectSelector of {name} leaves out deployments by their labels."
+        if rules:
+            yield from _uncovered(webhook, wanted)
+
+
+def spared(selector: object, watched: Labels) -> str:
+    """The namespaces that a selector leaves out of those that are `watched` (empty: all), in words."""
+    try:
+        chosen = read_selector(selector, "namespaceSelector")
+    except PolicyError:
+        return "namespaces that cannot be told"
+    if not watched:
+        return "" if not chosen.labels and not chosen.expressions else "all but the selected namespaces"
+    return ", ".join(name for name, labels in watched.items() if not chosen.matches({NAMESPACE_NAME: name, **labels}))
+
+
+def _uncovered(webhook: Resource, wanted: Resource) -> Iterator[str]:
+    """What the code has the API server ask the webhook about, and `webhook` does not."""
+    name, live = webhook.get("name"), [rule for rule in webhook.get("rules") or () if isinstance(rule, dict)]
+    for rule in wanted["rules"]:
+        fields = ("apiGroups", "apiVersions", "resources", "operations")
+        missing = [
+            what
+            for what in product(*(rule[field] for field in fields))
+            if not any(
+                each.get("scope", "*") in ("*", rule["scope"])
+                and all({one, "*"} & set(each.get(field) or ()) for field, one in zip(fields, what, strict=True))
+                for each in live
+            )
+        ]
+        if missing:
+            told = ", ".join(f"{operation} of {plural}" for _, _, plural, operation in missing)
+            yield f"No rule of {name} has {told}: it passes unchecked."
+    known = {condition["expression"] for condition in wanted["matchConditions"]}
+    for condition in webhook.get("matchConditions") or ():
+        if condition.get("expression") not in known:
+            yield (
+                f"matchConditions of {name} has {condition.get('name')}, which is not of this release: requests for "
+                "which it is false pass unchecked."
+            )

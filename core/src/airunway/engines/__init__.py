@@ -6,13 +6,19 @@ Arguments are lists, never shell strings (spec ruling 19).
 """
 
 from airunway.engines.arguments import EngineArguments, Remark, engine_arguments, given_flags, literal
+from airunway.engines.frontend import FRONTENDS, SGLANG_FRONTEND, VLLM_FRONTEND, Frontend
 from airunway.engines.keywords import KeywordArguments, keyword_arguments
+from airunway.engines.options import option_warnings, program_of, release_of, unknown_options, whole_option
 from airunway.engines.tables import FLAG_TABLES, FlagTable, UnknownEngineError, flag_table
 
 __all__ = [
     "FLAG_TABLES",
+    "FRONTENDS",
+    "SGLANG_FRONTEND",
+    "VLLM_FRONTEND",
     "EngineArguments",
     "FlagTable",
+    "Frontend",
     "KeywordArguments",
     "Remark",
     "UnknownEngineError",
@@ -21,4 +27,9 @@ __all__ = [
     "given_flags",
     "keyword_arguments",
     "literal",
+    "option_warnings",
+    "program_of",
+    "release_of",
+    "unknown_options",
+    "whole_option",
 ]

@@ -1,1 +1,1 @@
-"""`airunway install`: rendered manifests of the charts, applied server-side by the command itself, without helm."""
+"""`airunway install`: helm brings the charts that the wheels carry; here is what has to be known before it does."""

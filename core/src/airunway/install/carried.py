@@ -46,7 +46,7 @@ def carried(part: str) -> Carried:
     if not found.chart.is_file() or not found.manifests.is_file():
         raise NotCarried(
             f"the distribution of {part} that is installed here carries no chart, as a checkout does not: install a "
-            "release's wheel, or name a folder with --manifests"
+            "release's wheel, or its charts (docs/install)"
         )
     return found
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from airunway.install.carried import Carried
 
-__all__ = ["Helm", "HelmError"]
+__all__ = ["Helm", "HelmError", "Release"]
 
 
 _NEVER_THERE = ("pending-install", "uninstalling")
@@ -19,6 +21,13 @@ _NEVER_THERE = ("pending-install", "uninstalling")
 
 class HelmError(Exception):
     """helm could not do it; the message is its own."""
+
+
+class Release(NamedTuple):
+    """A release: its `status`, as ``deployed``, and its `chart`, as ``airunway-0.1.0``."""
+
+    status: str
+    chart: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +43,25 @@ class Helm:
     context: str | None = None
     images: str = ""
 
-    async def releases(self) -> dict[str, str]:
-        """All releases in the namespace by name, whoever made them, and the status of each, as ``deployed``."""
+    async def releases(self) -> dict[str, Release]:
+        """All releases in the namespace by name, those of other charts too."""
         states = ("--deployed", "--failed", "--pending", "--uninstalling")  # helm 3 and 4 have others by default
         listed = json.loads(await self._run("list", *states, "--output=json"))
-        return {str(each["name"]): str(each["status"]) for each in listed}
+        return {str(each["name"]): Release(str(each["status"]), str(each["chart"])) for each in listed}
 
-    def unfinished(self, releases: Mapping[str, str], names: Iterable[str]) -> list[str]:
-        """Those of the releases on which another command of helm is at work, or was when it ended, as sentences."""
+    def foreign(self, releases: Mapping[str, Release], names: Iterable[str]) -> list[str]:
+        """Those of the named releases that have another chart than the part of that name, as sentences."""
+        return [
+            f"Helm's release {name} has the chart {releases[name].chart}, which is not ours: use helm itself"
+            for name in names
+            if name in releases and not re.match(rf"{re.escape(name)}-[0-9]", releases[name].chart)
+        ]
+
+    def unfinished(self, releases: Mapping[str, Release], names: Iterable[str]) -> list[str]:
+        """Those of the named releases on which another command of helm is or was at work, as sentences."""
         found = []
         for name in names:
-            state = releases.get(name, "")
+            state = releases[name].status if name in releases else ""
             if state.startswith("pending") or state in _NEVER_THERE:
                 verb = "uninstall" if state in _NEVER_THERE else "rollback"
                 found.append(
@@ -54,17 +71,31 @@ class Helm:
         return found
 
     async def rendered(self, part: Carried) -> str:
-        """The manifests of which a release that is there would consist, with its values. Nothing is written."""
+        """The manifests of which the release would consist, with the values that it has. Nothing is written.
+
+        helm says here what it would say later of a cluster that is too old, and of objects that are not its own.
+        """
         made = json.loads(await self._run(*self._upgrade(part), "--dry-run=server", "--output=json"))
         return str(made["manifest"])
 
-    async def bring(self, part: Carried) -> None:
-        """Install the part, or upgrade it; values that somebody gave to its release stay."""
-        await self._run(*self._upgrade(part))
+    async def manifest(self, name: str) -> str:
+        """The manifests of which a release says that it consists."""
+        return await self._run("get", "manifest", name)
+
+    async def bring(self, part: Carried, *, timeout: float) -> None:
+        """Install the part, or upgrade it; values that its release was given stay.
+
+        Waits up to `timeout` seconds until it is ready; not at all for 0.
+        """
+        wait = ("--wait", f"--timeout={timeout:g}s") if timeout else ()
+        try:
+            await self._run(*self._upgrade(part), *wait)
+        except HelmError as error:
+            raise HelmError(f"{error}. `airunway doctor` says what is wrong") from error
 
     async def remove(self, name: str) -> None:
-        """Uninstall a release."""
-        await self._run("uninstall", name)
+        """Uninstall a release. Our charts have no hooks, so one that a release names was put there by others."""
+        await self._run("uninstall", name, "--no-hooks")
 
     def _upgrade(self, part: Carried) -> Iterable[str]:
         yield from ("upgrade", "--install", part.name, str(part.chart))

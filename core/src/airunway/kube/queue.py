@@ -6,6 +6,7 @@ What holds at any time:
 - a key waits at most once, however often it was added,
 - a key that is being worked on is not handed out again before `done`; if it was added meanwhile, it is handed out then,
 - `add_after` keeps one deadline per key: the earliest,
+- a key that rests (`rest`) is not handed out before its rest is over; if it was added meanwhile, it is handed out then,
 - keys of a higher `Priority` come first; a key that is added again at a higher one moves up; a lower one that waits is
   passed over a bounded number of times (`_PATIENCE`),
 - within a priority whoever shares the queue (namespaces) has its turn, whatever others have added; what is of one is
@@ -134,6 +135,8 @@ class WorkQueue(Generic[K]):
         self._heap: list[tuple[float, int, K]] = []
         self._sequence = 0
         self._alarm: tuple[float, Handle] | None = None
+        self._rests: dict[K, tuple[float, Handle]] = {}
+        self._after_rest: dict[K, Priority] = {}  # added while it rests
         self._attempts: dict[K, int] = {}
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._closed = False
@@ -151,10 +154,12 @@ class WorkQueue(Generic[K]):
 
     def _enqueue(self, key: K, priority: Priority, since: float) -> None:
         waiting = next((level for level in Priority if key in self._ready[level]), None)
-        if waiting is None:
+        if waiting is None and key in self._rests:
+            self._after_rest[key] = min(priority, self._after_rest.get(key, priority))
+        elif waiting is None:
             self._ready[priority].put(key, since)
             self._wake_one()
-        elif priority < waiting:
+        elif waiting is not None and priority < waiting:
             self._ready[priority].put(key, self._ready[waiting].pop(key))
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -171,6 +176,25 @@ class WorkQueue(Generic[K]):
         self._sequence += 1
         heapq.heappush(self._heap, (deadline, self._sequence, key))
         self._set_alarm()
+
+    def rest(self, key: K, seconds: float) -> None:
+        """Hand `key` out no earlier than in `seconds`, whatever adds it until then; of two rests the longer counts.
+
+        One that waits for a worker already is handed out all the same.
+        """
+        until = self._timers.time() + seconds
+        resting = self._rests.get(key)
+        if self._closed or seconds <= 0 or (resting is not None and resting[0] >= until):
+            return
+        if resting is not None:
+            resting[1].cancel()
+        self._rests[key] = until, self._timers.call_at(until, lambda: self._rested(key))
+
+    def _rested(self, key: K) -> None:
+        del self._rests[key]
+        priority = self._after_rest.pop(key, None)
+        if priority is not None:
+            self.add(key, priority)
 
     def reschedule(self, key: K, seconds: float | None) -> None:
         """Have `key` worked on in `seconds`, or not before it is added (None), whatever deadline stood until now."""
@@ -246,6 +270,10 @@ class WorkQueue(Generic[K]):
         if self._alarm is not None:
             self._alarm[1].cancel()
             self._alarm = None
+        for _, handle in self._rests.values():
+            handle.cancel()
+        self._rests.clear()
+        self._after_rest.clear()
         if not drain:
             for keys in self._ready:
                 keys.clear()
@@ -259,8 +287,8 @@ class WorkQueue(Generic[K]):
 
     @property
     def scheduled(self) -> int:
-        """Keys with a deadline in the future."""
-        return len(self._due)
+        """Keys with a deadline in the future, and those that were added while they rest."""
+        return len(self._due.keys() | self._after_rest.keys())
 
     @property
     def held(self) -> int:
@@ -272,7 +300,8 @@ class WorkQueue(Generic[K]):
         return list(chain.from_iterable(self._ready))
 
     def __contains__(self, key: K) -> bool:
-        return any(key in keys for keys in self._ready) or key in self._again or key in self._due
+        waits = any(key in keys for keys in self._ready) or key in self._again
+        return waits or key in self._due or key in self._after_rest
 
     def _wake_one(self) -> None:
         while self._waiters:

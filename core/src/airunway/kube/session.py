@@ -105,16 +105,26 @@ class Session:
         params: Mapping[str, str] | None = None,
         body: object = None,
         media_type: str = JSON,
+        accept: str = "",
         timeout: float | None = None,
         most: int | None = None,
     ) -> bytes:
         """The whole body of a successful answer. `verb` and `resource` name the request in `on_request`.
 
-        Raises AnswerTooLarge for a body of more than `most` bytes, without reading on.
+        `accept` is a media type to ask for instead of plain JSON. Raises AnswerTooLarge for a body of more than `most`
+        bytes, without reading on.
         """
         limits = aiohttp.ClientTimeout(total=timeout or self.timeout)
         response = await self._send(
-            verb, method, path, resource=resource, params=params, body=body, media_type=media_type, limits=limits
+            verb,
+            method,
+            path,
+            resource=resource,
+            params=params,
+            body=body,
+            media_type=media_type,
+            accept=accept,
+            limits=limits,
         )
         with _as_ours(f"{method} {path}"):
             async with response:
@@ -156,12 +166,15 @@ class Session:
         params: Mapping[str, str] | None = None,
         body: object = None,
         media_type: str = JSON,
+        accept: str = "",
     ) -> aiohttp.ClientResponse:
         """The response once its head is here and is a success; every failure leaves here as one of our exceptions."""
         if self._http is None:
             raise RuntimeError("the client is not open: use `async with Client(...)`")
         credential = await self.config.credentials.credential()
         headers = credential.headers()
+        if accept:
+            headers["Accept"] = accept
         data: bytes | None = None
         if body is not None:
             data = orjson.dumps(body)

@@ -18,6 +18,7 @@ from airunway.plugins.manifest import (
     Installation,
     NoSettings,
     ProviderManifest,
+    Reading,
     SelectionMode,
     SelectionRule,
     Transformer,
@@ -37,12 +38,14 @@ __all__ = [
     "Finding",
     "Gateway",
     "Installation",
+    "Interruption",
     "ModelCache",
     "NoSettings",
     "Observation",
     "Observed",
     "Pool",
     "ProviderManifest",
+    "Reading",
     "Replicas",
     "RuntimeSettings",
     "SecretKey",
@@ -180,6 +183,18 @@ class Compatibility:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Interruption:
+    """A part of the primary object that can be changed in place, and not without an outage.
+
+    `value` is anything that JSON can say; `message` what is said before another value of it is written, empty where
+    there is no outage this time (other replicas go on).
+    """
+
+    value: object
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Translation:
     """The complete desired objects, the primary first; the others are made in their order, before it.
 
@@ -187,11 +202,13 @@ class Translation:
     that JSON can say.
     `overrides_at` says where in the primary object parts of ``spec.provider.overrides`` belong, by their paths
     (``{"resource": "spec.template.resource"}``; the longest path counts). What is not named is merged as it stands.
+    `interrupts` names what takes the model away for a while when it changes in place; that is said before.
     """
 
     objects: tuple[Resource, ...]
     replace_on: Mapping[str, object] = field(default_factory=dict)
     overrides_at: Mapping[str, str] = field(default_factory=dict)
+    interrupts: Mapping[str, Interruption] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,11 +250,16 @@ class Replicas:
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where the model is served inside the cluster: a Service of the deployment's namespace."""
+    """Where the model is served inside the cluster: a Service of the deployment's namespace.
 
-    service: str
-    port: int
+    `url` is the upstream's own address where that is none of such a Service (``http://gateway.kserve.svc/team/llama``):
+    it stands in the status as it is. `service` and `port` are then those behind it, where there are any.
+    """
+
+    service: str = ""
+    port: int = 0
     scheme: str = "http"
+    url: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +292,9 @@ class Observation:
     `components` has at least one. `current` is False while what runs is not yet known to be what the newest spec asked
     for. `selector` selects the serving pods where our own label and the serving role do not. `dead` says why only a new
     object can help: the next generation of the deployment makes it anew. `look_again` is a number of seconds after
-    which time alone changes the answer.
+    which time alone changes the answer. `refused` is why the upstream refuses the newest spec while what it made of the
+    one before serves on: the deployment is Degraded for that reason, never Failed, and keeps its endpoint. The
+    components then say how what serves is, and `current` is False.
     """
 
     components: tuple[Component, ...]
@@ -282,3 +306,4 @@ class Observation:
     pool: Pool | None = None
     dead: str = ""
     look_again: float | None = None
+    refused: Finding | None = None

@@ -25,12 +25,15 @@ from airunway.plugins.contract import (
 )
 from airunway.resource import Resource
 
-__all__ = ["PROJECT", "PROVIDERS", "WRAPPERS", "hookimpl"]
+__all__ = ["ON_REQUEST", "PROJECT", "PROVIDERS", "WRAPPERS", "hookimpl"]
 
 PROJECT = "airunway"
 
 PROVIDERS = "airunway.providers"
 """Entry-point group of providers: the entry point's name is the provider's."""
+
+ON_REQUEST = "airunway.providers.on_request"
+"""Entry-point group of providers that run only where somebody names them: for tests, never for a whole cluster."""
 
 WRAPPERS = "airunway.wrappers"
 """Entry-point group of a site's own hook wrappers: they go around the hooks of every provider of the process."""

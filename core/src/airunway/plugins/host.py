@@ -52,6 +52,9 @@ class ProviderHost:
         self.origin = origin
         self.faults: dict[str, str] = {}
         """By hook: what was wrong with its last answer, if something was."""
+        self.heeds: set[str] = set()
+        """``labels`` and ``annotations`` of deployments, if a hook has ever looked at them: then a change of any of
+        them may change what it answers."""
 
     def check(self) -> None:
         """Hold manifest and registry against the contract. Raises PluginBroken, ContractMismatch or PluginFault."""

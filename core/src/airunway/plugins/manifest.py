@@ -17,6 +17,7 @@ __all__ = [
     "Installation",
     "NoSettings",
     "ProviderManifest",
+    "Reading",
     "SelectionMode",
     "SelectionRule",
     "Transformer",
@@ -58,6 +59,27 @@ class SelectionRule:
     priority: int = 0
 
 
+class Reading(StrEnum):
+    """How an upstream reads a text of an object before anything takes it for a value.
+
+    The conformance kit decodes a text as its place says and looks for the user's word in what comes of it: verbatim
+    where it has to be escaped is a fault, and so is the reverse. It takes the declaration for true: it cannot know the
+    upstream.
+    """
+
+    PLAIN = "plain"
+    """As it is: what holds where nothing is declared, also inside of a place that is."""
+
+    SHELL = "shell"
+    """As a line of a POSIX shell (``eval``, ``sh -c``): split into words, expanded, executed."""
+
+    GO_TEMPLATE = "go-template"
+    """As a source of Go's text/template: what stands in ``{{ }}`` is executed. Keys of maps too."""
+
+    DIGEST = "digest"
+    """Compared only: a digest of what a deployment asks for, with no word of a user in it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class UpstreamKind:
     """A namespaced kind that the provider writes, or reads. `versions` are preferred first.
@@ -72,6 +94,19 @@ class UpstreamKind:
     place: an object that is not the primary is replaced by itself where one of them changes. Paths of the primary
     differ by version and stand in its transformers.
     `deletion` is ``Foreground`` for what runs pods: gone means that they have let go of their GPUs.
+    `namesakes` are kinds of the manifest, by their keys, of which the upstream makes an object of the same name itself,
+    and takes one that is there for its own: before an object of this kind is made its name must be free there too.
+    `pods` are the places of pod specs in an object of the kind, in all of its versions, `containers` those of
+    containers outside of them: ``spec.template.spec``, ``spec.services.*.extraPodSpec`` (of every value of a map),
+    ``spec.groups[*].template.spec`` (of every element of a list). `unused` are places that could carry pods, or open a
+    way from outside, and that no translation writes. The guard of the provider's account looks at the first two and
+    refuses what stands at the last; of Kubernetes' own kinds it knows the places by itself.
+    `labels` is for pod specs that stand outside of a pod template, so without metadata: by their place in `pods`, the
+    place of the map of labels that the upstream puts on those pods (``{"spec.worker": "spec.labels"}``); empty where it
+    has none. The runtime writes its labels there, as it does into pod templates.
+    `readings` says how the upstream reads the texts at a place and below, where it does not take them as they are:
+    ``{"spec": "go-template", "spec.template.containers[*].args": "shell"}``; where several cover a text the outermost
+    reads first. ``[key]`` is a key with dots in it: ``metadata.annotations[acme.io/digest]``.
     """
 
     group: str
@@ -85,6 +120,12 @@ class UpstreamKind:
     select: str = ""
     immutable: tuple[str, ...] = ()
     deletion: Literal["Background", "Foreground"] = "Background"
+    namesakes: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    readings: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def key(self) -> str:
@@ -153,7 +194,10 @@ class ProviderManifest:
     `events` are those that the plugin wants to see, Warning or Normal, as reasons by the kind that they are about;
     each reason costs one watch.
     `settings` is a frozen dataclass of the provider's own configuration; every field has a default.
-    `rbac_rules` are rights beyond those that follow from the kinds (a Role can only grant what its maker has).
+    `rbac_rules` are rights beyond those that follow from the kinds (a Role can only grant what its maker has), and all
+    that a Role of its translations may grant.
+    `accounts` are the names of the ServiceAccounts that its translations make, ``{name}`` in place of the deployment's
+    (``{name}-epp``): a Role and RoleBinding of the same name may go with each, and pods may run as it.
     """
 
     name: str
@@ -173,4 +217,5 @@ class ProviderManifest:
     settings: type = NoSettings
     override_schema: Resource = field(default_factory=dict)
     rbac_rules: tuple[Resource, ...] = ()
+    accounts: tuple[str, ...] = ()
     installation: Installation = Installation()

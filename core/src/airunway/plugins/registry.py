@@ -27,8 +27,12 @@ class Distribution:
     entry_point: EntryPoint
 
 
-def discover() -> list[Distribution]:
-    """Every provider that installed distributions register, by name. Nothing is imported."""
+def discover(*, on_request: bool = False) -> list[Distribution]:
+    """Every provider that installed distributions register, by name. Nothing is imported.
+
+    With `on_request` also those that run only where somebody names them.
+    """
+    groups = (hookspecs.PROVIDERS, hookspecs.ON_REQUEST) if on_request else (hookspecs.PROVIDERS,)
     found = [
         Distribution(
             name=point.name,
@@ -36,7 +40,8 @@ def discover() -> list[Distribution]:
             version=point.dist.version if point.dist else "",
             entry_point=point,
         )
-        for point in entry_points(group=hookspecs.PROVIDERS)
+        for group in groups
+        for point in entry_points(group=group)
     ]
     return sorted(found, key=lambda d: (d.name, d.distribution))
 
@@ -47,7 +52,7 @@ def load(name: str) -> ProviderHost:
     Raises PluginNotFound (naming what is installed), PluginBroken (naming the rule of the contract that it breaks), or
     ContractMismatch (naming both versions).
     """
-    candidates = [found for found in discover() if found.name == name]
+    candidates = [found for found in discover(on_request=True) if found.name == name]
     if not candidates:
         installed = ", ".join(sorted({found.name for found in discover()})) or "none"
         raise PluginNotFound(

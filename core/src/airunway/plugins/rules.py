@@ -20,6 +20,7 @@ from airunway.plugins.contract import (
     Observation,
     Pool,
     ProviderManifest,
+    Reading,
     Replicas,
     Transformer,
     Translation,
@@ -52,6 +53,8 @@ PODS = "Pods"
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _ENGINE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_URL = re.compile(r"https?://[^\s/?#]\S*")
+_MAX_URL = 1024
 _COMPONENT = re.compile(r"[A-Z][A-Za-z0-9]{0,57}")
 _CORE_CONDITIONS = frozenset(condition.name for condition in CONDITIONS if condition.writer is Writer.CORE)
 
@@ -133,6 +136,12 @@ def _kind_problems(kinds: Sequence[UpstreamKind]) -> Iterator[str]:
             yield f"{kind.key} has no namespace: everything of a deployment lives in the deployment's namespace"
         if not kind.write and not kind.select:
             yield f"{kind.key} is only read (write=False), but no label (select) says which objects of it to read"
+        for place in kind.labels:
+            if place not in kind.pods:
+                yield f"{kind.key}: labels names {place}, which is no place of its pods: add it there, or take it out"
+        for place, reading in kind.readings.items():
+            if reading not in tuple(Reading):
+                yield f"{kind.key}: {place} is read as {reading!r}; known are {', '.join(Reading)}"
         if kind.primary and not (kind.write and kind.required):
             yield f"{kind.key} is primary: it must be written and required"
         if kind.primary and kind.immutable:
@@ -203,7 +212,8 @@ def translation_problems(found: Translation, manifest: ProviderManifest) -> Iter
         try:
             size = len(orjson.dumps(obj))
         except (TypeError, orjson.JSONEncodeError) as error:
-            yield f"object {position} is not JSON: {error}"
+            where = _no_json(obj) or str(error)
+            yield f"object {position} is not JSON: {where}; airunway.sdk.as_json makes JSON of a field of a deployment"
             continue
         if size > MAX_OBJECT_BYTES:
             yield f"object {position} ({identity[1]} {name!r}) has {size} bytes; at most {MAX_OBJECT_BYTES} are taken"
@@ -218,6 +228,28 @@ def translation_problems(found: Translation, manifest: ProviderManifest) -> Iter
         isinstance(path, str) and path for entry in found.overrides_at.items() for path in entry
     ):
         yield "overrides_at must be a mapping from paths of the overrides to paths of the primary object"
+
+
+def _no_json(obj: object) -> str:
+    """The first place of an object that JSON cannot say, and what is there; empty if it is none of these."""
+    pending: list[tuple[str, object]] = [("", obj)]
+    seen: set[int] = set()  # an object may have itself inside
+    while pending:
+        path, node = pending.pop()
+        if isinstance(node, dict | list | tuple):
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+        if isinstance(node, dict):
+            key = next((key for key in node if not isinstance(key, str)), "")
+            if not isinstance(key, str):
+                return f"{path.lstrip('.') or 'it'} has the key {str(key)[:64]!r}, a {type(key).__name__}"
+            pending.extend((f"{path}.{key}", value) for key, value in reversed(node.items()))
+        elif isinstance(node, list | tuple):
+            pending.extend((f"{path}[{i}]", value) for i, value in reversed(list(enumerate(node))))
+        elif node is not None and not isinstance(node, str | int | float | bool):
+            return f"{path.lstrip('.')} is a {type(node).__name__}"
+    return ""
 
 
 def observation_problems(found: Observation) -> Iterator[str]:
@@ -251,12 +283,23 @@ def observation_problems(found: Observation) -> Iterator[str]:
         isinstance(count, int) and count >= 0 for count in (found.replicas.desired, found.replicas.ready)
     ):
         yield "replicas are whole numbers, not below zero"
-    if isinstance(found.endpoint, Endpoint) and not (
-        isinstance(found.endpoint.service, str) and isinstance(found.endpoint.port, int)
-    ):
-        yield "endpoint has a Service's name and a port number"
+    if isinstance(found.endpoint, Endpoint):
+        yield from _endpoint_problems(found.endpoint)
+    if found.refused is not None and not _is_finding(found.refused):
+        yield "refused is a Finding(path, reason, message), all texts, or None"
     if not isinstance(found.warnings, (tuple, list)) or not all(map(_is_finding, found.warnings)):
         yield "warnings must be a tuple of Finding(path, reason, message), all texts"
+
+
+def _endpoint_problems(found: Endpoint) -> Iterator[str]:
+    if not isinstance(found.service, str) or not isinstance(found.port, int) or not (found.service or found.url):
+        yield "endpoint has a Service's name and a port number, or the upstream's own url"
+    if not isinstance(found.url, str) or (found.url and not _is_url(found.url)):
+        yield f"endpoint.url is {str(found.url)[:64]!r}: an http or https address of at most {_MAX_URL} characters"
+
+
+def _is_url(text: str) -> bool:
+    return len(text) <= _MAX_URL and _URL.fullmatch(text) is not None
 
 
 def _is_finding(entry: object) -> bool:

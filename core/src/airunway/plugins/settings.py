@@ -18,7 +18,15 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from airunway.plugins.errors import SettingsError
 from airunway.resource import Resource
 
-__all__ = ["describe_settings", "read_settings", "settings_defaults", "settings_problem", "settings_schema"]
+__all__ = [
+    "describe_settings",
+    "kept_settings",
+    "read_settings",
+    "settings_defaults",
+    "settings_problem",
+    "settings_schema",
+    "with_kept",
+]
 
 
 def settings_problem(settings: type) -> str:
@@ -83,6 +91,32 @@ def describe_settings(settings: type) -> list[tuple[str, str, object, str]]:
         )
         for field in dataclasses.fields(settings)
     ]
+
+
+def kept_settings(settings: Any) -> dict[str, Any]:
+    """The values, by the names of their fields, that what runs keeps although the provider is given others."""
+    if not dataclasses.is_dataclass(settings) or isinstance(settings, type):
+        return {}
+    return {field.name: getattr(settings, field.name) for field in _kept(type(settings))}
+
+
+def with_kept(settings: Any, recorded: Mapping[str, Any]) -> Any:
+    """The settings with the `recorded` values of those that are kept. What does not fit any more is passed over."""
+    if not dataclasses.is_dataclass(settings):
+        return settings
+    now = kept_settings(settings)
+    known = {name: value for name, value in recorded.items() if name in now and type(value) is type(now[name])}
+    if not known or all(now[name] == value for name, value in known.items()):
+        return settings
+    try:
+        return dataclasses.replace(settings, **known)  # type: ignore[type-var]  # an instance of the class above
+    except ValueError:  # a check of the dataclass's own, which a newer release may have
+        return settings
+
+
+@lru_cache(maxsize=32)
+def _kept(settings: type) -> tuple[dataclasses.Field[Any], ...]:
+    return tuple(field for field in dataclasses.fields(settings) if field.metadata.get("kept"))
 
 
 _WORDS = {"valid tuple": "list", "valid dictionary": "map"}

@@ -29,7 +29,7 @@ from airunway.api.names import GROUP, provider_finalizer, provider_of_finalizer,
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import LAST_APPLIED, Client, NotFound, compacting
 from airunway.resource import Resource, dig, key_of, uid_of
-from airunway.selection import is_denied
+from airunway.selection import REFUSED_BY, is_denied, refused_by
 
 __all__ = ["DeploymentProjection", "whole", "with_all_finalizers"]
 
@@ -101,6 +101,9 @@ class DeploymentProjection:
         if isinstance(status, dict):
             if self._providers is not None:
                 self._outline_selection(obj, status, self._providers)
+            elif refusing := refused_by(obj):
+                # Whose word it is stands in fields of other managers, which are not kept.
+                obj["metadata"][REFUSED_BY] = refusing
             obj["status"] = _trimmed_status(status)
         compact = self._compact(obj)
         self._share_candidates(dig(compact, "status", "selection"))

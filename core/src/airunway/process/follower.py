@@ -19,6 +19,8 @@ from airunway.kube import (
 )
 from airunway.process.caches import Cache, Caches
 from airunway.process.deployment_cache import whole
+from airunway.process.edits import Edits
+from airunway.process.news import is_edit
 from airunway.process.parts import Lead, Work
 from airunway.process.passes import Reconcile, observed
 from airunway.resource import ObjectKey, Resource
@@ -45,6 +47,7 @@ class Follower:
         self._queues: list[WorkQueue[ObjectKey]] = []
         self._reviews: dict[Hashable, Callable[[Resource], bool]] = {}
         self._review = asyncio.Event()
+        self._edits: Edits[ObjectKey] = Edits()
         self.events = EventRecorder(
             caches.client,
             component=f"{names.GROUP}/{component}",
@@ -87,6 +90,15 @@ class Follower:
     def urgency(self) -> Priority:
         """How urgent a change of a deployment is."""
         return Priority.NORMAL if self.leads else Priority.BULK
+
+    def look_again(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        """Have a deployment looked at that went from `old` to `new`; one that is edited without end, once in a while.
+
+        Its author would else have passes, and writes upstream, at the speed of his own.
+        """
+        if is_edit(old, new):
+            self._queues[0].rest(key, self._edits.rest_after(key))
+        self._queues[0].add(key, self.urgency)
 
     def look_at(self, cause: Hashable, wanted: Callable[[Resource], bool]) -> None:
         """Have the deployments looked at that are `wanted`, after all that is more urgent.

@@ -64,7 +64,7 @@ ERROR_TYPES = (
 """Values of the label ``error_type``: the first three are states of a deployment, the others ends of a pass."""
 
 TURNED_AWAY_CAUSES = ("connections", "handshake", "head", "size", "body", "busy")
-"""Values of the label ``cause`` of what the webhook turned away (`webhook/limits.py`)."""
+"""Values of the label ``cause`` of what the webhook turned away (`process/connections.py`)."""
 
 _PASS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _WAIT_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)

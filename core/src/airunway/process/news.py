@@ -8,27 +8,41 @@ an event of its own, or (after a relist, or out of order) together with the echo
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from airunway.api.bounds import EXCESS
-from airunway.resource import Resource, dig, is_deleting
+from airunway.api.names import GROUP
+from airunway.resource import Resource, annotations_of, dig, is_deleting, labels_of
 
-__all__ = ["is_news"]
-
-_OF_ITS_OWN = frozenset(("resourceVersion", "managedFields", "finalizers"))
+__all__ = ["Heeded", "is_edit", "is_news", "is_of_ours"]
 
 
-def is_news(
-    old: Resource, new: Resource, *, manager: str, echo: bool, heeds: Callable[[str], bool] = lambda _: False
-) -> bool:
+def is_of_ours(key: str) -> bool:
+    """Whether a label or an annotation has our prefix."""
+    return key.startswith(f"{GROUP}/")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heeded:
+    """Which metadata of a deployment its reader looks at, beside uid and generation: all else brings no pass.
+
+    Labels and annotations by their keys. `finalizers` are those that count while the deployment is not being deleted.
+    """
+
+    labels: Callable[[str], bool] = lambda _: False
+    annotations: Callable[[str], bool] = is_of_ours
+    finalizers: Callable[[str], bool] = lambda _: False
+
+
+def is_news(old: Resource, new: Resource, *, manager: str, echo: bool, heeds: Heeded) -> bool:
     """Whether `manager` has to look at a deployment that went from `old` to `new`.
 
-    `echo` is whether `new` is the answer to its own last write: then its part of the status is as it wrote it. `heeds`
-    says which finalizers it looks at while the deployment is not being deleted. Both objects are as caches keep them,
-    with the managedFields of `manager`.
+    `echo` is whether `new` is the answer to its own last write: then its part of the status is as it wrote it. Both
+    objects are as caches keep them, with the managedFields of `manager`.
     """
-    if is_deleting(old) or is_deleting(new) or _metadata(old) != _metadata(new):
+    if is_deleting(old) or is_deleting(new) or _heeded(old, heeds) != _heeded(new, heeds):
         return True
-    if any(heeds(finalizer) for finalizer in set(_finalizers(old)) ^ set(_finalizers(new))):
+    if any(heeds.finalizers(finalizer) for finalizer in set(_finalizers(old)) ^ set(_finalizers(new))):
         return True
     before, after = _owned(old, manager), _owned(new, manager)
     if echo:
@@ -36,10 +50,24 @@ def is_news(
     return (old.get("status"), before) != (new.get("status"), after)
 
 
-def _metadata(obj: Resource) -> Resource:
-    """All but what is looked at apart. The generation stands for the spec; what is too large is not all there."""
-    kept = {name: value for name, value in obj["metadata"].items() if name not in _OF_ITS_OWN}
-    return {**kept, EXCESS: obj.get(EXCESS)}
+def is_edit(old: Resource | None, new: Resource | None) -> bool:
+    """Whether a user changed the object, which was there before: its spec, labels or annotations. A deletion is none,
+    and neither is a status.
+    """
+    if old is None or new is None or (is_deleting(new) and not is_deleting(old)):
+        return False
+    return _of_users(old) != _of_users(new)
+
+
+def _of_users(obj: Resource) -> tuple[object, ...]:
+    return dig(obj, "metadata", "generation"), labels_of(obj), annotations_of(obj)
+
+
+def _heeded(obj: Resource, heeds: Heeded) -> tuple[object, ...]:
+    """The generation stands for the spec; what is too large is not all there."""
+    labels = {key: value for key, value in labels_of(obj).items() if heeds.labels(key)}
+    annotations = {key: value for key, value in annotations_of(obj).items() if heeds.annotations(key)}
+    return dig(obj, "metadata", "uid"), dig(obj, "metadata", "generation"), labels, annotations, obj.get(EXCESS)
 
 
 def _finalizers(obj: Resource) -> list[str]:

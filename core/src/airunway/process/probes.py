@@ -8,17 +8,22 @@ from Prometheus.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
 from typing import TypeAlias
 
 from aiohttp import web
 
+from airunway.process.connections import Cause, ConnectionLimits, Connections, connection_of
 from airunway.process.metrics import Metrics
 from airunway.process.pages import Pages
 from airunway.process.sockets import listening
 
 __all__ = ["Check", "metrics_server", "parse_address", "probe_server"]
+
+log = logging.getLogger(__name__)
 
 Check = Callable[[], str | None]
 """Returns what is wrong, or None."""
@@ -31,6 +36,17 @@ SCRAPE_PATIENCE = 10.0
 
 _PIECE = 2**18
 """Bytes of a page that are sent before everything else in the process gets its turn."""
+
+LIMITS = ConnectionLimits(accept_seconds=0.002)
+"""Of each of the two ports; the rest as the webhook's. There is no handshake, so in a flood 500 are accepted a second:
+each stays for a quarter of a second, enough for a request that comes with its connection, and the backlog takes one.
+"""
+
+_BACKLOG = 512
+"""Connections that the system keeps for us until we accept them: in a flood, the kubelet's among them."""
+
+_TOLD_EVERY = 60.0
+"""Seconds between two lines of the log about connections that were turned away."""
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -56,7 +72,8 @@ async def probe_server(
 
     `remark` is what somebody should look at all the same: ``/readyz`` says it after the ``ok``.
     """
-    async with _served(address, {"/livez": _handler(live), "/readyz": _handler(ready, remark)}) as port:
+    handlers = {"/livez": _handler(live), "/readyz": _handler(ready, remark)}
+    async with _served(address, handlers, who="the port of the probes") as port:
         yield port
 
 
@@ -95,12 +112,12 @@ async def metrics_server(address: str, metrics: Metrics) -> AsyncIterator[int | 
         finally:
             under_way -= 1
 
-    async with _served(address, {"/metrics": handle}) as port:
+    async with _served(address, {"/metrics": handle}, who="the port of the metrics") as port:
         yield port
 
 
 @asynccontextmanager
-async def _served(address: str, handlers: Mapping[str, Handler]) -> AsyncIterator[int | None]:
+async def _served(address: str, handlers: Mapping[str, Handler], *, who: str) -> AsyncIterator[int | None]:
     """GET handlers by path at an address, for as long as the context lasts; the port may be 0 for any free one.
 
     Raises OSError, naming the address, where nothing can be served there.
@@ -109,17 +126,56 @@ async def _served(address: str, handlers: Mapping[str, Handler]) -> AsyncIterato
     if where is None:
         yield None
         return
-    application = web.Application()
+    application = web.Application(middlewares=[_followed])
     for path, handler in handlers.items():
         application.router.add_get(path, handler)
-    with listening(*where) as listener:
-        runner = web.AppRunner(application, access_log=None)
+    with listening(*where, backlog=_BACKLOG) as listener:
+        runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=3.0)
         await runner.setup()
+        assert runner.server is not None
+        connections = Connections(None, LIMITS, port=who, on_turned_away=_Tally(who))
+        accepting = asyncio.create_task(connections.accept(listener, runner.server), name=who)
+        accepting.add_done_callback(lambda task: _tell_end(task, who))
         try:
-            await web.SockSite(runner, listener).start()
-            yield runner.addresses[0][1]
+            yield listener.getsockname()[1]
         finally:
+            accepting.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([accepting])
             await runner.cleanup()
+
+
+def _tell_end(accepting: asyncio.Task[None], who: str) -> None:
+    if not accepting.cancelled() and (error := accepting.exception()) is not None:
+        log.error("%s is closed", who, exc_info=error)
+
+
+class _Tally:
+    """Says in the log what was turned away at a port, once in a while: a flood must not become one of lines."""
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+        self._count = 0
+        self._told: float | None = None
+
+    def __call__(self, cause: Cause) -> None:
+        self._count += 1
+        now = monotonic()
+        if self._told is None or now - self._told >= _TOLD_EVERY:
+            log.warning("%s has turned away %d connections, the last one for: %s", self._who, self._count, cause)
+            self._told, self._count = now, 0
+
+
+@web.middleware
+async def _followed(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Has the connection stay for as long as its request is worked on; having had an answer keeps no place for it."""
+    connection = connection_of(request)
+    connection.requested()
+    connection.judging = True
+    try:
+        return await handler(request)
+    finally:
+        connection.answered(proven=False)
 
 
 def _handler(check: Check, remark: Check = lambda: None) -> Handler:

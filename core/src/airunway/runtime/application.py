@@ -1,6 +1,7 @@
-"""A provider as a running thing: what it follows, how it registers, and its workers (spec/providers.md).
+"""A provider as a running process part: its registration, what it watches, and its workers (spec/providers.md).
 
-It holds several tasks for as long as it runs; `upstreams` knows the upstream's kinds, `evidence` what lies behind them.
+`Registration` applies the InferenceProviderConfig and its heartbeat; `informers` has the upstream's objects, `evidence`
+what lies behind them.
 """
 
 from __future__ import annotations
@@ -13,24 +14,229 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
+
 from airunway.api import names
-from airunway.kube import Client, KubeError, Priority, wait_until_synced
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG
+from airunway.kube import Client, KubeError, NotFound, Priority, needs_apply, wait_until_synced
+from airunway.plugins.contract import ProviderManifest
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.follower import Follower, unread
 from airunway.process.metrics import Metrics
-from airunway.process.news import is_news
+from airunway.process.news import Heeded, is_news, is_of_ours
 from airunway.process.parts import Lead
-from airunway.resource import ObjectKey, Resource
+from airunway.resource import ObjectKey, Resource, dig, format_time
+from airunway.runtime.crd_versions import Installed
 from airunway.runtime.evidence import EvidenceCollector
-from airunway.runtime.reconciler import ProviderReconciler
-from airunway.runtime.registration import Registration
-from airunway.runtime.upstreams import UpstreamWatch
+from airunway.runtime.informers import UpstreamWatch
+from airunway.runtime.reconcile import ProviderReconciler
+from airunway.runtime.translate import propagated_labels
+from airunway.selection import HEARTBEAT_INTERVAL
+from airunway.status import Condition, written
 
-__all__ = ["ProviderApplication", "ProviderSettings"]
+__all__ = ["ProviderApplication", "ProviderSettings", "Registration", "config_object"]
+
+
+def config_object(manifest: ProviderManifest) -> Resource:
+    """The InferenceProviderConfig (spec and annotations) that the manifest amounts to."""
+    engines = []
+    for engine in manifest.engines:
+        entry: Resource = {
+            "name": engine.name,
+            "servingModes": list(engine.serving_modes),
+            "gpuSupport": engine.gpu_support,
+            "cpuSupport": engine.cpu_support,
+        }
+        if engine.api_formats:
+            entry["apiFormats"] = list(engine.api_formats)
+        if engine.requires_crd is not None:
+            entry["requiresCRD"] = engine.requires_crd
+        for flag, value in (
+            ("modelCache", engine.model_cache),
+            ("pathRouting", engine.path_routing),
+            ("scaleToZero", engine.scale_to_zero),
+            ("multiNode", engine.multi_node),
+        ):
+            if value:
+                entry[flag] = True
+        if engine.gateway is not None:
+            entry["gateway"] = dict(engine.gateway)
+        engines.append(entry)
+    help_ = manifest.installation
+    installation: Resource = {
+        "description": help_.description,
+        "defaultNamespace": help_.default_namespace,
+        "helmRepos": [dict(repo) for repo in help_.helm_repos],
+        "helmCharts": [dict(chart) for chart in help_.helm_charts],
+        "steps": [dict(step) for step in help_.steps],
+    }
+    installation = {key: value for key, value in installation.items() if value}
+    spec: Resource = {
+        "capabilities": {"engines": engines},
+        "selection": manifest.selection.value,
+        "contractVersions": list(manifest.contract_versions),
+        "upstream": [
+            {
+                "group": kind.group,
+                "kind": kind.kind,
+                "versions": list(kind.versions),
+                "requiresCRD": kind.required and not kind.builtin,
+            }
+            for kind in sorted(manifest.upstream, key=lambda kind: not kind.primary)
+        ],
+    }
+    if manifest.selection_rules:
+        spec["selectionRules"] = [
+            {"condition": rule.condition, "priority": rule.priority} for rule in manifest.selection_rules
+        ]
+    if installation:
+        spec["installation"] = installation
+    if manifest.documentation:
+        spec["documentation"] = manifest.documentation
+    # The Go project's dashboards read these annotations (spec/api.md, "InferenceProviderConfig").
+    annotations = {
+        f"{names.GROUP}/display-name": manifest.display_name or manifest.name,
+        f"{names.GROUP}/description": manifest.description,
+        f"{names.GROUP}/default-namespace": help_.default_namespace,
+        f"{names.GROUP}/documentation-url": manifest.documentation,
+        f"{names.GROUP}/documentation": manifest.documentation,
+        f"{names.GROUP}/capabilities": orjson.dumps({"engines": engines}).decode(),
+        f"{names.GROUP}/installation": orjson.dumps(installation).decode() if installation else "",
+    }
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": "InferenceProviderConfig",
+        "metadata": {"name": manifest.name, "annotations": {key: text for key, text in annotations.items() if text}},
+        "spec": spec,
+    }
+
+
+# ---------------------------------------------------------------------------------------------------- the registration
+
 
 log = logging.getLogger(__name__)
+
+
+RETRY = 5.0
+"""Seconds until a registration that failed is tried again."""
+
+
+class Registration:
+    """Keeps the provider registered: applies its config, beats, reports the upstream, says goodbye."""
+
+    def __init__(
+        self, *, client: Client, host: ProviderHost, installed: Callable[[], Installed], clock: Callable[[], datetime]
+    ) -> None:
+        self._client = client
+        self._host = host
+        self._installed = installed
+        self._clock = clock
+        self._manager = names.provider_manager(host.name)
+        self._changed = asyncio.Event()
+        self._status: Resource = {}
+        self.registered = False
+        self.trouble = ""
+        """Why registering did not work the last time, as the end of a sentence; empty if all is well."""
+
+    def changed(self) -> None:
+        """Have the status written now rather than with the next heartbeat."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Register, then beat until cancelled. API trouble is logged and tried again."""
+        while True:
+            self._changed.clear()
+            wait = HEARTBEAT_INTERVAL.total_seconds()
+            try:
+                if not self.registered:
+                    await self._register()
+                await self._beat()
+                self.registered, self.trouble = True, ""
+            except KubeError as error:
+                trouble = f": {error}"
+                level = logging.WARNING if trouble != self.trouble else logging.DEBUG  # said once, not every time
+                log.log(level, "registration of provider %s%s; again every %.0f s", self._host.name, trouble, RETRY)
+                self.registered, self.trouble, wait = False, trouble, RETRY
+            try:
+                await asyncio.wait_for(self._changed.wait(), wait)
+            except TimeoutError:
+                continue
+
+    async def farewell(self) -> None:
+        """``ready: false``, on graceful stop. Failing at it is no reason to hang: the heartbeat runs out anyway.
+
+        Not where another replica beats already: it leads since we lost the lease, and the provider is ready.
+        """
+        try:
+            live = await self._client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", self._host.name))
+            if dig(live, "status", "lastHeartbeat") != self._status.get("lastHeartbeat"):
+                log.info("provider %s is led by another replica now", self._host.name)
+                return
+            await self._beat(leaving=True, version=live["metadata"]["resourceVersion"])
+        except KubeError as error:
+            log.warning("provider %s could not say that it leaves: %s", self._host.name, error)
+
+    async def _register(self) -> None:
+        wanted = config_object(self._host.manifest)
+        live: Resource | None = None
+        with suppress(NotFound):
+            live = await self._client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", self._host.name))
+        if live is not None:
+            self._status = live.get("status") or {}
+        if needs_apply(wanted, live, manager=self._manager):
+            await self._client.apply(INFERENCE_PROVIDER_CONFIG, wanted, manager=self._manager, force=True)
+            log.info("registered provider %s", self._host.name)
+
+    async def _beat(self, *, leaving: bool = False, version: str = "") -> None:
+        """One heartbeat: the whole status, conditions included; only onto that `version` of the object, if given."""
+        now = self._clock()
+        installed = self._installed()
+        ready = installed.upstream is not None and not leaving
+        conditions = [
+            Condition(
+                type="UpstreamInstalled",
+                status=installed.reason != "UpstreamNotInstalled",
+                reason=installed.reason,
+                message=installed.message,
+            ),
+            Condition(
+                type="SchemaSupported",
+                status=installed.upstream is not None,
+                reason=installed.reason,
+                message=installed.message,
+            ),
+            Condition(type="Healthy", status=not leaving, reason="Leaving" if leaving else "Heartbeat", message=""),
+            Condition(
+                type="Ready",
+                status=ready,
+                reason="Leaving" if leaving else "Ready" if ready else installed.reason,
+                message="The provider was stopped" if leaving else installed.message,
+            ),
+        ]
+        status: Resource = {
+            "ready": ready,
+            "version": f"{self._host.name}-provider:{self._host.manifest.version}",
+            "lastHeartbeat": format_time(now),
+            "conditions": written(conditions, previous=self._status.get("conditions") or [], generation=0, now=now),
+        }
+        if installed.upstream is not None:
+            status["upstreamCRDVersion"] = installed.upstream.api_version
+            status["upstreamSchemaHash"] = installed.upstream.schema_hash
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": "InferenceProviderConfig",
+            "metadata": {"name": self._host.name, **({"resourceVersion": version} if version else {})},
+            "status": status,
+        }
+        await self._client.apply(
+            INFERENCE_PROVIDER_CONFIG, body, manager=self._manager, force=True, subresource="status"
+        )
+        self._status = status
+
+
+# ----------------------------------------------------------------------------------------------------- the application
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +294,12 @@ class ProviderApplication:
             clock=clock,
         )
         self._known = self._follower.overlay()
+        own = names.provider_finalizer(host.name)
+        self._heeds = Heeded(
+            labels=lambda key: bool(propagated_labels({key: ""})) or "labels" in host.heeds,
+            annotations=lambda key: is_of_ours(key) or "annotations" in host.heeds,
+            finalizers=lambda finalizer: finalizer != own,
+        )
         self._reconciler = ProviderReconciler(
             client=client,
             host=host,
@@ -169,9 +381,12 @@ class ProviderApplication:
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
         if not any(obj is not None and self._reconciler.concerns(obj) for obj in (old, new)):
             return
-        manager, own = self._follower.component, names.provider_finalizer(self._host.name)
-        if old is None or new is None or is_news(old, new, manager=manager, echo=echo, heeds=lambda one: one != own):
-            self._queue.add(key, self._follower.urgency)
+        if (
+            old is None
+            or new is None
+            or is_news(old, new, manager=self._follower.component, echo=echo, heeds=self._heeds)
+        ):
+            self._follower.look_again(key, old, new)
 
     def _on_object(self, key: ObjectKey) -> None:
         """Something that belongs to the deployment moved; what a first list brings is no movement."""

@@ -1,42 +1,304 @@
 """Putting together what the upstream says and what the pods show: components, faults, root cause. Pure.
 
-Who is believed:
+One table, `ROWS`, decides how the pods are shown; the first row that fits counts. Who is believed:
 
 - what a living pod shows (`POD_SHOWN`) is read from the pods alone; an upstream's word for it that no pod confirms is
   outdated and counts as progress, unless the upstream has it from the engine at first hand,
 - an upstream's general word ("not ready", "failed") gives way to a pod's precise fault,
 - ready is only what the upstream calls ready and the pods do not contradict: of as many serving pods as are wanted each
   must be ready; pods beyond that (an autoscaler's) contradict nothing,
-- a refusal or a claim's trouble that an event told is outdated once upstream and pods are ready.
+- a refusal or a claim's trouble that an event told is outdated once upstream and pods are ready,
+- of groups of pods that hold each other's nodes none serves: LeaderWorkerSet makes all leaders first, and their workers
+  then find no room (recorded).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import IntEnum
 
-from airunway.plugins.contract import Component, Observation
+from airunway.plugins.contract import Component, Finding, Observation
 from airunway.resource import Resource, condition_of, dig
 from airunway.runtime.memory import Memory, previous_cause
-from airunway.runtime.report import Report, fault_of, provider_status, record_of_service
-from airunway.runtime.scene import LOST, NOT_YET, PODS, Scene, faults_of, shown_as, waits_for_pods
+from airunway.runtime.report import Report, fault_of, located, provider_status, record_of_service
 from airunway.status import Category, Fault, Phase, Verdict, category_of
-from airunway.status.evidence import Evidence, Reported, parse_moment
+from airunway.status.codes import CODES
+from airunway.status.evidence import Evidence, PodFacts, Reported, parse_moment
 from airunway.status.pods import POD_SHOWN, PodCounts, count_pods, shortage_of
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
 
-__all__ = ["ABSENCE_PATIENCE", "STALE_AFTER", "Diagnosis", "applied_at", "conclude", "diagnose", "is_ready"]
+__all__ = [
+    "ABSENCE_PATIENCE",
+    "LOST",
+    "NOT_YET",
+    "PODS",
+    "ROWS",
+    "STALE_AFTER",
+    "WORKER",
+    "Diagnosis",
+    "Scene",
+    "conclude",
+    "diagnose",
+    "faults_of",
+    "is_ready",
+    "row_of",
+    "shown_as",
+    "waits_for_pods",
+    "with_advice",
+]
+
+# ---------------------------------------------------------------------------------------------- how the pods are shown
+
+
+PODS = "Pods"
+
+
+LOST = "PodsNotReady"
+"""Reason of ``PodsReady`` where pods of this generation were ready and are not any more."""
+
+
+NOT_YET = "Starting"
+"""Reason of ``PodsReady`` as long as no pod of the deployment was seen to be anything but starting."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scene:
+    """Everything about the pods that decides how they are shown.
+
+    `shown` is what they show to be wrong; `counts` are of the serving ones, `short` how many ready ones are missing,
+    `wanted` how many are demanded (None: nobody says). `ready` is the upstream's word, `partial` that by its word the
+    rest serves without what is not ready, `lost` that pods which were ready for this very generation are not any more,
+    `seen_before` that an earlier pass saw a pod do more than start. `absent` is for how many seconds more the absence
+    of pods that were there is thought to pass. `helping` are the roles of pods without which the rest serves, `bereft`
+    those without which nothing is answered and that have no ready pod.
+    """
+
+    shown: Sequence[Symptom]
+    counts: PodCounts
+    short: int
+    wanted: int | None
+    unready: str
+    ready: bool
+    partial: bool
+    lost: bool
+    seen_before: bool
+    degraded: bool
+    absent: float | None
+    helping: frozenset[str] = frozenset()
+    bereft: tuple[str, ...] = ()
+
+    @property
+    def said(self) -> str:
+        return f"{self.counts.ready} of {self.counts.living} pods are ready"
+
+    @property
+    def missed(self) -> str:
+        """What is lost, where some pods live."""
+        if self.bereft and self.counts.ready:
+            text = (
+                f"No {' and no '.join(self.bereft)} pod is ready, and without one no request is answered; {self.said}"
+            )
+        else:
+            text = self.said
+        return f"{text} (not ready: {self.unready})" if self.unready else text
+
+
+_Row = tuple[str, Callable[[Scene], bool], Callable[[Scene], Component | None]]
+"""A case in words, whether a scene is one of it, and what is shown then."""
+
+
+def _component(ready: bool, reason: str, message: str) -> Component:
+    return Component(name=PODS, ready=ready, reason=reason, message=message)
+
+
+def waits_for_pods(scene: Scene) -> bool:
+    """Whether pods that were there are thought to come back: `Scene.absent` says for how long."""
+    return row_of(scene)[0] == "away for a moment"
+
+
+ROWS: tuple[_Row, ...] = (
+    (
+        "a fault",
+        lambda s: bool(s.shown) and bool(s.short or not s.ready),
+        lambda s: _component(False, s.shown[0].reason, s.shown[0].message),
+    ),
+    (
+        "all there",
+        lambda s: bool(s.counts.living) and not s.short and bool(s.counts.ready),
+        lambda s: _component(True, "PodsReady", s.said),
+    ),
+    (
+        "lost, some live",
+        lambda s: s.lost and bool(s.counts.living),
+        lambda s: _component(False, LOST, s.missed),
+    ),
+    (
+        "more are starting",
+        lambda s: bool(s.counts.living) and bool(s.counts.ready or s.seen_before),
+        lambda s: _component(False, "Progressing", s.said),
+    ),
+    ("none wanted", lambda s: s.wanted == 0, lambda _: None),
+    # It has served, and no pod was ever there to be seen: the upstream's word is all there is.
+    ("never any", lambda s: s.lost and not s.counts.seen and not s.seen_before, lambda _: None),
+    (
+        "lost, none lives",
+        lambda s: s.lost and (s.counts.seen or not s.ready),
+        lambda _: _component(False, LOST, "No pod is ready"),
+    ),
+    # One text for everything up to the first ready pod: steps of a start are no news to write down.
+    (
+        "starting",
+        lambda s: not s.ready or s.counts.seen,
+        lambda s: _component(False, "Progressing" if s.seen_before else NOT_YET, "No pod is ready yet"),
+    ),
+    ("elsewhere from the start", lambda s: not s.seen_before, lambda _: None),
+    ("elsewhere by now", lambda s: s.absent is not None and s.absent <= 0, lambda _: None),
+    # Pods that were there a moment ago may be about to come back, or be served elsewhere.
+    (
+        "away for a moment",
+        lambda _: True,
+        lambda s: (
+            _component(False, LOST, "No pod is ready")
+            if s.lost and s.degraded
+            else _component(False, "Progressing", "No pod is there")
+        ),
+    ),
+)
+"""How the pods are shown: the first row that fits. None: nothing is known of pods, and the upstream's word counts."""
+
+
+def row_of(scene: Scene) -> _Row:
+    """The first row that fits; the last one always does."""
+    return next(row for row in ROWS if row[1](scene))
+
+
+def shown_as(scene: Scene) -> Component | None:
+    """The pods as one component; None where nothing is known of them."""
+    return row_of(scene)[2](scene)
+
+
+def faults_of(scene: Scene, evidence: Evidence) -> list[Fault]:
+    """One fault for each reason that the pods show, in their order of precedence.
+
+    What is only out of reach is waited for, but not where it has cost pods that served. Where enough serve, a pod
+    beyond them is nobody's loss.
+    """
+    if scene.ready and not scene.short and scene.counts.ready and scene.wanted is not None:
+        return []
+    rest = _Rest(evidence.pods)
+    faults: dict[str, Fault] = {}
+    for symptom in scene.shown:
+        partial = _is_partial(symptom, scene, rest)
+        known = faults.get(symptom.reason)
+        if known is None:
+            costs = scene.lost and category_of(symptom.reason) is Category.CONNECTIVITY
+            faults[symptom.reason] = Fault(
+                component=PODS,
+                reason=symptom.reason,
+                message=symptom.message,
+                since=symptom.since,
+                category=Category.WORKLOAD if costs else None,
+                partial=partial or costs,
+            )
+        elif known.partial and not partial:
+            faults[symptom.reason] = replace(known, partial=False)
+    return list(faults.values())
+
+
+class _Rest:
+    """The pods by what is asked of them for each symptom: there may be thousands of both."""
+
+    def __init__(self, pods: Iterable[PodFacts]) -> None:
+        self._pods = {f"Pod/{pod.namespace}/{pod.name}": pod for pod in pods}
+        serving = [pod for pod in self._pods.values() if pod.alive and pod.ready and pod.serves]
+        self._owners = {pod.owner for pod in serving}
+        self._crews = {pod.crew for pod in serving}
+
+    def role_of(self, object_: str) -> str | None:
+        """The role of a pod, None for what is none of them."""
+        pod = self._pods.get(object_)
+        return None if pod is None else pod.role
+
+    def serves_beside(self, object_: str, *, ready: bool) -> bool:
+        """Whether other pods do the same work: of its controller and role, or any while the upstream is ready."""
+        if ready:
+            return bool(self._crews)
+        kind, _, name = object_.partition("/")
+        if kind != "Pod":
+            return (kind, name.rpartition("/")[2]) in self._owners
+        pod = self._pods.get(object_)
+        return pod is not None and pod.crew in self._crews
+
+
+def _is_partial(symptom: Symptom, scene: Scene, rest: _Rest) -> bool:
+    """Whether the rest serves without what shows the symptom: by the upstream's word, or as one of several alike."""
+    helps = rest.role_of(symptom.object) in scene.helping
+    told = scene.partial and not scene.ready
+    return helps or told or rest.serves_beside(symptom.object, ready=scene.ready)
+
+
+# --------------------------------------------------------------------------------- groups that hold each other's nodes
+
+
+WORKER = "-worker"
+"""Suffix of the component of pods that only compute, after that of the one of their group that serves."""
+
+
+_NO_ROOM = "Unschedulable.InsufficientGPU"
+
+
+def with_advice(symptoms: Sequence[Symptom], pods: Iterable[PodFacts]) -> tuple[Symptom, ...]:
+    """The symptoms; of a group's pod that finds no GPUs with what would help, where groups keep each other from it."""
+    if not any(symptom.code == _NO_ROOM for symptom in symptoms):
+        return tuple(symptoms)
+    alive = {f"Pod/{pod.namespace}/{pod.name}": pod for pod in pods if pod.alive}
+
+    def told(symptom: Symptom) -> Symptom:
+        pod = alive.get(symptom.object)
+        if symptom.code != _NO_ROOM or pod is None or not pod.role.endswith(WORKER):
+            return symptom
+        advice = _advice(pod.role.removesuffix(WORKER), alive.values())
+        return replace(symptom, message=f"{symptom.message} {advice}") if advice else symptom
+
+    return tuple(map(told, symptoms))
+
+
+def _advice(role: str, pods: Iterable[PodFacts]) -> str:
+    """Empty where a group serves, or there is but one."""
+    group = [pod for pod in pods if pod.role in (role, f"{role}{WORKER}")]
+    leaders = [pod for pod in group if pod.role == role]
+    if len(leaders) < 2 or any(pod.ready for pod in leaders):
+        return ""
+    held = sum(bool(pod.node) for pod in group)
+    fitting = held // max(1, -(-len(group) // len(leaders)))
+    if not fitting:
+        return ""
+    return (
+        f"The {len(leaders)} groups wait for each other: {held} of {len(group)} pods hold their GPUs and no group is "
+        f"whole. Scale to {fitting}, and that many serve."
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- who is believed
+
 
 STALE_AFTER = timedelta(minutes=5)
 """Silence of an upstream about a change after which its status counts as unknown (spec/status.md, "Stale")."""
 
+
+AWAY_AFTER = timedelta(minutes=2)
+"""How long all pods may be ready before an upstream notices it; then its controller is thought to be away."""
+
+
 ABSENCE_PATIENCE = timedelta(minutes=1)
 """How long an upstream may be ready without pods where some were seen before; then they are thought to be elsewhere."""
 
+
 _GENERAL = frozenset({"Starting", "Progressing", "UpstreamFailed", "Unknown"})
 """Words that say no more than that something is not ready."""
+
 
 _NAMED = 3
 """Pods that a message names."""
@@ -50,6 +312,8 @@ class Diagnosis:
     faults: tuple[Fault, ...]
     root_cause: RootCause | None = None
     wake_after: float | None = None
+    ready_pods: int | None = None
+    """How many serving pods are ready, where not all are; None: all, or it is not known."""
 
 
 def diagnose(
@@ -66,18 +330,18 @@ def diagnose(
     observation = report.observation
     previous = previous_cause(deployment.get("status") or {})
     if observation is None:
-        symptoms = find_symptoms(_with_reports(evidence, report, ()), now=now, previous=previous)
-        return Diagnosis(
-            report=report,
-            faults=report.faults,
-            root_cause=root_cause_of(symptoms, now=now, previous=previous),
-        )
+        cause = _root_cause(evidence, report, (), previous=previous, now=now)
+        return Diagnosis(report=report, faults=report.faults, root_cause=cause)
     scene: Scene | None = None
     if evidence is not None:
         evidence, scene = _look(report, observation, evidence, deployment=deployment, previous=previous, now=now)
     pods = shown_as(scene) if scene is not None else None
     stale, stale_in = _stale(report, observation, now)
-    heard = [_heard(component, scene) for component in observation.components]
+    away, away_in = _away(report, observation, scene, deployment, now)
+    heard = [
+        _heard(replace(c, message=f"{c.message}; {away}") if away and c.ready is False else c, scene)
+        for c in observation.components
+    ]
     if stale is not None:  # what it said of an older state is not known to hold
         heard = [
             _Heard(replace(c, ready=None, reason=stale.reason, message=stale.message), None)
@@ -85,6 +349,7 @@ def diagnose(
         ]
     faults = [
         *report.faults,
+        *_refused(observation),
         *(faults_of(scene, evidence) if scene is not None and evidence is not None else ()),
         *([stale] if stale is not None else ()),
         *_in_order(heard, pods if scene is not None and not scene.shown else None),
@@ -93,16 +358,28 @@ def diagnose(
         faults.append(
             Fault(component="Revision", reason="Progressing", message="Pods of the newest revision are not there yet")
         )
-    symptoms = find_symptoms(_with_reports(evidence, report, faults), now=now, previous=previous)
     components = tuple(word.component for word in heard)
+    ready_pods = None
     if pods is not None:
         components = (*components, pods)
-    waits = [observation.look_again, stale_in, scene.absent if scene is not None and waits_for_pods(scene) else None]
+        if evidence is not None and pods.ready is not True:
+            ready_pods = sum(pod.ready and pod.alive and pod.serves for pod in evidence.pods)
+    waits = [
+        observation.look_again,
+        stale_in,
+        away_in,
+        scene.absent if scene is not None and waits_for_pods(scene) else None,
+    ]
     return Diagnosis(
-        report=replace(report, observation=replace(observation, components=components)),
+        report=replace(
+            report,
+            observation=replace(observation, components=components),
+            warnings=(*report.warnings, *_unselected(report, evidence)),
+        ),
         faults=tuple(faults),
-        root_cause=root_cause_of(symptoms, now=now, previous=previous),
+        root_cause=_root_cause(evidence, report, faults, previous=previous, now=now),
         wake_after=min((seconds for seconds in waits if seconds is not None), default=None),
+        ready_pods=ready_pods,
     )
 
 
@@ -113,32 +390,43 @@ def conclude(
 
     `memory` dates what is wrong; the `wake_after` of the diagnosis is when time alone will change any of the three.
     """
-    found = diagnose(report, evidence, deployment=deployment, now=now)
+    found = diagnose(_with_last_words(report, memory.last_words), evidence, deployment=deployment, now=now)
     begun = memory.date(found.faults, status=deployment.get("status") or {}, now=now)
     faults = tuple(replace(fault, since=begun[fault.component, fault.reason]) for fault in found.faults)
-    status, verdict = provider_status(deployment, found.report, faults=faults, root_cause=found.root_cause, now=now)
+    status, verdict = provider_status(
+        deployment, found.report, faults=faults, root_cause=found.root_cause, ready_pods=found.ready_pods, now=now
+    )
+    memory.last_words = "" if verdict.ready is True else _last_words(found.root_cause) or memory.last_words
     waits = [seconds for seconds in (found.wake_after, verdict.wake_after) if seconds is not None]
     return status, verdict, replace(found, faults=faults, wake_after=min(waits, default=None))
+
+
+def _with_last_words(report: Report, last_words: str) -> Report:
+    """The report with what a pod said last, for an upstream that deletes the pods which fail (``RestartLoop``).
+
+    Whatever was in their status and their logs is gone with them.
+    """
+    observation = report.observation
+    if not last_words or observation is None or not any(c.reason == "RestartLoop" for c in observation.components):
+        return report
+    components = tuple(
+        replace(c, message=f"{c.message}; {last_words}") if c.reason == "RestartLoop" else c
+        for c in observation.components
+    )
+    return replace(report, observation=replace(observation, components=components))
+
+
+def _last_words(cause: RootCause | None) -> str:
+    """What a pod says of its end; empty where the root cause is nothing of that kind."""
+    if cause is None or not (cause.of_pods and cause.object.startswith("Pod/") and cause.code.startswith("Engine.")):
+        return ""
+    advice = f" {CODES[cause.code].remedy_for(cause.object)} See {cause.remedy}"
+    return cause.message.removesuffix(advice).removesuffix(".")
 
 
 def is_ready(observation: Observation) -> bool:
     """Whether the upstream says that the newest spec is served."""
     return observation.current and all(c.ready is True for c in observation.components)
-
-
-def applied_at(primary: Resource, manager: str) -> datetime | None:
-    """When we changed the object last: the time of our entry in its managedFields; else when it was made."""
-    entries = dig(primary, "metadata", "managedFields")
-    times = [
-        parse_moment(entry.get("time"))
-        for entry in (entries if isinstance(entries, list) else [])
-        if isinstance(entry, dict) and entry.get("manager") == manager and not entry.get("subresource")
-    ]
-    known = [moment for moment in times if moment is not None]
-    return max(known, default=None) or parse_moment(dig(primary, "metadata", "creationTimestamp"))
-
-
-# ------------------------------------------------------------------------------------------------------------ pods
 
 
 def _look(
@@ -151,9 +439,11 @@ def _look(
     now: datetime,
 ) -> tuple[Evidence, Scene]:
     """What the pods show, next to what the upstream says; and the evidence without what is outdated."""
-    ready, counts = is_ready(observation), count_pods(evidence.pods)
+    ready, bereft = is_ready(observation), _bereft(observation, evidence)
     wanted = observation.replicas.desired if observation.replicas is not None else None
-    short = shortage_of(counts, wanted)
+    counts = count_pods(evidence.pods)
+    short = max(shortage_of(counts, wanted), len(bereft))
+    lost = _is_lost(report, deployment, counts, evidence, bereft=bereft)
     if ready and counts.ready and not short:
         evidence = replace(evidence, events=tuple(e for e in evidence.events if e.kind == "Pod"))
     condition = condition_of(deployment, f"{PODS}Ready")
@@ -162,14 +452,15 @@ def _look(
     unready_parts = [component for component in observation.components if component.ready is not True]
     unready = sorted(pod.name for pod in evidence.pods if pod.alive and pod.serves and not pod.ready)
     return evidence, Scene(
-        shown=find_symptoms(evidence, now=now, previous=previous),
+        shown=with_advice(find_symptoms(evidence, now=now, previous=previous), evidence.pods),
         counts=counts,
         short=short,
         wanted=wanted,
         unready=", ".join(unready[:_NAMED]) + (f" and {len(unready) - _NAMED} more" if len(unready) > _NAMED else ""),
         ready=ready,
         partial=bool(unready_parts) and all(part.partial and not part.role for part in unready_parts),
-        lost=_is_lost(report, deployment, counts, evidence),
+        lost=lost,
+        bereft=bereft,
         seen_before=condition is not None and condition.get("reason") != NOT_YET,
         degraded=dig(deployment, "status", "phase") == Phase.DEGRADED.value,
         absent=(gone + ABSENCE_PATIENCE - now).total_seconds(),
@@ -177,18 +468,33 @@ def _look(
     )
 
 
-def _is_lost(report: Report, deployment: Resource, counts: PodCounts, evidence: Evidence) -> bool:
+def _is_lost(
+    report: Report, deployment: Resource, counts: PodCounts, evidence: Evidence, *, bereft: Sequence[str]
+) -> bool:
     """Whether pods that were ready for this very generation are not any more: that is no progress.
 
-    None of them is, or one of those that are not has been before; else it is a further one that starts.
+    None of them is, none of a role that is needed is (`bereft`), or one of those that are not has been before; else it
+    is a further one that starts.
     """
     record = record_of_service(report, deployment.get("status") or {})
     if record is None or record.get("observedGeneration") != dig(deployment, "metadata", "generation"):
         return False
-    return counts.ready == 0 or any(pod.alive and pod.serves and pod.unready_again for pod in evidence.pods)
+    if counts.ready == 0 or bereft:
+        return True
+    return any(pod.alive and pod.serves and pod.unready_again for pod in evidence.pods)
 
 
-# ---------------------------------------------------------------------------------------------------- the upstream
+def _bereft(observation: Observation, evidence: Evidence) -> tuple[str, ...]:
+    """The roles that are needed and have no ready pod, whatever pods other roles have.
+
+    A component that is ready without any pod of its role wants none, or runs elsewhere.
+    """
+    needed = [component for component in observation.components if component.role and not component.partial]
+    if not needed:
+        return ()
+    ready = {pod.role for pod in evidence.pods if pod.alive and pod.ready}
+    there = {pod.role for pod in evidence.pods}
+    return tuple(c.role for c in needed if c.role not in ready and (c.ready is not True or c.role in there))
 
 
 class _Rank(IntEnum):
@@ -250,9 +556,44 @@ def _in_order(heard: Sequence[_Heard], pods: Component | None) -> list[Fault]:
     return [fault for _, fault in sorted(ranked, key=lambda entry: entry[0])]
 
 
+def _refused(observation: Observation) -> list[Fault]:
+    """The newest spec is refused: what serves of the one before goes on, so that it degrades, whatever the reason."""
+    refused = observation.refused
+    if refused is None:
+        return []
+    serves = any(component.ready is True for component in observation.components)
+    return [
+        Fault(
+            component="Revision",
+            reason=refused.reason,
+            message=f"The newest spec is refused{', the one before serves' if serves else ''}: {located(refused)}",
+            partial=serves,
+            category=Category.CONFIG,
+        )
+    ]
+
+
+def _unselected(report: Report, evidence: Evidence | None) -> tuple[Finding, ...]:
+    """A warning where pods count as ready that ``status.selector`` does not select: an autoscaler sees none of them.
+
+    The selector that follows from the manifest asks for a role, and a pod without one serves all the same.
+    """
+    if evidence is None or "," not in report.selector or (report.observation and report.observation.selector):
+        return ()
+    pods = sorted(pod.name for pod in evidence.pods if pod.alive and pod.ready and pod.serves and not pod.role)
+    if not pods:
+        return ()
+    more = f" and {len(pods) - 1} more" if len(pods) > 1 else ""
+    text = (
+        f"pod {pods[0]}{more} is ready, and the selector {report.selector} does not select it: an autoscaler does not "
+        "count it. The provider is to label it, or to report a selector"
+    )
+    return (Finding(path="", reason="PodsNotSelected", message=text),)
+
+
 def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fault | None, float | None]:
     """The upstream has not looked at the newest spec for too long; or in how many seconds that will be so."""
-    if observation.current or report.applied is None or report.primary is None:
+    if observation.current or observation.refused or report.applied is None or report.primary is None:
         return None, None
     conditions = dig(report.primary, "status", "conditions")
     signs = [
@@ -269,11 +610,37 @@ def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fau
     return Fault(component="Upstream", reason="StaleStatus", message=text, since=last), None
 
 
-def _with_reports(evidence: Evidence | None, report: Report, faults: Iterable[Fault]) -> Evidence:
-    """The evidence with everybody else's words: the runtime's faults and the upstream's that still count."""
+def _away(
+    report: Report, observation: Observation, scene: Scene | None, deployment: Resource, now: datetime
+) -> tuple[str, float | None]:
+    """What to say of an upstream that has not noticed that all pods are ready; or in how many seconds that will be so.
+
+    Where its controller does not run, its status stands still and says nothing of that.
+    """
+    if scene is None or not observation.current or report.primary is None:
+        return "", None  # that it has not looked at the newest spec is said of its own (`_stale`)
+    if scene.ready or scene.shown or scene.short or not scene.counts.ready:
+        return "", None
+    condition = condition_of(deployment, f"{PODS}Ready")
+    if condition is None or condition.get("status") != "True" or any(c.firsthand for c in observation.components):
+        return "", AWAY_AFTER.total_seconds()
+    since = parse_moment(condition.get("lastTransitionTime"))
+    left = (since + AWAY_AFTER - now).total_seconds() if since is not None else 0.0
+    if left > 0:
+        return "", left
+    kind = report.primary.get("kind")
+    return f"all pods are ready and its status does not say so: see whether the controller of {kind} runs", None
+
+
+def _root_cause(
+    evidence: Evidence | None, report: Report, faults: Iterable[Fault], *, previous: RootCause | None, now: datetime
+) -> RootCause | None:
+    """The root cause by the evidence, by what the runtime itself says, and by the upstream's words that still count."""
     reported = [
         Reported(reason=fault.reason, object=report.subject, message=fault.message, since=fault.since)
         for fault in dict.fromkeys([*report.faults, *faults])
         if fault.component != PODS
     ]
-    return replace(evidence or Evidence(), reports=tuple(reported))
+    told = replace(evidence or Evidence(), reports=tuple(reported))
+    symptoms = with_advice(find_symptoms(told, now=now, previous=previous), told.pods)
+    return root_cause_of(symptoms, now=now, previous=previous)

@@ -1,41 +1,241 @@
-"""Following what lies behind the upstream's objects: pods, warning events, claims and jobs of our deployments.
+"""Watching what lies behind the upstream's objects: pods, warning events, claims and jobs of our deployments.
 
 Pods are selected by label on the server, projected when they are decoded, and wake their deployment only when a fact
-about them changes. Of events one watch brings the cluster's warnings, and one each a reason that the
-plugin named, as upstreams tell much in events of type Normal; what is about none of our objects is dropped
-when it is decoded. Nothing here writes, and nothing here is needed to run a deployment: where access is missing the
-evidence is, and the upstream's own words count alone.
+about them changes. Of events one watch brings the cluster's warnings, and one each a reason that the plugin named;
+events about none of our objects are dropped when they are decoded. Providers in one process share these caches. The
+workloads that upstreams make have no labels of ours: `Workloads` reads them one by one when a question needs them.
+Nothing here writes or is needed to run a deployment: without access the upstream's own words count alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from airunway.api import names
-from airunway.kube import EVENT, JOB, PERSISTENT_VOLUME_CLAIM, POD, AnyReflector, Index, Kind
+from airunway.kube import (
+    DEPLOYMENT,
+    EVENT,
+    JOB,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    REPLICA_SET,
+    STATEFUL_SET,
+    AnyReflector,
+    Client,
+    Forbidden,
+    Index,
+    Kind,
+    NotFound,
+)
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
-from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
-from airunway.runtime.projections import FACTS, EventProjection, EventReader, PodProjection, project_claim, project_job
-from airunway.runtime.workloads import WORKLOADS, Workloads
-from airunway.status.evidence import EventFacts, Evidence, PodFacts
+from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, uid_of
+from airunway.status.evidence import (
+    EventFacts,
+    Evidence,
+    PodFacts,
+    claim_facts,
+    event_facts,
+    job_facts,
+    parse_moment,
+    pod_facts,
+)
 
-__all__ = ["PODS_PER_DEPLOYMENT", "EvidenceCollector", "looked_at"]
+__all__ = [
+    "FACTS",
+    "PODS_PER_DEPLOYMENT",
+    "WORKLOADS",
+    "EventProjection",
+    "EventReader",
+    "EvidenceCollector",
+    "PodProjection",
+    "Workloads",
+    "is_history",
+    "looked_at",
+    "project_claim",
+    "project_job",
+]
+
+# ------------------------------------------------------------------------------------------------ what the caches keep
+
+
+FACTS = "facts"
+"""Where a projected object keeps what was read out of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodProjection:
+    """Of a pod its facts, and by which of the `labels` it was found first."""
+
+    labels: tuple[str, ...]
+    role_label: str
+    serving_roles: tuple[str, ...]
+
+    def __call__(self, pod: Resource) -> Resource:
+        found = labels_of(pod)
+        by = next((label for label in self.labels if label in found), self.labels[0])
+        facts = pod_facts(pod, role_label=self.role_label, serving_roles=self.serving_roles)
+        return _projected(pod, facts, by=by)
+
+
+@dataclass(kw_only=True, eq=False)
+class EventReader:
+    """One who wants events: the `reasons` by kind, and what one is `about` (None: nothing of the reader's)."""
+
+    reasons: Mapping[str, frozenset[str]]
+    about: Callable[[EventFacts], tuple[ObjectKey, ...] | None]
+    knows: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the reader knows what is its own: before that it could tell of no event what it is about."""
+
+
+class EventProjection:
+    """The events that a reader wants, with what each of them says that they are about, by its name."""
+
+    def __init__(self) -> None:
+        self._readers: dict[str, EventReader] = {}
+
+    def join(self, name: str, reader: EventReader) -> None:
+        self._readers[name] = reader
+
+    def leave(self, name: str, reader: EventReader) -> None:
+        """Unless another one has the name by now."""
+        reader.knows.set()
+        if self._readers.get(name) is reader:
+            del self._readers[name]
+
+    async def until_all_know(self) -> None:
+        """Events are read after that: what nobody wants is not kept, and does not come again."""
+        for reader in list(self._readers.values()):
+            await reader.knows.wait()
+
+    def __call__(self, event: Resource) -> Resource | None:
+        kind, reason = dig(event, "regarding", "kind"), dig(event, "reason")
+        if not isinstance(kind, str):
+            return None
+        readers = {name: each for name, each in self._readers.items() if reason in each.reasons.get(kind, ())}
+        if not readers:
+            return None
+        facts = event_facts(event)
+        if facts.note.startswith("Error: "):  # repeats the waiting reason of the container
+            return None
+        told = {name: reader.about(facts) for name, reader in readers.items()}
+        about = {name: keys for name, keys in told.items() if keys is not None}
+        return {**_projected(event, facts), "about": about} if about else None
+
+
+def project_claim(claim: Resource) -> Resource:
+    return _projected(claim, claim_facts(claim))
+
+
+def project_job(job: Resource) -> Resource:
+    return _projected(job, job_facts(job))
+
+
+def _projected(obj: Resource, facts: object, *, by: str = names.MODEL_DEPLOYMENT) -> Resource:
+    """What a cache keeps: enough to compare versions, the facts, the label that it is known by and its value."""
+    metadata = obj.get("metadata") or {}
+    kept = {key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")}
+    return {"metadata": kept, FACTS: facts, "by": by, "label": str(labels_of(obj).get(by, ""))}
+
+
+# --------------------------------------------------------------------------------------- workloads that upstreams make
+
 
 log = logging.getLogger(__name__)
+
+
+WORKLOADS = {kind.kind: kind for kind in (STATEFUL_SET, REPLICA_SET, DEPLOYMENT, JOB)}
+"""Kinds that make pods from a template."""
+
+
+_REMEMBERED = 4096
+
+
+class Workloads:
+    """Reads workloads; remembers by uid whose pods one makes, which never changes."""
+
+    def __init__(self, client: Client, *, labels: Sequence[str]) -> None:
+        self._client = client
+        self._labels = labels
+        self._known: OrderedDict[str, tuple[str, str]] = OrderedDict()
+        self._denied = False
+
+    async def makes_pods_of(self, event: EventFacts, *, objects: Collection[str], deployment: ObjectKey) -> bool:
+        """Whether the workload that an event is about makes the pods of that deployment: by its template's labels.
+
+        `objects` are the names of the deployment's objects that its pods may carry.
+
+        Raises KubeError if the API server cannot tell just now.
+        """
+        if event.uid not in self._known:
+            key = ObjectKey(event.namespace, event.name)
+            workload = await self._read(WORKLOADS[event.kind], key) if event.uid else None
+            if workload is None:
+                return event.name in objects
+            if uid_of(workload) != event.uid:
+                workload = {}  # the event is about an earlier one of the same name, which is gone for good
+            labels = dig(workload, "spec", "template", "metadata", "labels", default={})
+            theirs = next((str(labels[key]) for key in self._labels if labels.get(key)), "")
+            self._known[event.uid] = (theirs, str(labels.get(names.MODEL_DEPLOYMENT, "")))
+            while len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        theirs, ours = self._known[event.uid]
+        return ours == deployment.name or theirs in objects
+
+    async def rolled_out(self, pods: Iterable[PodFacts]) -> bool:
+        """Whether each StatefulSet behind the pods is there and has no newer revision than theirs. Raises KubeError."""
+        revisions: dict[ObjectKey, set[str]] = {}
+        for pod in pods:
+            kind, name = pod.owner
+            if kind == STATEFUL_SET.kind and pod.alive and pod.revision:
+                revisions.setdefault(ObjectKey(pod.namespace, name), set()).add(pod.revision)
+        for key, seen in revisions.items():
+            found = await self._read(STATEFUL_SET, key)
+            if found is None:
+                return True
+            observed = dig(found, "status", "observedGeneration", default=0)
+            if observed < dig(found, "metadata", "generation", default=0):
+                return False
+            if seen != {dig(found, "status", "updateRevision")}:
+                return False
+        return True
+
+    async def _read(self, kind: Kind, key: ObjectKey) -> Resource | None:
+        """The workload, empty if it is gone; None where workloads may not be read."""
+        if self._denied:
+            return None
+        try:
+            return await self._client.get(kind, key)
+        except NotFound:
+            return {}
+        except Forbidden as error:
+            self._denied = True
+            log.warning(
+                "workloads may not be read (%s): they are told by their names, their revisions stay unknown", error
+            )
+            return None
+
+
+# ------------------------------------------------------------------------------------------------------- the collector
+
 
 EVENTS_PER_DEPLOYMENT = 64
 """The newest events that are looked at; a deployment that fails in more ways than this is not understood better."""
 
+
 PODS_PER_DEPLOYMENT = 2048
 """The living and newest pods, which are looked at: as many as the largest deployment has (32 replicas of 64 pods)."""
 
+
 EVENT_AGE = timedelta(hours=1)
 """Events that were not repeated for this long are not kept, whatever the server's own limit is."""
+
 
 _REASONS = {
     "Pod": frozenset(
@@ -45,6 +245,7 @@ _REASONS = {
     **{kind: frozenset({"FailedCreate"}) for kind in WORKLOADS},
 }
 """The events that explain something, by the kind that they are about."""
+
 
 _QUIET = frozenset({"Unhealthy"})
 """Events that come with every start: read when a pod changes, and no cause to look by themselves."""
@@ -157,7 +358,11 @@ class EvidenceCollector:
         pods = tuple(self._pods_of(key, own))
         labelled = (key.namespace, key.name)
         events = list(self._explaining(pods))
-        refusals = [event for event in _of_all(self._events_by_deployment, key) if event.kind in WORKLOADS]
+        refusals = [
+            event
+            for event in _of_all(self._events_by_deployment, key)
+            if event.kind in WORKLOADS and not is_history(event, primary)
+        ]
         events += [e for e in refusals if await self.workloads.makes_pods_of(e, objects=own, deployment=key)]
         events.sort(key=lambda event: (str(event.last), event.kind, event.name, event.reason, event.note))
         return Evidence(
@@ -272,6 +477,12 @@ class EvidenceCollector:
                 log.warning("%s may not be read (%s): root causes that they show stay unknown", kind, cause)
 
         return on_restart
+
+
+def is_history(event: EventFacts, primary: Resource) -> bool:
+    """Whether an event was over before the primary object was made: then it is about an earlier one of that name."""
+    made_at = parse_moment(dig(primary, "metadata", "creationTimestamp"))
+    return made_at is not None and event.last is not None and event.last < made_at
 
 
 def looked_at(pods: list[PodFacts]) -> list[PodFacts]:

@@ -15,11 +15,12 @@ from math import inf
 from time import monotonic
 from typing import Generic, NamedTuple, TypeVar
 
-from airunway.kube import KubeError, backoff_delay
+from airunway.kube import KubeError, backoff_delay, retry_after_of
+from airunway.plugins.contract import Finding
 from airunway.resource import Resource, dig
-from airunway.runtime.answers import Refused, meaning_of
-from airunway.runtime.desired import Identity
-from airunway.runtime.told import Told
+from airunway.runtime.errors import Refused, meaning_of
+from airunway.runtime.report import Told
+from airunway.runtime.state import Identity
 from airunway.status import DEPENDENCY_GRACE, Fault, since
 from airunway.status.codes import CODES
 from airunway.status.evidence import parse_moment
@@ -32,20 +33,26 @@ __all__ = [
     "FIGHT_WINDOW",
     "SCHEMA_TRIES",
     "Attempts",
+    "Failure",
     "Fight",
     "Memory",
     "Standing",
     "Subject",
+    "Waiting",
     "previous_cause",
     "without_numbers",
 ]
 
 FIGHT_WINDOW = timedelta(minutes=2)
+
+
 FIGHT_REVERTS = 5
 """More reverts of one object than this within the window are a fight: somebody wants something else, and goes on."""
 
+
 FIGHT_PAUSE = timedelta(seconds=30)
 """Time between reverts during a fight."""
+
 
 _JUST_MADE = timedelta(seconds=30)
 """How long an object that we made may be missing in an upstream's cache."""
@@ -54,19 +61,30 @@ _JUST_MADE = timedelta(seconds=30)
 BASE = 0.2
 """Seconds until the first new try; each further failure doubles it, up to CAP."""
 
+
 CAP = 300.0
 """Seconds between tries at most."""
+
 
 SCHEMA_TRIES = 6
 """Tries (some ten seconds) of what a schema refuses, before only another schema brings the next: a CRD that changed
 reaches the servers of a control plane one after the other, and us before some of them."""
 
+
 T = TypeVar("T")
+
 
 _RANDOM = random.Random()
 
+
 _WORD = re.compile(r"[\w.:+-]+")
+
+
 _NUMBERED = re.compile(r"\d|^[0-9a-f]{8,}$")
+
+
+Failure = Refused | KubeError | Told
+"""What may become of a try: an object is refused, the API server cannot, or a plan would be refused."""
 
 
 class Subject(NamedTuple):
@@ -150,17 +168,38 @@ class Fight:
 
 
 @dataclass(kw_only=True)
+class Waiting:
+    """What came of comparing what runs with the newest way to write it, and everything that was `compared`."""
+
+    compared: object = None
+    found: tuple[Finding, ...] = ()
+
+
+@dataclass(kw_only=True)
 class Memory:
     """Of one deployment: since when each fault lasts, since when writes fail, when we reverted which object.
 
-    `made` is when we made each object, `tries` what failed last, and when it is tried again.
+    `made` is when we made each object, `tries` what failed last, and when it is tried again. `last_words` are those of
+    the pod that failed last.
     """
 
     faults: dict[tuple[str, str], datetime] = field(default_factory=dict)
     failing: datetime | None = None
     reverts: dict[Identity, deque[datetime]] = field(default_factory=dict)
     made: dict[Identity, datetime] = field(default_factory=dict)
-    tries: Attempts[Refused | KubeError | Told] = field(default_factory=Attempts)
+    tries: Attempts[Failure] = field(default_factory=Attempts)
+    last_words: str = ""
+    waiting: Waiting = field(default_factory=Waiting)
+
+    def failed(self, subject: Subject, failure: Failure) -> Standing[Failure]:
+        """A try failed. `Standing.what` is the earlier failure if this one says nothing new."""
+        match failure:
+            case Refused():
+                return self.tries.failed(subject, what=failure, text=failure.message, lasts=failure.meaning.lasts)
+            case Told():
+                return self.tries.failed(subject, what=failure, text=failure.message)
+            case _:
+                return self.tries.failed(subject, what=failure, text=str(failure), at_least=retry_after_of(failure))
 
     def date(self, faults: Iterable[Fault], *, status: Resource, now: datetime) -> dict[tuple[str, str], datetime]:
         """The beginning of each of `faults`, by component and reason; what is not among them is forgotten.

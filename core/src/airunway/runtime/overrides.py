@@ -6,6 +6,7 @@ deployment can reach the provider without any webhook.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -101,7 +102,16 @@ def _within_ceiling(_: object, ceiling: str, value: object, __: object) -> Itera
         yield jsonschema.ValidationError(f"must be between 0 and {ceiling}")
 
 
-_Validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"x-airunway-ceiling": _within_ceiling})  # type: ignore[no-untyped-call]
+def _matching(_: object, pattern: str, value: object, __: object) -> Iterator[jsonschema.ValidationError]:
+    """The keyword ``pattern`` with JSON Schema's meaning of ``$``: the very end. In Python a newline may follow it."""
+    if isinstance(value, str) and not re.search(_END.sub(r"\\Z", pattern), value):
+        yield jsonschema.ValidationError(f"does not match {pattern!r}")
+
+
+_END = re.compile(r"(?<!\\)\$\Z")
+_Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
+    jsonschema.Draft202012Validator, {"x-airunway-ceiling": _within_ceiling, "pattern": _matching}
+)
 
 
 @lru_cache(maxsize=64)

@@ -2,23 +2,29 @@
 
 Asked for by the annotation ``airunway.ai/dry-run: "true"`` (spec/core.md). The plan that a pass would carry out stands
 in the ConfigMap ``<name>-airunway-plan``, which belongs to the deployment and goes with it, or with the annotation.
+Many may read it who may not read what it describes: values of environment variables and arguments whose name speaks of
+a secret are left out, and every other text is redacted (`status/texts.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import yaml
+
+from airunway.api import names
 from airunway.kube import CONFIG_MAP, NotFound, needs_apply
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, owner_reference, uid_of
-from airunway.runtime.answers import Refused
-from airunway.runtime.disclosure import plan_data
-from airunway.runtime.seen import Seen
-from airunway.runtime.steps import Action, Plan, Step, conflict_text, named
-from airunway.runtime.told import Told
-from airunway.runtime.writes import NEVER, Writer
+from airunway.runtime.apply import NEVER, Writer
+from airunway.runtime.errors import Refused
+from airunway.runtime.plan import Action, Plan, Step, conflict_text
+from airunway.runtime.report import Told
+from airunway.runtime.state import Seen, named
 from airunway.words import redacted
 
-__all__ = ["Previewer", "plan_name"]
+__all__ = ["PLAN_LIMIT", "Previewer", "plan_data", "plan_name", "shown"]
 
 
 def plan_name(deployment: Resource) -> str:
@@ -95,6 +101,7 @@ class Previewer:
             "metadata": {
                 "name": plan_name(deployment),
                 "namespace": deployment["metadata"]["namespace"],
+                "labels": {names.PROVIDER: names.provider_of_manager(self._writer.manager)},
                 "ownerReferences": [owner_reference(deployment)],
                 **({"resourceVersion": NEVER} if published is None else {"uid": uid_of(published)}),
             },
@@ -118,3 +125,88 @@ def _belongs(plan: Resource, deployment: Resource) -> bool:
 
 def _key(deployment: Resource) -> ObjectKey:
     return ObjectKey(key_of(deployment).namespace, plan_name(deployment))
+
+
+# ----------------------------------------------------------------------------------------------- what may be published
+
+
+HIDDEN = "***"
+
+
+PLAN_LIMIT = 900 * 1024
+"""Bytes of a plan: the API server takes 1 MiB of data in a ConfigMap, and etcd 1.5 MiB of an object."""
+
+
+_NOTES_LIMIT = 64 * 1024
+"""Bytes of the actions, and of the refusals, at most."""
+
+
+_ENVIRONMENTS = frozenset(("env", "env_vars", "envVars", "envs"))
+
+
+_ARGUMENTS = frozenset(("args", "command", "extraArgs"))
+
+
+_SECRET = re.compile(r"(?i)token|secret|passw|api[_-]?key|credential|private[_-]?key|access[_-]?key|signature|auth")
+
+
+def plan_data(desired: Sequence[Resource], *, actions: Sequence[str], refusals: Sequence[str]) -> dict[str, str]:
+    """The data of the plan's ConfigMap: at most PLAN_LIMIT bytes, with a note where something was left out."""
+    data = {
+        "actions.txt": _cut("\n".join(actions), _NOTES_LIMIT),
+        "refusals.txt": _cut("\n".join(map(redacted, refusals)), _NOTES_LIMIT),
+    }
+    left = PLAN_LIMIT - sum(len(text.encode()) for text in data.values())
+    objects = yaml.safe_dump_all([shown(obj) for obj in desired], sort_keys=False, allow_unicode=True)
+    return {"objects.yaml": _cut(objects, left), **data}
+
+
+def shown(node: Any, name: str = "") -> Any:
+    """`node` as it may be published; `name` is the key that it stands under."""
+    if isinstance(node, Mapping):
+        if name in _ENVIRONMENTS:  # by name, as Ray's runtime_env has it
+            return {key: HIDDEN if isinstance(value, str) else shown(value) for key, value in node.items()}
+        return {key: shown(value, str(key)) for key, value in node.items()}
+    if isinstance(node, list | tuple):
+        if name in _ENVIRONMENTS:
+            return [_variable(item) for item in node]
+        return _arguments(node) if name in _ARGUMENTS else [shown(item) for item in node]
+    return redacted(node) if isinstance(node, str) else node
+
+
+def _variable(item: Any) -> Any:
+    if isinstance(item, Mapping) and "value" in item:
+        return {**{key: shown(value) for key, value in item.items()}, "value": HIDDEN}
+    return shown(item)
+
+
+def _arguments(items: Sequence[Any]) -> list[Any]:
+    """Arguments, without the value of ``--api-key=value`` and of ``--api-key value``."""
+    said: list[Any] = []
+    hides = False
+    for item in items:
+        if not isinstance(item, str):
+            said.append(shown(item))
+            hides = False
+            continue
+        flag, given, _ = item.partition("=")
+        if hides and not item.startswith("-"):
+            said.append(HIDDEN)
+            hides = False
+        elif given and _SECRET.search(flag):
+            said.append(f"{flag}={HIDDEN}")
+            hides = False
+        else:
+            said.append(redacted(item))
+            hides = not given and item.startswith("-") and _SECRET.search(flag) is not None
+    return said
+
+
+def _cut(text: str, limit: int) -> str:
+    """`text` up to the last whole line within `limit` bytes, and a line that says so where something is missing."""
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= limit:
+        return encoded.decode()
+    note = f"\n# cut: these are the first lines of {len(encoded)} bytes, of which a plan holds {limit}\n"
+    kept = encoded[: limit - len(note)].decode(errors="ignore")
+    return (kept.rpartition("\n")[0] or kept) + note

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from airunway.api import names
+from airunway.api.bounds import MAX_CAUSES
 from airunway.plugins.contract import Component, Finding, Observation
 from airunway.resource import Resource, condition_of, dig, format_time
-from airunway.runtime.told import Told
 from airunway.status import (
     Category,
     Condition,
@@ -35,9 +36,11 @@ from airunway.status.rootcause import RootCause
 __all__ = [
     "Announcement",
     "Report",
+    "Told",
     "announcements",
     "fault_of",
     "leaving",
+    "located",
     "planned_status",
     "provider_status",
     "record_of_service",
@@ -45,8 +48,57 @@ __all__ = [
     "warning_text",
 ]
 
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """`condition` is the condition's type (empty: none is written), `ok` its status.
+
+    With `hinders` the deployment is not ready because of it; the rest says how, as of a fault: `component` (default:
+    the condition), `waits`, `partial`, `category` where the reason alone does not tell, `since`.
+    """
+
+    condition: str = ""
+    ok: bool = False
+    reason: str
+    message: str
+    hinders: bool = False
+    component: str = ""
+    waits: bool = False
+    partial: bool = False
+    category: Category | None = None
+    since: datetime | None = None
+
+    def as_condition(self) -> Condition | None:
+        if not self.condition:
+            return None
+        return Condition(type=self.condition, status=self.ok, reason=self.reason, message=self.message)
+
+    def as_fault(self) -> Fault | None:
+        if not self.hinders:
+            return None
+        return Fault(
+            component=self.component or self.condition,
+            reason=self.reason,
+            message=self.message,
+            since=self.since,
+            waits=self.waits,
+            partial=self.partial,
+            category=self.category,
+        )
+
+
 MAX_WARNINGS = 16
+
+
 WARNING_LIMIT = 256
+
+
+_NAMED_KEYS = 3
+
+
+_LONGEST_KEY = 128
+"""Of the unknown overrides: how many the event names, and in how many bytes each."""
+
 
 _SECRET = re.compile(r'secrets? "([^"]+)" (?:not found|does not exist)')
 
@@ -110,9 +162,12 @@ def provider_status(
     *,
     faults: Sequence[Fault],
     root_cause: RootCause | None = None,
+    ready_pods: int | None = None,
     now: datetime,
 ) -> tuple[Resource, Verdict]:
     """The complete status that the provider wants to own, and the verdict that it rests on.
+
+    No more replicas than `ready_pods` are ready in a status that is not Ready: the upstream's last word may be old.
 
     `faults` are all that is wrong, those of the report included, in the order in which they are to be named. What the
     pods show as the root cause becomes the verdict's own reason and message; so does a component's where it decides.
@@ -122,13 +177,15 @@ def provider_status(
     if observation is not None and not observation.current and not faults:
         faults = [Fault(component="Revision", reason="Progressing", message="The newest revision is not serving yet")]
     record, named = record_of_service(report, live), report.resource or {}
+    counts = observation.replicas if observation is not None else None
+    served = "ready" if counts is None or counts.desired else "scaled to zero"
     verdict = roll_up(
         faults,
         previous=live.get("phase"),
         created=report.resource is not None,
         served=record is not None,
         now=now,
-        running_message=f"{named.get('kind')} {dig(named, 'metadata', 'name')} is ready",
+        running_message=f"{named.get('kind')} {dig(named, 'metadata', 'name')} is {served}",
     )
     verdict = _named(verdict, report, root_cause)
     status = _status(deployment, verdict, _conditions(report, verdict), now=now)
@@ -158,8 +215,10 @@ def provider_status(
         if report.selector:
             status["selector"] = report.selector
     if observation is not None:
-        if observation.replicas is not None:
-            counts = observation.replicas
+        if counts is not None:
+            if ready_pods is not None and not verdict.ready:
+                few = min(counts.ready, ready_pods), min(counts.available, ready_pods)
+                counts = replace(counts, ready=few[0], available=few[1])
             status["replicas"] = {
                 "desired": counts.desired,
                 "ready": counts.ready,
@@ -169,16 +228,25 @@ def provider_status(
         if observation.endpoint is not None:
             where = observation.endpoint
             namespace = deployment["metadata"].get("namespace", "")
-            status["endpoint"] = {
-                "service": where.service,
-                "port": where.port,
-                "scheme": where.scheme,
-                "url": f"{where.scheme}://{where.service}.{namespace}.svc:{where.port}",
-            }
+            own = {"service": where.service, "port": where.port} if where.service else {}
+            scheme = where.url.partition(":")[0] if where.url else where.scheme
+            url = where.url or f"{scheme}://{where.service}.{namespace}.svc:{where.port}"
+            status["endpoint"] = {**own, "scheme": scheme, "url": url}
     warnings = [*report.warnings, *(observation.warnings if observation else ())]
-    if warnings:
+    if warnings or _has_warnings_of_another(deployment):
         status["warnings"] = list(dict.fromkeys(warning_text(warning) for warning in warnings))[:MAX_WARNINGS]
     return status, verdict
+
+
+def _has_warnings_of_another(deployment: Resource) -> bool:
+    """Whether warnings stand there that a provider before this one wrote: they stay until they are overwritten."""
+    if not dig(deployment, "status", "warnings"):
+        return False
+    manager = names.provider_manager(str(dig(deployment, "status", "provider", "name", default="")))
+    return not any(
+        entry.get("manager") == manager and dig(entry, "fieldsV1", "f:status", "f:warnings") is not None
+        for entry in dig(deployment, "metadata", "managedFields", default=[])
+    )
 
 
 def _named(verdict: Verdict, report: Report, cause: RootCause | None) -> Verdict:
@@ -210,7 +278,12 @@ def _made_at(report: Report) -> datetime | None:
 
 def warning_text(finding: Finding) -> str:
     """The entry of ``status.warnings``."""
-    return bounded(f"{finding.path}: {finding.message}" if finding.path else finding.message, WARNING_LIMIT)
+    return bounded(located(finding), WARNING_LIMIT)
+
+
+def located(finding: Finding) -> str:
+    """What a finding says, with the field that it is about in front."""
+    return f"{finding.path}: {finding.message}" if finding.path else finding.message
 
 
 def _conditions(report: Report, verdict: Verdict) -> list[Condition]:
@@ -234,7 +307,7 @@ def leaving(observation: Observation, told: Told) -> Observation:
         replace(component, ready=False, reason=told.reason, message=told.message, waits=False, partial=False)
         for component in observation.components
     )
-    return replace(observation, components=components, current=True)
+    return replace(observation, components=components, current=True, refused=None)
 
 
 def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Resource:
@@ -276,9 +349,6 @@ def _written(deployment: Resource, conditions: list[Condition], *, now: datetime
     return written(conditions, previous=before, generation=generation, now=now)
 
 
-# ---------------------------------------------------------------------------------------------------------- events
-
-
 @dataclass(frozen=True, kw_only=True)
 class Announcement:
     """A warning event (status/events.py has its meaning); `related` is the upstream object that it is about, if any."""
@@ -309,9 +379,21 @@ def announcements(
         if news and compatible.reason == "UnsupportedSchema":
             yield Announcement(reason="UnsupportedSchema", note=compatible.message)
     # Those beyond the limit are not in the status either, so that nobody could tell whether they are new.
-    for finding in report.warnings[:MAX_WARNINGS]:
-        if finding.reason == "UnknownOverride" and _is_new(finding, before):
-            yield Announcement(reason="UnknownOverride", note=finding.message)
+    shown = [finding for finding in report.warnings[:MAX_WARNINGS] if finding.reason == "UnknownOverride"]
+    if any(_is_new(finding, before) for finding in shown):
+        yield Announcement(reason="UnknownOverride", note=_unknown_overrides(report, before, shown))
+
+
+def _unknown_overrides(report: Report, before: Resource, shown: Sequence[Finding]) -> str:
+    """One event for all of them: the author of one deployment must not fill the namespace's events, and our log."""
+    count = sum(finding.reason == "UnknownOverride" for finding in report.warnings)
+    new = [finding for finding in shown if _is_new(finding, before)]
+    if count == 1:
+        return new[0].message
+    named = ", ".join(bounded(finding.path, _LONGEST_KEY) for finding in new[:_NAMED_KEYS])
+    more = f" and {left} more" if (left := count - min(len(new), _NAMED_KEYS)) else ""
+    least = "at least " if count >= MAX_CAUSES else ""
+    return f"{least}{count} unknown overrides are passed over: {named}{more}; status.warnings says what is known there"
 
 
 def _is_new(finding: Finding, before: Resource) -> bool:

@@ -7,8 +7,10 @@ of `airunway` by a provider are refused by its linter rules, and may break with 
 from airunway.api import names as labels
 from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment, parse_deployment
 from airunway.engines import (
+    VLLM_FRONTEND,
     EngineArguments,
     FlagTable,
+    Frontend,
     KeywordArguments,
     Remark,
     engine_arguments,
@@ -27,11 +29,13 @@ from airunway.plugins.contract import (
     Finding,
     Gateway,
     Installation,
+    Interruption,
     ModelCache,
     Observation,
     Observed,
     Pool,
     ProviderManifest,
+    Reading,
     Replicas,
     RuntimeSettings,
     SecretKey,
@@ -47,8 +51,8 @@ from airunway.plugins.hookspecs import hookimpl
 from airunway.resource import Resource, canonical_json, dig, digest, filled, yaml_json
 from airunway.sdk import conditions, overrides, picker, serving, workloads
 from airunway.sdk.components import primary_component
-from airunway.sdk.deployments import is_disaggregated, nodes_for, overridden, replicas_of
-from airunway.sdk.fields import CORE_FIELDS, ignored_fields, tracked
+from airunway.sdk.deployments import image_of, is_disaggregated, nodes_for, overridden, replicas_of
+from airunway.sdk.fields import CORE_FIELDS, as_json, ignored_fields, tracked
 from airunway.sdk.findings import (
     bad_override,
     blocker,
@@ -57,17 +61,20 @@ from airunway.sdk.findings import (
     ignored,
     like_a_flag,
     role_fields,
+    server_findings,
     uneven,
     without_gpus,
 )
 from airunway.sdk.gguf import gguf_reference, llamacpp_dialect
 from airunway.sdk.groups import Member
+from airunway.sdk.hardening import HARDENED, container_security, pod_security
 from airunway.sdk.images import Version, newest, release_in, tag_of
-from airunway.sdk.launch import DEFAULT_IMAGES, NIXL_HOST, Launch, launch, launch_by, served_name_of
-from airunway.sdk.manifests import generation, helm_installation
+from airunway.sdk.launch import DEFAULT_IMAGES, FLAGS_BY_RELEASE, NIXL_HOST, Launch, launch, launch_by, served_name_of
+from airunway.sdk.manifests import generation, helm_installation, revised
 from airunway.sdk.names import derived_name, too_long
 from airunway.sdk.plugin import Provider
 from airunway.sdk.pods import (
+    RESERVED,
     Sizing,
     container_resources,
     environment,
@@ -87,7 +94,11 @@ __all__ = [
     "CORE_FIELDS",
     "DEFAULT_GPU_TYPE",
     "DEFAULT_IMAGES",
+    "FLAGS_BY_RELEASE",
+    "HARDENED",
     "NIXL_HOST",
+    "RESERVED",
+    "VLLM_FRONTEND",
     "Compatibility",
     "Component",
     "Context",
@@ -97,8 +108,10 @@ __all__ = [
     "EventFacts",
     "Finding",
     "FlagTable",
+    "Frontend",
     "Gateway",
     "Installation",
+    "Interruption",
     "KeywordArguments",
     "Launch",
     "Member",
@@ -110,6 +123,7 @@ __all__ = [
     "Pool",
     "Provider",
     "ProviderManifest",
+    "Reading",
     "Remark",
     "Replicas",
     "Resource",
@@ -124,11 +138,13 @@ __all__ = [
     "Upstream",
     "UpstreamKind",
     "Version",
+    "as_json",
     "bad_override",
     "blocker",
     "canonical_json",
     "conditions",
     "container_resources",
+    "container_security",
     "derived_name",
     "dig",
     "digest",
@@ -145,6 +161,7 @@ __all__ = [
     "hookimpl",
     "ignored",
     "ignored_fields",
+    "image_of",
     "is_disaggregated",
     "keyword_arguments",
     "kind_key",
@@ -164,13 +181,16 @@ __all__ = [
     "pod_blockers",
     "pod_findings",
     "pod_labels",
+    "pod_security",
     "pod_specs",
     "pod_templates",
     "primary_component",
     "release_in",
     "replicas_of",
+    "revised",
     "role_fields",
     "served_name_of",
+    "server_findings",
     "serving",
     "setting",
     "sizing",

@@ -28,6 +28,7 @@ __all__ = [
     "NETWORK",
     "PROVISIONING",
     "SCHEDULING",
+    "WORKLOAD",
     "condition",
     "explained",
     "is_observed",
@@ -120,6 +121,23 @@ NETWORK = meanings(
 )
 """What a controller says that does not reach something, in the words of Go's net package."""
 
+
+WORKLOAD = meanings(
+    (r"^(?:MinimumReplicas(?:Una|A)vailable|DeploymentPaused|DeploymentResumed)$", "Progressing"),
+    (r"^(?:NewReplicaSet(?:Created|Available)|FoundNewReplicaSet|ReplicaSetUpdated)$", "Progressing"),
+    # Not the end: as soon as a pod becomes ready the Deployment goes on (recorded).
+    (r"^ProgressDeadlineExceeded$", "Progressing"),
+    (r"^(?:ReplicaSetCreateError|FailedCreate|FailedUpdate|FailedDelete)$", "InvalidSpec"),
+    (r"^(?:AllGroupsReady|GroupsProgressing|GroupsUpdating|CreatingRevision)$", "Progressing"),
+    (r"^(?:BackoffLimitExceeded|DeadlineExceeded|PodFailurePolicy|(?:Max)?FailedIndexes(?:Exceeded)?)$", "JobFailed"),
+    (r"^(?:CompletionsReached|SuccessPolicy|JobResumed)$", "JobRunning"),
+    (r"^(?:JobSuspended)$", "Suspended"),
+)
+"""Reasons of conditions of Deployments, StatefulSets, LeaderWorkerSets and Jobs, as operators copy them into their own.
+
+For ``meaning(text(condition, "reason"), WORKLOAD)``: an unknown word counts as a fault, and a workload that begins has
+none (k8s.io/kubernetes, pkg/controller/deployment/util and batch/v1; LeaderWorkerSet's as recorded).
+"""
 
 _LONG, _LONGEST = 2_048, 16_384
 _FRAMES = re.compile(r'^[ \t]+File ".*(?:\n {4,}.*)*\n?', re.MULTILINE)

@@ -7,7 +7,15 @@ from typing import Any
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.resource import dig
 
-__all__ = ["is_disaggregated", "nodes_for", "overridden", "replicas_of"]
+__all__ = ["image_of", "is_disaggregated", "nodes_for", "overridden", "replicas_of"]
+
+
+def image_of(deployment: ModelDeployment) -> str:
+    """The image that the deployment names; empty where the engine's default is meant.
+
+    ``spec.engine.image`` counts before ``spec.image``.
+    """
+    return deployment.spec.engine.image or deployment.spec.image or ""
 
 
 def is_disaggregated(deployment: ModelDeployment) -> bool:

@@ -7,7 +7,7 @@ Reading is not honouring: the proof is the toggle test of each provider, this is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Finding
 from airunway.resource import copy_of
 
-__all__ = ["CORE_FIELDS", "Reads", "ignored_fields", "tracked"]
+__all__ = ["CORE_FIELDS", "Reads", "as_json", "ignored_fields", "tracked"]
 
 CORE_FIELDS = ("spec.gateway", "spec.provider", "spec.runtimeConfigName", "spec.suspend", "spec.serving")
 """Fields that the core and the runtime act on, whatever a provider does with them."""
@@ -32,6 +32,12 @@ class Reads:
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
+
+    @property
+    def metadata(self) -> set[str]:
+        """Which of ``labels`` and ``annotations`` of the deployment itself were read."""
+        maps = {"labels", "annotations"}
+        return maps if self.paths & {"", "metadata"} else {name for name in maps if f"metadata.{name}" in self.paths}
 
 
 def tracked(deployment: ModelDeployment) -> tuple[ModelDeployment, Reads]:
@@ -99,7 +105,7 @@ class _View:
         step = _steps(kind).get(name)
         if step is None:
             if callable(value):  # a method sees all of it
-                reads.paths.update(_set_fields(model, path))
+                reads.paths.update((path, *_set_fields(model, path)))
             return value
         found = _seen(value, f"{path}.{step}" if path else step, reads)
         if not isinstance(value, dict | list):
@@ -110,7 +116,7 @@ class _View:
         raise AttributeError(f"a deployment is not to be changed: {self._path}.{name}")
 
     def __eq__(self, other: object) -> bool:
-        self._reads.paths.update(_set_fields(self._model, self._path))
+        self._reads.paths.update((self._path, *_set_fields(self._model, self._path)))
         return bool(self._model == (other._model if isinstance(other, _View) else other))
 
     def __hash__(self) -> int:
@@ -130,3 +136,24 @@ def _seen(value: Any, path: str, reads: Reads) -> Any:
         return value
     # The plugin's own copy, to the bottom: what it does to a map or list stays with it.
     return copy_of({"value": value})["value"] if value else type(value)()
+
+
+def as_json(value: object) -> Any:
+    """A field of a deployment as the JSON that a manifest has: for an upstream without a pod template to put it into.
+
+    Types of the API (``deployment.spec.tolerations``) lose what was not given; texts, numbers and maps stay. Raises
+    TypeError, with the path, for what JSON cannot say.
+    """
+    return _as_json(value, "")
+
+
+def _as_json(value: object, path: str) -> Any:
+    if isinstance(value, BaseModel):  # also what the runtime lets a plugin see of one
+        return value.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(each, f"{path}.{key}") for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(each, f"{path}[{i}]") for i, each in enumerate(value)]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise TypeError(f"{path.lstrip('.') or 'the value'} is a {type(value).__name__}, which JSON cannot say")

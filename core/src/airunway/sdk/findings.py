@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from airunway.api.modeldeployment import Gpu, ModelDeployment
-from airunway.plugins.contract import Finding
+from airunway.engines import FRONTENDS, given_flags, whole_option
+from airunway.plugins.contract import Context, Finding
 from airunway.sdk.deployments import is_disaggregated, nodes_for
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "ignored",
     "like_a_flag",
     "role_fields",
+    "server_findings",
     "uneven",
     "without_gpus",
 ]
@@ -96,3 +99,37 @@ def like_a_flag(model: str, path: str = "spec.model.id") -> Iterator[Finding]:
     """The blocker for a model's name that an engine takes for a flag."""
     if model.startswith("-"):
         yield blocker(path, f"{model!r} begins with '-': the engine would take it for a flag")
+
+
+def server_findings(
+    deployment: ModelDeployment, context: Context[Any], *, who: str, server: str
+) -> Iterator[tuple[bool, Finding]]:
+    """What is said to an engine's own HTTP server where another one takes the requests: `server`, with the upstream
+    `who` ("Ray's ingress", "KubeRay").
+
+    True: it would protect the endpoint, and leaves it open (``ProtectsNothing``): to be refused, lest a change of
+    providers opens what was closed. A variable may be of the runtime config's too; one that the deployment sets to an
+    empty value says that nothing is to be protected. Else it has no effect, which is to be said.
+    """
+    known = FRONTENDS.get(context.engine)
+    if known is None:
+        return
+    opens = f"protects nothing with {who}: {server} takes the requests, without authentication or TLS"
+    remedy = "protect the endpoint by a gateway or a NetworkPolicy"
+    for given, path in given_flags(deployment).items():
+        name = whole_option(context.engine, given)
+        if name in known.protecting:
+            yield True, Finding(path=path, reason="ProtectsNothing", message=f"{name} {opens}. Remove it, and {remedy}")
+        elif name in known.others:
+            yield False, ignored(path, f"{name} is of the engine's HTTP server; with {who} {server} takes the requests")
+    for i, entry in enumerate(deployment.spec.env):
+        if entry.name in known.variables and (entry.value or entry.value_from):
+            text = f"{entry.name} {opens}. Remove it, and {remedy}"
+            yield True, Finding(path=f"spec.env[{i}]", reason="ProtectsNothing", message=text)
+    own = {entry.name for entry in deployment.spec.env}
+    for name in sorted({str(each.get("name")) for each in context.runtime.env} & known.variables - own):
+        text = (
+            f"{name}, which the runtime config has, {opens}. Have it removed there, or set it to an empty value in "
+            f"spec.env, and {remedy}"
+        )
+        yield True, Finding(path="spec.env", reason="ProtectsNothing", message=text)

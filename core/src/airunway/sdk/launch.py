@@ -7,27 +7,44 @@ was written: the kubelet expands ``$(NAME)``, so that a dollar sign is doubled.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airunway.api.modeldeployment import DEFAULT_GPU_TYPE, ModelDeployment
-from airunway.engines import engine_arguments, literal
+from airunway.engines import (
+    engine_arguments,
+    given_flags,
+    literal,
+    option_warnings,
+    program_of,
+    release_of,
+    whole_option,
+)
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource
+from airunway.sdk.deployments import image_of
 from airunway.sdk.findings import blocker, gpus_of, ignored, like_a_flag
 from airunway.sdk.gguf import CONSUMED_ARGS, LOCALAI, gguf_arguments, gguf_reference, llamacpp_dialect
 from airunway.sdk.groups import GROUPS, Member
+from airunway.sdk.images import release_in
 
-__all__ = ["DEFAULT_IMAGES", "NIXL_HOST", "Launch", "launch", "launch_by", "served_name_of"]
+__all__ = ["DEFAULT_IMAGES", "FLAGS_BY_RELEASE", "NIXL_HOST", "Launch", "launch", "launch_by", "served_name_of"]
 
 DEFAULT_IMAGES: Mapping[str, str] = {"vllm": "vllm/vllm-openai:v0.23.0"}
 """The image of an engine where neither the deployment nor the provider names one."""
+
+FLAGS_BY_RELEASE = "flags-by-release"
+"""Feature of a transformer: flags that an engine's releases do not all have go by that of the image."""
 
 NIXL_HOST: Resource = {
     "name": "VLLM_NIXL_SIDE_CHANNEL_HOST",
     "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
 }
 """The variable by which vLLM tells where its key-value blocks are fetched; unset it says "localhost"."""
+
+
+_CERTIFICATE = frozenset({"ssl-certfile", "ssl-keyfile"})
+"""Flags of vLLM's and SGLang's server, with either of which uvicorn speaks TLS and nothing else."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +96,10 @@ _PROGRAMS: Mapping[tuple[str, str], _Program] = {
     ("sglang", ""): _Program(
         command=("python3", "-m", "sglang.launch_server"), model="--model-path", host=("--host=0.0.0.0",)
     ),
-    ("trtllm", ""): _Program(command=("trtllm-serve", "serve"), host=("--host=0.0.0.0",)),
+    **{
+        ("trtllm", dialect): _Program(command=("trtllm-serve", "serve"), host=("--host=0.0.0.0",))
+        for dialect in ("", "1.0", "1.3")
+    },
     ("llamacpp", ""): _Program(host=("--host", "0.0.0.0"), health="", startup=(10, 180), gguf=True),
     ("llamacpp", LOCALAI): _Program(address="--address=:{port}", health="", startup=(10, 180), gguf=True),
 }
@@ -97,6 +117,8 @@ def launch(
     env: Sequence[Resource] = (),
     consumed: Collection[str] = (),
     member: Member | None = None,
+    by_release: bool = False,
+    release: tuple[int, ...] | None = None,
 ) -> Launch:
     """How `engine` serves the deployment's model on `port`.
 
@@ -104,13 +126,17 @@ def launch(
     tensor parallel size (default: the GPUs of a replica), `extra` are arguments that the provider adds after the
     derived ones and before the user's, `consumed` are keys of ``spec.engine.args`` that it uses up itself.
     With `member` the container is one of a group that runs the model together, `gpus` are those of one member.
+    With `by_release` flags go by the image's release, as far as its tag tells it (`FLAGS_BY_RELEASE`).
+    `release` is the engine's, where the tag of an image tells something else: options are judged by it.
     An engine that nobody knows how to start needs an image that starts by itself.
     """
     spec = deployment.spec
     custom = spec.model.source == "custom"
-    own = spec.engine.image or spec.image or ""
+    own = image_of(deployment)
     chosen = own or ("" if custom else image or DEFAULT_IMAGES.get(engine, ""))
     dialect = llamacpp_dialect(chosen) if engine == "llamacpp" else ""
+    if by_release and engine == "trtllm":
+        dialect = _trtllm_dialect(chosen)
     program = _PROGRAMS.get((engine, dialect))
     group = GROUPS.get(engine)
     blockers = [*_image_blockers(deployment, engine, chosen=chosen, own=own)]
@@ -152,13 +178,14 @@ def launch(
         stages=stages,
         env=env,
         consumed=(*consumed, *(CONSUMED_ARGS if program.gguf else ())),
+        release=release,
     )
     return replace(
         found,
         port=port if serves else 0,
         startup=_probe(program, port, period=program.startup[0], failures=program.startup[1]) if serves else {},
         readiness=_probe(program, port) if serves else {},
-        blockers=(*blockers, *found.blockers),
+        blockers=(*blockers, *found.blockers, *(_encrypted(deployment, engine) if serves and port else ())),
         warnings=(*found.warnings, *_model_warnings(deployment, program, dialect)),
     )
 
@@ -175,12 +202,14 @@ def launch_by(
     stages: int = 1,
     env: Sequence[Resource] = (),
     consumed: Collection[str] = (),
+    release: tuple[int, ...] | None = None,
 ) -> Launch:
     """How a `command` of the provider's own starts `engine`: `words`, then what the deployment says of the engine.
 
     Tensors are split over `gpus`, and over `stages` of a pipeline. `dialect` is the engine's way of taking arguments,
-    `consumed` are keys of ``spec.engine.args`` that the provider uses up. What of the arguments cannot be honoured is
-    among the findings; the container has neither a port nor probes.
+    `consumed` are keys of ``spec.engine.args`` that the provider uses up. Options are judged by the release that the
+    image's tag tells, else by `release`. What of the arguments cannot be honoured is among the findings; the container
+    has neither a port nor probes.
     """
     flags = engine_arguments(
         deployment,
@@ -191,6 +220,8 @@ def launch_by(
         stages=stages,
         consumed=consumed,
     )
+    program = program_of(engine, dialect=dialect, command=command)
+    unknown = option_warnings(deployment, program, release_of(program, image) or release, consumed=consumed)
     return Launch(
         engine=engine,
         image=image,
@@ -198,7 +229,10 @@ def launch_by(
         args=(*words, *flags.argv),
         env=tuple(env),
         blockers=tuple(blocker(remark.path, remark.message, "BadArguments") for remark in flags.errors),
-        warnings=tuple(ignored(remark.path, remark.message) for remark in flags.warnings),
+        warnings=(
+            *(ignored(remark.path, remark.message) for remark in flags.warnings),
+            *(Finding(path=remark.path, reason="UnknownArgument", message=remark.message) for remark in unknown),
+        ),
     )
 
 
@@ -246,8 +280,31 @@ def _image_blockers(deployment: ModelDeployment, engine: str, *, chosen: str, ow
     return []
 
 
+def _encrypted(deployment: ModelDeployment, engine: str) -> Iterator[Finding]:
+    """The blockers where the server would answer over HTTPS alone: nobody asks it so."""
+    for given, path in given_flags(deployment).items():
+        if program_of(engine) and (name := whole_option(engine, given)) in _CERTIFICATE:
+            text = (
+                f"with {name} the server answers HTTPS only; probes, Service, picker and gateway ask over HTTP, so "
+                "that no pod would get ready: remove it, and encrypt at the gateway"
+            )
+            yield blocker(path, text, "BadArguments")
+
+
+def _trtllm_dialect(image: str) -> str:
+    """Which flags the `trtllm-serve` of an image has; of one whose tag does not tell, those that all of them have."""
+    release = release_in(image)
+    return "1.3" if release is not None and release >= (1, 3, 0) else "1.0"
+
+
 def _model_warnings(deployment: ModelDeployment, program: _Program, dialect: str) -> list[Finding]:
     spec, found = deployment.spec, []
+    if dialect == "1.0" and spec.model.source != "custom" and not spec.model.served_name:
+        text = (
+            f"the model is served under the name that TensorRT-LLM gives it, not as {served_name_of(deployment)}: "
+            "trtllm-serve has a flag for it from release 1.3 on, and the image's tag names none of these"
+        )
+        found.append(ignored("spec.model.servedName", text))
     if spec.model.source == "custom":
         if spec.model.served_name:
             text = "servedName is ignored for custom source (model name is defined by the container)"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from airunway.plugins.contract import Installation, Transformer
 
-__all__ = ["generation", "helm_installation"]
+__all__ = ["generation", "helm_installation", "revised"]
 
 
 def generation(
@@ -33,6 +34,20 @@ def generation(
         immutable=tuple(immutable),
         since=since,
         until=until,
+    )
+
+
+def revised(
+    transformers: Iterable[Transformer], revision: int, *, features: Collection[str]
+) -> tuple[Transformer, ...]:
+    """The same generations of an upstream, written anew with more `features`: ``v1-1.7`` becomes ``v1-1.7-r2``.
+
+    They stand after the released ones, which keep what they wrote (spec ruling 27), and know the same schemas: what is
+    made from now on is written by the newest that fits.
+    """
+    return tuple(
+        replace(old, name=f"{old.name}-r{revision}", features=old.features | frozenset(features))
+        for old in transformers
     )
 
 

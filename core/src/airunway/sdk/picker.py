@@ -17,6 +17,7 @@ from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Observed, UpstreamKind
 from airunway.resource import Resource, dig, digest
 from airunway.sdk.conditions import condition, text, truth
+from airunway.sdk.hardening import container_security, pod_security
 from airunway.sdk.images import tag_of
 from airunway.sdk.workloads import (
     CONFIG_MAP,
@@ -31,6 +32,7 @@ from airunway.sdk.workloads import (
 )
 
 __all__ = [
+    "ACCOUNT",
     "COMPONENT",
     "INFERENCE_POOL",
     "KINDS",
@@ -58,6 +60,9 @@ INFERENCE_POOL = UpstreamKind(
 
 KINDS = (INFERENCE_POOL, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CONFIG_MAP)
 """What a manifest needs besides Deployment and Service to make pool and picker."""
+
+ACCOUNT = "{name}-epp"
+"""What a picker's ServiceAccount is called (``ProviderManifest.accounts``), and everything else of it."""
 
 COMPONENT = "picker"
 """The component label of its pod, which serves no model."""
@@ -92,12 +97,15 @@ _DRAIN = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """What the pickers of one release understand. `disaggregates`: it has the plugins for prefill and decode."""
+    """What the pickers of one release understand. `disaggregates`: it has the plugins for prefill and decode.
+    `messages`: it reads the prompts of ``/v1/messages`` (recorded: others answer 400).
+    """
 
     release: tuple[int, int]
     title: str
     config_version: str
     disaggregates: bool
+    messages: bool = True
 
 
 _RELEASES = {
@@ -110,6 +118,7 @@ _RELEASES = {
         title="Gateway API Inference Extension 1.5",
         config_version="inference.networking.x-k8s.io/v1alpha1",
         disaggregates=False,
+        messages=False,
     ),
 }
 """By release; they are told apart by number alone, since the two projects never met in one."""
@@ -158,7 +167,7 @@ schedulingProfiles:
 
 def name_of(model: ModelDeployment) -> str:
     """What everything of a deployment's picker is called; the pool is called like the deployment."""
-    return f"{model.metadata.name}-epp"
+    return ACCOUNT.format(name=model.metadata.name)
 
 
 def pool_of(model: ModelDeployment, *, selector: Mapping[str, str], port: int) -> Resource:
@@ -194,12 +203,14 @@ def objects(
     requests: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
     pull_secrets: Sequence[str] = (),
+    hardened: bool = False,
 ) -> list[Resource]:
     """Pool and picker, in the order in which they are to be made: rights, configuration, pool, Service, Deployment.
 
     `config` is the text of its configuration: another one makes a new pod, before the old one goes. `requests` are
     those of its container, `labels` go onto its pod. Without `rules` the Role is somebody else's: only the account is
-    made.
+    made. A `hardened` one is as restricted as Kubernetes' strictest standard has it, but for the token of its account,
+    and shows nobody its profiles.
     """
     name = name_of(model)
     rights = account(name, rules) if rules else account(name, ())[:1]
@@ -239,6 +250,7 @@ def objects(
             requests=requests or {},
             labels=labels or {},
             pull_secrets=pull_secrets,
+            hardened=hardened,
         ),
     ]
 
@@ -253,6 +265,7 @@ def _deployment(
     requests: Mapping[str, str],
     labels: Mapping[str, str],
     pull_secrets: Sequence[str],
+    hardened: bool,
 ) -> Resource:
     selector = pod_selector(model, COMPONENT)
     pod: Resource = {
@@ -260,9 +273,11 @@ def _deployment(
         "terminationGracePeriodSeconds": _DRAIN,
         # A Service called like one of its variables would be taken for it.
         "enableServiceLinks": False,
-        "containers": [_container(pool=pool, image=image, requests=requests)],
+        "containers": [_container(pool=pool, image=image, requests=requests, hardened=hardened)],
         "volumes": [{"name": "config", "configMap": {"name": name}}],
     }
+    if hardened:
+        pod["securityContext"] = pod_security()
     if pull_secrets:
         pod["imagePullSecrets"] = [{"name": secret} for secret in dict.fromkeys(pull_secrets)]
     return {
@@ -286,7 +301,7 @@ def _deployment(
     }
 
 
-def _container(*, pool: str, image: str, requests: Mapping[str, str]) -> Resource:
+def _container(*, pool: str, image: str, requests: Mapping[str, str], hardened: bool) -> Resource:
     ports = (("grpc", _EXT_PROC), ("grpc-health", _HEALTH), ("metrics", _METRICS))
     container: Resource = {
         "name": COMPONENT,
@@ -300,6 +315,8 @@ def _container(*, pool: str, image: str, requests: Mapping[str, str]) -> Resourc
             "--tracing=false",
             # Asking who reads its metrics would need rights for the whole cluster.
             "--metrics-endpoint-auth=false",
+            # Where nobody is asked who he is, profiles of its memory and processor time are open to the whole cluster.
+            *(("--enable-pprof=false",) if hardened else ()),
         ],
         "env": [
             {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
@@ -308,7 +325,7 @@ def _container(*, pool: str, image: str, requests: Mapping[str, str]) -> Resourc
         "ports": [{"name": port, "containerPort": number, "protocol": "TCP"} for port, number in ports],
         "readinessProbe": {"grpc": {"port": _HEALTH}, "periodSeconds": 2},
         "livenessProbe": {"tcpSocket": {"port": _HEALTH}, "initialDelaySeconds": 5, "periodSeconds": 10},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": container_security(helper=hardened),
         # What it did not understand of flags and configuration stands only at the end of its log.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "config", "mountPath": "/config", "readOnly": True}],

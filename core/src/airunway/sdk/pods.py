@@ -14,9 +14,11 @@ from airunway.plugins.contract import Context, Finding
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, filled
 from airunway.sdk.findings import blocker, ignored
+from airunway.sdk.hardening import HARDENED, container_security, pod_security
 from airunway.sdk.launch import Launch
 
 __all__ = [
+    "RESERVED",
     "Sizing",
     "container_resources",
     "environment",
@@ -35,6 +37,7 @@ RESERVED = (f"{names.GROUP}/",)
 CONTAINER = "model"
 
 _SHARED_MEMORY = "airunway-dshm"
+_SCRATCH_VOLUME, _SCRATCH = "airunway-tmp", "/tmp"
 _CACHE = "airunway-model-cache"
 _CACHE_VARIABLES = {"modelCache": "HF_HOME", "compilationCache": "VLLM_CACHE_ROOT"}
 
@@ -88,14 +91,19 @@ def model_pod(
     node_selector: Mapping[str, str] | None = None,
     container: str = CONTAINER,
     shared_memory: bool = True,
+    hardened: bool | None = None,
+    calls_api: bool = False,
 ) -> Resource:
     """A pod template (metadata and spec) with one container that runs `launch`, called ``model`` unless `container`.
 
     `size` is that of the deployment unless given; `labels` go onto the pod and win over the user's; `reserved` are
     further prefixes of label keys that the user cannot set; `node_selector` are labels that a node must have unless the
     deployment says otherwise. Without `shared_memory` nothing is mounted at ``/dev/shm``: some upstreams do that.
+    `hardened` is what the transformer of the primary kind says unless given (`HARDENED`). A server that `calls_api`
+    keeps the token of its account; others have one only where the deployment names the account.
     """
     spec = deployment.spec
+    hardened = context.has(HARDENED) if hardened is None else hardened
     size = size or sizing(deployment)
     volumes, mounts = _storage(deployment, context, shared_memory=shared_memory and bool(size.gpus))
     main = {
@@ -110,6 +118,10 @@ def model_pod(
         "readinessProbe": launch.readiness,
         "livenessProbe": launch.liveness,
         "volumeMounts": mounts,
+        "securityContext": {
+            **(container_security() if hardened else {}),
+            **({"readOnlyRootFilesystem": True} if spec.security_context.read_only_root_filesystem else {}),
+        },
         # An engine's last words (a gated model, a wrong argument) reach the pod's status only like this.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
@@ -122,6 +134,8 @@ def model_pod(
         "affinity": spec.affinity,
         "topologySpreadConstraints": spec.topology_spread_constraints,
         "serviceAccountName": spec.service_account_name,
+        "automountServiceAccountToken": None if not hardened or calls_api or spec.service_account_name else False,
+        "securityContext": {**(pod_security() if hardened else {}), **_user(deployment)},
         "imagePullSecrets": [{"name": name} for name in secrets],
         "priorityClassName": spec.priority_class_name,
     }
@@ -131,6 +145,17 @@ def model_pod(
     }
     # A Service called "vllm" would give every pod of its namespace VLLM_PORT=tcp://…, which vLLM takes for its own.
     return {"metadata": filled(**metadata), "spec": {**filled(**pod), "enableServiceLinks": False}}
+
+
+def _user(deployment: ModelDeployment) -> Resource:
+    """Who the pod runs as, as the deployment says."""
+    wanted = deployment.spec.security_context
+    return filled(
+        runAsNonRoot=wanted.run_as_non_root or None,
+        runAsUser=wanted.run_as_user,
+        runAsGroup=wanted.run_as_group,
+        fsGroup=wanted.fs_group,
+    )
 
 
 def pod_labels(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> dict[str, str]:
@@ -179,6 +204,11 @@ def environment(deployment: ModelDeployment, context: Context[Any], launch: Laun
 def _derived(deployment: ModelDeployment, context: Context[Any]) -> Iterator[tuple[str, Resource]]:
     spec = deployment.spec
     token = context.runtime.token
+    if spec.security_context.run_as_user is not None or spec.security_context.read_only_root_filesystem:
+        # The image's home is another user's, or cannot be written to: weights and compiled code are kept there.
+        yield "HOME", {"name": "HOME", "value": _SCRATCH}
+        # PyTorch asks for the name of its user, and ends where the image knows none of that number.
+        yield "USER", {"name": "USER", "value": CONTAINER}
     if name := spec.secrets.hugging_face_token:
         yield "HF_TOKEN", _secret("HF_TOKEN", name, "HF_TOKEN")
     elif token is not None:
@@ -210,7 +240,7 @@ def container_resources(size: Sizing) -> Resource:
 def _storage(
     deployment: ModelDeployment, context: Context[Any], *, shared_memory: bool
 ) -> tuple[list[Resource], list[Resource]]:
-    """Volumes and mounts: shared memory for GPUs, the model cache, the deployment's own claims."""
+    """Volumes and mounts: shared memory for GPUs, the model cache, the deployment's own claims, a place to write."""
     volumes: list[Resource] = []
     mounts: list[Resource] = []
     if shared_memory:
@@ -228,25 +258,38 @@ def _storage(
         only = {"readOnly": True} if volume.read_only else {}
         volumes.append({"name": volume.name, "persistentVolumeClaim": {"claimName": volume.claim_name, **only}})
         mounts.append({"name": volume.name, "mountPath": volume.mount_path, **only})
+    if deployment.spec.security_context.read_only_root_filesystem and all(m["mountPath"] != _SCRATCH for m in mounts):
+        volumes.append({"name": _SCRATCH_VOLUME, "emptyDir": {}})
+        mounts.append({"name": _SCRATCH_VOLUME, "mountPath": _SCRATCH})
     return volumes, mounts
 
 
 def pod_templates(obj: object) -> Iterator[Resource]:
     """Every pod template in an object of any kind: whatever has a ``spec`` with a list of named containers."""
-    if isinstance(obj, dict):
-        if _is_pod_spec(obj.get("spec")):
-            yield obj
-        for value in obj.values():
-            yield from pod_templates(value)
-    elif isinstance(obj, list):
-        for value in obj:
-            yield from pod_templates(value)
+    for node in _nodes(obj):
+        if _is_pod_spec(node.get("spec")):
+            yield node
 
 
 def pod_specs(obj: object) -> Iterator[Resource]:
-    """Every pod spec in an object of any kind, to be changed in place: what a site's own rule for every pod needs."""
-    for template in pod_templates(obj):
-        yield template["spec"]
+    """Every pod spec in an object of any kind, to be changed in place: what a site's own rule for every pod needs.
+
+    It is whatever has a list of named ``containers``, in a pod template or by itself (KServe's ``spec.worker``).
+    """
+    for node in _nodes(obj):
+        if _is_pod_spec(node):
+            yield node
+
+
+def _nodes(obj: object) -> Iterator[Resource]:
+    """Every map in an object, itself first."""
+    if isinstance(obj, dict):
+        yield obj
+        for value in obj.values():
+            yield from _nodes(value)
+    elif isinstance(obj, list):
+        for value in obj:
+            yield from _nodes(value)
 
 
 def _is_pod_spec(spec: object) -> bool:

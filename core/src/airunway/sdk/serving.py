@@ -8,20 +8,23 @@ fail quietly.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
+from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Context, Finding, Observed, Transformer
 from airunway.resource import Resource
+from airunway.sdk.conditions import condition, moment, records, text, truth
 from airunway.sdk.deployments import nodes_for, overridden, replicas_of
 from airunway.sdk.findings import bad_override, blocker, uneven
 from airunway.sdk.groups import Member
-from airunway.sdk.launch import Launch, launch
+from airunway.sdk.launch import FLAGS_BY_RELEASE, Launch, launch
 from airunway.sdk.names import too_long
-from airunway.sdk.overrides import BOOLEAN, REPLICAS, TEXT, TEXTS, choice, items, keys
+from airunway.sdk.overrides import REPLICAS, TEXT, TEXTS, choice, items, keys
 from airunway.sdk.pods import Sizing, model_pod, sizing
 from airunway.sdk.settings import setting
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, deployment, leader_worker_set
@@ -33,9 +36,11 @@ __all__ = [
     "NodeSettings",
     "Servers",
     "blockers",
+    "features",
     "launch_of",
     "override_conflicts",
     "several",
+    "transformers",
     "with_recreations",
     "workload",
 ]
@@ -51,6 +56,11 @@ _GRACE = 600
 
 _LOOP = timedelta(minutes=10)
 
+_NOTICED = timedelta(minutes=1)
+"""How long before a set calls itself unavailable the event may be that tells why (recorded: a second)."""
+
+_OUR_MANAGERS = names.provider_manager("")
+
 _OF_A_DEPLOYMENT = ("minReadySeconds", "progressDeadlineSeconds", "revisionHistoryLimit", "strategy", "template")
 _OF_A_GROUP = ("leaderWorkerTemplate", "rolloutStrategy")
 
@@ -59,7 +69,6 @@ _POD = keys(
     spec=keys(
         terminationGracePeriodSeconds=_SECONDS,
         schedulerName=TEXT,
-        shareProcessNamespace=BOOLEAN,
         dnsPolicy=TEXT,
         dnsConfig=keys(nameservers=TEXTS, searches=TEXTS, options=items(keys(name=TEXT, value=TEXT))),
         hostAliases=items(keys(ip=TEXT, hostnames=TEXTS)),
@@ -85,18 +94,29 @@ OVERRIDES: Resource = keys(
 """What ``spec.provider.overrides`` may change of either workload; `override_conflicts` refuses what is the other's."""
 
 
-TRANSFORMERS = (
-    Transformer(name="deployment-v1", api_version="apps/v1", immutable=("spec.selector.*",)),
-    Transformer(
-        name="leaderworkerset-v1",
-        api_version="leaderworkerset.x-k8s.io/v1",
-        kind=LEADER_WORKER_SET.kind,
-        # The last one is of the minimal CRD that LeaderWorkerSet's simulator brings.
-        schema_hashes=("d7d2ce36766f", "35820124ad89", "1682bf2d54e0"),
-        since="0.7",
-    ),
-)
-"""Of a provider whose primary kind is the Deployment."""
+def transformers(generation: int, features: Collection[str] = ()) -> tuple[Transformer, Transformer]:
+    """How Deployments and LeaderWorkerSets are written by the n-th `generation` of a provider that makes both."""
+    return (
+        Transformer(
+            name=f"deployment-v{generation}",
+            api_version="apps/v1",
+            immutable=("spec.selector.*",),
+            features=frozenset(features),
+        ),
+        Transformer(
+            name=f"leaderworkerset-v{generation}",
+            api_version="leaderworkerset.x-k8s.io/v1",
+            kind=LEADER_WORKER_SET.kind,
+            # The last one is of the minimal CRD that LeaderWorkerSet's simulator brings.
+            schema_hashes=("d7d2ce36766f", "35820124ad89", "1682bf2d54e0"),
+            features=frozenset(features),
+            since="0.7",
+        ),
+    )
+
+
+TRANSFORMERS = transformers(1)
+"""The first generation, of a provider whose primary kind is the Deployment; later ones are the provider's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +187,16 @@ def several(model: ModelDeployment, settings: NodeSettings, roles: Iterable[Serv
     return any(role.nodes(model, settings) > 1 for role in roles)
 
 
+def features(model: ModelDeployment, context: Context[Any], first: Servers) -> frozenset[str]:
+    """What the transformer can express that writes a plan which begins with `first`: a Deployment, or a group.
+
+    What exists keeps the transformer of its own kind, so that the primary kind's says nothing of a LeaderWorkerSet.
+    """
+    kind, _ = first.object(model, context.settings)
+    grouped = context.served.get(LEADER_WORKER_SET.key) if kind == LEADER_WORKER_SET.kind else None
+    return (grouped or context.upstream).transformer.features
+
+
 def launch_of(model: ModelDeployment, context: Context[Any], role: Servers, *, leads: bool = True) -> Launch:
     """How a member of a group is started, or the only container where one node is enough."""
     nodes = role.nodes(model, context.settings)
@@ -179,6 +209,7 @@ def launch_of(model: ModelDeployment, context: Context[Any], role: Servers, *, l
         extra=role.extra,
         env=role.env,
         member=Member(size=nodes, leads=leads, pipelined=role.pipelined) if nodes > 1 else None,
+        by_release=FLAGS_BY_RELEASE in features(model, context, role),
     )
 
 
@@ -216,17 +247,17 @@ def workload(
     role: Servers,
     *,
     sidecars: tuple[Resource, ...] = (),
+    hardened: bool = False,
 ) -> Resource:
     """The workload. What a replica asks for is divided among its pods; `sidecars` stand beside the container that
-    serves, as native ones (Kubernetes 1.29).
+    serves, as native ones (Kubernetes 1.29). `hardened`: as restricted as the feature `HARDENED` says.
     """
     _, name = role.object(model, context.settings)
     nodes = role.nodes(model, context.settings)
     started = launch_of(model, context, role)
     size = role.size(model)
-    leader = model_pod(
-        model, context, started, size=size.divided(nodes) if nodes > 1 else size, labels=dict(role.labels)
-    )
+    part = size.divided(nodes) if nodes > 1 else size
+    leader = model_pod(model, context, started, size=part, labels=dict(role.labels), hardened=hardened)
     if sidecars:
         beside = [{**sidecar, "restartPolicy": "Always"} for sidecar in sidecars]
         leader = {**leader, "spec": {**leader["spec"], "initContainers": beside}}
@@ -238,7 +269,8 @@ def workload(
     }
     if nodes == 1:
         return deployment(model, leader, patience=started.patience + _GRACE, **wanted)
-    worker = model_pod(model, context, launch_of(model, context, role, leads=False), size=size.divided(nodes))
+    follows = launch_of(model, context, role, leads=False)
+    worker = model_pod(model, context, follows, size=part, hardened=hardened)
     return leader_worker_set(model, leader=leader, worker=worker, size=nodes, **wanted)
 
 
@@ -247,11 +279,17 @@ def with_recreations(component: Component, observed: Observed, *, now: datetime,
 
     Its status does not say: a crashing pod is gone with its group before its container is started a second time, so
     that no pod lives long enough to look like one that crashes. A group that was made anew twice within ten minutes is
-    one of those (``RestartLoop``). `name` is that of the set, where there are several.
+    one of those (``RestartLoop``). Events of before the set was wholly ready the last time, and of before it was
+    changed, are about something else. `name` is that of the set, where there are several.
     """
     if component.ready:
         return component
-    made = [event for event in observed.events if event.reason == RECREATED and name in ("", event.name)]
+    begun = _begun(observed, name, now=now)
+    made = [
+        event
+        for event in observed.events
+        if event.reason == RECREATED and name in ("", event.name) and _is_since(event.last, begun)
+    ]
     if not made:
         return component
     words = f"LeaderWorkerSet made {'a group' if len(made) == 1 else 'groups'} anew: {made[-1].note}"
@@ -259,7 +297,36 @@ def with_recreations(component: Component, observed: Observed, *, now: datetime,
     recent = [event for event in made if event.last is not None and now - event.last <= _LOOP]
     groups = Counter(event.note.rpartition(" ")[2] for event in recent)
     # The same words again are the same event, told once more.
-    again = any(event.first is not None and event.last is not None and event.first < event.last for event in recent)
+    again = any(
+        event.first is not None and event.last is not None and event.first < event.last
+        for event in recent
+        if _is_since(event.first, begun)
+    )
     if again or max(groups.values(), default=0) > 1:
         return replace(component, reason="RestartLoop")
     return component
+
+
+def _is_since(when: datetime | None, begun: datetime | None) -> bool:
+    return when is None or begun is None or when >= begun
+
+
+def _begun(observed: Observed, name: str, *, now: datetime) -> datetime | None:
+    """Since when a set is what it is now and has not been wholly ready; None where nothing tells that it ever was."""
+    found = next(filter(partial(_is_set, name=name), (observed.primary, *observed.objects)), None)
+    available, updating = condition(found, "Available"), condition(found, "UpdateInProgress")
+    moments = [moment(updating, "lastTransitionTime") if truth(found, "UpdateInProgress") else None]
+    lost = now if truth(found, "Available") else moment(available, "lastTransitionTime")
+    if lost is not None:
+        # The event comes first: the pods that the controller deletes are ready for a while yet.
+        moments.append(lost - _NOTICED)
+    moments += [
+        moment(entry, "time")
+        for entry in records(found, "metadata", "managedFields")
+        if text(entry, "manager").startswith(_OUR_MANAGERS) and not text(entry, "subresource")
+    ]
+    return max(filter(None, moments), default=None)
+
+
+def _is_set(obj: Resource | None, *, name: str) -> bool:
+    return text(obj, "kind") == LEADER_WORKER_SET.kind and name in ("", text(obj, "metadata", "name"))

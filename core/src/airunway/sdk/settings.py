@@ -15,11 +15,14 @@ from airunway.plugins.errors import SettingsError
 __all__ = ["NoSettings", "SettingsError", "setting"]
 
 
-def setting(default: Any, doc: str) -> Any:
+def setting(default: Any, doc: str, *, kept: bool = False) -> Any:
     """A field of a settings dataclass with its default and its meaning, which charts and pages show.
 
-    A default that can be changed (a dict) is copied for each instance.
+    A default that can be changed (a dict) is copied for each instance. One that is `kept` reaches pods that serve, as
+    an image does: what runs goes on with the value that it was made with until its deployment's spec changes in more
+    than replica counts, or adopts what is new.
     """
+    metadata = {"doc": doc, "kept": kept}
     if isinstance(default, dict):
-        return field(default_factory=lambda: dict(default), metadata={"doc": doc})
-    return field(default=default, metadata={"doc": doc})
+        return field(default_factory=lambda: dict(default), metadata=metadata)
+    return field(default=default, metadata=metadata)

@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from airunway.api import names
 from airunway.api.modeldeployment import ModelDeployment
 from airunway.plugins.contract import Component, Endpoint, Observed, Replicas, UpstreamKind
+from airunway.quantity import parse_quantity
 from airunway.resource import Resource, dig
 from airunway.sdk.conditions import condition, is_observed, number, text, truth
+from airunway.sdk.pods import pod_specs, pod_templates
 
 __all__ = [
     "CONFIG_MAP",
     "DEPLOYMENT",
     "LEADER_WORKER_SET",
+    "NETWORK_POLICY",
     "ROLE",
     "ROLE_BINDING",
     "SERVER",
@@ -29,6 +32,7 @@ __all__ = [
     "deployment",
     "endpoint",
     "leader_worker_set",
+    "made_of",
     "pod_selector",
     "read",
     "service",
@@ -45,6 +49,7 @@ DEPLOYMENT = UpstreamKind(
     builtin=True,
     immutable=("spec.selector.*",),
     deletion="Foreground",
+    pods=("spec.template.spec",),
 )
 """A kind for manifests. For a primary one say ``dataclasses.replace(DEPLOYMENT, primary=True, immutable=())``."""
 
@@ -56,6 +61,9 @@ LEADER_WORKER_SET = UpstreamKind(
     required=False,
     immutable=("spec.leaderWorkerTemplate.subGroupPolicy.*",),
     deletion="Foreground",
+    # By it the pods of a group find their leader. One that is there is taken quietly, whosever it is (recorded).
+    namesakes=("Service",),
+    pods=("spec.leaderWorkerTemplate.leaderTemplate.spec", "spec.leaderWorkerTemplate.workerTemplate.spec"),
 )
 """Groups of pods that run one model together; the provider works without it. Another size rolls like a new template."""
 
@@ -69,6 +77,11 @@ SERVICE_ACCOUNT = UpstreamKind(
     group="", kind="ServiceAccount", plural="serviceaccounts", versions=("v1",), builtin=True
 )
 """With `ROLE` and `ROLE_BINDING` what `account` makes."""
+
+NETWORK_POLICY = UpstreamKind(
+    group="networking.k8s.io", kind="NetworkPolicy", plural="networkpolicies", versions=("v1",), builtin=True
+)
+"""Which pods may reach those of a deployment, on which ports."""
 
 ROLE = UpstreamKind(group="rbac.authorization.k8s.io", kind="Role", plural="roles", versions=("v1",), builtin=True)
 """The rights of an account, within the deployment's namespace."""
@@ -294,3 +307,44 @@ def _hindrance(obj: Resource, kind: str) -> tuple[str, str]:
         # Not the end: as soon as a pod becomes ready the Deployment goes on (recorded).
         return "Progressing", text(progressing, "message")
     return "Progressing", ""
+
+
+def made_of(wanted: Resource, found: object) -> bool:
+    """Whether a workload that an upstream made is of this pod (a pod template or a pod spec), as far as it can be seen.
+
+    For an upstream whose status has no ``observedGeneration``: ``Observation.current`` is what this says of the
+    workload. All that `wanted` has must be in a pod of `found`; the upstream may add to it. So it does not see what a
+    newer spec only takes away, nor a change of what the upstream translates by itself. Total: any JSON gives an answer.
+    """
+    spec = wanted["spec"] if isinstance(wanted.get("spec"), dict) else wanted
+    metadata = {key: dig(wanted, "metadata", key) for key in ("labels", "annotations")} if spec is not wanted else {}
+    templates = {id(template["spec"]): template for template in pod_templates(found)}
+    return any(
+        _covers(spec, pod) and _covers(metadata, dig(templates.get(id(pod)), "metadata")) for pod in pod_specs(found)
+    )
+
+
+def _covers(ours: object, theirs: object, *, quantities: bool = False) -> bool:
+    """Whether everything of ours is in theirs; entries of a list with a name are those of the same name."""
+    if ours in (None, "", [], {}):  # an API server does not keep these
+        return True
+    if isinstance(ours, dict):
+        return all(
+            _covers(value, dig(theirs, key), quantities=quantities or key in ("limits", "requests"))
+            for key, value in ours.items()
+        )
+    if isinstance(ours, list):
+        if not isinstance(theirs, list):
+            return False
+        if all(isinstance(each, dict) and "name" in each for each in ours):
+            named = {each.get("name"): each for each in theirs if isinstance(each, dict)}
+            return all(_covers(each, named.get(each["name"])) for each in ours)
+        return all(any(_covers(each, other) for other in theirs) for each in ours)
+    return ours == theirs or (quantities and _same_quantity(ours, theirs)) or (ours is False and theirs is None)
+
+
+def _same_quantity(ours: object, theirs: object) -> bool:
+    try:
+        return parse_quantity(str(ours)) == parse_quantity(str(theirs))
+    except ValueError:
+        return False

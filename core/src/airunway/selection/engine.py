@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from airunway.selection.facts import STALE_AFTER, EngineFacts, ProviderFacts, Request
@@ -57,6 +57,10 @@ def choose_engine(
             if fits(engine, request):
                 fitting.setdefault(engine.name, provider.name)
     if not fitting:
+        with_gpus = replace(request, gpu=True)
+        if pinned and any(fits(engine, with_gpus) for provider in considered for engine in provider.engines):
+            text = f"provider '{pinned}' requires GPU (set resources.gpu.count > 0)"
+            return _none(f"{text}: no engine of it runs on CPU (advertised={_advertised(considered)})")
         return _none(
             f"no engines available from registered providers (hasGPU={str(request.gpu).lower()}, "
             f"servingMode={request.mode}, advertised={_advertised(considered)}); "

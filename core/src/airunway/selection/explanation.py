@@ -5,7 +5,7 @@ It asks the same functions that the core asks, so that it cannot tell another st
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -16,9 +16,10 @@ from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection.advice import Advice, advise
 from airunway.selection.engine import NO_HEALTHY, EngineChoice
 from airunway.selection.facts import ProviderFacts, Request, request_of
-from airunway.selection.grants import choose_granted_engine, denied, forbidden_by, forbidden_now, unsettled
+from airunway.selection.grants import choose_willing_engine, denied, forbidden_by, forbidden_now, unsettled
 from airunway.selection.pinned import not_registered
 from airunway.selection.provider import Candidate, choose_provider, weigh_at_best
+from airunway.selection.refusals import Refusal, is_undecided, refusals
 from airunway.validation import Violation, validate
 from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy
 
@@ -35,6 +36,7 @@ class Verdict(StrEnum):
 class Explanation:
     """`provider` is the one that the deployment has or would get (None: none); `message` says why it, or why none.
 
+    `warnings` are those of that provider, where somebody has asked it.
     `candidates` are all providers by name, with the engine that they were weighed for in `engine.engine` (None where no
     engine fits: then each was weighed for the engine of its own that fits best). `advice` is there for every provider
     that was not selected, and for all while the spec is invalid. Everything is empty where the spec cannot be read;
@@ -47,6 +49,7 @@ class Explanation:
     engine: EngineChoice | None = None
     provider: str | None = None
     message: str = ""
+    warnings: tuple[str, ...] = ()
     candidates: tuple[Candidate, ...] = ()
     advice: tuple[tuple[str, Advice], ...] = ()
 
@@ -69,6 +72,7 @@ class Explanation:
                 "message": (self.engine.reason or self.engine.message) if self.engine else "",
             },
             "provider": {"name": self.provider, "message": self.message},
+            "warnings": [*self.warnings],
             "candidates": [
                 {
                     "name": candidate.name,
@@ -107,10 +111,13 @@ def explain(
     now: datetime,
     policy: Policy | None = None,
     namespace_labels: Mapping[str, str] | None = None,
+    asked: Callable[[str, str], Refusal | None] | None = None,
 ) -> Explanation:
     """Explain a ModelDeployment as it is: chosen things stay chosen, as the core keeps them.
 
     `policy` is the core's, `namespace_labels` are those of the deployment's namespace (its name is added to them).
+    `asked` gives what a provider, by name, says against the deployment with an engine: where its plugin is at hand. A
+    provider that a cluster has heard already is not asked again.
     """
     policy = policy or Policy()
     labels = {**(namespace_labels or {}), NAMESPACE_NAME: key_of(deployment).namespace}
@@ -121,16 +128,27 @@ def explain(
     model = str(dig(deployment, "spec", "model", "id", default=""))
     explanation = Explanation(key=key_of(deployment), model=model, violations=violations)
     spec = deployment.get("spec")
+    refused: Mapping[str, Refusal] = refusals(deployment) if is_undecided(deployment) else {}
+    kept = dig(deployment, "status", "provider", "name")
+    if kept in refused:
+        kept = None
     try:
-        engine = _engine(deployment, providers, grants=grants, now=now)
+        engine = _engine(deployment, providers, kept=kept, refused=refused, grants=grants, now=now)
+        if asked is not None and not violations:
+            refused, engine = _asked(
+                deployment, providers, asked, engine=engine, kept=kept, refused=refused, grants=grants, now=now
+            )
         request = request_of(defaulted_spec(spec or {}, engine=engine.engine))
     except ParseError as error:
         if violations:
             return explanation
         violation = Violation(path="spec", message=str(error), reason="FieldValueInvalid")
         return Explanation(key=explanation.key, model=model, violations=(violation,))
-    provider, message, candidates = _provider(deployment, request, engine, providers, now=now, forbidden=forbidden)
-    kept = None if dig(spec, "provider", "name") else dig(deployment, "status", "provider", "name")
+    provider, message, candidates = _provider(
+        deployment, request, engine, providers, kept=kept, refused=refused, now=now, forbidden=forbidden
+    )
+    if dig(spec, "provider", "name"):
+        kept = None
 
     def advice(facts: ProviderFacts) -> Advice:
         """What makes the spec valid too, if there is that; else what makes it no worse."""
@@ -163,15 +181,54 @@ def explain(
     )
 
 
-def _engine(deployment: Resource, providers: Sequence[ProviderFacts], *, grants: Grants, now: datetime) -> EngineChoice:
+def _asked(
+    deployment: Resource,
+    providers: Sequence[ProviderFacts],
+    asked: Callable[[str, str], Refusal | None],
+    *,
+    engine: EngineChoice,
+    kept: str | None,
+    refused: Mapping[str, Refusal],
+    grants: Grants,
+    now: datetime,
+) -> tuple[Mapping[str, Refusal], EngineChoice]:
+    """What the providers refuse, and the engine that is left: a provider that can run another engine has it asked."""
+    found = dict(refused)
+    for _ in providers:
+        if engine.engine is None:
+            break
+        heard = {
+            facts.name: said
+            for facts in providers
+            if facts.name not in found
+            and not facts.explicit_only
+            and facts.engine(engine.engine) is not None
+            and (said := asked(facts.name, engine.engine)) is not None
+        }
+        if not heard:
+            break
+        found |= heard
+        settled = {name: said for name, said in found.items() if name != kept}
+        engine = _engine(deployment, providers, kept=kept, refused=settled, grants=grants, now=now)
+    return found, engine
+
+
+def _engine(
+    deployment: Resource,
+    providers: Sequence[ProviderFacts],
+    *,
+    kept: str | None,
+    refused: Collection[str],
+    grants: Grants,
+    now: datetime,
+) -> EngineChoice:
     explicit = dig(deployment, "spec", "engine", "type")
     chosen = dig(deployment, "status", "engine", "type")
     if not explicit and chosen and dig(deployment, "status", "provider", "resourceName"):
         reason = str(dig(deployment, "status", "engine", "selectedReason", default=""))
         return EngineChoice(engine=chosen, reason=f"{reason} (kept: {_made(deployment)} exists)", message="")
-    pinned = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
-    request = request_of(defaulted_spec(deployment.get("spec") or {}, engine=explicit))
-    return choose_granted_engine(request, providers, grants=grants, explicit=explicit, pinned=pinned, now=now)
+    pinned = dig(deployment, "spec", "provider", "name") or kept
+    return choose_willing_engine(deployment, providers, refused=refused, grants=grants, pinned=pinned, now=now)
 
 
 def _made(deployment: Resource) -> str:
@@ -185,6 +242,8 @@ def _provider(
     engine: EngineChoice,
     providers: Sequence[ProviderFacts],
     *,
+    kept: str | None,
+    refused: Mapping[str, Refusal],
     now: datetime,
     forbidden: Collection[str],
 ) -> tuple[str | None, str, tuple[Candidate, ...]]:
@@ -193,11 +252,17 @@ def _provider(
     registered = any(provider.name == explicit for provider in providers)
     if engine.engine is None:
         candidates = tuple(
-            weigh_at_best(request, provider, now=now, denied=provider.name in forbidden)
+            weigh_at_best(
+                request,
+                provider,
+                now=now,
+                denied=provider.name in forbidden,
+                refusal=refused.get(provider.name),
+            )
             for provider in sorted(providers, key=lambda p: p.name)
         )
         return None, not_registered(explicit, providers) if explicit and not registered else engine.message, candidates
-    choice = choose_provider(request, providers, engine=engine.engine, now=now, denied=forbidden)
+    choice = choose_provider(request, providers, engine=engine.engine, now=now, denied=forbidden, refused=refused)
     if explicit and not registered:
         return None, not_registered(explicit, providers), choice.candidates
     if explicit:
@@ -209,7 +274,6 @@ def _provider(
             for candidate in choice.candidates
         )
         return explicit, "explicit provider selection", candidates
-    kept = dig(deployment, "status", "provider", "name")
     if kept:
         reason = dig(deployment, "status", "provider", "selectedReason", default="")
         return kept, f"{reason} (kept: a provider that was selected stays)", choice.candidates

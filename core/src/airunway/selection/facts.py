@@ -13,12 +13,14 @@ from airunway.resource import Resource, annotations_of, condition_of, dig, key_o
 from airunway.selection.rules import size_of_spec
 
 __all__ = [
+    "AVAILABLE",
     "HEARTBEAT_INTERVAL",
     "STALE_AFTER",
     "EngineFacts",
     "ProviderFacts",
     "Request",
     "UpstreamFacts",
+    "is_available",
     "provider_facts",
     "request_of",
 ]
@@ -28,6 +30,11 @@ HEARTBEAT_INTERVAL = timedelta(seconds=60)
 
 STALE_AFTER = 3 * HEARTBEAT_INTERVAL
 """A provider that has been silent for longer takes no new deployments (spec/core.md, "Selection")."""
+
+AVAILABLE = "Available"
+"""Condition of an InferenceProviderConfig: whether the provider takes new deployments. It is the core's, which alone
+can say of a provider that is gone that it is not ready: ``status.ready`` is the provider's own word, and stays as it
+was."""
 
 DISAGGREGATED = "disaggregated"
 
@@ -124,6 +131,12 @@ def provider_facts(config: Resource) -> ProviderFacts:
         installed=(condition_of(config, "UpstreamInstalled") or {}).get("status") != "False",
         upstream=_upstream(config),
     )
+
+
+def is_available(config: Resource) -> bool:
+    """Whether a provider takes new deployments: as the core has it, or before that by the provider's own word."""
+    judged = condition_of(config, AVAILABLE)
+    return dig(config, "status", "ready") is True if judged is None else judged.get("status") == "True"
 
 
 def _list(value: object) -> list[Any]:

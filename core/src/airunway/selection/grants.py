@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,11 +10,21 @@ from airunway.api.defaults import defaulted_spec
 from airunway.api.modeldeployment import ParseError
 from airunway.resource import Resource, condition_of, dig
 from airunway.selection.engine import EngineChoice, choose_engine
-from airunway.selection.facts import ProviderFacts, Request
+from airunway.selection.facts import ProviderFacts, Request, request_of
+from airunway.selection.provider import choose_provider
 from airunway.validation import Violation
 from airunway.validation.policy import Grants, Policy, violations
 
-__all__ = ["choose_granted_engine", "denied", "forbidden_by", "forbidden_now", "granted", "is_accepted", "unsettled"]
+__all__ = [
+    "choose_granted_engine",
+    "choose_willing_engine",
+    "denied",
+    "forbidden_by",
+    "forbidden_now",
+    "granted",
+    "is_accepted",
+    "unsettled",
+]
 
 
 def granted(providers: Iterable[ProviderFacts], grants: Grants) -> list[ProviderFacts]:
@@ -53,6 +63,33 @@ def choose_granted_engine(
     if choice.engine is None and usable != list(providers):
         return replace(choice, message=f"{choice.message}; the policy of this namespace leaves out some of them")
     return choice
+
+
+def choose_willing_engine(
+    deployment: Resource,
+    providers: Sequence[ProviderFacts],
+    *,
+    refused: Collection[str],
+    grants: Grants,
+    pinned: str | None,
+    now: datetime,
+) -> EngineChoice:
+    """`choose_granted_engine` for a deployment: among providers that have not `refused` it, if one of them can run it.
+
+    Where none of the others can, the refusals do not count: the engine is that of the provider that will explain.
+    """
+    explicit = dig(deployment, "spec", "engine", "type")
+    spec = deployment.get("spec") or {}
+    request = request_of(defaulted_spec(spec, engine=explicit))
+    if refused and not pinned:
+        willing = [provider for provider in providers if provider.name not in refused]
+        choice = choose_granted_engine(request, willing, grants=grants, explicit=explicit, pinned=None, now=now)
+        if choice.engine is not None:
+            wanted = request_of(defaulted_spec(spec, engine=choice.engine))
+            found = choose_provider(wanted, willing, engine=choice.engine, now=now, denied=denied(willing, grants))
+            if found.provider is not None:
+                return choice
+    return choose_granted_engine(request, providers, grants=grants, explicit=explicit, pinned=pinned, now=now)
 
 
 def is_accepted(deployment: Resource) -> bool:

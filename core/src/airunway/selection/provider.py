@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from airunway.resource import format_time
 from airunway.selection.engine import NO_HEALTHY
 from airunway.selection.facts import STALE_AFTER, ProviderFacts, Request
+from airunway.selection.refusals import Refusal
 from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
-__all__ = ["DENIED", "Candidate", "Check", "ProviderChoice", "choose_provider", "weigh", "weigh_at_best"]
+__all__ = ["DENIED", "REFUSED", "Candidate", "Check", "ProviderChoice", "choose_provider", "weigh", "weigh_at_best"]
 
 NO_COMPATIBLE = "no compatible provider found for this configuration"
 
 
 DENIED = "the policy does not allow it in this namespace"
 """The first word on a candidate that a policy denies."""
+
+REFUSED = "refused"
+"""The check that a provider fails which said that it cannot honour the spec."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +41,8 @@ class Candidate:
     failed: tuple[Check, ...]
     rules: tuple[RuleResult, ...]
     score: int
+    refusal: Refusal | None = None
+    """What the provider itself said against this generation of the spec."""
 
     @property
     def eligible(self) -> bool:
@@ -60,28 +66,49 @@ def choose_provider(
     engine: str,
     now: datetime,
     denied: Collection[str] = (),
+    refused: Mapping[str, Refusal] | None = None,
 ) -> ProviderChoice:
     """The eligible candidate with the highest score, of equal ones the first by name.
 
-    `denied` are the providers that a policy does not allow here.
+    `denied` are the providers that a policy does not allow here, `refused` those that said that they cannot honour the
+    spec. Where nothing but their own refusals speaks against any candidate, the best of these is chosen: it explains.
     """
+    refused = refused or {}
     candidates = tuple(
-        weigh(request, provider, engine=engine, now=now, denied=provider.name in denied)
+        weigh(
+            request,
+            provider,
+            engine=engine,
+            now=now,
+            denied=provider.name in denied,
+            refusal=refused.get(provider.name),
+        )
         for provider in sorted(providers, key=lambda p: p.name)
     )
-    eligible = [candidate for candidate in candidates if candidate.eligible]
+    eligible = [candidate for candidate in candidates if candidate.eligible] or [
+        candidate for candidate in candidates if all(check.name == REFUSED for check in candidate.failed)
+    ]
     if not eligible:
         healthy = any(not any(check.name in ("ready", "heartbeat") for check in c.failed) for c in candidates)
         message = NO_COMPATIBLE if healthy else NO_HEALTHY
         return ProviderChoice(provider=None, reason="", message=message, candidates=candidates)
     best = min(eligible, key=lambda candidate: (-candidate.score, candidate.name))
     reason = f"matched capabilities: engine={engine}, gpu={str(request.gpu).lower()}, mode={request.mode}"
-    return ProviderChoice(
-        provider=best.name, reason=reason, message=f"Provider {best.name} auto-selected", candidates=candidates
-    )
+    message = f"Provider {best.name} auto-selected"
+    if passed_over := ", ".join(sorted(each.name for each in candidates if each.refusal and each is not best)):
+        message += f"; refused by {passed_over} (status.selection says why)"
+    return ProviderChoice(provider=best.name, reason=reason, message=message, candidates=candidates)
 
 
-def weigh(request: Request, provider: ProviderFacts, *, engine: str, now: datetime, denied: bool = False) -> Candidate:
+def weigh(
+    request: Request,
+    provider: ProviderFacts,
+    *,
+    engine: str,
+    now: datetime,
+    denied: bool = False,
+    refusal: Refusal | None = None,
+) -> Candidate:
     """Every check that this provider fails, and what its rules say."""
     failed = []
     if denied:
@@ -121,12 +148,23 @@ def weigh(request: Request, provider: ProviderFacts, *, engine: str, now: dateti
             Check(name="capability", path="spec", message=f"it does not have the capability {need} for {engine}")
             for need in sorted(request.needs - facts.flags)
         ]
+    if refusal is not None:
+        failed.append(
+            Check(name=REFUSED, path="", message=f"it refuses this spec: {refusal.message} ({refusal.reason})")
+        )
     results = tuple(evaluate_rules(provider.rules, request.spec, size=request.size))
-    return Candidate(name=provider.name, failed=tuple(failed), rules=results, score=score_of(results))
+    return Candidate(name=provider.name, failed=tuple(failed), rules=results, score=score_of(results), refusal=refusal)
 
 
-def weigh_at_best(request: Request, provider: ProviderFacts, *, now: datetime, denied: bool = False) -> Candidate:
+def weigh_at_best(
+    request: Request,
+    provider: ProviderFacts,
+    *,
+    now: datetime,
+    denied: bool = False,
+    refusal: Refusal | None = None,
+) -> Candidate:
     """The provider weighed for the engine of its own that least speaks against: where no engine could be chosen."""
     names = [engine.name for engine in provider.engines] or [""]
-    weighed = [weigh(request, provider, engine=name, now=now, denied=denied) for name in names]
+    weighed = [weigh(request, provider, engine=name, now=now, denied=denied, refusal=refusal) for name in names]
     return min(weighed, key=lambda candidate: len(candidate.failed))

@@ -27,7 +27,10 @@ def recorded(candidates: Sequence[Candidate]) -> list[Resource]:
     Where there is no room for all, those that are eligible stay, the best first; reasons become fewer and shorter
     before any candidate goes.
     """
-    kept = sorted(candidates, key=lambda c: (not c.eligible, -c.score if c.eligible else 0, c.name))[:_MAX_CANDIDATES]
+    # A refusal that is forgotten would be asked for again: these go last.
+    kept = sorted(candidates, key=lambda c: (not c.eligible, c.refusal is None, -c.score if c.eligible else 0, c.name))[
+        :_MAX_CANDIDATES
+    ]
     entries: list[Resource] = []
     for number, length in _LEVELS:
         entries = [_entry(candidate, number, length) for candidate in kept]
@@ -56,7 +59,14 @@ def is_denied(deployment: Resource, provider: str) -> bool:
 
 def _entry(candidate: Candidate, number: int, length: int) -> Resource:
     reasons = [_cut(shown(reason), length) for reason in list(_reasons(candidate))[:number]]
-    return {"name": candidate.name, "eligible": candidate.eligible, "score": candidate.score, "reasons": reasons}
+    entry = {"name": candidate.name, "eligible": candidate.eligible, "score": candidate.score, "reasons": reasons}
+    if (refusal := candidate.refusal) is not None:
+        entry["refusal"] = {
+            "generation": refusal.generation,
+            "reason": shown(refusal.reason),
+            "message": shown(refusal.message),
+        }
+    return entry
 
 
 def _reasons(candidate: Candidate) -> Iterator[str]:

@@ -18,11 +18,15 @@ class Writer(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionType:
-    """One condition; `good` is the status that it has when all is well, `meaning` what it tells."""
+    """One condition; `good` is the status that it has when all is well, `meaning` what it tells.
+
+    One that is `reserved` is written by nothing in this release, and is nobody else's to write.
+    """
 
     name: str
     writer: Writer
     good: str = "True"
+    reserved: bool = False
     meaning: str
 
 
@@ -68,9 +72,16 @@ CONDITIONS: tuple[ConditionType, ...] = (
             "may be outdated. Ready and phase stay as the provider left them: models that run go on serving."
         ),
     ),
-    ConditionType(name="RuntimeConfigReady", writer=Writer.CORE, meaning="The runtime config was found and is valid."),
-    ConditionType(name="ModelCacheReady", writer=Writer.CORE, meaning="The cached weights are complete."),
-    ConditionType(name="GatewayReady", writer=Writer.CORE, meaning="The gateway routes to the model."),
+    ConditionType(
+        name="RuntimeConfigReady",
+        writer=Writer.CORE,
+        reserved=True,
+        meaning="The runtime config was found and is valid.",
+    ),
+    ConditionType(
+        name="ModelCacheReady", writer=Writer.CORE, reserved=True, meaning="The cached weights are complete."
+    ),
+    ConditionType(name="GatewayReady", writer=Writer.CORE, reserved=True, meaning="The gateway routes to the model."),
     ConditionType(
         name="Paused", writer=Writer.CORE, good="absent", meaning="The annotation that stops reconciliation is set."
     ),
@@ -89,7 +100,10 @@ CONDITIONS: tuple[ConditionType, ...] = (
         meaning="The pods are ready; False has the precise fault. Absent where no pod can be seen.",
     ),
     ConditionType(
-        name="AutoscalerReady", writer=Writer.PROVIDER, meaning="The autoscaler that the provider made works."
+        name="AutoscalerReady",
+        writer=Writer.PROVIDER,
+        reserved=True,
+        meaning="The autoscaler that the provider made works.",
     ),
     ConditionType(
         name="Served",

@@ -16,7 +16,8 @@ class Code:
 
     `tier` orders how specific it is, 0 before 3; within a tier the nearest and the oldest count. `field` is the JSON
     path of the deployment to look at, empty where none is to blame. `reasons` are the condition reasons that it gives.
-    In `remedy` ``<pod>`` and ``<namespace>`` stand for those of the object that shows the fault.
+    In `remedy` ``<pod>`` and ``<namespace>`` stand for those of the object that shows the fault; `without_pod` is the
+    remedy where that is no pod (empty: the same).
     """
 
     name: str
@@ -25,6 +26,7 @@ class Code:
     field: str = ""
     meaning: str
     remedy: str
+    without_pod: str = ""
 
     @property
     def link(self) -> str:
@@ -35,8 +37,10 @@ class Code:
         """The remedy, with what `object_` (``Kind/namespace/name``) tells filled in: it is typed as it stands."""
         kind, _, rest = object_.partition("/")
         namespace, _, name = rest.partition("/")
-        text = self.remedy.replace("<namespace>", namespace) if namespace else self.remedy
-        return text.replace("<pod>", name) if kind == "Pod" and name else text
+        of_pod = kind == "Pod" and bool(name)
+        text = self.remedy if of_pod else self.without_pod or self.remedy
+        text = text.replace("<namespace>", namespace) if namespace else text
+        return text.replace("<pod>", name) if of_pod else text
 
 
 _REGISTERED = (
@@ -169,13 +173,18 @@ _REGISTERED = (
             "See what the engine does: kubectl logs <pod> -n <namespace>. Loading a large model may need more time, "
             "memory or CPU."
         ),
+        without_pod="See what the engine does in its log. Loading a large model may need more time, memory or CPU.",
     ),
     Code(
         name="Engine.CrashLoop",
         tier=2,
         reasons=("CrashLoopBackOff", "RestartLoop"),
         meaning="A container ends again and again, and its last words do not tell why.",
-        remedy="Read its log: kubectl logs <pod> -n <namespace> --previous.",
+        remedy="Read its log while the pod exists: kubectl logs <pod> -n <namespace> --previous.",
+        without_pod=(
+            "Read the log of its pods; where those that fail are deleted, follow that of the next one while it runs "
+            "(kubectl logs -f)."
+        ),
     ),
     Code(
         name="Provider.Rejected",

@@ -66,7 +66,7 @@ def _conditions() -> Iterator[str]:
     yield "## Conditions\n"
     yield from _table(
         ("condition", "written by", "when all is well", "meaning"),
-        ((f"`{c.name}`", c.writer.value, c.good, c.meaning) for c in CONDITIONS),
+        ((f"`{c.name}`", c.writer.value, c.good, c.meaning) for c in CONDITIONS if not c.reserved),
     )
     yield (
         "\nThe owner of the phase is the core until a provider has taken the deployment over "
@@ -155,9 +155,10 @@ def _codes() -> Iterator[str]:
     for code in sorted(CODES.values(), key=lambda code: code.tier):
         field = f" Look at `{code.field}`." if code.field else ""
         reasons = ", ".join(f"`{reason}`" for reason in code.reasons)
+        remedy = " ".join(filter(None, (code.remedy, code.without_pod and f"Where no pod is left: {code.without_pod}")))
         yield f"\n### {code.name}\n"
         yield f"{code.meaning}{field}\n"
-        yield f"**What to do:** {code.remedy.replace('<', '&lt;')} Reasons: {reasons}."
+        yield f"**What to do:** {remedy.replace('<', '&lt;')} Reasons: {reasons}."
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:

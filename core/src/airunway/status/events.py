@@ -75,6 +75,14 @@ _REGISTERED = (
         meaning="A change needs a new upstream object; this is said before the old one is deleted.",
     ),
     EventReason(
+        name="ServiceInterrupted",
+        emitters=(Emitter.PROVIDER,),
+        action="Update",
+        note="<Kind> '<name>' is changed in place: <what is not served meanwhile>",
+        meaning="A change is made in place and takes the model away for a while; this is said before it is written.",
+        warning=True,
+    ),
+    EventReason(
         name="DriftDetected",
         emitters=(Emitter.PROVIDER,),
         action="Revert",
@@ -119,7 +127,8 @@ _REGISTERED = (
         emitters=(Emitter.PROVIDER,),
         action="Translate",
         note="unknown override '<key>' is passed over; did you mean '<key>'?",
-        meaning="spec.provider.overrides has a key that the provider does not know.",
+        meaning="spec.provider.overrides has a key that the provider does not know. Several are one event, which names "
+        "the first three and counts the rest.",
         warning=True,
     ),
     EventReason(

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import orjson
+
 from airunway.words import shown
 
 __all__ = [
@@ -33,6 +35,9 @@ _NAMES = re.compile(r'"[^"]*"|(?<!\S)(?!i/o)\S*/\S*')
 
 _LINE = r"(?m:^)"
 """Two things on one line, in any order, are looked for from its start: ``a.*b`` from each ``a`` would be quadratic."""
+
+_FIELD = re.compile(r'"(msg|message|error|err)"\s*+:\s*+"((?:[^"\\]|\\.)*+)')
+"""A field of a JSON log's line that says something, up to its end or that of the line."""
 
 EXCERPT = 400
 """Characters of a quoted text in a message."""
@@ -333,6 +338,28 @@ def without_names(text: str) -> str:
     return _NAMES.sub(" ", text)
 
 
+def _logged(line: str) -> str:
+    """What a line of a JSON log says (zap, slog, logrus): the message and the error, without the stack trace.
+
+    The end of the line may be missing, since a container's last words are cut: then as much as there is.
+    """
+    if not line.lstrip().startswith("{"):
+        return line
+    found: dict[str, str] = {}
+    for match in _FIELD.finditer(line):
+        found.setdefault(match[1], match[2])
+    told = [said for name in ("msg", "message", "error", "err") if (said := _unquoted(found.get(name, "")))]
+    return ": ".join(told) or line
+
+
+def _unquoted(text: str) -> str:
+    """The text of a JSON string without its quotes; as it stands where it is cut within a character."""
+    try:
+        return str(orjson.loads(f'"{text}"'))
+    except orjson.JSONDecodeError:
+        return text
+
+
 def line_of(text: str, position: int = -1) -> str:
     """The line around `position` (-1: the last one that says anything), redacted, cut, and without a full stop."""
     if position < 0:
@@ -341,7 +368,7 @@ def line_of(text: str, position: int = -1) -> str:
         start = text.rfind("\n", 0, position) + 1
         end = text.find("\n", position)
         line = text[start : end if end >= 0 else len(text)]
-    line = shown(line).strip()
+    line = shown(_logged(line)).strip()
     if line.endswith(".") and not line.endswith(".."):
         line = line[:-1]
     if len(line) <= EXCERPT:

@@ -1,13 +1,13 @@
 """What an upstream's new CRDs would do to one deployment: the runtime's own decision, on a cluster that has them. Pure.
 
-Nothing here knows how a deployment is handled: `runtime.decision.decide` says that, of the objects as they would be
+Nothing here knows how a deployment is handled: `runtime.plan.decide` says that, of the objects as they would be
 read under the new schemas, and of the kinds as they would be installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -16,17 +16,40 @@ from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version
 from airunway.resource import ObjectKey, Resource, annotations_of, is_deleting, key_of
-from airunway.runtime.decision import Decision, Do, decide
-from airunway.runtime.desired import identity_in
-from airunway.runtime.seen import Seen
-from airunway.runtime.steps import Action, named
-from airunway.runtime.upstream import CrdFacts, Installed, crd_facts, detect
+from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
+from airunway.runtime.plan import Action, Decision, Do, decide
+from airunway.runtime.state import Seen, identity_in, named
 from airunway.upgrades.acceptance import refusals
 from airunway.upgrades.schemas import defaulted, dropped, gained, pruned, schema_in
 
-__all__ = ["Cluster", "Effect", "Forecast", "forecast"]
+__all__ = ["CHANGES", "Cluster", "Effect", "Forecast", "forecast"]
 
 _ADOPTED = "preflight"
+
+Edit = Callable[[Resource], Resource]
+
+
+def _with_variable(spec: Resource) -> Resource:
+    return {**spec, "env": [*(spec.get("env") or ()), {"name": "AIRUNWAY_PREFLIGHT", "value": "1"}]}
+
+
+def _with_replica(spec: Resource) -> Resource:
+    scaling = spec.get("scaling") or {}
+    return {**spec, "scaling": {**scaling, "replicas": scaling.get("replicas", 1) + 1}}
+
+
+def _with_gpu(spec: Resource) -> Resource:
+    resources = spec.get("resources") or {}
+    gpu = resources.get("gpu") or {}
+    return {**spec, "resources": {**resources, "gpu": {**gpu, "count": gpu.get("count", 0) + 1}}}
+
+
+CHANGES: Mapping[str, Edit] = {
+    "env": _with_variable,
+    "scaling.replicas": _with_replica,
+    "resources.gpu.count": _with_gpu,
+}
+"""Fields that users change, each with such a change: what it does differs from field to field, with each upstream."""
 
 
 class Effect(StrEnum):
@@ -64,16 +87,23 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What becomes of one deployment: at once, and when its spec changes (or it adopts) afterwards, each with why.
+    """What becomes of one deployment: at once, and when its spec changes afterwards, each with why.
 
-    `already` is what is wrong with it before anything is upgraded, empty for nothing.
+    `on_adopt` is what any change does, as adopting does: the newest way is taken. `changes` are what changes of certain
+    fields do besides (`CHANGES`; those that the provider refuses, before the upgrade as after it, are left out), and
+    `on_change` is the worst of all these. `harmed_later` says that one of them is a break or a recreation, and that it
+    is the upgrade's doing: without it the same change would do less. `already` is what is wrong with the deployment
+    before anything is upgraded, empty for nothing.
     """
 
     deployment: ObjectKey
     at_once: Effect
     why: str = ""
+    on_adopt: Effect = Effect.LEAVE
+    changes: Mapping[str, Effect] = field(default_factory=dict)
     on_change: Effect = Effect.LEAVE
     why_on_change: str = ""
+    harmed_later: bool = False
     already: str = ""
 
 
@@ -112,17 +142,71 @@ def forecast(
     more = _gained(objects, after) if before is not None else []
     if more and effect is Effect.LEAVE:
         effect, why = Effect.UPDATE, "; ".join(more)
-    later, why_later = news(*look(after, _adopting(deployment)))
     if effect is Effect.CREATE:  # then it is there, and as the newest way has it
-        later, why_later = Effect.UPDATE, ""
+        later = [_Later(what="", effect=Effect.UPDATE, before=Effect.UPDATE)]
+    else:
+        later = list(_later(look, news, deployment, before=before, after=after))
+    worst = max(later, key=lambda each: (_RANK[each.effect], each.is_news))
     return Forecast(
         deployment=key_of(deployment),
         at_once=effect,
         why=why,
-        on_change=later,
-        why_on_change=why_later,
+        on_adopt=later[0].effect,
+        changes={each.what: each.effect for each in later[1:]},
+        on_change=worst.effect,
+        why_on_change=worst.text,
+        harmed_later=any(each.is_news for each in later),
         already=trouble,
     )
+
+
+_RANK = {effect: rank for rank, effect in enumerate(Effect)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Later:
+    """What a change after the upgrade does: of a field, or (empty) any. `before` is what it would do without it."""
+
+    what: str
+    effect: Effect
+    before: Effect
+    why: str = ""
+
+    @property
+    def is_news(self) -> bool:
+        return self.effect in (Effect.RECREATE, Effect.BREAK) and _RANK[self.effect] > _RANK[self.before]
+
+    @property
+    def text(self) -> str:
+        if not self.what or not self.why:
+            return self.why
+        return f"a change of {self.what}: {self.why}{'' if self.is_news else ' (as without the upgrade)'}"
+
+
+_Look = Callable[[Cluster, Resource], tuple[Effect, str]]
+
+
+def _later(
+    look: _Look,
+    news: Callable[[Effect, str], tuple[Effect, str]],
+    deployment: Resource,
+    *,
+    before: Cluster | None,
+    after: Cluster,
+) -> Iterator[_Later]:
+    """What changes after the upgrade do: first that of any, then those of single fields."""
+
+    def judged(what: str, changed: Resource) -> _Later:
+        effect, why = news(*look(after, changed))
+        harmful = effect in (Effect.RECREATE, Effect.BREAK)
+        now = look(before, changed)[0] if harmful and before is not None else Effect.LEAVE
+        return _Later(what=what, effect=effect, before=now, why=why)
+
+    yield judged("", _adopting(deployment))
+    for what, edit in CHANGES.items():
+        found = judged(what, {**deployment, "spec": edit(deployment.get("spec") or {})})
+        if found.effect is not Effect.BREAK or found.is_news:
+            yield found
 
 
 def _seen(
@@ -231,7 +315,7 @@ def _effect(decision: Decision, cluster: Cluster) -> tuple[Effect, str]:
 
 def _held_back(decision: Decision) -> tuple[Effect, str]:
     """Nothing would be done: because nothing is asked for, or because it cannot be."""
-    faults = decision.report.faults
+    faults = [fault for told in decision.said if (fault := told.as_fault()) is not None]
     if decision.do is Do.WATCH and faults:
         return Effect.BREAK, f"{faults[-1].reason}: {faults[-1].message}"
     return Effect.LEAVE, ""

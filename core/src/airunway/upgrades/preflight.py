@@ -14,8 +14,8 @@ from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, NotFound
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway.runtime.upstream import Installed, detect
-from airunway.runtime.upstreams import deployment_of, kind_in, written_in
+from airunway.runtime.crd_versions import Installed, detect
+from airunway.runtime.informers import deployment_of, kind_in, written_in
 from airunway.upgrades.acceptance import has_rules
 from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
 from airunway.upgrades.guard import unacceptable
@@ -67,6 +67,16 @@ class Preflight:
     def counts(self) -> Mapping[Effect, int]:
         """How many deployments have which effect at once."""
         return Counter(found.at_once for found in self.forecasts)
+
+    @property
+    def counts_on_change(self) -> Mapping[Effect, int]:
+        """How many deployments have which effect when their spec changes afterwards."""
+        return Counter(found.on_change for found in self.forecasts)
+
+    @property
+    def harmed_later(self) -> tuple[Forecast, ...]:
+        """Those that a change of their spec breaks or makes anew afterwards, and would not without the upgrade."""
+        return tuple(found for found in self.forecasts if found.harmed_later)
 
     @property
     def is_safe(self) -> bool:

@@ -18,7 +18,7 @@ from airunway.places import MAX_PATH, entries, shortened
 from airunway.resource import Resource, dig
 from airunway.validation._structural import BLOCKING, Check, Violation, compile_schema
 
-__all__ = ["bounded_violations", "excesses", "prepare", "validate", "warnings"]
+__all__ = ["bounded_violations", "excesses", "prepare", "validate", "warnings", "without_effect"]
 
 _RULES = {modeldeployment.KIND: MODEL_DEPLOYMENT_RULES, inferenceproviderconfig.KIND: ()}
 _TEXTS: Resource = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -109,7 +109,17 @@ def warnings(obj: Resource) -> list[str]:
         told.append("trustRemoteCode executes remote code")
     if dig(obj, "spec", "engine", "type") == "trtllm" and dig(obj, "spec", "engine", "contextLength") is not None:
         told.append("contextLength is ignored for TensorRT-LLM")
-    return told
+    return [*told, *(f"{path} {why}" for path, why in without_effect(obj).items())]
+
+
+def without_effect(obj: Resource) -> dict[str, str]:
+    """Fields of a ModelDeployment that are set and that nothing in this release acts on, with what to say of each."""
+    found = {}
+    if dig(obj, "spec", "runtimeConfigName"):
+        found["spec.runtimeConfigName"] = "has no effect, as this release reads no runtime configs"
+    if dig(obj, "spec", "gateway") and dig(obj, "spec", "gateway", "enabled") is not False:
+        found["spec.gateway"] = "has no effect, as this release makes no routes"
+    return found
 
 
 def prepare() -> None:

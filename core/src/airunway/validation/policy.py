@@ -34,7 +34,17 @@ from airunway.resource import Resource, dig
 from airunway.validation._structural import Violation
 from airunway.validation.uses import DIMENSIONS, Use, uses_of
 
-__all__ = ["NAMESPACE_NAME", "Grants", "Policy", "PolicyError", "Rule", "Selector", "parse_policy", "violations"]
+__all__ = [
+    "NAMESPACE_NAME",
+    "Grants",
+    "Policy",
+    "PolicyError",
+    "Rule",
+    "Selector",
+    "parse_policy",
+    "read_selector",
+    "violations",
+]
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label that every Namespace carries with its own name."""
@@ -98,6 +108,8 @@ class _Lists:
     pod_annotations: tuple[str, ...] | None = None
     instance_types: tuple[str, ...] | None = None
     environment: tuple[str, ...] | None = None
+    schedulers: tuple[str, ...] | None = None
+    name_resolution: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +145,7 @@ class Grants(_Lists):
         """Whether the list allows it; where there is none, whether it is not refused everywhere."""
         patterns = self.listed(use.dimension)
         if patterns is None:
-            return not any(fnmatchcase(use.value, pattern) for pattern in DIMENSIONS[use.dimension].refused)
+            return not DIMENSIONS[use.dimension].is_refused(use.value)
         return _allowed(patterns, use.value)
 
 
@@ -319,10 +331,11 @@ def _rule(value: object, at: str) -> Rule:
     lists = {
         name: _texts(rule[key], f"{at}.{key}") if rule.get(key) is not None else None for key, name in _LISTS.items()
     }
-    return Rule(selector=_selector(rule.get("namespaceSelector"), f"{at}.namespaceSelector"), **lists)
+    return Rule(selector=read_selector(rule.get("namespaceSelector"), f"{at}.namespaceSelector"), **lists)
 
 
-def _selector(value: object, at: str) -> Selector:
+def read_selector(value: object, at: str) -> Selector:
+    """A LabelSelector as it stands in an object; None selects everything. Raises PolicyError, which names `at`."""
     if value is None:
         return Selector()
     selector = _mapping(value, at, ("matchLabels", "matchExpressions"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from airunway.resource import Resource, dig
 
@@ -22,11 +23,31 @@ _INSTANCE_TYPE_LABELS = frozenset({"node.kubernetes.io/instance-type", "beta.kub
 
 @dataclass(frozen=True, kw_only=True)
 class Dimension:
-    """One list of a policy. `refused` are patterns of what is refused as long as no rule speaks about it."""
+    """One list of a policy. As long as no rule speaks about it, what fits a pattern of `refused` is refused, unless it
+    fits one of `free`.
+    """
 
     attribute: str
     noun: str
     refused: tuple[str, ...] = ()
+    free: tuple[str, ...] = ()
+
+    def is_refused(self, value: str) -> bool:
+        """Whether it takes a rule to allow this."""
+        return _fits(value, self.refused) and not _fits(value, self.free)
+
+
+def _fits(value: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(value, pattern) for pattern in patterns)
+
+
+_OF_A_DOMAIN = ("*/*", "*.*")
+"""Keys of labels and annotations that something in a cluster may act on: whose they are is in the key, before a slash
+or (container runtimes) with dots. What they do is unknown here: identities, GPUs, networks, queues, mounts. Container
+runtimes, meshes, schedulers and clouds have too many to name."""
+
+_SHARES_OF_GPUS = ("gpu-*", "runai-*")
+"""KAI and Run:ai give GPUs by annotations of these names, past what the pod asks for and the policy's GPU types."""
 
 
 DIMENSIONS: Mapping[str, Dimension] = {
@@ -50,52 +71,57 @@ DIMENSIONS: Mapping[str, Dimension] = {
     "podLabels": Dimension(
         attribute="pod_labels",
         noun="pod label",
-        refused=(
-            "azure.workload.identity/*",
-            "aadpodidbinding",
-            "istio.io/*",
-            "sidecar.istio.io/*",
-            "linkerd.io/*",
-        ),
+        # The names without domain are those of identities (Azure), and of queues and priorities of schedulers.
+        refused=(*_OF_A_DOMAIN, "aadpodidbinding", "queue", "priorityClassName", *_SHARES_OF_GPUS),
+        # What people are told to label their own things with.
+        free=("app.kubernetes.io/*", "helm.sh/*", "tags.datadoghq.com/*"),
     ),
     "podAnnotations": Dimension(
         attribute="pod_annotations",
         noun="pod annotation",
-        refused=(
-            # Identities in a cloud.
-            "iam.amazonaws.com/*",
-            "eks.amazonaws.com/*",
-            "iam.gke.io/*",
-            "azure.workload.identity/*",
-            # Confinement, devices and namespaces of containers.
-            "container.apparmor.security.beta.kubernetes.io/*",
-            "container.seccomp.security.alpha.kubernetes.io/*",
-            "seccomp.security.alpha.kubernetes.io/*",
-            "security.alpha.kubernetes.io/*",
-            "cdi.k8s.io/*",
-            "*.nri.io/*",
-            "io.kubernetes.cri-o.*",
-            "io.katacontainers.*",
-            # Networks, and the proxies that policies are enforced in.
-            "k8s.v1.cni.cncf.io/*",
-            "v1.multus-cni.io/*",
-            "cni.projectcalico.org/*",
-            "networking.gke.io/*",
-            "istio.io/*",
-            "*.istio.io/*",
-            "linkerd.io/*",
-            "*.linkerd.io/*",
-            # Secrets from elsewhere.
-            "vault.hashicorp.com/*",
-        ),
+        refused=(*_OF_A_DOMAIN, *_SHARES_OF_GPUS),
+        # Who reads metrics and where, which container kubectl shows, and what makes pods anew.
+        free=("app.kubernetes.io/*", "prometheus.io/*", "kubectl.kubernetes.io/*", "checksum/*"),
     ),
     "instanceTypes": Dimension(attribute="instance_types", noun="instance type"),
     "environment": Dimension(
         attribute="environment",
         noun="environment variable",
         # Container runtimes hand out devices by these, past the device plugin and what it counts.
-        refused=("NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_*", "NVIDIA_IMEX_*", "AMD_VISIBLE_DEVICES", "HABANA_VISIBLE_*"),
+        refused=(
+            "*_VISIBLE_*",
+            "NVIDIA_MIG_*",
+            "NVIDIA_IMEX_*",
+            "NVIDIA_MOFED*",
+            "NVIDIA_GDS*",
+            "NVIDIA_GDRCOPY*",
+            "NVIDIA_NVSWITCH*",
+            "ASCEND_RUNTIME_OPTIONS",
+            "ASCEND_ALLOW_LINK",
+            "ASCEND_VNPU_SPECS",
+            # HAMi holds a container to its share of a GPU by these.
+            "CUDA_DISABLE_CONTROL",
+            "CUDA_DEVICE_MEMORY_LIMIT*",
+            "CUDA_DEVICE_SM_LIMIT*",
+        ),
+        # A process chooses by these among the devices that its container has.
+        free=(
+            "CUDA_VISIBLE_DEVICES",
+            "ROCR_VISIBLE_DEVICES",
+            "HIP_VISIBLE_DEVICES",
+            "ASCEND_RT_VISIBLE_DEVICES",
+            "TPU_VISIBLE_*",
+        ),
     ),
+    "schedulers": Dimension(
+        attribute="schedulers",
+        noun="scheduler",
+        # Another one may know nothing of the queues, quotas and taints of the cluster.
+        refused=("*",),
+        free=("default-scheduler",),
+    ),
+    # Where names lead is a pod's own affair, unless a site filters by name.
+    "nameResolution": Dimension(attribute="name_resolution", noun="address for names"),
 }
 """The lists of a policy that are about `uses_of`, by their keys in its file."""
 
@@ -138,6 +164,14 @@ def _overridden(path: str, key: str, value: object) -> Iterator[Use]:
             yield from _texts("priorityClasses", path, value)
         case "claimName" | "persistentVolumeClaim":
             yield from _texts("claims", path, value)
+        case "schedulerName":
+            yield from _texts("schedulers", path, value)
+        case "nameservers":
+            for at, address in _items(path, value):
+                yield from _texts("nameResolution", at, address)
+        case "hostAliases":
+            for at, alias in _items(path, value):
+                yield from _texts("nameResolution", f"{at}.ip", dig(alias, "ip"))
         case "instanceType":
             yield from _texts("instanceTypes", path, value)
         case "imagePullSecrets":

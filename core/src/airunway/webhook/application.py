@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from airunway.kube import Client
+from airunway.process.connections import OnTurnedAway
 from airunway.process.lean_kopf import kopf
 from airunway.resource import ObjectKey
 from airunway.webhook.access import AccessReviewer
 from airunway.webhook.admission import Admission, View
 from airunway.webhook.keeper import SETTLE, CertificateKeeper
-from airunway.webhook.limits import Limits, OnTurnedAway
+from airunway.webhook.limits import Limits
 from airunway.webhook.secret import CertificateSecret
 from airunway.webhook.server import AdmissionServer, OnReview
 from airunway.webhook.settings import WebhookSettings

@@ -8,14 +8,24 @@ evaluates by itself, take back what a controller has no use for. Each looks at t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CONFIG_MAP, EVENT
+from airunway.kube import CONFIG_MAP, EVENT, LEASE
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import Resource
 from airunway.status.catalogue import CONDITIONS, Writer
+from airunway.webhook.guard_rules import (
+    BY_DEPLOYMENT,
+    OWNER_NAMES,
+    Rule,
+    account_is_known,
+    contents,
+    literals,
+    pods_of,
+    quoted,
+)
 
 __all__ = ["GUARD", "core_guard", "provider_guard", "status_guard"]
 
@@ -32,47 +42,64 @@ _OWNERS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rule:
-    """Something that must be true of a request; `message` is what the API server says otherwise."""
-
-    expression: str
-    message: str
-
-
 def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
-    """The core takes finalizers of providers off deployments (of providers that are gone), and changes nothing else.
+    """The core takes finalizers of providers off deployments (of providers that are gone), and changes nothing else; it
+    writes its own events and its own Lease.
 
     `user` is its account's name as the API server knows it: ``system:serviceaccount:NAMESPACE:NAME``.
     """
-    theirs = f"f.startsWith({_quoted(f'{names.GROUP}/')}) && f.endsWith('-provider')"
-    finalizers = _Rule(
+    theirs = f"f.startsWith({quoted(f'{names.GROUP}/')}) && f.endsWith('-provider')"
+    finalizers = Rule(
         expression="variables.after.all(f, f in variables.before) && "
         f"variables.before.all(f, f in variables.after || {theirs})",
         message="the core may only take off finalizers of providers",
     )
-    return _policy(
-        f"{name}-core",
-        condition=_is_user(user),
-        resources=[_deployments()],
-        variables=_FINALIZERS,
-        rules=[*_USERS_OWN, finalizers],
-    )
+    condition = _is_user(user)
+    return [
+        *_policy(
+            f"{name}-core",
+            condition=condition,
+            resources=[_deployments()],
+            variables=_FINALIZERS,
+            rules=[*_USERS_OWN, finalizers],
+        ),
+        *_policy(
+            f"{name}-core-events", condition=condition, resources=[_EVENTS], rules=[_own_events(names.CORE_MANAGER)]
+        ),
+        *_policy(
+            f"{name}-core-leases", condition=condition, resources=[_LEASES], rules=[_own_lease(names.CORE_MANAGER)]
+        ),
+    ]
 
 
-def provider_guard(manifest: ProviderManifest, user: str, *, name: str = GUARD) -> list[Resource]:
+def provider_guard(
+    manifest: ProviderManifest,
+    user: str,
+    *,
+    own: str,
+    core: str = "",
+    namespaces: Sequence[str] = (),
+    name: str = GUARD,
+) -> list[Resource]:
     """What the account of one provider, which no other provider must use, may do with the rights that it has.
 
     Of a ModelDeployment it changes its own finalizer, and its own part of the status while the deployment is its own;
-    of the upstream's kinds and ConfigMaps it touches what belongs to a ModelDeployment; its own registration; its own
-    events.
+    of the upstream's kinds and ConfigMaps it touches what has its label, with nothing in it that no translation writes
+    (`airunway.webhook.guard_rules`), in namespaces that have ModelDeployments; its own registration, events and Lease.
+
+    `own` is the namespace that it runs in, `core` that of the core if it is another. `namespaces` are those that the
+    provider watches (empty: all). The core has to say where there are deployments (``--guard-parameters``). Raises
+    ValueError for a manifest with a place that cannot be looked at.
     """
-    name, provider = f"{name}-{manifest.name}", _quoted(manifest.name)
-    own = _quoted(names.provider_finalizer(manifest.name))
+    name, provider = f"{name}-{manifest.name}", quoted(manifest.name)
+    finalizer = quoted(names.provider_finalizer(manifest.name))
     chosen = f"oldObject.?status.?provider.?name.orValue('') == {provider}"
-    reporter = _quoted(f"{names.GROUP}/{names.provider_manager(manifest.name)}")
-    kinds = {(kind.group, kind.plural) for kind in manifest.upstream} | {(CONFIG_MAP.group, CONFIG_MAP.plural)}
+    manager = names.provider_manager(manifest.name)
+    written = [kind for kind in manifest.upstream if kind.write]
+    kinds = sorted({(kind.group, kind.plural) for kind in written} | {(CONFIG_MAP.group, CONFIG_MAP.plural)})
     condition = _is_user(user)
+    variables, rules = contents(manifest)
+    core = core or own
     return [
         *_policy(
             f"{name}-deployments",
@@ -81,13 +108,13 @@ def provider_guard(manifest: ProviderManifest, user: str, *, name: str = GUARD) 
             variables=_FINALIZERS,
             rules=[
                 *_USERS_OWN,
-                _Rule(
-                    expression=f"variables.before.all(f, f == {own} || f in variables.after) && "
-                    f"variables.after.all(f, f == {own} || f in variables.before)",
+                Rule(
+                    expression=f"variables.before.all(f, f == {finalizer} || f in variables.after) && "
+                    f"variables.after.all(f, f == {finalizer} || f in variables.before)",
                     message="a provider must not touch finalizers of others",
                 ),
-                _Rule(
-                    expression=f"!({own} in variables.after) || {own} in variables.before || {chosen}",
+                Rule(
+                    expression=f"!({finalizer} in variables.after) || {finalizer} in variables.before || {chosen}",
                     message="a provider must not hold a deployment that was not given to it",
                 ),
             ],
@@ -98,8 +125,8 @@ def provider_guard(manifest: ProviderManifest, user: str, *, name: str = GUARD) 
             resources=[_deployments(subresource="status")],
             variables={"before": _FINALIZERS["before"]},
             rules=[
-                _Rule(
-                    expression=f"{chosen} || {own} in variables.before",
+                Rule(
+                    expression=f"{chosen} || {finalizer} in variables.before",
                     message="a provider must not write the status of a deployment that was not given to it",
                 ),
                 *_CORE_STATUS,
@@ -108,12 +135,24 @@ def provider_guard(manifest: ProviderManifest, user: str, *, name: str = GUARD) 
         *_policy(
             f"{name}-objects",
             condition=condition,
-            resources=[
-                _resource(group, plural, operations=("CREATE", "UPDATE", "DELETE")) for group, plural in sorted(kinds)
+            resources=_resources(kinds, operations=("CREATE", "UPDATE", "DELETE")),
+            variables={
+                **_OWNERS,
+                **variables,
+                "held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
+                "whose": f"oldObject == null ? '' : oldObject.metadata.?labels[?{quoted(names.PROVIDER)}].orValue('')",
+            },
+            # One policy for all of it: the API server converts the object for each that it asks.
+            rules=[
+                *_whereabouts([own, core], namespaces),
+                _WAS_OURS,
+                _IS_OURS,
+                *_belongs_to(provider),
+                _HELD,
+                *(replace(rule, expression=f"object == null || ({rule.expression})") for rule in rules),
             ],
-            variables=_OWNERS,
-            rules=[_WAS_OURS, _IS_OURS],
         ),
+        *_with_parameters(manifest, f"{name}-namespaces", condition=condition, kinds=kinds),
         *_policy(
             f"{name}-config",
             condition=condition,
@@ -125,25 +164,65 @@ def provider_guard(manifest: ProviderManifest, user: str, *, name: str = GUARD) 
                 )
             ],
             rules=[
-                _Rule(
+                Rule(
                     expression=f"object.metadata.name == {provider}",
                     message="a provider must not write the InferenceProviderConfig of another",
-                )
+                ),
+                Rule(
+                    expression="object.?status.?namespaces.orValue({}) == "
+                    "(oldObject == null ? {} : oldObject.?status.?namespaces.orValue({}))",
+                    message="a provider must not change its namespaces and their service accounts: the core notes them",
+                ),
             ],
         ),
-        *_policy(
-            f"{name}-events",
-            condition=condition,
-            resources=[_resource(EVENT.group, EVENT.plural, operations=("CREATE", "UPDATE"))],
-            rules=[
-                _Rule(
-                    expression="[object, oldObject].all(o, "
-                    f"o == null || o.?reportingController.orValue('') == {reporter})",
-                    message="a provider must not write events as somebody else",
-                )
-            ],
-        ),
+        *_policy(f"{name}-events", condition=condition, resources=[_EVENTS], rules=[_own_events(manager)]),
+        *_policy(f"{name}-leases", condition=condition, resources=[_LEASES], rules=[_own_lease(manager)]),
     ]
+
+
+def _with_parameters(
+    manifest: ProviderManifest, name: str, *, condition: str, kinds: Sequence[tuple[str, str]]
+) -> list[Resource]:
+    """What depends on the deployments that there are: the core notes them on the provider's InferenceProviderConfig.
+
+    The API server looks for the config before it looks at the account: without it, requests are refused whoever sends
+    them. So only objects with the provider's label count (`provider_guard` demands it of the account), and only their
+    creation is refused then: upstream operators and the garbage collector go on with what there is.
+    """
+    policy, binding = _policy(
+        name,
+        condition=condition,
+        resources=_resources(kinds, operations=("CREATE", "UPDATE")),
+        variables={
+            "o": "dyn(object)",
+            "kind": "request.resource.group + '/' + request.resource.resource",
+            "owners": OWNER_NAMES,
+            "pods": pods_of(kind for kind in manifest.upstream if kind.write),
+            "namespaces": "params.?status.?namespaces.orValue({})",
+            "accounts": "variables.namespaces[?request.namespace].orValue('').split(' ')",
+        },
+        rules=[
+            Rule(
+                expression="has(object.metadata.deletionTimestamp) || request.namespace in variables.namespaces",
+                message="a provider must not write into a namespace that has no ModelDeployment of its own",
+            ),
+            account_is_known(manifest, listed="variables.accounts"),
+        ],
+    )
+    policy["spec"]["paramKind"] = {
+        "apiVersion": INFERENCE_PROVIDER_CONFIG.api_version,
+        "kind": INFERENCE_PROVIDER_CONFIG.kind,
+    }
+    policy["spec"]["matchConstraints"]["objectSelector"] = {"matchLabels": {names.PROVIDER: manifest.name}}
+    bindings = []
+    for operation, missing in (("CREATE", "Deny"), ("UPDATE", "Allow")):
+        bound: Resource = {
+            **binding["spec"],
+            "paramRef": {"name": manifest.name, "parameterNotFoundAction": missing},
+            "matchResources": {"resourceRules": _resources(kinds, operations=(operation,))},
+        }
+        bindings.append({**binding, "metadata": {"name": f"{name}-{operation.lower()}"}, "spec": bound})
+    return [policy, *bindings]
 
 
 def status_guard(
@@ -155,15 +234,15 @@ def status_guard(
     `users` are the accounts of the core, of each provider, and of what else has a say, such as a selector of one's own.
     `accounts_of` is a namespace whose accounts all may: that of the operator, where providers come and go.
     """
-    listed = ", ".join(_quoted(user) for user in sorted(set(users)))
+    listed = ", ".join(quoted(user) for user in sorted(set(users)))
     condition = f"!(request.userInfo.username in [{listed}])"
     if accounts_of:
-        condition += f" && !request.userInfo.username.startsWith({_quoted(f'system:serviceaccount:{accounts_of}:')})"
+        condition += f" && !request.userInfo.username.startsWith({quoted(f'system:serviceaccount:{accounts_of}:')})"
     return _policy(
         f"{name}-status",
         condition=condition,
         resources=[_deployments(subresource="status")],
-        rules=[_Rule(expression="false", message="only AI Runway's controllers write the status of a deployment")],
+        rules=[Rule(expression="false", message="only AI Runway's controllers write the status of a deployment")],
         namespaces=namespaces,
     )
 
@@ -171,13 +250,13 @@ def status_guard(
 # ------------------------------------------------------------------------------------------------------------- rules
 
 
-def _unchanged(path: str, message: str, *, empty: str = "{}") -> _Rule:
+def _unchanged(path: str, message: str, *, empty: str = "{}") -> Rule:
     """The field at `path`, in the notation of CEL (``.?`` before what may be absent), stays as it is."""
-    return _Rule(expression=f"object{path}.orValue({empty}) == oldObject{path}.orValue({empty})", message=message)
+    return Rule(expression=f"object{path}.orValue({empty}) == oldObject{path}.orValue({empty})", message=message)
 
 
 _USERS_OWN = (
-    _Rule(
+    Rule(
         expression="object.spec == oldObject.spec",
         message="a controller must not change the spec of a deployment: it is its user's",
     ),
@@ -202,7 +281,7 @@ _CORE_STATUS = (
             (".?selection", "the selection", "{}"),
         )
     ),
-    _Rule(
+    Rule(
         expression=f"[{_CORE_CONDITIONS}].all(t, "
         "object.?status.?conditions.orValue([]).filter(c, c.type == t) == "
         "oldObject.?status.?conditions.orValue([]).filter(c, c.type == t))",
@@ -210,21 +289,73 @@ _CORE_STATUS = (
     ),
 )
 
-_BY_DEPLOYMENT = (
-    f"r.kind == '{MODEL_DEPLOYMENT.kind}' && r.apiVersion.startsWith('{names.GROUP}/') && r.?controller.orValue(false)"
-)
-
-# As `airunway.runtime.desired.is_ours` has it: where somebody took the owners off, the annotation says whose it was.
-_WAS_OURS = _Rule(
-    expression=f"oldObject == null || variables.before.exists(r, {_BY_DEPLOYMENT}) || "
+# As `airunway.runtime.state.is_ours` has it: where somebody took the owners off, the annotation says whose it was.
+_WAS_OURS = Rule(
+    expression=f"oldObject == null || variables.before.exists(r, {BY_DEPLOYMENT}) || "
     "(!variables.before.exists(r, r.?controller.orValue(false)) && "
     f"'{names.DEPLOYMENT_UID}' in oldObject.metadata.?annotations.orValue({{}}))",
     message="a provider must not touch an object that belongs to no ModelDeployment",
 )
-_IS_OURS = _Rule(
-    expression=f"object == null || variables.after.exists(r, {_BY_DEPLOYMENT})",
+_IS_OURS = Rule(
+    expression=f"object == null || variables.after.exists(r, {BY_DEPLOYMENT})",
     message="what a provider writes must belong to a ModelDeployment",
 )
+_HELD = Rule(
+    expression="object == null || [object.metadata.?finalizers.orValue([])].all(a, "
+    "a.all(f, f in variables.held) && variables.held.all(f, f in a))",
+    message="a provider must not change the finalizers of the objects that it writes",
+)
+
+
+def _belongs_to(provider: str) -> list[Rule]:
+    """By its label an object is this provider's; the plan of a dry run goes from one provider to the next."""
+    of_old = "(object == null ? oldObject : object).metadata.name.endsWith('-airunway-plan')"
+    return [
+        Rule(
+            expression=f"variables.whose in ['', {provider}] || {of_old}",
+            message="a provider must not touch the objects of another",
+        ),
+        Rule(
+            expression="object == null || "
+            f"object.metadata.?labels[?{quoted(names.PROVIDER)}].orValue('') == {provider}",
+            message=f"what a provider writes must have its label {names.PROVIDER}",
+        ),
+    ]
+
+
+def _whereabouts(refused: Iterable[str], listed: Iterable[str]) -> list[Rule]:
+    """Namespaces of the system and of the operator are none of a provider's, nor those that it does not watch."""
+    watched = quoted(",".join(listed))
+    return [
+        Rule(
+            expression="!request.namespace.startsWith('kube-')",
+            message="a provider must not write into namespaces of the system (kube-*)",
+        ),
+        Rule(
+            expression=f"!(request.namespace in {literals(refused)})",
+            message="a provider must not write into the namespace of the operator: deploy models in another",
+        ),
+        Rule(
+            expression=f"{watched} == '' || request.namespace in {watched}.split(',')",
+            message="a provider must not write into a namespace that it does not watch",
+        ),
+    ]
+
+
+def _own_events(manager: str) -> Rule:
+    return Rule(
+        expression="[object, oldObject].all(o, "
+        f"o == null || o.?reportingController.orValue('') == {quoted(f'{names.GROUP}/{manager}')})",
+        message="a controller must not write events as somebody else",
+    )
+
+
+def _own_lease(manager: str) -> Rule:
+    # RBAC cannot limit the creation to a name; updates it does.
+    return Rule(
+        expression=f"object.metadata.name == {quoted(manager)}",
+        message="a controller must not make the Lease of another",
+    )
 
 
 # -------------------------------------------------------------------------------------------------- writing it down
@@ -235,7 +366,7 @@ def _policy(
     *,
     condition: str,
     resources: Sequence[Resource],
-    rules: Sequence[_Rule],
+    rules: Sequence[Rule],
     variables: Mapping[str, str] | None = None,
     namespaces: Sequence[str] = (),
 ) -> list[Resource]:
@@ -274,10 +405,13 @@ def _resource(group: str, *resources: str, operations: Sequence[str]) -> Resourc
     return {"apiGroups": [group], "apiVersions": ["*"], "operations": list(operations), "resources": list(resources)}
 
 
+def _resources(kinds: Iterable[tuple[str, str]], *, operations: Sequence[str]) -> list[Resource]:
+    return [_resource(group, plural, operations=operations) for group, plural in kinds]
+
+
+_EVENTS = _resource(EVENT.group, EVENT.plural, operations=("CREATE", "UPDATE"))
+_LEASES = _resource(LEASE.group, LEASE.plural, operations=("CREATE",))
+
+
 def _is_user(user: str) -> str:
-    return f"request.userInfo.username == {_quoted(user)}"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+    return f"request.userInfo.username == {quoted(user)}"

@@ -13,8 +13,8 @@ from typing import ParamSpec, TypeVar
 
 from aiohttp import web
 
-from airunway.webhook.connections import connection_of
-from airunway.webhook.limits import Cause, Limits, TurnedAway
+from airunway.process.connections import Cause, connection_of
+from airunway.webhook.limits import Limits, TurnedAway
 
 __all__ = ["Intake", "Pace", "aside"]
 

@@ -101,7 +101,7 @@ class CertificateKeeper:
             now = self._clock()
             verdict = decide(material, now=now, hosts=self._settings.hosts)
             if verdict.action is not Action.KEEP:
-                now, verdict = await self._by_server_clock(material, now, verdict)
+                now, verdict = await self._by_server_clock(live, now, verdict)
             if verdict.action is Action.KEEP:
                 assert material is not None
                 self._note_presence(await self._inject(material.bundle))
@@ -127,17 +127,18 @@ class CertificateKeeper:
         return without_previous(material)
 
     async def _by_server_clock(
-        self, material: Material | None, now: datetime, verdict: Verdict
+        self, live: Resource | None, now: datetime, verdict: Verdict
     ) -> tuple[datetime, Verdict]:
         """Judge once more by the clock that counts: it is the API server that verifies certificates.
 
         A clock that jumped here must not make every replica change certificates that are good.
         """
-        theirs = await self._secret.server_time()
+        theirs = await self._secret.server_time(live)
         if theirs is None:
             return now, verdict
         if abs(theirs - now) > timedelta(minutes=5):
             log.warning("this machine's clock differs from the API server's: %s here, %s there", now, theirs)
+        material = material_of(live) if live is not None else None
         return theirs, decide(material, now=theirs, hosts=self._settings.hosts)
 
     def _seconds_until(self, moment: datetime | None, now: datetime) -> float:

@@ -1,5 +1,7 @@
 """What the webhook's port takes: how many, how large, how slow. One definition, which tests make smaller.
 
+Those of connections are in `process/connections.py`: the other ports of the process have them too.
+
 Sizes follow from the API server: it stores objects of up to 1.5 MiB, a review has two of them at most, and nobody waits
 longer than `TIMEOUT_SECONDS` for a verdict. Memory follows from the budget of the process (spec/quality.md, 300 MiB):
 asyncio keeps 256 KiB for each TLS connection, so 128 connections are 32 MiB; large bodies get 64 MiB; and of large
@@ -8,27 +10,13 @@ reviews, which are 25 times their size once decoded, one is judged at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
-__all__ = ["Cause", "Limits", "OnTurnedAway", "TurnedAway"]
+from airunway.process.connections import Cause, ConnectionLimits
+
+__all__ = ["Limits", "TurnedAway"]
 
 _KIB, _MIB = 2**10, 2**20
-
-
-class Cause(StrEnum):
-    """Why a connection or request was turned away; the values of a metric's label."""
-
-    CONNECTIONS = "connections"
-    HANDSHAKE = "handshake"
-    HEAD = "head"
-    SIZE = "size"
-    BODY = "body"
-    BUSY = "busy"
-
-
-OnTurnedAway = Callable[[Cause], None]
 
 
 class TurnedAway(Exception):
@@ -41,34 +29,14 @@ class TurnedAway(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(ConnectionLimits):
     """Bytes end in ``_bytes``, times in ``_seconds``; the rest are counts of what there may be at a time."""
-
-    connections: int = 128
-    """Open connections, unfinished handshakes included."""
-
-    accept_seconds: float = 0.01
-    """Between two connections, while more than half of them are open. In a flood each has to make room soon: at this
-    pace it lives for a second first, which is enough for a handshake and a verdict; and handshakes leave the processor
-    to the controller.
-    """
-
-    handshake_seconds: float = 5.0
-    head_seconds: float = 5.0
-    """From the handshake to the end of the first request's head."""
-
-    idle_seconds: float = 120.0
-    """Between requests; more than the 90 s after which an API server closes what it does not use."""
 
     body_seconds: float = 5.0
     """From the head to the end of the body."""
 
     wait_seconds: float = 3.0
     """How long a request waits for its turn before it is told to come back."""
-
-    head_lines: int = 32
-    line_bytes: int = 4 * _KIB
-    """Of one header, or of the request line."""
 
     body_bytes: int = 4 * _MIB
     """Two objects of 1.5 MiB, who asks, and the escapes of JSON."""

@@ -16,8 +16,8 @@ _LOOK = ["get", "list", "watch"]
 def webhook_rights(settings: WebhookSettings) -> Rights:
     """Its own Secret and its own configuration, both by name, and (with either access review) asking about users.
 
-    Creating cannot be limited to a name. The right to create Secrets gives no sight of any other, and is how the
-    webhook learns the API server's time (a creation that is not kept).
+    Creating cannot be limited to a name. A chart that brings the configuration brings the Secret too, without data, so
+    that the rights to create are needed with ``--webhook-manage-configuration`` only.
     """
     group = CONFIGURATION_KIND.group
     ours: Resource = {
@@ -26,21 +26,20 @@ def webhook_rights(settings: WebhookSettings) -> Rights:
         "resourceNames": [settings.configuration],
         "verbs": [*_LOOK, "patch"],
     }
-    cluster = [ours]
+    secret: Resource = {
+        "apiGroups": [SECRET.group],
+        "resources": [SECRET.plural],
+        "resourceNames": [settings.secret],
+        "verbs": [*_LOOK, "update"],
+    }
+    cluster, own = [ours], [secret]
     if settings.manage_configuration:
         cluster.append({"apiGroups": [group], "resources": [CONFIGURATION_KIND.plural], "verbs": ["create"]})
+        own.insert(0, {"apiGroups": [SECRET.group], "resources": [SECRET.plural], "verbs": ["create"]})
     if settings.access_review or settings.access_review_pods:
         reviews = {"apiGroups": ["authorization.k8s.io"], "resources": ["subjectaccessreviews"], "verbs": ["create"]}
         cluster.append(reviews)
     return Rights(
         cluster=tuple(cluster),
-        own=(
-            {"apiGroups": [""], "resources": [SECRET.plural], "verbs": ["create"]},
-            {
-                "apiGroups": [""],
-                "resources": [SECRET.plural],
-                "resourceNames": [settings.secret],
-                "verbs": [*_LOOK, "update"],
-            },
-        ),
+        own=tuple(own),
     )

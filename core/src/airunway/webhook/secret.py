@@ -5,6 +5,7 @@ It is the source of truth: whoever writes it first decides, everybody follows wh
 
 from __future__ import annotations
 
+import logging
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
@@ -17,7 +18,10 @@ from airunway.webhook.certificates import Material
 
 __all__ = ["SECRET", "CertificateSecret", "material_of", "secret_of"]
 
+log = logging.getLogger(__name__)
+
 SECRET = Kind("", "v1", "Secret", "secrets")
+_CLOCK = f"{names.GROUP}/clock"
 _PREVIOUS_UNTIL = f"{names.GROUP}/trust-previous-until"
 _FIELDS = {
     "ca.crt": "authority",
@@ -88,29 +92,48 @@ class CertificateSecret:
         body = secret_of(material, key=self.key, live=live)
         try:
             if live is None:
-                await self._client.create(SECRET, body, manager=self._manager)
+                await self._create(body)
             else:
                 await self._client.replace(SECRET, body, manager=self._manager)
         except (AlreadyExists, Conflict, NotFound):
             return False
         return True
 
-    async def server_time(self) -> datetime | None:
-        """The API server's clock, asked by creating a Secret that is not kept; None if it does not tell."""
-        body: Resource = {
-            "apiVersion": SECRET.api_version,
-            "kind": SECRET.kind,
-            "metadata": {"generateName": f"{self.key.name}-clock-", "namespace": self.key.namespace},
-        }
+    async def _create(self, body: Resource) -> None:
         try:
-            answer = await self._client.create(SECRET, body, dry_run=True)
+            await self._client.create(SECRET, body, manager=self._manager)
         except Forbidden:
-            return None
+            log.error(  # noqa: TRY400 - what to do about it; the error itself is raised
+                "Secret %s is not there, and this account may not create it: apply the chart again, or run kubectl "
+                "create secret generic %s --namespace %s",
+                self.key,
+                self.key.name,
+                self.key.namespace,
+            )
+            raise
+
+    async def server_time(self, live: Resource | None) -> datetime | None:
+        """The API server's clock, asked by a write that is not kept; None if it does not tell.
+
+        A change of the Secret `live` needs no further right: the API server notes when each writer has written what.
+        Where there is none, the right to create one is needed anyway.
+        """
+        asked = f"{self._manager}-clock"
+        try:
+            if live is None:
+                metadata = {"generateName": f"{self.key.name}-clock-", "namespace": self.key.namespace}
+                new: Resource = {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata}
+                answer = await self._client.create(SECRET, new, dry_run=True)
+                return parse_time(dig(answer, "metadata", "creationTimestamp"))
+            annotations = {**annotations_of(live), _CLOCK: asked}
+            body = {**live, "metadata": {**live["metadata"], "annotations": annotations}}
+            answer = await self._client.replace(SECRET, body, manager=asked, dry_run=True)
         except ApiError as error:
             if is_retryable(error):
                 raise
             return None
-        return parse_time(dig(answer, "metadata", "creationTimestamp"))
+        entries = dig(answer, "metadata", "managedFields", default=[])
+        return next((parse_time(entry.get("time")) for entry in entries if entry.get("manager") == asked), None)
 
 
 def _decoded(value: object) -> bytes:

@@ -26,6 +26,7 @@ from aiohttp import web
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube.decoding import decoded, shallow
+from airunway.process.connections import Connections, OnTurnedAway, connection_of
 from airunway.process.lean_kopf import kopf
 from airunway.process.probes import parse_address
 from airunway.process.sockets import listening
@@ -33,9 +34,8 @@ from airunway.resource import Resource, dig, key_of
 from airunway.webhook.admission import Admission, Answer, User, at_once
 from airunway.webhook.certificates import Material
 from airunway.webhook.configuration import TIMEOUT_SECONDS
-from airunway.webhook.connections import Connections, connection_of
 from airunway.webhook.intake import Intake, aside
-from airunway.webhook.limits import Limits, OnTurnedAway, TurnedAway
+from airunway.webhook.limits import Limits, TurnedAway
 from airunway.webhook.settings import PATH, trust_clients_of
 
 __all__ = ["AdmissionServer", "OnReview"]
@@ -96,7 +96,7 @@ class AdmissionServer:
         self._on_turned_away = on_turned_away or (lambda _cause: None)
         limits = limits or Limits()
         self.intake = Intake(limits)
-        self.connections = Connections(self._tls, limits, on_turned_away=self._on_turned_away)
+        self.connections = Connections(self._tls, limits, port="the webhook", on_turned_away=self._on_turned_away)
         self._certified = asyncio.Event()
         self._shown = b""
         self.listening = False

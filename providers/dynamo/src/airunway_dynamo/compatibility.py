@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from airunway.sdk import (
     DEFAULT_GPU_TYPE,
+    HARDENED,
+    RESERVED,
     Compatibility,
     Context,
     Finding,
@@ -23,6 +25,7 @@ from airunway.sdk import (
     pod_blockers,
     pod_findings,
     role_fields,
+    server_findings,
     too_long,
     uneven,
     without_gpus,
@@ -47,7 +50,11 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     if fundamental := tuple(_fundamental(deployment, context)):
         return Compatibility(blockers=fundamental)
     parts = parts_of(deployment, context)
+    # What runs is not taken away by an upgrade: a graph of an earlier generation that exists is warned about.
+    refuses = context.has(HARDENED) or not context.live_kind
+    server = [*server_findings(deployment, context, who="Dynamo", server="its Frontend")]
     blockers = [
+        *(finding for refused, finding in server if refused and refuses),
         *(finding for part in parts for finding in part.launch.blockers),
         *_runtime(deployment, context, parts),
         *_name_blockers(deployment, context, parts),
@@ -56,6 +63,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
         *_node_blockers(deployment, context, parts),
     ]
     warnings = [
+        *(finding for refused, finding in server if not (refused and refuses)),
         *(finding for part in parts for finding in part.launch.warnings),
         *pod_findings(deployment, reserved=RESERVED_LABELS),
         *_warnings(deployment, context),
@@ -125,6 +133,14 @@ def _override_blockers(deployment: ModelDeployment, context: Context[Settings]) 
     if overridden(deployment, "spec") and not context.has(Feature.GRAPH_METADATA):
         text = "Dynamo takes labels, annotations and a topology of a whole graph since release 1.1"
         yield bad_override("spec", text)
+    for field in ("labels", "annotations"):
+        given = overridden(deployment, "spec", field)
+        for key in given if isinstance(given, dict) else ():
+            if key.startswith((*RESERVED, *RESERVED_LABELS)):
+                text = (
+                    f"{field} of a graph are put on its pods, and {key:.100} is reserved for the operators: remove it"
+                )
+                yield bad_override(f"spec.{field}[{key}]", text)
     unknown = "topologyProfile" if context.upstream.api_version.endswith("/v1beta1") else "clusterTopologyName"
     if overridden(deployment, "spec", "topologyConstraint", unknown) is not None:
         text = "v1alpha1 calls it topologyProfile, v1beta1 clusterTopologyName; this graph is written in "

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 from airunway.sdk import (
     DEFAULT_GPU_TYPE,
+    FLAGS_BY_RELEASE,
+    HARDENED,
     NIXL_HOST,
     Context,
     Launch,
@@ -42,9 +44,15 @@ __all__ = ["FRONTEND", "PORT", "Part", "desired", "image_of", "parts_of", "route
 
 _NEWEST = "1.3.1"
 """The release of the images that goes with operators that `IMAGES` does not name: 1.2 and newer."""
+_OLD_NAMES = (1, 5, 9999)
+"""The newest release of images by whose flags the first generations write; what they wrote does not change."""
 FRONTEND, PICKER = "Frontend", "Epp"
 PORT = 8000
 """Where a Frontend listens, and its Service too."""
+
+_GROUP = 1000
+"""That of the user of Dynamo's images, which volumes are given to. The operator says so itself, but not in a pod that
+has a security context of its own."""
 
 _SUB_TYPE = "nvidia.com/dynamo-sub-component-type"
 
@@ -133,7 +141,7 @@ def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) 
     flags = [*newest(ROLES[engine], version).get(role, ())]
     # The one that decodes caches nothing that a later request could be sent to.
     if overridden(deployment, "routerMode") == "kv" and role != "decode":
-        flags += newest(EVENTS[engine], version)
+        flags += newest(EVENTS[engine], version if context.has(FLAGS_BY_RELEASE) else min(version, _OLD_NAMES))
     given = given_flags(deployment)
     words = [word for flag in flags if flag[0].lstrip("-") not in given for word in flag]
     whole = sizing(deployment, role)
@@ -144,7 +152,7 @@ def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) 
         command=("python3", "-m", runtime.module),
         words=(runtime.model, literal(deployment.spec.model.id or ""), *words),
         image=image_of(deployment, context),
-        dialect=runtime.dialect,
+        dialect=runtime.newer if context.has(FLAGS_BY_RELEASE) and version >= (1, 3, 0) else runtime.dialect,
         gpus=whole.gpus // nodes if runtime.staged else whole.gpus,
         stages=nodes if runtime.staged else 1,
         env=(NIXL_HOST,) if engine == "vllm" and role else (),
@@ -207,7 +215,12 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
         reserved=RESERVED_LABELS,
         container="main",
         shared_memory=False,
+        # To reach the others TensorRT-LLM's nodes run an SSH server, which as root needs privileges.
+        hardened=context.has(HARDENED) and not (context.engine == "trtllm" and part.nodes > 1),
+        calls_api=True,
     )
+    if "securityContext" in template["spec"]:
+        template["spec"]["securityContext"].setdefault("fsGroup", _GROUP)
     if part.type == "epp":  # the operator's own account has the rights that a picker needs
         template["spec"].pop("serviceAccountName", None)
     configured = part.type == "epp" and (release_in(part.launch.image) or ()) < (1, 5)  # newer ones must not be
@@ -223,7 +236,8 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
         alike["scalingAdapter"] = {} if listed else {"enabled": True}
     if listed:
         if sidecar:
-            template["spec"]["containers"].append(filled(name=_SIDECAR, **sidecar, env=env))
+            beside = filled(name=_SIDECAR, **sidecar, env=env, securityContext=main.get("securityContext"))
+            template["spec"]["containers"].append(beside)
         # In words of its own where the operator could not read it off the image.
         unread = context.has(Feature.RUNTIME_VERSION) and not is_release(part.launch.image)
         version = runtime_version(deployment, context) if unread else None

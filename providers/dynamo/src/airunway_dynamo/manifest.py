@@ -5,7 +5,17 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import partial
 
-from airunway.sdk import EngineCapability, ProviderManifest, SelectionRule, UpstreamKind, generation, helm_installation
+from airunway.sdk import (
+    FLAGS_BY_RELEASE,
+    HARDENED,
+    EngineCapability,
+    ProviderManifest,
+    SelectionRule,
+    UpstreamKind,
+    generation,
+    helm_installation,
+    revised,
+)
 from airunway.sdk.overrides import BOOLEAN, CPU, LABELS, MEMORY, REPLICAS, TEXT, choice, keys, typed
 from airunway_dynamo.settings import Settings
 
@@ -53,7 +63,7 @@ _SANDBOX = ("c268b6468a35", "ff6860f3bd75")
 _graph = partial(generation, immutable=["spec.backendFramework", "spec.topologyConstraint.*"])
 """Nor may components come, go, or change between one node and several: `replace_on` of a translation says so."""
 
-TRANSFORMERS = (
+_RELEASED = (
     _graph(V1ALPHA1, "0.4.1", "0.5", hashes=["69c5dc9ca435"], features=_0_4),
     _graph(V1ALPHA1, "0.6", "0.7", hashes=_0_6_SCHEMAS, features=_0_6),
     _graph(V1ALPHA1, "0.8", "0.9", hashes=["d1b128e6e03d", "cda79d0a2a18"], features=_0_8),
@@ -64,9 +74,25 @@ TRANSFORMERS = (
 )
 """Oldest first: CRDs of every release since 0.4.1."""
 
+TRANSFORMERS = (*_RELEASED, *revised(_RELEASED[2:], 2, features=[HARDENED, FLAGS_BY_RELEASE]))
+"""Images of releases before 0.8 run as root, and need what a hardened pod does not have."""
+
 _nvidia = partial(UpstreamKind, group="nvidia.com", versions=("v1beta1", "v1alpha1"))
 _made = partial(_nvidia, required=False, write=False, select=GRAPH_NAME)
 """What the operator makes of a graph: without Grove, and with it."""
+
+_UNUSED = (
+    "spec.providerOverride",
+    *(
+        f"{component}.{field}"
+        for component, fields in {
+            "spec.services.*": ("checkpoint", "gpuMemoryService", "ingress"),
+            "spec.components[*]": ("experimental.checkpoint", "experimental.gpuMemoryService"),
+        }.items()
+        for field in (*fields, "providerOverride", *(f"multinode.{of}.providerOverride" for of in ("leader", "worker")))
+    ),
+)
+"""Where a graph can carry pods, or raw parts of what the operator makes of it, besides the pods of its components."""
 
 _TOPOLOGY = keys(packDomain=TEXT, topologyProfile=TEXT, clusterTopologyName=TEXT)
 
@@ -98,7 +124,15 @@ MANIFEST = ProviderManifest(
     ),
     upstream=(
         # Gone means that its pods have let go of their GPUs.
-        _nvidia(kind="DynamoGraphDeployment", plural="dynamographdeployments", primary=True, deletion="Foreground"),
+        _nvidia(
+            kind="DynamoGraphDeployment",
+            plural="dynamographdeployments",
+            primary=True,
+            deletion="Foreground",
+            pods=("spec.services.*.extraPodSpec", "spec.components[*].podTemplate.spec"),
+            containers=("spec.services.*.extraPodSpec.mainContainer",),
+            unused=_UNUSED,
+        ),
         _made(kind="DynamoComponentDeployment", plural="dynamocomponentdeployments"),
         _made(group="grove.io", kind="PodClique", plural="podcliques", versions=("v1alpha1",)),
     ),

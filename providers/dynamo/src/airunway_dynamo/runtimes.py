@@ -28,13 +28,21 @@ class Runtime:
     module: str
     model: str
     dialect: str = ""
+    newer: str = ""
+    """The dialect of releases from 1.3 on."""
     staged: bool = False
 
 
 RUNTIMES: Mapping[str, Runtime] = {
     "vllm": Runtime(image="vllm-runtime", module="dynamo.vllm", model="--model", staged=True),
     "sglang": Runtime(image="sglang-runtime", module="dynamo.sglang", model="--model-path"),
-    "trtllm": Runtime(image="tensorrtllm-runtime", module="dynamo.trtllm", model="--model-path", dialect="dynamo"),
+    "trtllm": Runtime(
+        image="tensorrtllm-runtime",
+        module="dynamo.trtllm",
+        model="--model-path",
+        dialect="dynamo",
+        newer="dynamo-1.3",
+    ),
 }
 
 OWN_FLAGS = frozenset({"disaggregation-mode", "is-prefill-worker", "is-decode-worker"})
@@ -80,7 +88,8 @@ EVENTS: Mapping[str, Mapping[Version, Flags]] = {
     # The oldest publish what they cache unasked.
     "vllm": {(0, 0, 0): (), (1, 0, 0): (("--kv-events-config", _VLLM_EVENTS),)},
     "sglang": {(0, 0, 0): (("--kv-events-config", _SGLANG_EVENTS),)},
-    "trtllm": {(0, 0, 0): (("--publish-events-and-metrics",),)},
+    # 1.6 still takes the old name (recorded), for that release only.
+    "trtllm": {(0, 0, 0): (("--publish-events-and-metrics",),), (1, 6, 0): (("--publish-kv-events",),)},
 }
 """Those by which a router learns what a worker has cached."""
 

@@ -19,8 +19,9 @@ class Settings:
     runtime_version: str = setting(
         "",
         "Release of the runtime images where a deployment names none (1.3.1); empty: the one that fits the operator.",
+        kept=True,
     )
-    registry: str = setting("nvcr.io/nvidia/ai-dynamo", "Where the runtime images are.")
+    registry: str = setting("nvcr.io/nvidia/ai-dynamo", "Where the runtime images are.", kept=True)
     gpus_per_node: int = setting(8, "GPUs of the largest node: a worker with more runs on several nodes.")
     grove: bool = setting(True, "Whether graphs may run on Grove where it is installed.")
 

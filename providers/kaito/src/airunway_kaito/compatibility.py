@@ -24,7 +24,7 @@ from airunway.sdk import (
     role_fields,
     too_long,
 )
-from airunway_kaito.manifest import Feature
+from airunway_kaito.manifest import PRESET_NAME, Feature
 from airunway_kaito.objects import RESERVED_LABEL_PREFIXES, launch_of
 from airunway_kaito.plan import NODES_OF, Plan, plan_of
 from airunway_kaito.settings import Settings
@@ -50,13 +50,26 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
     plan = plan_of(deployment, context)
     blockers, warnings = [*_blockers(deployment, context, plan)], [*role_fields(deployment)]
     if plan.preset:
-        blockers = [*like_a_flag(deployment.spec.model.id or ""), *blockers]  # a template's launch says the same
+        # A template's launch says the first, too.
+        name = tuple(like_a_flag(deployment.spec.model.id or "")) or _not_a_preset(deployment)
+        blockers = [*name, *blockers]
         warnings += _preset_warnings(deployment, context, plan)
     else:
         found = launch_of(deployment, context)
         blockers = [*found.blockers, *blockers]
         warnings += [*pod_findings(deployment, reserved=RESERVED_LABEL_PREFIXES), *found.warnings]
     return Compatibility(blockers=tuple(blockers), warnings=tuple(warnings))
+
+
+def _not_a_preset(deployment: ModelDeployment) -> Iterator[Finding]:
+    """KAITO puts the name of a preset into the command that a shell starts its container by."""
+    name = deployment.spec.model.id or ""
+    if not PRESET_NAME.fullmatch(name):
+        text = (
+            f"{name:.100} cannot be the name of a KAITO preset, which a shell reads: write owner/model with letters, "
+            "digits, '.', '_' and '-', or set spec.image to run it as a pod template"
+        )
+        yield blocker("spec.model.id", text)
 
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:

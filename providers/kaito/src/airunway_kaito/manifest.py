@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from functools import partial
 
-from airunway.sdk import EngineCapability, ProviderManifest, SelectionRule, UpstreamKind, generation, helm_installation
+from airunway.sdk import (
+    HARDENED,
+    EngineCapability,
+    ProviderManifest,
+    Resource,
+    SelectionRule,
+    UpstreamKind,
+    generation,
+    helm_installation,
+    revised,
+)
 from airunway.sdk.overrides import GPUS, TEXT, TEXTS, choice, items, keys
 from airunway.sdk.workloads import CONFIG_MAP, SERVICE
 from airunway_kaito.settings import Settings
@@ -15,6 +26,7 @@ __all__ = [
     "CREATED_BY",
     "INFERENCE_SET",
     "MANIFEST",
+    "PRESET_NAME",
     "SANDBOX_SCHEMAS",
     "TRANSFORMERS",
     "WORKSPACE",
@@ -28,8 +40,21 @@ API_VERSION = "kaito.sh/v1beta1"
 """The only version used: KAITO serves v1alpha1 beside it without conversion, so that v1alpha1 writes lose fields."""
 
 _kind = partial(UpstreamKind, group="kaito.sh", versions=("v1beta1",), deletion="Foreground")
-WORKSPACE = _kind(kind="Workspace", plural="workspaces", primary=True, select=CREATED_BY)
-INFERENCE_SET = _kind(kind="InferenceSet", plural="inferencesets", required=False)
+WORKSPACE = _kind(
+    kind="Workspace",
+    plural="workspaces",
+    primary=True,
+    select=CREATED_BY,
+    pods=("inference.template.spec",),
+    unused=("tuning", "inference.adapters[*].source.volumeSource"),
+)
+INFERENCE_SET = _kind(
+    kind="InferenceSet",
+    plural="inferencesets",
+    required=False,
+    pods=("spec.template.inference.template.spec",),
+    unused=("spec.template.inference.adapters[*].source.volumeSource",),
+)
 """Several Workspaces, all alike. Its v1alpha1 (0.8 to 0.10) cannot be left without replicas, nor without a machine."""
 
 
@@ -74,7 +99,7 @@ _set = partial(
     immutable=("spec.labelSelector.*", "spec.template.*"),
 )
 
-TRANSFORMERS = (
+_RELEASED = (
     _workspace("0.4.5", "0.4.5", hashes=["5f54adf907c1"]),
     _workspace("0.4.6", "0.6", hashes=["2873b09d0822"], features=_0_4_6),
     _workspace("0.7", "0.8", hashes=["ae10c81308ee", "ba53226150c2"], features=_0_7),
@@ -86,6 +111,14 @@ TRANSFORMERS = (
 )
 """Oldest first: recorded CRDs of every release since v0.4.5. What a schema cannot show (`HUGGINGFACE_IDS`,
 `EXISTING_NODES`) came with the release that has the hash."""
+
+TRANSFORMERS = (*_RELEASED, *revised(_RELEASED, 2, features=[HARDENED]))
+"""What is new concerns pods of templates: presets have KAITO's own."""
+
+PRESET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*", re.ASCII)
+"""A name of KAITO's own list, or ``owner/model`` of the model hub: nothing that a shell would read otherwise."""
+
+_PRESET: Resource = {"type": "string", "pattern": f"^({PRESET_NAME.pattern})$", "maxLength": 256}
 
 _OVERRIDES = keys(
     resource=keys(
@@ -100,7 +133,7 @@ _OVERRIDES = keys(
         partition=keys(mode=choice("accelerator", "mig"), profile=TEXT, count={**GPUS, "minimum": 1}),
     ),
     inference=keys(
-        preset=keys(name=TEXT, presetOptions=keys(image=TEXT, imagePullSecrets=TEXTS)),
+        preset=keys(name=_PRESET, presetOptions=keys(image=TEXT, imagePullSecrets=TEXTS)),
         adapters=items(
             keys(
                 source=keys(

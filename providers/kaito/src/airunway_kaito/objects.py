@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airunway.sdk import (
+    HARDENED,
     Context,
     Launch,
     ModelDeployment,
@@ -60,7 +61,7 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
         preset = filled(name=spec.model.id, presetOptions=options)
         inference: Resource = {"preset": preset, "config": configs[0]["metadata"]["name"]}
     else:
-        inference = {"template": _pod_template(deployment, context)}
+        inference = {"template": _pod_template(deployment, context, hardened=HARDENED in plan.features)}
     # No `count`: it means nodes, cannot be changed, and only the first pod of several gets traffic.
     resource = filled(
         instanceType=plan.instance_type,
@@ -109,8 +110,9 @@ def _inference_config(deployment: ModelDeployment) -> Resource:
     }
 
 
-def _pod_template(deployment: ModelDeployment, context: Context[Settings]) -> Resource:
-    pod = model_pod(deployment, context, launch_of(deployment, context), reserved=RESERVED_LABEL_PREFIXES)
+def _pod_template(deployment: ModelDeployment, context: Context[Settings], *, hardened: bool) -> Resource:
+    started = launch_of(deployment, context)
+    pod = model_pod(deployment, context, started, reserved=RESERVED_LABEL_PREFIXES, hardened=hardened)
     # KAITO puts the Workspace's own selector in their place.
     pod["spec"].pop("nodeSelector", None)
     pod["spec"].pop("affinity", None)

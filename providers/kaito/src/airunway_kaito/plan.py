@@ -98,6 +98,7 @@ def _template_causes(
         ("spec.resources.gpu.type", spec.resources.gpu.type != DEFAULT_GPU_TYPE),
         ("spec.tolerations", spec.tolerations),
         ("spec.serviceAccountName", spec.service_account_name),
+        ("spec.securityContext", spec.security_context.to_essence()),
         ("spec.imagePullSecrets", spec.image_pull_secrets),
         ("spec.priorityClassName", spec.priority_class_name),
         ("spec.topologySpreadConstraints", spec.topology_spread_constraints),

@@ -29,7 +29,7 @@ class Settings:
     partition: bool = setting(
         False, "Whether presets are held to exactly gpu.count GPUs (needs KAITO's gate enableAccelerator)."
     )
-    vllm_image: str = setting("vllm/vllm-openai:v0.23.0", "Image of vLLM where a deployment names none.")
+    vllm_image: str = setting("vllm/vllm-openai:v0.23.0", "Image of vLLM where a deployment names none.", kept=True)
     gpu_node_selector: Mapping[str, str] = setting(
         {"nvidia.com/gpu.present": "true"}, "Labels that a node must have to be used for GPUs."
     )

@@ -252,9 +252,41 @@ REASONS = (
 
 
 def test_the_story_in_its_events_is_the_recorded_one(world: RecordedWorld) -> None:
-    ours = [event.reason for event in world.written.events if event.reason in REASONS]
+    ours = [event.reason for event in world.written.events if event.reason in REASONS and not event.cluster]
     recorded = [row for row in world.recording.of("Event") if row["name"].startswith("RayService/")]
     assert ours == [row["reason"] for row in recorded if row["reason"] in REASONS]
+
+
+def test_what_it_warns_of_in_its_clusters_is_the_recorded_text(world: RecordedWorld) -> None:
+    """Of each kind the first: a real one tries again and again, and says the same of pods of other names."""
+    rows = [row for row in world.recording.of("Event") if row["type"] == "Warning"]
+    recorded = [(row["reason"], row["message"]) for row in rows if row["name"].startswith("RayCluster/")]
+    ours = [(event.reason, event.note) for event in world.written.events if event.cluster]
+    assert warned(ours) == warned(recorded)
+
+
+def warned(told: list[tuple[str, str]]) -> dict[str, str]:
+    return {reason: re.sub(r'pods "[^"]*"|the cluster [^,]*', "…", text) for reason, text in told}
+
+
+async def test_real_kuberay_6_a_missing_service_account_is_an_event_and_nothing_else(traces: Path) -> None:
+    """No status of the RayCluster, no pod: what the real one did for as long as it was looked at (ray-2.56/noacct)."""
+    made = manifest(traces, "a-happy")
+    made["metadata"]["name"] = "noacct"
+    put(f"{GROUP}.scaleStrategy", {})(made)
+    made["spec"]["rayClusterConfig"]["headGroupSpec"]["template"]["spec"]["serviceAccountName"] = "does-not-exist"
+    recording = Recording(traces.parent / "ray-2.56" / "noacct.jsonl", made)
+    world = RecordedWorld(recording)
+    await world.run()
+    (recorded,) = (row for row in recording.of("Event") if row["type"] == "Warning")
+    (event,) = (event for event in world.written.events if event.type == "Warning")
+    assert (event.reason, f"RayCluster/{event.cluster}") == (recorded["reason"], recorded["name"])
+    assert "ServiceAccount does-not-exist is not found" in event.note
+    assert "ServiceAccount does-not-exist is not found" in recorded["message"]
+    assert list(world.written.clusters) == []
+    assert [row["status"] for row in recording.of("RayCluster")] == [{}, {}], "recorded: it never has one"
+    assert {obj["kind"] for obj in world.written.created} == {"RayCluster"}
+    compare(recording.statuses("RayService"), world.written.service, recording.rows[-1]["t"], short(world))
 
 
 def test_objects_made_are_the_recorded_ones(world: RecordedWorld) -> None:

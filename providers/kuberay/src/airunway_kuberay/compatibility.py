@@ -12,6 +12,7 @@ from airunway.sdk import (
     ModelDeployment,
     blocker,
     doubtful_split,
+    ignored,
     is_disaggregated,
     overridden,
     pod_blockers,
@@ -19,10 +20,18 @@ from airunway.sdk import (
     too_long,
     without_gpus,
 )
-from airunway_kuberay.manifest import SUSPEND
+from airunway_kuberay.manifest import COUNTS_APART, SUSPEND
 from airunway_kuberay.objects import RESERVED, is_stopped
-from airunway_kuberay.serve import argument_blockers, group_sizes, ray_container, version_findings
+from airunway_kuberay.serve import (
+    argument_blockers,
+    frontend_findings,
+    group_sizes,
+    ray_container,
+    ray_version,
+    version_findings,
+)
 from airunway_kuberay.settings import Settings
+from airunway_kuberay.shield import shield_findings
 
 __all__ = ["compatibility"]
 
@@ -37,6 +46,12 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
         return Compatibility(blockers=fundamental)
     container = ray_container(deployment, context)
     versions = [*version_findings(deployment, container.image)] if container.image else []
+    version = ray_version(deployment, container.image)
+    versions += [
+        *frontend_findings(deployment, context),
+        *shield_findings(deployment, context, version),
+        *_unscaled(deployment, context, version),
+    ]
     blockers = [
         *container.blockers,
         *(finding for forbids, finding in versions if forbids),
@@ -52,6 +67,16 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
         *pod_findings(deployment, reserved=RESERVED),
     ]
     return Compatibility(blockers=tuple(dict.fromkeys(blockers)), warnings=tuple(warnings))
+
+
+def _unscaled(deployment: ModelDeployment, context: Context[Settings], version: str) -> Iterator[tuple[bool, Finding]]:
+    """What scaling costs where the names of Ray's deployments are not known."""
+    if context.has(COUNTS_APART) and not version and overridden(deployment, "ingressReplicas"):
+        path = "spec.provider.overrides.ingressReplicas"
+        text = (
+            "the version of Ray is not known, and with it how its ingress is called: set provider.overrides.rayVersion"
+        )
+        yield False, ignored(path, text)
 
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:

@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 
-from airunway.sdk import EngineCapability, Installation, ProviderManifest, SelectionMode, UpstreamKind, generation
+from airunway.sdk import (
+    HARDENED,
+    EngineCapability,
+    Installation,
+    ProviderManifest,
+    SelectionMode,
+    Transformer,
+    UpstreamKind,
+    generation,
+    workloads,
+)
 from airunway.sdk.overrides import BOOLEAN, CPU, MEMORY, REPLICAS, TEXT, choice, keys, typed
 from airunway_kuberay.settings import Settings
 
-__all__ = ["DECODE", "INVALID", "MANIFEST", "PREFILL", "REFUSED", "SUSPEND", "TRANSFORMERS", "VERSION", "WORKERS"]
+__all__ = [
+    "CLUSTER_FAULTS",
+    "COUNTS_APART",
+    "DECODE",
+    "INVALID",
+    "MANIFEST",
+    "PORT",
+    "PREFILL",
+    "REFUSED",
+    "SHIELDED",
+    "SUSPEND",
+    "TOKENS",
+    "TRANSFORMERS",
+    "VERSION",
+    "WORKERS",
+]
 
 VERSION = "0.1.0"
 
@@ -18,10 +45,33 @@ WORKERS, PREFILL, DECODE = "gpu-workers", "prefill-workers", "decode-workers"
 SUSPEND = "suspend"
 """A RayService can be stopped and kept (``spec.suspend``)."""
 
+PORT = 8000
+"""Of the Service ``<name>-serve-svc`` that KubeRay makes, taken from the container port called ``serve``."""
+
+COUNTS_APART = "counts-apart"
+"""Numbers of replicas stand beside the arguments of the application, so that a change of one restarts nothing."""
+SHIELDED = "shielded"
+"""Ray asks for a token, or a NetworkPolicy keeps other pods away from it."""
+TOKENS = "tokens"
+"""A Ray cluster can be told to ask for a token (``authOptions``)."""
+
 REFUSED = "FailedToUpdateServeApplications"
 """The event that is the only sign of a configuration that Ray Serve does not take."""
 INVALID = ("InvalidRayServiceMetadata", "InvalidRayServiceSpec")
 """Events about an object that KubeRay does not take; before 1.6 its status says nothing of it."""
+CLUSTER_FAULTS = {
+    "AutoscalerServiceAccountNotFound": "InvalidSpec",
+    "FailedToCreateHeadPod": "InvalidSpec",
+    "FailedToCreateWorkerPod": "InvalidSpec",
+    "FailedToCreateService": "UpstreamFailed",
+    "FailedToCreateServiceAccount": "UpstreamFailed",
+    "FailedToCreateRole": "UpstreamFailed",
+    "FailedToCreateRoleBinding": "UpstreamFailed",
+    "InvalidRayClusterMetadata": "InvalidSpec",
+    "InvalidRayClusterSpec": "InvalidSpec",
+    "InvalidRayClusterStatus": "InvalidSpec",
+}
+"""Events about a RayCluster that are the only sign of why it does not start, and what each means."""
 
 _REPOSITORY = "https://ray-project.github.io/kuberay-helm/"
 _CHART = {"name": "kuberay-operator", "chart": "kuberay/kuberay-operator", "version": "1.7.0"}
@@ -30,11 +80,11 @@ _SECONDS = {"type": "integer", "minimum": 0, "maximum": 86400}
 _START_PARAMETERS = {
     "type": "object",
     "maxProperties": 64,
-    "propertyNames": {"pattern": "^[a-z][a-z0-9-]*$"},
-    "additionalProperties": {"type": "string", "pattern": "^[A-Za-z0-9._:/@%+=,-]*$", "maxLength": 256},
+    "propertyNames": {"pattern": r"\A[a-z][a-z0-9-]*\Z"},
+    "additionalProperties": {"type": "string", "pattern": r"\A[A-Za-z0-9._:/@%+=,-]*\Z", "maxLength": 256},
 }
 _OVERRIDES = keys(
-    rayVersion=typed({"type": "string", "pattern": r"^\d+\.\d+\.\d+$"}),
+    rayVersion=typed({"type": "string", "pattern": r"\A\d{1,4}\.\d{1,4}\.\d{1,4}\Z"}),
     head=typed(keys(resources=keys(cpu=CPU, memory=MEMORY), rayStartParams=_START_PARAMETERS)),
     autoscaling=typed(
         keys(
@@ -42,6 +92,8 @@ _OVERRIDES = keys(
             targetOngoingRequests={"type": "integer", "minimum": 1, "maximum": 100000},
         )
     ),
+    ingressReplicas=typed({**REPLICAS, "minimum": 1}),
+    engineChange=typed(choice("InPlace", "NewCluster")),
     spec=keys(
         excludeHeadPodFromServeSvc=BOOLEAN,
         rayClusterDeletionDelaySeconds=_SECONDS,
@@ -57,13 +109,28 @@ _OVERRIDES = keys(
 )
 
 _kind = partial(UpstreamKind, group="ray.io", versions=("v1",))
+_CLUSTER = "spec.rayClusterConfig"
 _SERVICE_LABEL = "ray.io/originated-from-cr-name"
 _OLDER = ("e80e6b555e63", "68bd2c86b279", "16de19d30c83", "1c696f3e4129", "37418f984f37", "1eef157ee7ad")
-_SANDBOX_SCHEMA = "32f93ce263e1"
+_SANDBOX_SCHEMA = "a421d486d26b"
+
+_V1_5_1, _V1_6 = "b8645bab9915", "495adff18e8d"
+_V1_7 = ("9b16fafa7523", _SANDBOX_SCHEMA)
+_SECOND = (COUNTS_APART, SHIELDED, HARDENED)
+
+
+def _second(since: str, until: str = "", *, hashes: Collection[str], features: Collection[str] = ()) -> Transformer:
+    """The second way of writing a RayService for these releases of KubeRay."""
+    made = generation("ray.io/v1", since, until, hashes=hashes, features=[*_SECOND, *features])
+    return replace(made, name=f"{made.name}-2")
+
 
 TRANSFORMERS = (
-    generation("ray.io/v1", "1.1", "1.6", hashes=[*_OLDER, "b8645bab9915", "495adff18e8d"]),
-    generation("ray.io/v1", "1.7", hashes=["9b16fafa7523", _SANDBOX_SCHEMA], features=[SUSPEND]),
+    generation("ray.io/v1", "1.1", "1.6", hashes=[*_OLDER, _V1_5_1, _V1_6]),
+    generation("ray.io/v1", "1.7", hashes=_V1_7, features=[SUSPEND]),
+    _second("1.1", "1.5.0", hashes=_OLDER),
+    _second("1.5.1", "1.6", hashes=[_V1_5_1, _V1_6], features=[TOKENS]),
+    _second("1.7", hashes=_V1_7, features=[SUSPEND, TOKENS]),
 )
 
 MANIFEST = ProviderManifest(
@@ -81,15 +148,30 @@ MANIFEST = ProviderManifest(
             api_formats=("openai-chat",),
         ),
     ),
-    # A Ray cluster is a large thing for one model: it is taken when somebody asks for it (spec ruling 7).
+    # A Ray cluster is a large thing for one model: it is taken only when a deployment names it (spec ruling 7).
     selection=SelectionMode.EXPLICIT,
     upstream=(
-        _kind(kind="RayService", plural="rayservices", primary=True, deletion="Foreground"),
+        _kind(
+            kind="RayService",
+            plural="rayservices",
+            primary=True,
+            deletion="Foreground",
+            pods=(f"{_CLUSTER}.headGroupSpec.template.spec", f"{_CLUSTER}.workerGroupSpecs[*].template.spec"),
+            # Ray's autoscaler runs beside the head; its options are those of a container.
+            containers=(f"{_CLUSTER}.autoscalerOptions",),
+            unused=(
+                f"{_CLUSTER}.headGroupSpec.headService",
+                f"{_CLUSTER}.headGroupSpec.serviceType",
+                f"{_CLUSTER}.headGroupSpec.enableIngress",
+                "spec.serveService",
+            ),
+        ),
         _kind(kind="RayCluster", plural="rayclusters", required=False, write=False, select=_SERVICE_LABEL),
+        workloads.NETWORK_POLICY,
     ),
     role_label="ray.io/group",
     serving_roles=(WORKERS, PREFILL, DECODE),
-    events={"RayService": (REFUSED, *INVALID)},
+    events={"RayService": (REFUSED, *INVALID), "RayCluster": tuple(CLUSTER_FAULTS)},
     settings=Settings,
     override_schema=_OVERRIDES,
     installation=Installation(

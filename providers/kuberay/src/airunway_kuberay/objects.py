@@ -1,37 +1,56 @@
-"""The RayService: head, workers, and the application that they run."""
+"""The RayService: head, workers, the application that they run, and who may reach them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from airunway.sdk import Context, Launch, ModelDeployment, Resource, Sizing, Translation, dig, model_pod, overridden
-from airunway_kuberay.serve import group_sizes, ray_container, ray_version, serve_config
+from airunway.sdk import (
+    HARDENED,
+    Context,
+    Interruption,
+    Launch,
+    ModelDeployment,
+    Resource,
+    Sizing,
+    Translation,
+    container_security,
+    dig,
+    digest,
+    labels,
+    model_pod,
+    overridden,
+)
+from airunway_kuberay.manifest import COUNTS_APART, PORT
+from airunway_kuberay.serve import engine_change, engine_settings, group_sizes, ray_container, ray_version, serve_config
 from airunway_kuberay.settings import Settings
+from airunway_kuberay.shield import Shield, network_policy, shield_of
 
-__all__ = ["PORT", "RESERVED", "desired_objects", "is_stopped"]
-
-PORT = 8000
-"""Of the Service ``<name>-serve-svc`` that KubeRay makes, taken from the container port called ``serve``."""
+__all__ = ["RESERVED", "desired_objects", "is_stopped"]
 
 RESERVED = ("ray.io/",)
 """Label keys by which KubeRay knows its pods."""
 
+_ENGINE = f"{labels.GROUP}/engine-settings"
 _MOST = 32
 _PORTS = {"gcs": 6379, "dashboard": 8265, "client": 10001, "serve": PORT}
 _START = {"dashboard-host": "0.0.0.0", "num-cpus": "0", "num-gpus": "0"}
 """No model runs on the head."""
 _CPUS = 8
-"""Of a worker, as Ray counts them: a replica takes one, and two for each replica those parts that take requests."""
+"""Of a worker, as Ray counts them: a replica takes one, and each part that takes requests one more."""
 
 
 def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
-    """One RayService. KubeRay makes everything else, the Services too."""
+    """One RayService, and a NetworkPolicy where one keeps others out. KubeRay makes everything else."""
     settings, container = context.settings, ray_container(deployment, context)
     version = ray_version(deployment, container.image)
+    shield = shield_of(context, version)
     cluster: Resource = {
         **({"rayVersion": version} if version else {}),
+        **({"authOptions": {"mode": "token"}} if shield is Shield.TOKEN else {}),
         # A change of a number of replicas reaches an existing cluster in no other way (recorded, fact 16).
         "enableInTreeAutoscaling": True,
+        # It is a container of the head's pod that KubeRay adds.
+        **({"autoscalerOptions": {"securityContext": container_security()}} if context.has(HARDENED) else {}),
         "headGroupSpec": _head(deployment, context, container),
         "workerGroupSpecs": [
             _group(deployment, context, container, group, size, replicas)
@@ -41,13 +60,31 @@ def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> 
     metadata: Resource = {"name": deployment.metadata.name}
     if settings.initializing_timeout:
         metadata["annotations"] = {"ray.io/initializing-timeout": settings.initializing_timeout}
-    spec: Resource = {"serveConfigV2": serve_config(deployment), "rayClusterConfig": cluster}
+    config = serve_config(deployment, context, version=version)
+    spec: Resource = {"serveConfigV2": config, "rayClusterConfig": cluster}
     if is_stopped(deployment):
         spec["suspend"] = True
     service = {"apiVersion": context.upstream.api_version, "kind": "RayService", "metadata": metadata, "spec": spec}
     pods = [cluster["headGroupSpec"], *(group["template"] for group in cluster["workerGroupSpecs"])]
     replace_on = {"pods": [version, *pods]} if settings.upgrade == "Recreate" else {}
-    return Translation(objects=(service,), replace_on=replace_on)
+    policy = network_policy(deployment, context, shield)
+    return Translation(
+        objects=(service, *([policy] if policy else [])),
+        replace_on=replace_on,
+        interrupts=_interrupts(deployment, context),
+    )
+
+
+def _interrupts(deployment: ModelDeployment, context: Context[Settings]) -> dict[str, Interruption]:
+    """What takes the model away for a while when it changes, although the RayService stays."""
+    if not context.has(COUNTS_APART) or engine_change(deployment, context) == "NewCluster" or is_stopped(deployment):
+        return {}
+    alone = any(replicas <= 1 for _, replicas in group_sizes(deployment).values())
+    text = (
+        "no model is served until the new one has loaded: Ray stops the only replica first. "
+        "provider.overrides.engineChange: NewCluster takes such a change through a second Ray cluster"
+    )
+    return {"engine": Interruption(value=engine_settings(deployment), message=text if alone else "")}
 
 
 def is_stopped(deployment: ModelDeployment) -> bool:
@@ -62,11 +99,16 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
     cpu = dig(given, "resources", "cpu") or context.settings.head_cpu
     memory = dig(given, "resources", "memory") or context.settings.head_memory
     size = Sizing(gpu_type="", gpus=0, cpu=str(cpu), memory=str(memory))
-    template = _pod(deployment, context, container, size=size, name="ray-head")
+    # KubeRay puts Ray's autoscaler beside the head, which changes the RayCluster by the account's token.
+    template = _pod(deployment, context, container, size=size, name="ray-head", calls_api=True)
     # The head loads no weights, and a claim for one node would keep it from all others.
     template["spec"].pop("volumes", None)
     main = template["spec"]["containers"][0]
     main.pop("volumeMounts", None)
+    if context.has(COUNTS_APART) and engine_change(deployment, context) == "NewCluster":
+        # KubeRay starts a second cluster where the pods of the first one would be others.
+        annotations = template["metadata"].setdefault("annotations", {})
+        annotations[_ENGINE] = digest(engine_settings(deployment), length=12)
     main["ports"] = [{"name": name, "containerPort": port} for name, port in _PORTS.items()]
     return {"rayStartParams": {**_START, **(dig(given, "rayStartParams") or {})}, "template": template}
 
@@ -90,8 +132,14 @@ def _group(
 
 
 def _pod(
-    deployment: ModelDeployment, context: Context[Settings], container: Launch, *, size: Sizing, name: str
+    deployment: ModelDeployment,
+    context: Context[Settings],
+    container: Launch,
+    *,
+    size: Sizing,
+    name: str,
+    calls_api: bool = False,
 ) -> Resource:
-    template = model_pod(deployment, context, container, size=size, reserved=RESERVED)
+    template = model_pod(deployment, context, container, size=size, reserved=RESERVED, calls_api=calls_api)
     template["spec"]["containers"][0]["name"] = name
     return template

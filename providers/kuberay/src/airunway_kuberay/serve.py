@@ -6,7 +6,7 @@ Written as JSON, which every reader of YAML takes for the same: a word such as `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from airunway.sdk import (
@@ -24,13 +24,27 @@ from airunway.sdk import (
     launch,
     overridden,
     served_name_of,
+    server_findings,
     sizing,
     yaml_json,
 )
-from airunway_kuberay.manifest import DECODE, PREFILL, WORKERS
+from airunway_kuberay.manifest import COUNTS_APART, DECODE, PREFILL, SHIELDED, WORKERS
+from airunway_kuberay.releases import DECODE_NAME, PREFILL_NAME, Release, deployment_name, release_of, vllm_of
 from airunway_kuberay.settings import Settings
 
-__all__ = ["argument_blockers", "group_sizes", "ray_container", "ray_version", "serve_config", "version_findings"]
+__all__ = [
+    "argument_blockers",
+    "autoscaling",
+    "counts",
+    "engine_change",
+    "engine_settings",
+    "frontend_findings",
+    "group_sizes",
+    "ray_container",
+    "ray_version",
+    "serve_config",
+    "version_findings",
+]
 
 _TAG = re.compile(r":v?(\d+\.\d+\.\d+)[^/:]*$")
 _SINCE = {"aggregated": ("build_openai_app", (2, 44)), "disaggregated": ("build_pd_openai_app", (2, 49))}
@@ -61,33 +75,106 @@ def group_sizes(deployment: ModelDeployment) -> dict[str, tuple[Sizing, int]]:
     return {WORKERS: (sizing(deployment), scaling.replicas)}
 
 
-def serve_config(deployment: ModelDeployment) -> str:
-    """The configuration of the one application, ``llm``."""
-    models = {group: _model(deployment, *asked) for group, asked in group_sizes(deployment).items()}
-    args: Resource = {"llm_configs": [*models.values()]}
-    if WORKERS not in models:
-        args = {"prefill_config": models[PREFILL], "decode_config": models[DECODE]}
-    path = f"ray.serve.llm:{_SINCE[deployment.spec.serving.mode][0]}"
-    application = {"name": "llm", "route_prefix": "/", "import_path": path, "args": args}
+def serve_config(deployment: ModelDeployment, context: Context[Settings], *, version: str) -> str:
+    """The configuration of the one application, ``llm``; `version` is that of Ray, empty where it is not known."""
+    release = release_of(version) if context.has(COUNTS_APART) else None
+    application: Resource = {"name": "llm", "route_prefix": "/", "import_path": _builder(deployment)}
+    if release is not None:
+        # Ray hashes `args`: any byte there replaces every replica. What only scales stands beside them (`counts`).
+        application |= {"args": _args(deployment), "deployments": counts(deployment, context, release)}
+    else:
+        application["args"] = _args(deployment, _own_counts(deployment, context))
     return yaml_json({"applications": [application]}) + "\n"
 
 
-def _model(deployment: ModelDeployment, size: Sizing, replicas: int) -> Resource:
-    """One ``LLMConfig``."""
+def engine_change(deployment: ModelDeployment, context: Context[Settings]) -> str:
+    """``InPlace`` or ``NewCluster``: what a change of the engine's settings does."""
+    return str(overridden(deployment, "engineChange") or context.settings.engine_change)
+
+
+def engine_settings(deployment: ModelDeployment) -> Resource:
+    """What the replicas are started with: Ray replaces every one of them where something of it changes."""
+    return {"import_path": _builder(deployment), "args": _args(deployment)}
+
+
+def _builder(deployment: ModelDeployment) -> str:
+    return f"ray.serve.llm:{_SINCE[deployment.spec.serving.mode][0]}"
+
+
+_ONE: Resource = {"num_replicas": 1}
+"""What each model says of its replicas in `args`, always the same: `counts` win over it."""
+
+
+def _args(deployment: ModelDeployment, own: Mapping[str, Resource] | None = None) -> Resource:
+    """The arguments of the builder; `own` has what each group's model says of its replicas."""
+    models = {
+        group: _model(deployment, size, (own or {}).get(group, _ONE))
+        for group, (size, _) in group_sizes(deployment).items()
+    }
+    if WORKERS in models:
+        return {"llm_configs": [*models.values()]}
+    return {"prefill_config": models[PREFILL], "decode_config": models[DECODE]}
+
+
+def counts(deployment: ModelDeployment, context: Context[Settings], release: Release) -> list[Resource]:
+    """How many replicas each deployment of the application has: a change here restarts nothing.
+
+    What takes the requests has as many as the model, unless ``overrides.ingressReplicas`` says otherwise: Ray would
+    have one for any number of models.
+    """
+    names = {WORKERS: release.model, PREFILL: PREFILL_NAME, DECODE: DECODE_NAME}
+    groups = {group: max(1, replicas) for group, (_, replicas) in group_sizes(deployment).items()}
+    bounds = autoscaling(deployment, context)
+    found = {deployment_name(names[group], deployment): bounds or _exactly(n) for group, n in groups.items()}
+    asked = overridden(deployment, "ingressReplicas")
+    takes = bounds if bounds and not asked else _exactly(int(asked) if asked else max(groups.values()))
+    fronts = [release.ingress, *([release.proxy] if release.proxy and WORKERS not in groups else [])]
+    # Always bounds and never a plain number. Ray heeds no number where a deployment's class autoscales by itself (the
+    # model's to 2.49, in every release what takes requests); and in 2.56 the version of all of them depends on how many
+    # say something of autoscaling, so that turning it on would replace every replica.
+    return [{"name": name, "autoscaling_config": said} for name, said in (found | dict.fromkeys(fronts, takes)).items()]
+
+
+def _exactly(replicas: int) -> Resource:
+    return {"min_replicas": replicas, "max_replicas": replicas}
+
+
+def autoscaling(deployment: ModelDeployment, context: Context[Settings]) -> Resource:
+    """What Ray's autoscaling keeps to, with a target in any case: some releases have one that is never reached.
+
+    Empty where the deployment asks for none.
+    """
+    wish = overridden(deployment, "autoscaling")
+    if not (isinstance(wish, dict) and "maxReplicas" in wish):
+        return {}
+    target = wish.get("targetOngoingRequests") or context.settings.target_ongoing_requests
+    bounds = {"min_replicas": deployment.spec.scaling.replicas, "max_replicas": wish["maxReplicas"]}
+    return {**bounds, "target_ongoing_requests": target}
+
+
+def _own_counts(deployment: ModelDeployment, context: Context[Settings]) -> dict[str, Resource]:
+    """What each model says of its replicas where Ray's release, and with it the deployments' names, is not known."""
+    wish = overridden(deployment, "autoscaling")
+    found: dict[str, Resource] = {}
+    for group, (_, replicas) in group_sizes(deployment).items():
+        # At zero the RayService is suspended, and what its applications would be does not count.
+        found[group] = {"num_replicas": max(1, replicas)}
+        if isinstance(wish, dict) and "maxReplicas" in wish:
+            found[group] = {"autoscaling_config": autoscaling(deployment, context)}
+            if not (context.has(COUNTS_APART) or wish.get("targetOngoingRequests")):
+                del found[group]["autoscaling_config"]["target_ongoing_requests"]
+    return found
+
+
+def _model(deployment: ModelDeployment, size: Sizing, counted: Resource) -> Resource:
+    """One ``LLMConfig``; `counted` is what it says of its replicas."""
     kwargs = _engine_kwargs(deployment, gpus=size.gpus).values
     if is_disaggregated(deployment):
         kwargs.setdefault("kv_transfer_config", dict(_NIXL))
-    wish = overridden(deployment, "autoscaling")
-    # At zero the RayService is suspended, and what its applications would be does not count.
-    counts: Resource = {"num_replicas": max(1, replicas)}
-    if isinstance(wish, dict) and "maxReplicas" in wish:
-        target = wish.get("targetOngoingRequests")
-        bounds = {"min_replicas": replicas, "max_replicas": wish["maxReplicas"]}
-        counts = {"autoscaling_config": {**bounds, **({"target_ongoing_requests": target} if target else {})}}
     return {
         "model_loading_config": {"model_id": served_name_of(deployment), "model_source": deployment.spec.model.id},
         "engine_kwargs": kwargs,
-        "deployment_config": counts,
+        "deployment_config": dict(counted),
     }
 
 
@@ -112,6 +199,14 @@ def argument_blockers(deployment: ModelDeployment) -> Iterator[Finding]:
             yield Finding(path="spec.engine.args[kv-transfer-config]", reason="BadArguments", message=text)
 
 
+def frontend_findings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[tuple[bool, Finding]]:
+    """Flags and variables of vLLM's own HTTP server, which Ray's ingress stands in for: those that would protect are
+    refused (True), or said where what runs was written before they were; the rest is said.
+    """
+    for refused, finding in server_findings(deployment, context, who="KubeRay", server="Ray's ingress"):
+        yield refused and context.has(SHIELDED), finding
+
+
 def _engine_kwargs(deployment: ModelDeployment, *, gpus: int) -> KeywordArguments:
     words = engine_arguments(deployment, engine="vllm", gpus=gpus).argv
     return keyword_arguments(words, short=_SHORT)
@@ -119,7 +214,9 @@ def _engine_kwargs(deployment: ModelDeployment, *, gpus: int) -> KeywordArgument
 
 def ray_container(deployment: ModelDeployment, context: Context[Settings]) -> Launch:
     """The image of head and workers. What they start is KubeRay's to say, and when they are ready too."""
-    found = launch(deployment, "vllm", port=0, image=context.settings.image, gpus=1)
+    image = deployment.spec.engine.image or deployment.spec.image or context.settings.image
+    release = vllm_of(ray_version(deployment, image), image)
+    found = launch(deployment, "vllm", port=0, image=image, gpus=1, release=release)
     return replace(found, command=(), args=(), port=0, startup={}, readiness={})
 
 

@@ -6,7 +6,7 @@ ever stands in applications, the RayCluster, pods and events, never in condition
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -19,6 +19,7 @@ from airunway.sdk import (
     Replicas,
     Resource,
     dig,
+    overridden,
     primary_component,
 )
 from airunway.sdk.conditions import (
@@ -33,8 +34,8 @@ from airunway.sdk.conditions import (
     text,
     truth,
 )
-from airunway_kuberay.manifest import INVALID, REFUSED
-from airunway_kuberay.objects import PORT, is_stopped
+from airunway_kuberay.manifest import CLUSTER_FAULTS, DECODE, INVALID, PORT, PREFILL, REFUSED, WORKERS
+from airunway_kuberay.objects import is_stopped
 from airunway_kuberay.serve import group_sizes
 from airunway_kuberay.settings import Settings
 
@@ -48,20 +49,68 @@ _TAKES = timedelta(seconds=10)
 # Steps of a start are no news: one text for each thing that a person could look at.
 _STARTS = "the Ray cluster starts"
 _LOADS = "all pods are ready, and the application is being deployed"
+_RELOADS = "the application is being deployed anew, and no model is served until the new one has loaded"
 _CHANGES = "KubeRay takes up the change"
+_FAILED = ("DEPLOY_FAILED", "UNHEALTHY")
+"""What Ray says of an application that does not get on by itself."""
 
 
 def observation(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
     """One component, from whatever exists. Total: any JSON gives an answer."""
     service = observed.primary if isinstance(observed.primary, dict) else {}
     serves, name = _serves(service), f"{deployment.metadata.name}-serve-svc"
-    wanted = 0 if is_stopped(deployment) else sum(count for _, count in group_sizes(deployment).values())
-    ready = max(0, min(wanted, _workers(_cluster(service, observed, "active")))) if serves else 0
+    cluster = _cluster(service, observed, "active")
+    wanted = _wanted(deployment, cluster)
+    ready = max(0, min(_workers(cluster), _serving(service, wanted))) if serves else 0
     return replace(
         next(_words(deployment, service, observed, context)),
-        replicas=Replicas(desired=wanted, ready=ready, available=ready),
+        replicas=Replicas(desired=sum(wanted.values()), ready=ready, available=ready),
         endpoint=Endpoint(service=name, port=PORT) if serves or _name(service, "active") else None,
     )
+
+
+def _wanted(deployment: ModelDeployment, cluster: Resource) -> dict[str, int]:
+    """Replicas by group of workers; with autoscaling as many as Ray's autoscaler wants now."""
+    if is_stopped(deployment):
+        return {}
+    wanted = {group: count for group, (_, count) in group_sizes(deployment).items()}
+    most = overridden(deployment, "autoscaling", "maxReplicas")
+    if isinstance(most, int) and not isinstance(most, bool):
+        asked = number(cluster, "status", "desiredWorkerReplicas")
+        wanted = {group: max(least, min(asked, most)) for group, least in wanted.items()}
+    return wanted
+
+
+_WHOLE = ("HEALTHY", "UPSCALING", "DOWNSCALING")
+"""What Ray says of a deployment of which no replica is being replaced."""
+_PREFIXES = {"Prefill": PREFILL, "Decode": DECODE, "LLMServer": WORKERS, "LLMDeployment": WORKERS}
+"""How the deployments that have replicas of the model are called, in every release of Ray, and their workers."""
+
+
+def _serving(service: Resource, wanted: Mapping[str, int]) -> int:
+    """How many replicas can serve at most, by what Ray says of the application in the cluster that serves.
+
+    A worker is ready as soon as Ray's proxy answers on it, also while its replica only loads. Of a deployment that is
+    replaced in place Ray stops the fifth part at a time, and one at least: the only replica is stopped first. Of one
+    that grows a replica at least is not there yet.
+    """
+    found = dict(wanted)
+    for app in _applications(service, "active").values():
+        parts = mapping(app, "serveDeploymentStatuses")
+        if text(app, "status") == "DEPLOY_FAILED" and not parts:
+            return 0
+        # Without parts it is being built anew, and all of them are about to be replaced.
+        building = text(app, "status") == "DEPLOYING" and not parts
+        replaced = set(found) if building else set()
+        for name, part in parts.items():
+            group = next((group for prefix, group in _PREFIXES.items() if name.startswith(prefix)), "")
+            if group in found and text(part, "status") not in _WHOLE:
+                replaced.add(group)
+            elif group in found and text(part, "status") == "UPSCALING":
+                found[group] = max(1, found[group] - 1)
+        for group in replaced:
+            found[group] = max(0, found[group] - max(1, found[group] // 5))
+    return 0 if any(not count for group, count in found.items() if wanted[group]) else sum(found.values())
 
 
 def _say(
@@ -104,7 +153,12 @@ def _words(
     active, pending = _name(service, "active"), _name(service, "pending")
     side = "pending" if pending else "active"
     cluster = _cluster(service, observed, side)
+    settles = _settles(service, observed, context)
+    if settles and any(text(app, "status") in _FAILED for app in _applications(service, side).values()):
+        # What is seen of a repair at first is the old application, with the new generation (fact 17).
+        yield _say("Progressing", _CHANGES, again=settles)
     yield from _failures(service, cluster, side, serves=serves)
+    yield from _cluster_faults(cluster, observed, _name(service, side), serves=serves)
     waits, details = _waiting(service, side)
     if active and pending:
         text_ = f"Ray cluster {pending} starts, {active} serves until it does"
@@ -113,13 +167,38 @@ def _words(
         yield _say("PodsNotReady", f"the head of Ray cluster {active} is not ready", partial=serves)
     if serves and not waits:
         since, applied = moment(ready, "lastTransitionTime"), observed.applied
-        changed = applied is not None and applied != moment(service, "metadata", "creationTimestamp")
-        if since and applied and changed and since <= applied <= context.now < applied + _SETTLES:
-            yield _say("Progressing", _CHANGES, again=(applied + _SETTLES - context.now).total_seconds())
+        if since and applied and settles and since <= applied:
+            yield _say("Progressing", _CHANGES, again=settles)
         yield _say("Ready", message)
     if reason == "ZeroServeEndpoints":
         yield _say("UpstreamFailed", message)
-    yield _say("Progressing", details or (_LOADS if serves or text(cluster, "status", "state") == "ready" else _STARTS))
+    nothing = serves and not _serving(service, _wanted(deployment, cluster))
+    loads = _RELOADS if nothing else _LOADS if serves or text(cluster, "status", "state") == "ready" else _STARTS
+    yield _say("Progressing", details or loads)
+
+
+def _settles(service: Resource, observed: Observed, context: Context[Settings]) -> float:
+    """Seconds for which what KubeRay says of the application may still be of before the newest change; 0 after them."""
+    applied = observed.applied
+    if applied is None or applied == moment(service, "metadata", "creationTimestamp") or applied > context.now:
+        return 0.0
+    return max(0.0, (applied + _SETTLES - context.now).total_seconds())
+
+
+def _cluster_faults(cluster: Resource, observed: Observed, name: str, *, serves: bool) -> Iterator[Observation]:
+    """What only an event about the RayCluster says: why none of its pods is made, or no worker."""
+    if not name or truth(cluster, "RayClusterProvisioned"):
+        return
+    headless = not text(cluster, "status", "head", "podName")
+    for event in reversed(observed.events):
+        meaning = CLUSTER_FAULTS.get(event.reason) if event.kind == "RayCluster" and event.name == name else None
+        if meaning and (headless or event.reason == "FailedToCreateWorkerPod"):
+            note = event.note.removeprefix(f"Failed to reconcile RayCluster {event.namespace}/{name}. ")
+            refused = note.partition(" is forbidden: ")[2]
+            reason, _ = explained(note, CREATION, otherwise=meaning)
+            said = f"KubeRay cannot make pods: {refused}" if refused else f"Ray cluster {name}: {note}"
+            yield _say(reason, said, partial=serves)
+            return
 
 
 def _serves(service: Resource) -> bool:
@@ -168,12 +247,18 @@ def _told(service: Resource, observed: Observed, *reasons: str, since: datetime 
 
 
 def _failures(service: Resource, cluster: Resource, side: str, *, serves: bool) -> Iterator[Observation]:
-    for state in ("DEPLOY_FAILED", "UNHEALTHY"):
+    for state in _FAILED:
         for name, app in _applications(service, side).items():
             if text(app, "status") == state:
                 reason, line = explained(_said(app), ENGINE, otherwise="UpstreamFailed")
                 message = f"application {name} is {state}" + (f": {line}" if line else "")
                 yield _say(reason, message, partial=serves, firsthand=True)
+    for name, app in _applications(service, side).items():
+        # Ray tries three times, with a model load each, before it says that it has failed; the first one tells why.
+        reason, line = explained(_said(app, whole=False), ENGINE) if text(app, "status") == "DEPLOYING" else ("", "")
+        if reason:
+            message = f"application {name} is DEPLOYING, and Ray tries again: {line}"
+            yield _say(reason, message, partial=serves, firsthand=True)
     if truth(cluster, "ReplicaFailure"):
         # The name of the pod changes with every try.
         message = text(condition(cluster, "ReplicaFailure"), "message")
@@ -187,13 +272,16 @@ def _waiting(service: Resource, side: str) -> tuple[bool, str]:
     waiting = {name: app for name, app in _applications(service, side).items() if text(app, "status") != "RUNNING"}
     found = []
     for name, app in waiting.items():
-        _, said = explained(_said(app), ENGINE)
+        _, said = explained(_said(app, whole=False), ENGINE)
         if said or text(app, "status") != "DEPLOYING":
             found.append(f"application {name} is {text(app, 'status')}" + (f": {said}" if said else ""))
     return bool(waiting), "; ".join(found)
 
 
-def _said(app: Resource) -> str:
-    """The words of an application and of its deployments, which may be whole tracebacks."""
-    parts = mapping(app, "serveDeploymentStatuses").values()
+def _said(app: Resource, *, whole: bool = True) -> str:
+    """The words of an application and of its deployments, which may be whole tracebacks; with `whole` False not of
+    those deployments that are well.
+    """
+    every = mapping(app, "serveDeploymentStatuses").values()
+    parts = [part for part in every if whole or text(part, "status") != "HEALTHY"]
     return "\n".join(filter(None, [text(app, "message"), *(text(part, "message") for part in parts)]))

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airunway.sdk import EngineCapability, Installation, ProviderManifest, Transformer, labels, picker, serving
+from airunway.sdk import (
+    HARDENED,
+    EngineCapability,
+    Installation,
+    ProviderManifest,
+    Transformer,
+    labels,
+    picker,
+    serving,
+)
 from airunway.sdk.overrides import TEXT, choice, typed
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
 from airunway_llmd.settings import Settings
 
-__all__ = ["DECIDERS", "DECODE", "MANIFEST", "PREFILL", "TRANSFORMERS", "VERSION"]
+__all__ = ["DECIDERS", "DECODE", "MANIFEST", "PREFILL", "ROLE_BY_ROLE", "TRANSFORMERS", "VERSION"]
 
 VERSION = "0.1.0"
 PREFILL, DECODE = "prefill", "decode"
@@ -18,8 +27,12 @@ PREFILL, DECODE = "prefill", "decode"
 DECIDERS = {"always": "always-disagg-pd-decider", "prefix-based": "prefix-based-pd-decider"}
 """Router modes: every prompt is prefilled apart, or only one of which decode has too little in its cache."""
 
+ROLE_BY_ROLE = "role-by-role"
+"""Feature: a role that changes its kind of workload is replaced alone. The first generation replaced all of them."""
+
 TRANSFORMERS = (
     *serving.TRANSFORMERS,
+    *serving.transformers(2, [HARDENED, ROLE_BY_ROLE]),
     Transformer(
         name="inferencepool-v1",
         api_version="inference.networking.k8s.io/v1",
@@ -62,6 +75,7 @@ MANIFEST = ProviderManifest(
         },
     },
     rbac_rules=picker.RULES,
+    accounts=(picker.ACCOUNT,),
     installation=Installation(
         description="The Gateway API Inference Extension's InferencePool; LeaderWorkerSet for several nodes",
         default_namespace="",

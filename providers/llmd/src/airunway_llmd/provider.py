@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from airunway.sdk import (
+    HARDENED,
     Compatibility,
     Component,
     Context,
@@ -21,6 +22,7 @@ from airunway.sdk import (
     blocker,
     ignored,
     is_disaggregated,
+    labels,
     picker,
     pod_blockers,
     pod_findings,
@@ -29,15 +31,16 @@ from airunway.sdk import (
     workloads,
 )
 from airunway.sdk.conditions import text
-from airunway_llmd.manifest import DECIDERS, MANIFEST, PREFILL, TRANSFORMERS
+from airunway_llmd.manifest import DECIDERS, MANIFEST, PREFILL, ROLE_BY_ROLE, TRANSFORMERS
 from airunway_llmd.roles import pair_findings, pool_labels, roles_of
 from airunway_llmd.settings import Settings
-from airunway_llmd.sidecar import PORT, sidecar, sidecar_blockers
+from airunway_llmd.sidecar import PORT, sidecar, sidecar_blockers, sidecar_warnings
 
 __all__ = ["provider"]
 
 _COMPONENTS = {"": "ProviderResource", "decode": "Decode", "prefill": "Prefill"}
 _RESERVED = ("llm-d.ai/",)
+_WORKLOADS = (workloads.DEPLOYMENT.kind, workloads.LEADER_WORKER_SET.kind)
 _ALONE = {
     "decode": "no request is answered until a decode worker is ready",
     "prefill": "decode workers prefill by themselves until a prefill worker is ready",
@@ -136,6 +139,11 @@ def _picker_blockers(deployment: ModelDeployment, context: Context[Settings]) ->
 
 def _warnings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     apart, overrides = is_disaggregated(deployment), deployment.spec.provider.overrides
+    release = picker.release_of(context.settings.picker_image, context.settings.picker_version)
+    if _has_pool(context) and release is not None and not release.messages:
+        yield ignored("", f"the endpoint picker ({release.title}) answers requests to /v1/messages with 400")
+    if apart:
+        yield from sidecar_warnings(context)
     if not _has_pool(context):
         text = "the Gateway API Inference Extension (InferencePool v1) is not installed: the model has a plain Service"
         if apart:
@@ -160,20 +168,27 @@ def _has_pool(context: Context[Settings]) -> bool:
 def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
     """The workload that answers, its Service, the pool with its picker, and prefill workers."""
     first, *others = roles_of(deployment, context)
-    beside = (sidecar(deployment, context),) if is_disaggregated(deployment) else ()
+    features = serving.features(deployment, context, first)
+    hardened = HARDENED in features
+    beside = (sidecar(deployment, context, hardened=hardened),) if is_disaggregated(deployment) else ()
     return Translation(
         objects=(
-            serving.workload(deployment, context, first, sidecars=beside),
+            serving.workload(deployment, context, first, sidecars=beside, hardened=hardened),
             workloads.service(deployment, port=PORT, component=first.component),
-            *(_pool_and_picker(deployment, context) if _has_pool(context) else ()),
-            *(serving.workload(deployment, context, role) for role in others),
+            *(_pool_and_picker(deployment, context, hardened=hardened) if _has_pool(context) else ()),
+            *(serving.workload(deployment, context, role, hardened=hardened) for role in others),
         ),
-        # Another kind of workload has another name: the old one must let go of its GPUs before the new one is made.
-        replace_on={role.component: role.object(deployment, context.settings)[0] for role in others},
+        # The first generation made everything anew where a role changed its kind of workload. The runtime replaces
+        # what runs a component's pods by itself: the rest serves on.
+        replace_on=(
+            {}
+            if ROLE_BY_ROLE in features
+            else {role.component: role.object(deployment, context.settings)[0] for role in others}
+        ),
     )
 
 
-def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings]) -> list[Resource]:
+def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings], *, hardened: bool) -> list[Resource]:
     settings, spec = context.settings, deployment.spec
     release = picker.release_of(settings.picker_image, settings.picker_version)
     assert release is not None, "can_handle refuses an unknown one"
@@ -188,6 +203,7 @@ def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings]) ->
         requests={"cpu": settings.picker_cpu, "memory": settings.picker_memory},
         labels=context.runtime.labels,
         pull_secrets=[*(ref.name for ref in spec.image_pull_secrets), *context.runtime.image_pull_secrets],
+        hardened=hardened,
     )
 
 
@@ -197,7 +213,7 @@ def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings]) ->
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
     """A component for each role and one for the picker. The address is the Service's, whatever becomes of the pods."""
     roles = roles_of(deployment, context)
-    found = [workloads.read(_workload(deployment, observed, context, role)) for role in roles]
+    found = [_workload(deployment, observed, context, role) for role in roles]
     components = [
         _component(deployment, observed, context, role, workload) for role, workload in zip(roles, found, strict=True)
     ]
@@ -232,15 +248,22 @@ def _component(
 
 def _workload(
     deployment: ModelDeployment, observed: Observed, context: Context[Settings], role: serving.Servers
-) -> Resource | None:
-    """The object of a role; of the one that answers, whatever it is while another takes its place."""
+) -> workloads.Workload:
+    """How the workload of a role is. That of prefill may be an old one that another kind takes the place of."""
     if role.role != PREFILL:
-        return observed.primary
-    wanted = role.object(deployment, context.settings)
+        return workloads.read(observed.primary)
+    kind, name = role.object(deployment, context.settings)
+    before = None
     for obj in observed.objects:
-        if (text(obj, "kind"), text(obj, "metadata", "name")) == wanted:
-            return obj
-    return None
+        if (text(obj, "kind"), text(obj, "metadata", "name")) == (kind, name):
+            return workloads.read(obj)
+        if text(obj, "kind") in _WORKLOADS and text(obj, "metadata", "labels", labels.COMPONENT) == role.component:
+            before = obj
+    found = workloads.read(before)
+    if before is None:
+        return found
+    words = f"{text(before, 'kind')} {text(before, 'metadata', 'name')} gives way to {kind} {name}"
+    return replace(found, current=False, ready=False, reason="Progressing", message=words)
 
 
 provider = Provider(

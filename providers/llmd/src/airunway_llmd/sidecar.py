@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from airunway.sdk import Context, Finding, ModelDeployment, Resource, picker
+from airunway.sdk import Context, Finding, ModelDeployment, Resource, container_security, ignored, picker
 from airunway_llmd.settings import Settings
 
-__all__ = ["PORT", "SERVER_PORT", "connector_of", "sidecar", "sidecar_blockers"]
+__all__ = ["PORT", "SERVER_PORT", "connector_of", "sidecar", "sidecar_blockers", "sidecar_warnings"]
 
 PORT = 8000
 """Where it listens, as prefill and aggregated servers do: all members of a pool have one port."""
@@ -27,15 +27,18 @@ _BASE = (NIXL, "shared-storage")
 
 @dataclass(frozen=True, kw_only=True)
 class _Release:
-    """How a release is told where vLLM listens, and which connectors for vLLM it knows."""
+    """How a release is told where vLLM listens, which connectors for vLLM it knows, and which requests it leaves to the
+    decode worker alone (recorded).
+    """
 
     server_port: str = "--vllm-port"
     connectors: tuple[str, ...] = _BASE
+    undivided: tuple[str, ...] = ()
 
 
 _RELEASES = {
-    (0, 7): _Release(),
-    (0, 8): _Release(),
+    (0, 7): _Release(undivided=("/v1/messages", "/v1/responses")),
+    (0, 8): _Release(undivided=("/v1/messages",)),
     (0, 9): _Release(connectors=(*_BASE, "mooncake")),
     (0, 10): _Release(server_port="--model-server-port", connectors=(*_BASE, "mooncake", "offloading")),
 }
@@ -74,8 +77,21 @@ def sidecar_blockers(deployment: ModelDeployment, context: Context[Settings]) ->
         )
 
 
-def sidecar(deployment: ModelDeployment, context: Context[Settings]) -> Resource:
-    """The container. Its own health page is fine while vLLM is down: the pod is as ready as vLLM is."""
+def sidecar_warnings(context: Context[Settings]) -> Iterator[Finding]:
+    """What the sidecar does not divide between prefill and decode."""
+    release = _release(context)
+    if release is not None and release.undivided:
+        paths = " and ".join(release.undivided)
+        text = (
+            f"the routing sidecar {context.settings.sidecar_image} has prompts of {paths} prefilled by decode workers"
+        )
+        yield ignored("", text)
+
+
+def sidecar(deployment: ModelDeployment, context: Context[Settings], *, hardened: bool) -> Resource:
+    """The container, never root where `hardened`. Its own health page is fine while vLLM is down: the pod is as ready
+    as vLLM is.
+    """
     release = _release(context)
     assert release is not None, "can_handle refuses an unknown one"
     return {
@@ -89,7 +105,7 @@ def sidecar(deployment: ModelDeployment, context: Context[Settings]) -> Resource
             "--secure-proxy=false",
         ],
         "ports": [{"name": "sidecar", "containerPort": PORT, "protocol": "TCP"}],
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": container_security(helper=hardened),
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airunway.sdk import EngineCapability, Installation, ProviderManifest, labels, serving
+from airunway.sdk import FLAGS_BY_RELEASE, HARDENED, EngineCapability, Installation, ProviderManifest, labels, serving
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
 from airunway_vllm.settings import Settings
 
 __all__ = ["MANIFEST", "TRANSFORMERS", "VERSION"]
 
 VERSION = "0.1.0"
-TRANSFORMERS = serving.TRANSFORMERS
+TRANSFORMERS = (*serving.TRANSFORMERS, *serving.transformers(2, [HARDENED, FLAGS_BY_RELEASE]))
 
 MANIFEST = ProviderManifest(
     name="vllm",

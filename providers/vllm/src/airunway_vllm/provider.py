@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from airunway.sdk import (
+    HARDENED,
     Compatibility,
     Context,
     Finding,
@@ -65,8 +66,10 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
 
 def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> list[Resource]:
     """A Deployment, or a LeaderWorkerSet where a replica needs several nodes, and the Service before it."""
+    role = _servers(deployment, context)
+    hardened = HARDENED in serving.features(deployment, context, role)
     return [
-        serving.workload(deployment, context, _servers(deployment, context)),
+        serving.workload(deployment, context, role, hardened=hardened),
         workloads.service(deployment, port=PORT),
     ]
 

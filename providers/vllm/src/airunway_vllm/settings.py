@@ -13,10 +13,16 @@ __all__ = ["Settings"]
 class Settings(serving.NodeSettings):
     """Read at start from the chart's values or ``--set``. Raises ValueError for a number that makes no sense."""
 
-    vllm_image: str = setting(DEFAULT_IMAGES["vllm"], "Image of vLLM where a deployment names none.")
-    sglang_image: str = setting("", "Image of SGLang where a deployment names none; empty: it must name one.")
-    trtllm_image: str = setting("", "Image of TensorRT-LLM where a deployment names none; empty: it must name one.")
-    llamacpp_image: str = setting("", "Image of llama.cpp where a deployment names none; empty: it must name one.")
+    vllm_image: str = setting(DEFAULT_IMAGES["vllm"], "Image of vLLM where a deployment names none.", kept=True)
+    sglang_image: str = setting(
+        "", "Image of SGLang where a deployment names none; empty: it must name one.", kept=True
+    )
+    trtllm_image: str = setting(
+        "", "Image of TensorRT-LLM where a deployment names none; empty: it must name one.", kept=True
+    )
+    llamacpp_image: str = setting(
+        "", "Image of llama.cpp where a deployment names none; empty: it must name one.", kept=True
+    )
 
     def image(self, engine: str) -> str:
         """The image of an engine where a deployment names none; empty if there is none."""

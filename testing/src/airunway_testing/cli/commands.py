@@ -42,6 +42,20 @@ def sandbox(
     kubeconfig: Annotated[Path | None, typer.Option(help="Use this cluster instead of starting one.")] = None,
     context: processes.Context = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the logs afterwards.")] = False,
+    patience: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS", help="How long to wait for each step while its processes live; slow machines need more."
+        ),
+    ] = 600.0,
+    together: Annotated[
+        bool | None,
+        typer.Option(
+            "--together/--apart",
+            help="Core and providers in one process, or in one each as in a cluster (default: one process on a machine "
+            "with two cores or fewer).",
+        ),
+    ] = None,
 ) -> None:
     """Run all of AI Runway on this machine: a real control plane, the core, the providers, simulated upstreams."""
     from airunway_testing.cli.sandbox import run_sandbox
@@ -56,5 +70,7 @@ def sandbox(
             kubeconfig=kubeconfig,
             context=context,
             keep=keep,
+            patience=patience,
+            together=together,
         )
     )

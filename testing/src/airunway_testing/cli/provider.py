@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from airunway.resource import key_of
+
 __all__ = ["app"]
 
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -19,18 +21,34 @@ def new(
     directory: Annotated[
         Path | None, typer.Option(help="Folder to write into, new or empty (default: airunway-NAME).")
     ] = None,
+    crd: Annotated[
+        Path | None, typer.Option(help="The upstream's CRDs as YAML or JSON (default: an invented upstream).")
+    ] = None,
+    kind: Annotated[str, typer.Option(help="Which kind of the CRDs (default: the only one).")] = "",
+    version: Annotated[str, typer.Option(help="Which version of the kind (default: the one that is stored).")] = "",
 ) -> None:
     """Write the skeleton of a provider: plugin, simulated upstream, tests, samples and a chart.
 
-    It is a whole provider of an invented upstream: its tests pass, and the sandbox runs it. Ends with 1, and nothing
-    written, for a name that no provider can have or a folder that is not empty.
+    airunway provider new acme --crd config/crd/servers.yaml
+
+    It is a whole provider: its tests pass, and the sandbox runs it. With --crd group, kind, version, schema hash, and
+    where pods, replicas and status stand are the upstream's; else all of it is invented. Ends with 1, and nothing
+    written, for a name that no provider can have, a CRD that none can be written for, or a folder that is not empty.
     """
+    from airunway.cli import inputs
+    from airunway.upgrades.definitions import DefinitionError, chosen, definition_of
     from airunway_testing.scaffold import ScaffoldError, write_skeleton
 
     folder = directory or Path(f"airunway-{name}")
+    if crd is None and (kind or version):
+        raise typer.BadParameter("--kind and --version choose from a CRD: name its file with --crd")
     try:
-        written = write_skeleton(name, folder)
-    except (ScaffoldError, OSError) as error:
+        with inputs.reporting():
+            definitions = inputs.definitions_in(crd) if crd is not None else []
+        wanted = chosen([definition_of(each) for each in definitions], kind=kind).name if definitions else ""
+        found = next((each for each in definitions if key_of(each).name == wanted), None)
+        written = write_skeleton(name, folder, crd=found, version=version)
+    except (DefinitionError, ScaffoldError, OSError) as error:
         typer.echo(f"airunway provider new: {error}", err=True)
         raise typer.Exit(1) from error
     typer.echo(f"Wrote {len(written)} files into {folder}. What to do next is in {folder / 'README.md'}.")
@@ -41,12 +59,12 @@ def check(name: Annotated[str, typer.Argument(help="The provider's name (its ent
     """Hold an installed provider against the contract, without a cluster, and say what is wrong with it.
 
     It is loaded, asked about plain deployments for each of its engines and about each field of one, in this process and
-    in others; the CRDs of its simulator, if one is installed, are compared with its manifest. Ends with 1 if anything
-    is wrong.
+    in others; the CRDs of its simulator, if one is installed, are compared with its manifest. What there was nothing
+    to compare with is said. Ends with 1 if anything is wrong.
     """
     from airunway.plugins.registry import load
     from airunway_testing.conformance.cases import TOGGLES
-    from airunway_testing.conformance.checks import problems
+    from airunway_testing.conformance.checks import problems, uncompared
 
     found = list(problems(name))
     for problem in found:
@@ -54,6 +72,8 @@ def check(name: Annotated[str, typer.Argument(help="The provider's name (its ent
     if found:
         raise typer.Exit(1)
     host = load(name)
+    for gap in uncompared(host):
+        typer.echo(f"airunway provider check: not compared: {gap}", err=True)
     engines = ", ".join(engine.name for engine in host.manifest.engines)
     typer.echo(
         f"{name} ({host.origin}) holds contract {host.contract_version}: engines {engines}; primary kind "

@@ -28,9 +28,6 @@ from airunway_testing.sandbox.table import Row, as_text, row_of
 
 __all__ = ["run_sandbox"]
 
-DEMO_PATIENCE = 120.0
-"""Seconds in which every sample must have shown what it is there to show."""
-
 _STYLES = {"Running": "green", "Failed": "red", "Degraded": "yellow", "Deploying": "cyan"}
 
 
@@ -43,6 +40,8 @@ def run_sandbox(
     kubeconfig: Path | None,
     context: str | None,
     keep: bool,
+    patience: float,
+    together: bool | None,
 ) -> int:
     """Run the sandbox until Ctrl-C, or its demonstration to the end; returns the exit code."""
     if demo and level == "api":
@@ -58,8 +57,10 @@ def run_sandbox(
             context=context,
             upstream_crds=upstream_crds,
             keep=keep,
+            patience=patience,
+            together=together,
         ) as box:
-            return _demo(box, screen) if demo else _stay(box, screen)
+            return _demo(box, screen, patience=patience) if demo else _stay(box, screen)
     except (SandboxError, ControlPlaneError) as error:
         typer.echo(f"airunway sandbox: {error}", err=True)
         return 1
@@ -115,13 +116,13 @@ def _table(rows: list[Row]) -> Table:
     return table
 
 
-def _demo(box: Sandbox, screen: _Screen) -> int:
+def _demo(box: Sandbox, screen: _Screen, *, patience: float) -> int:
     with ExitStack() as stack:
         live = screen.watch()
         if live is not None:
             stack.enter_context(live)
         outcomes = asyncio.run(
-            demonstrate(box.kubeconfig, [*box.samples, TYPO], patience=DEMO_PATIENCE, show=screen.show, say=screen.say)
+            demonstrate(box.kubeconfig, [*box.samples, TYPO], patience=patience, show=screen.show, say=screen.say)
         )
     if problem := box.failed():
         raise SandboxError(problem)

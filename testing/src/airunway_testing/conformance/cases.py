@@ -16,7 +16,7 @@ from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Context
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway.runtime.judgement import Judgement, judge, parsed
+from airunway.runtime.translate import Judgement, judge, parsed
 
 __all__ = ["NAME", "NOW", "OF_THE_CORE", "TOGGLES", "Base", "Toggle", "bases", "judged", "merged_spec", "spec_fields"]
 
@@ -133,6 +133,11 @@ TOGGLES: Mapping[str, Toggle] = {
     "spec.affinity": _at("affinity", {"nodeAffinity": {}}),
     "spec.topologySpreadConstraints": _at("topologySpreadConstraints", [{"maxSkew": 1}]),
     "spec.serviceAccountName": _at("serviceAccountName", "account"),
+    "spec.securityContext.runAsNonRoot": _at("securityContext.runAsNonRoot", True),
+    "spec.securityContext.runAsUser": _at("securityContext.runAsUser", 1001),
+    "spec.securityContext.runAsGroup": _at("securityContext.runAsGroup", 1001),
+    "spec.securityContext.fsGroup": _at("securityContext.fsGroup", 1001),
+    "spec.securityContext.readOnlyRootFilesystem": _at("securityContext.readOnlyRootFilesystem", True),
     "spec.imagePullSecrets": _at("imagePullSecrets", [{"name": "pull"}]),
     "spec.priorityClassName": _at("priorityClassName", "high"),
 }
@@ -145,8 +150,8 @@ OF_THE_CORE: Mapping[str, str] = {
     "spec.model.cache.artifactName": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.size": "part of the cache, which reaches a provider as `context.cache`",
     "spec.model.cache.storageClassName": "part of the cache, which reaches a provider as `context.cache`",
-    "spec.gateway": "routing is the core's",
-    "spec.runtimeConfigName": "arrives resolved, as `context.runtime`",
+    "spec.gateway": "routing is the core's; this release makes no routes, and warns",
+    "spec.runtimeConfigName": "the core's; this release reads no runtime configs, and warns",
     "spec.suspend": "the runtime deletes the objects; there is nothing to translate",
 }
 """Fields that are not a provider's, with everything below them, and why."""

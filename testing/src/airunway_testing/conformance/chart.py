@@ -1,28 +1,34 @@
 """What a provider's chart takes out of its manifest: rights, and the policies that guard its account.
 
-``python -m airunway_testing.conformance.chart NAME FOLDER`` writes both into the chart in that folder.
+``python -m airunway_testing.conformance.chart NAME FOLDER`` writes both, and the settings
+of its ``values.schema.json``, into the chart in that folder.
 
 The templates are those of the library chart ``airunway-common``. What only a release knows is a mark: ``@account@``
-(the user name of the service account), ``@name@`` (of what has no namespace).
+(the user name of the service account), ``@name@`` (of what has no namespace), ``@namespace@`` (the release's),
+``@core@`` (the core's namespace), ``@namespaces@`` (those that are watched, with commas between them).
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import yaml
 
 from airunway.api.names import provider_manager
 from airunway.plugins.contract import ProviderManifest
+from airunway.plugins.errors import PluginError
 from airunway.plugins.registry import load
 from airunway.process.rights import Rights
 from airunway.resource import Resource, copy_of
 from airunway.runtime.access import provider_rights
 from airunway.webhook.guard import provider_guard
+from airunway_testing.conformance.settings import settings_property
 
-__all__ = ["GUARD", "as_text", "plain_rights", "provider_files"]
+__all__ = ["GUARD", "as_text", "plain_rights", "provider_files", "with_settings"]
 
 GUARD = "@name@-guard"
 """What the policies are called."""
@@ -35,7 +41,9 @@ def provider_files(manifest: ProviderManifest) -> dict[str, str]:
         "component": provider_manager(manifest.name),
         "rights": plain_rights(provider_rights(manifest)),
     }
-    guard = provider_guard(manifest, "@account@", name=GUARD)
+    guard = provider_guard(
+        manifest, "@account@", own="@namespace@", core="@core@", namespaces=["@namespaces@"], name=GUARD
+    )
     return {"files/provider.yaml": as_text([facts]), "files/guard.yaml": as_text(guard)}
 
 
@@ -50,13 +58,36 @@ def as_text(objects: Iterable[Resource]) -> str:
     return "# Generated: not to be edited.\n" + yaml.safe_dump_all(plain, sort_keys=False, width=2**16)
 
 
-def main() -> None:
-    """Write the files of an installed provider's chart. Raises PluginError, OSError."""
-    name, folder = sys.argv[1:]
-    for path, text in provider_files(load(name).manifest).items():
-        (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
-        (Path(folder) / path).write_text(text, encoding="utf-8")
+def with_settings(schema: str, manifest: ProviderManifest) -> str:
+    """A chart's ``values.schema.json`` with the provider's settings as they are now. Raises ValueError, KeyError."""
+    found = json.loads(schema)
+    found["properties"]["settings"] = {**settings_property(manifest.settings), "additionalProperties": False}
+    return json.dumps(found, indent=2) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files of an installed provider's chart; the exit code is 1, with a sentence, where that cannot be."""
+    parser = argparse.ArgumentParser(
+        prog="python -m airunway_testing.conformance.chart",
+        description="Write the rights, guard and settings of an installed provider into its chart.",
+    )
+    parser.add_argument("provider", help="its name: that of its entry point")
+    parser.add_argument("chart", type=Path, help="the chart's folder")
+    given = parser.parse_args(arguments)
+    try:
+        manifest = load(given.provider).manifest
+        texts = provider_files(manifest)
+        schema = given.chart / "values.schema.json"
+        if schema.exists():
+            texts[schema.name] = with_settings(schema.read_text(encoding="utf-8"), manifest)
+        for path, text in texts.items():
+            (given.chart / path).parent.mkdir(parents=True, exist_ok=True)
+            (given.chart / path).write_text(text, encoding="utf-8")
+    except (PluginError, OSError, ValueError, KeyError) as error:
+        sys.stderr.write(f"{parser.prog}: {error}\n")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 
 from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.assumed import assumed_context
@@ -14,13 +16,17 @@ from airunway.plugins.errors import PluginError
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
 from airunway.resource import Resource, canonical_json, digest
-from airunway.runtime.upstream import crd_facts
+from airunway.runtime.crd_versions import crd_facts
 from airunway_testing.conformance.cases import NAME, NOW, Base, bases, judged
 from airunway_testing.conformance.fields import Answer, outcomes
 from airunway_testing.conformance.hostile import hostile_faults
-from airunway_testing.simulators import simulators_for
+from airunway_testing.conformance.paths import is_field
+from airunway_testing.conformance.places import guarded_faults
+from airunway_testing.simulators import discover_simulators, simulators_for
 
-__all__ = ["fingerprint", "problems"]
+_SEEDS = ("1", "2")
+
+__all__ = ["fingerprint", "problems", "uncompared"]
 
 
 def problems(name: str) -> Iterator[str]:
@@ -30,21 +36,55 @@ def problems(name: str) -> Iterator[str]:
     """
     try:
         host = load(name)
-        yield from _of_the_upstream(host)
-        yield from _of_the_engines(host)
-        yield from hostile_faults(host)
-        yield from _of_other_processes(host)
+        with ThreadPoolExecutor(len(_SEEDS)) as beside:
+            answers = [beside.submit(_in_a_new_process, name, seed) for seed in _SEEDS]
+            yield from _of_the_upstream(host)
+            yield from _of_the_engines(host)
+            yield from hostile_faults(host)
+            yield from _of_other_processes({answer.result() for answer in answers})
     except PluginError as error:
         yield str(error)
 
 
+def uncompared(host: ProviderHost) -> Iterator[str]:
+    """What `problems` found nothing wrong with because it had nothing to compare it with: kinds without a CRD."""
+    played = {pair for simulator in discover_simulators().values() for pair in simulator.kinds}
+    for kind in host.manifest.upstream:
+        writing = {transformer.api_version for transformer in host.transformers_of(kind)}
+        if kind.builtin or not kind.write or not writing:
+            continue
+        crd = _definitions(host).get((kind.group, kind.kind))
+        if crd is None and (kind.group, kind.kind) not in played:
+            yield (
+                f"no installed simulator plays {kind.key}: its schema was compared with no CRD (name the kind in the "
+                "kinds of a simulator that has its CRD)"
+            )
+        elif crd is None:
+            yield f"the CRDs of the simulator that plays {kind.key} lack it: its schema was compared with none"
+        else:
+            served = {f"{kind.group}/{version}" for version, _ in crd_facts(crd).served}
+            for version in sorted(writing - served):
+                yield f"the CRD of {kind.key} does not serve {version}, which a transformer writes: it was not compared"
+
+
 def _of_the_upstream(host: ProviderHost) -> Iterator[str]:
     """The CRDs that come with the simulators of its kinds, next to the manifest and the registry."""
-    kinds = {(kind.group, kind.kind): kind for kind in host.manifest.upstream}
-    for crd in (crd for simulator in simulators_for(kinds) for crd in simulator.custom_resource_definitions()):
-        kind = kinds.get((crd["spec"]["group"], crd["spec"]["names"]["kind"]))
-        if kind is not None:
+    found = _definitions(host)
+    for kind in host.manifest.upstream:
+        if (crd := found.get((kind.group, kind.kind))) is not None:
             yield from _of_a_definition(host, kind, crd)
+
+
+def _definitions(host: ProviderHost) -> dict[tuple[str, str], Resource]:
+    """The CRDs of the simulators that act on kinds of the provider, by group and kind."""
+    return _crds_of(frozenset((kind.group, kind.kind) for kind in host.manifest.upstream))
+
+
+@lru_cache(maxsize=1)
+def _crds_of(kinds: frozenset[tuple[str, str]]) -> dict[tuple[str, str], Resource]:
+    # An upstream's own CRDs have megabytes: they are read once for what is wrong and what was not compared.
+    crds = (crd for simulator in simulators_for(kinds) for crd in simulator.custom_resource_definitions())
+    return {(crd["spec"]["group"], crd["spec"]["names"]["kind"]): crd for crd in crds}
 
 
 def _of_a_definition(host: ProviderHost, kind: UpstreamKind, crd: Resource) -> Iterator[str]:
@@ -76,8 +116,12 @@ def _of_the_engines(host: ProviderHost) -> Iterator[str]:
         if canonical_json(list(found)) != canonical_json(list(judged(host, base, base.spec).objects)):
             yield (f"{base.name}: translate_spec gave two answers to one deployment: it is to use its arguments alone")
             return
+        yield from (f"{base.name}: {fault}" for fault in guarded_faults(host.manifest, NAME, found))
         yield from _of_the_status(host, base, found)
-    ignored = {(found.field, found.base) for found in outcomes(host, asked) if found.answer is Answer.IGNORED}
+    found_out = list(outcomes(host, asked))
+    for path in sorted({word.path for found in found_out for word in found.words if not is_field(word.path)}):
+        yield f"a finding names the field {path}, which no ModelDeployment has: name the one that the user wrote"
+    ignored = {(found.field, found.base) for found in found_out if found.answer is Answer.IGNORED}
     for field, base_name in sorted(ignored):
         yield f"{base_name}: {field} has no effect, and nothing says so: honour it, or let can_handle refuse or name it"
 
@@ -97,9 +141,8 @@ def _of_the_status(host: ProviderHost, base: Base, objects: Sequence[Resource]) 
             yield f"{base.name}: translate_status {what} says that all is ready: say so only where the upstream does"
 
 
-def _of_other_processes(host: ProviderHost) -> Iterator[str]:
+def _of_other_processes(answers: Collection[str]) -> Iterator[str]:
     """The same objects in two more processes: the order of a set changes from one to the next."""
-    answers = {_in_a_new_process(host.name, seed) for seed in ("1", "2")}
     if len(answers) > 1:
         yield "translate_spec gives other objects in another process: sort what it goes through (a set has no order)"
 

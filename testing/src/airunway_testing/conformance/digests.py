@@ -27,7 +27,7 @@ from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Context, Transformer, Upstream
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
-from airunway.resource import Resource, digest
+from airunway.resource import Resource, dig, digest
 from airunway_testing.conformance.cases import NAME, NOW, TOGGLES, Base, bases, merged_spec
 from airunway_testing.conformance.fields import Answer, outcomes
 
@@ -41,10 +41,15 @@ _TURNS = ("spec.model.source",)
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The deployments, by name, and of each transformer the digest of what it writes for those that it can write."""
+    """The deployments, by name, and of each transformer the digest of what it writes for those that it can write.
+
+    A plan has objects of other kinds too: `beside` says of each transformer by which transformers these were written
+    when it was put on record, by the key of their kind. A newer one of those changes nothing of what is on record.
+    """
 
     deployments: Mapping[str, Base] = field(default_factory=dict)
     digests: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    beside: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: Path) -> Record:
@@ -53,13 +58,15 @@ class Record:
             return cls()
         found = orjson.loads(path.read_bytes())
         deployments = {name: Base(name=name, **given) for name, given in found["deployments"].items()}
-        return cls(deployments=deployments, digests=found["digests"])
+        return cls(deployments=deployments, digests=found["digests"], beside=found.get("beside", {}))
 
     def write(self, path: Path) -> None:
         """One line for each deployment and each digest, so that a review shows what is new."""
         given = {name: _plain(base) for name, base in self.deployments.items()}
         of = ",\n".join(f'"{name}": {_lines(found)}' for name, found in self.digests.items())
-        path.write_text(f'{{\n"deployments": {_lines(given)},\n"digests": {{\n{of}\n}}\n}}\n', encoding="utf-8")
+        beside = f'"beside": {_lines(self.beside)},\n' if self.beside else ""
+        text = f'{{\n"deployments": {_lines(given)},\n{beside}"digests": {{\n{of}\n}}\n}}\n'
+        path.write_text(text, encoding="utf-8")
 
 
 def _plain(base: Base) -> Resource:
@@ -108,35 +115,61 @@ def _with(base: Base, what: str, names: Sequence[str]) -> Base:
     spec = base.spec
     for name in names:
         spec = merged_spec(spec, TOGGLES[name].before, TOGGLES[name].values[0])
+    gpus = dig(base.spec, "resources", "gpu", "count", default=0)
+    if gpus > 1 and len(names) > 1:  # what the base is about: with one GPU in their place there would be one node
+        spec = merged_spec(spec, {}, {"resources": {"gpu": {"count": gpus}}})
     return replace(base, name=f"{base.name}, {what}", spec=spec)
 
 
-def digests(host: ProviderHost, deployments: Mapping[str, Base]) -> dict[str, dict[str, str]]:
+def digests(host: ProviderHost, record: Record) -> dict[str, dict[str, str]]:
     """Of each transformer: the digest of what it writes for each deployment that it can write. Raises PluginFault."""
+    beside = _beside(host, record)
     return {
         transformer.name: {
-            name: found for name, base in deployments.items() if (found := _digest(host, base, transformer))
+            name: found
+            for name, base in record.deployments.items()
+            if (found := _digest(host, base, transformer, beside.get(transformer.name, {})))
         }
         for transformer in host.transformers
     }
 
 
-def _digest(host: ProviderHost, base: Base, transformer: Transformer) -> str:
+def _beside(host: ProviderHost, record: Record) -> dict[str, dict[str, str]]:
+    """Of each transformer: by which others the other kinds are written, where there are any.
+
+    As it is on record. A record that does not say it was made when the newest were those that it knows.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for transformer in host.transformers:
+        noted = record.beside.get(transformer.name, {})
+        for kind in host.manifest.upstream:
+            known = [other.name for other in host.transformers_of(kind)]
+            if not known or transformer.name in known:
+                continue
+            then = [name for name in known if name in record.digests] if transformer.name in record.digests else []
+            newest = (then or known)[-1]
+            named = noted.get(kind.key, newest)
+            found.setdefault(transformer.name, {})[kind.key] = named if named in known else newest
+    return found
+
+
+def _digest(host: ProviderHost, base: Base, transformer: Transformer, beside: Mapping[str, str]) -> str:
     """Empty for what is refused."""
     deployment = parse_deployment({"metadata": {"name": NAME, "namespace": "default"}, "spec": base.spec})
-    context = _context(host, base, transformer)
+    context = _context(host, base, transformer, beside)
     if not host.can_handle(deployment, context).ok:
         return ""
     translation = host.translate_spec(deployment, context)
     return digest([list(translation.objects), dict(translation.replace_on)], length=_LENGTH)
 
 
-def _context(host: ProviderHost, base: Base, transformer: Transformer) -> Context[Any]:
-    """Every kind as it is newest, but for the transformer's own."""
+def _context(host: ProviderHost, base: Base, transformer: Transformer, beside: Mapping[str, str]) -> Context[Any]:
+    """The transformer's own kind as it has it, every other as it was `beside` that."""
     served = {}
     for kind in host.manifest.upstream:
-        known = [*host.transformers_of(kind)]
-        own = transformer if transformer in known else known[-1] if known else None
+        known = host.transformers_of(kind)
+        of_others = next((other for other in known if other.name == beside.get(kind.key)), None)
+        own = transformer if transformer in known else of_others
         version = own.api_version if own else f"{kind.group}/{kind.versions[0]}".removeprefix("/")
         served[kind.key] = Upstream(
             api_version=version, transformer=own or Transformer(name="", api_version=version, kind=kind.kind)
@@ -153,7 +186,7 @@ def _context(host: ProviderHost, base: Base, transformer: Transformer) -> Contex
 
 def problems(host: ProviderHost, record: Record) -> list[str]:
     """What has changed, and what is not on record, in sentences. Raises PluginFault."""
-    return [*_problems(record, digests(host, record.deployments))]
+    return [*_problems(record, digests(host, record))]
 
 
 def _problems(record: Record, found: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
@@ -161,29 +194,36 @@ def _problems(record: Record, found: Mapping[str, Mapping[str, str]]) -> Iterato
         if transformer not in found:
             yield f"transformer {transformer} is gone: what it wrote would be written anew; keep it"
             continue
-        for name, wanted in recorded.items():
-            now = found[transformer].get(name)
-            if now is None:
+        for name in recorded:
+            if name not in found[transformer]:
                 yield f"transformer {transformer} refuses {name!r}, which it wrote before"
-            elif now != wanted:
-                yield (
-                    f"transformer {transformer} writes {name!r} otherwise than on record ({now}, not {wanted}): "
-                    "a change of what a released transformer writes ships as a new transformer"
-                )
+        changed = [name for name, was in recorded.items() if found[transformer].get(name, was) != was]
+        if changed:
+            yield (
+                f"transformer {transformer} writes {_shown(changed)} otherwise than on record: a change of what a "
+                "released transformer writes ships as a new transformer; where no release has it, run with --write "
+                f"--unreleased {transformer}"
+            )
     for transformer, now_written in found.items():
         missing = [name for name in now_written if name not in record.digests.get(transformer, {})]
         if transformer not in record.digests and not missing:
             yield f"transformer {transformer}: nothing that it writes is on record; run with --write"
         if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            yield f"transformer {transformer}: not on record: {missing[0]!r}{more}; run with --write"
+            yield f"transformer {transformer}: not on record: {_shown(missing)}; run with --write"
+
+
+def _shown(names: Sequence[str]) -> str:
+    return f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
 
 
 def extended(host: ProviderHost, record: Record, *, unreleased: Collection[str] = ()) -> Record:
     """The record with what is new. What is on record stays as it is, but for transformers that no release has."""
     kept = {name: known for name, known in record.digests.items() if name not in unreleased}
-    found = digests(host, record.deployments)
-    return replace(record, digests={name: {**now, **kept.get(name, {})} for name, now in found.items()})
+    of_released = {name: known for name, known in record.beside.items() if name not in unreleased}
+    released = replace(record, digests=kept, beside=of_released)
+    found = digests(host, released)
+    written = {name: {**now, **kept.get(name, {})} for name, now in found.items()}
+    return replace(record, digests=written, beside=_beside(host, released))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

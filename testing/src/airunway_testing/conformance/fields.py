@@ -19,13 +19,20 @@ from airunway.api import names
 from airunway.plugins.contract import Finding
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, canonical_json
-from airunway.runtime.desired import REPLACE_ON_CHANGE
-from airunway.runtime.judgement import Judgement
+from airunway.runtime.translate import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, Judgement
 from airunway_testing.conformance.cases import TOGGLES, Base, Toggle, bases, judged, merged_spec
 
 __all__ = ["Answer", "Outcome", "outcomes", "plain"]
 
-_NOTES = (names.SPEC_HASH, names.WRITTEN_FOR, names.TRANSFORMER, names.DEPLOYMENT_UID, REPLACE_ON_CHANGE)
+_NOTES = (
+    names.SPEC_HASH,
+    names.WRITTEN_FOR,
+    names.TRANSFORMER,
+    names.DEPLOYMENT_UID,
+    names.RUNTIME_SETTINGS,
+    REPLACE_ON_CHANGE,
+    INTERRUPTS_ON_CHANGE,
+)
 """Annotations in which the runtime remembers what it was asked for: they differ with every change."""
 
 

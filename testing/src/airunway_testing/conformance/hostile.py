@@ -2,12 +2,14 @@
 
 Each text stands in each field once, next to a harmless word in the same place. What is written for the two has to be
 the same but for the text itself; a text inside of another document (JSON or YAML in a field) is looked for in there.
+Where a kind's `readings` say that the upstream reads a place before it takes it for a value, what it reads is compared.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -16,9 +18,12 @@ import yaml
 from airunway.api.modeldeployment import ParseError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
-from airunway.runtime.judgement import Judgement
+from airunway.runtime.state import identity_in
+from airunway.runtime.translate import Judgement
+from airunway.sdk import Reading
 from airunway_testing.conformance.cases import Base, bases, judged, merged_spec
 from airunway_testing.conformance.fields import plain
+from airunway_testing.conformance.readings import Declared, Steps, declared, decoded, readings_at
 
 __all__ = ["HOSTILE", "PLACES", "hostile_faults"]
 
@@ -44,6 +49,7 @@ None has a slash: after the last one of a model's id its served name begins.
 _HARMLESS = "harmless"
 _WITH_DIGEST = re.compile(r"(.+-)[0-9a-f]{6,64}")
 """A name that says what is in an object."""
+_DIGEST = re.compile(r"(?:[a-z0-9]+:)?(?:[0-9a-f]{6,128}|[A-Za-z0-9+/_-]{20,88}={0,2})")
 _SHELLS = frozenset(("sh", "bash", "ash", "dash", "zsh"))
 
 PLACES: Mapping[str, Callable[[str], Resource]] = {
@@ -63,11 +69,49 @@ PLACES: Mapping[str, Callable[[str], Resource]] = {
 """Where a text can stand in a deployment, by the field."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Stray:
+    """A place at which more than a value changes, by its path from ``objects``, and the cure."""
+
+    at: str
+    cure: str
+
+    @property
+    def cause(self) -> tuple[str, str]:
+        """What strays of several fields and deployments have in common: items of lists are alike."""
+        return re.sub(r"(?<!^objects)\[\d+\]", "[*]", self.at), self.cure
+
+
+@dataclass(kw_only=True)
+class _Told:
+    """What is told once: the first of its strays, the fields of all, and the deployments."""
+
+    stray: _Stray
+    text: str
+    fields: dict[str, None]
+    bases: dict[str, None]
+
+    def __str__(self) -> str:
+        fields, bases = (_some(tuple(names)) for names in (self.fields, self.bases))
+        return (
+            f"{bases}: {fields} with {self.text[:24]!r} changes more than its own value, at {self.stray.at}: "
+            f"{self.stray.cure}"
+        )
+
+
+def _some(names: Sequence[str], most: int = 3) -> str:
+    """The first names of many."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return "; ".join(names[:most]) + more
+
+
 def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> Iterator[str]:
-    """What a text can do with this provider, one sentence for each field of each deployment (default: those of
-    `bases`); nothing if all is well. Raises PluginFault.
+    """What a text can do with this provider, one sentence for each place of its objects and cure, with the fields and
+    deployments that lead there (default: those of `bases`); nothing if all is well. Raises PluginFault.
     """
     places = {**PLACES, **_overrides(host)}
+    told: dict[tuple[str, str], _Told] = {}
+    puzzling: dict[str, list[str]] = {}
     for base in bases(host) if asked is None else asked:
         for field, place in places.items():
             harmless = _judged(host, base, place(_HARMLESS))
@@ -75,13 +119,17 @@ def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> I
                 found = _judged(host, base, place(text))
                 if found is None:
                     continue
-                at = f"{base.name}: {field} with {text[:24]!r}"
                 if harmless is None:
-                    yield f"{at} is taken, where a plain word is refused"
+                    puzzling.setdefault(
+                        f"{field} with {text[:24]!r} is taken, where a plain word is refused", []
+                    ).append(base.name)
                     break
-                if (where := _strays(harmless, found, text)) is not None:
-                    yield f"{at} changes more than its own value, at {where}: hand it over as one word or one value"
+                if (stray := _strays(host, harmless, found, text)) is not None:
+                    entry = told.setdefault(stray.cause, _Told(stray=stray, text=text, fields={}, bases={}))
+                    entry.fields[field] = entry.bases[base.name] = None
                     break
+    yield from (f"{_some(names)}: {sentence}" for sentence, names in puzzling.items())
+    yield from map(str, told.values())
 
 
 def _judged(host: ProviderHost, base: Base, change: Resource) -> Judgement | None:
@@ -121,39 +169,101 @@ def _leaves(schema: Resource) -> Iterator[tuple[str, ...]]:
         yield ()
 
 
-def _strays(harmless: Judgement, found: Judgement, text: str) -> str | None:
+def _strays(host: ProviderHost, harmless: Judgement, found: Judgement, text: str) -> _Stray | None:
     """The first place at which two judgements differ by more than the text that stands for the harmless word."""
     before, after = ([plain(obj) for obj in judgement.objects] for judgement in (harmless, found))
-    return next(chain(_differences(before, after, text, "objects"), _shells(after, "objects")), None)
+    if len(before) != len(after):
+        return _Stray(at="objects", cure=_AS_ONE)
+    for i, (old, new) in enumerate(zip(before, after, strict=True)):
+        identity = identity_in(new)
+        kind = host.kinds.get((identity.group, identity.kind))
+        place = _Place(at=f"objects[{i}]", declared=declared(kind.readings) if kind is not None else ())
+        stray = next(chain(_differences(old, new, text, place), _shells(new, place)), None)
+        if stray is not None:
+            return stray
+    return None
 
 
-def _differences(before: Any, after: Any, text: str, at: str) -> Iterator[str]:
+_AS_ONE = (
+    "hand it over as one word or one value (if the upstream reads this place in a way of its own, say so in the kind's "
+    "readings)"
+)
+_CURES = {
+    Reading.SHELL: "a shell reads this place: shlex.quote each word, or hand it over in an environment variable",
+    Reading.GO_TEMPLATE: "Go's text/template reads this place: write the word as a constant ({{`…`}}), or let "
+    "can_handle refuse '{{'",
+    Reading.DIGEST: "this place is declared as a digest: write nothing but one there",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Place:
+    """Where a value stands: its path for people, the steps to it, and how places of its object are read."""
+
+    at: str
+    steps: Steps = ()
+    declared: Declared = ()
+
+    def below(self, step: str | int) -> _Place:
+        at = f"{self.at}[{step}]" if isinstance(step, int) else f"{self.at}.{step}"
+        return replace(self, at=at, steps=(*self.steps, step))
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        return readings_at(self.steps, self.declared)
+
+    def stray(self) -> _Stray:
+        """Of several readings the one that is declared last is the one to quote for first."""
+        return _Stray(at=self.at, cure=_CURES[self.readings[-1]] if self.readings else _AS_ONE)
+
+
+def _differences(before: Any, after: Any, text: str, place: _Place) -> Iterator[_Stray]:
     if isinstance(before, dict) and isinstance(after, dict):
         wanted = {key.replace(_HARMLESS, text): key for key in before}
-        if wanted.keys() != after.keys():
-            yield at
+        if {_key(key, place): key for key in after}.keys() != wanted.keys():
+            yield place.stray()
         else:
             for key, value in after.items():
-                yield from _differences(before[wanted[key]], value, text, f"{at}.{wanted[key]}")
+                old = wanted[_key(key, place)]
+                yield from _differences(before[old], value, text, place.below(old))
     elif isinstance(before, list) and isinstance(after, list):
         if len(before) != len(after):
-            yield at
+            yield place.stray()
         else:
-            for i, pair in enumerate(zip(before, after, strict=True)):
-                yield from _differences(*pair, text, f"{at}[{i}]")
+            for i, (old, new) in enumerate(zip(before, after, strict=True)):
+                yield from _differences(old, new, text, place.below(i))
     elif not isinstance(before, str) or not isinstance(after, str):
         if before != after:
-            yield at
+            yield place.stray()
     elif before != after:
-        yield from _in_a_text(before, after, text, at)
+        yield from _in_a_text(before, after, text, place)
 
 
-def _in_a_text(before: str, after: str, text: str, at: str) -> Iterator[str]:
+def _key(key: str, place: _Place) -> str:
+    """A key of a map as it arrives: templates are executed in keys too."""
+    if Reading.GO_TEMPLATE not in place.readings:
+        return key
+    found = decoded(key, (Reading.GO_TEMPLATE,))
+    return found if isinstance(found, str) else f"\0{key}"
+
+
+def _in_a_text(before: str, after: str, text: str, place: _Place) -> Iterator[_Stray]:
+    if Reading.DIGEST in place.readings:
+        if not (_DIGEST.fullmatch(before) and _DIGEST.fullmatch(after) and len(before) == len(after)):
+            yield place.stray()
+        return
+    if place.readings:
+        as_read = _Place(at=place.at)
+        old, new = (decoded(each, place.readings) for each in (before, after))
+        if next(_differences(old, new, text, as_read), None):
+            yield place.stray()
+        return
     document = _document(before)
     if isinstance(document, dict | list):
-        yield from _differences(document, _document(after), text, f"{at}, in it")
+        # What a text in a text is read as, no place says.
+        yield from _differences(document, _document(after), text, _Place(at=f"{place.at}, in it"))
     elif after not in _with(before, text) and not (_stem(before) and _stem(before) == _stem(after)):
-        yield at
+        yield place.stray()
 
 
 def _stem(name: str) -> str:
@@ -163,8 +273,11 @@ def _stem(name: str) -> str:
 
 
 def _with(before: str, text: str) -> tuple[str, ...]:
-    """What may come of a text with the harmless word: ``$$`` is a kubelet's way to write one that it leaves alone."""
-    return before.replace(_HARMLESS, text), before.replace(_HARMLESS, text.replace("$", "$$"))
+    """What may come of a text with the harmless word: ``$$`` is a kubelet's way to write one that it leaves alone, and
+    a name that an upstream derives from it may have others for dots and slashes (Ray's deployments).
+    """
+    forms = (text, text.replace("$", "$$"), text.replace("/", "--").replace(".", "_"))
+    return tuple(before.replace(_HARMLESS, form) for form in forms)
 
 
 def _document(text: str) -> Any:
@@ -174,14 +287,19 @@ def _document(text: str) -> Any:
         return None
 
 
-def _shells(node: Any, at: str) -> Iterator[str]:
-    """Commands that hand words to a shell."""
+def _shells(node: Any, place: _Place) -> Iterator[_Stray]:
+    """Commands that hand words to a shell, where no reading says so: one that does is checked by what it decodes to."""
     if isinstance(node, dict):
         command = node.get("command")
-        if isinstance(command, list) and command and str(command[0]).rpartition("/")[2] in _SHELLS:
-            yield f"{at}.command"
+        if (
+            isinstance(command, list)
+            and command
+            and str(command[0]).rpartition("/")[2] in _SHELLS
+            and Reading.SHELL not in place.below("command").readings
+        ):
+            yield place.below("command").stray()
         for key, value in node.items():
-            yield from _shells(value, f"{at}.{key}")
+            yield from _shells(value, place.below(key))
     elif isinstance(node, list):
         for i, value in enumerate(node):
-            yield from _shells(value, f"{at}[{i}]")
+            yield from _shells(value, place.below(i))

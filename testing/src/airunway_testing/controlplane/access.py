@@ -16,7 +16,7 @@ from airunway_testing.controlplane.errors import ControlPlaneError
 from airunway_testing.controlplane.k3s import k3s_kubeconfig
 from airunway_testing.controlplane.kubeconfigs import file_name
 from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode
-from airunway_testing.controlplane.plane import ControlPlane
+from airunway_testing.controlplane.plane import START_TIMEOUT, ControlPlane
 from airunway_testing.controlplane.progress import Report
 from airunway_testing.controlplane.versions import Level
 
@@ -126,9 +126,10 @@ def running(
     context: str | None = None,
     audit: AuditLevel | None = None,
     nodes: Sequence[SimulatedNode] = DEFAULT_NODES,
+    timeout: float = START_TIMEOUT,
     report: Report = lambda _: None,
 ) -> Iterator[Cluster]:
-    """A cluster for the duration of the context; `nodes` are those of a new control plane.
+    """A cluster for the duration of the context; `nodes` are those of a new control plane, which has `timeout` seconds.
 
     It is the one of `kubeconfig`, else the one that the environment names (`named_kubeconfig`, with the context
     AIRUNWAY_TEST_CONTEXT), else what AIRUNWAY_CONTROLPLANE_SOURCE asks for ("cluster": the user's current kubeconfig;
@@ -137,7 +138,7 @@ def running(
     named = kubeconfig or named_kubeconfig(level, os.environ)
     source, *_ = source_order(os.environ, cluster_named=named is not None)
     if source not in ("cluster", "k3s"):
-        with ControlPlane(level, audit=audit, nodes=nodes, roomy=True, report=report) as plane:
+        with ControlPlane(level, audit=audit, nodes=nodes, roomy=True, timeout=timeout, report=report) as plane:
             yield plane
         return
     with contextlib.ExitStack() as stack:

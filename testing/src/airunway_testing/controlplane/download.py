@@ -1,5 +1,8 @@
 """The projects' published programs, each checked against its published checksum.
 
+A file whose checksum is recorded in sums.txt has to be that one, too: who can exchange a published program can exchange
+what is published beside it.
+
 A mirror (AIRUNWAY_RELEASE_MIRROR) has the same files under the same addresses, with the host as the first part of the
 path: ``<mirror>/dl.k8s.io/v1.36.3/bin/linux/amd64/kube-apiserver``.
 """
@@ -28,7 +31,9 @@ from airunway_testing.controlplane.versions import (
     go_platform,
 )
 
-__all__ = ["Release", "download", "release_of"]
+__all__ = ["Release", "download", "recorded_sum", "release_of"]
+
+_RECORDED = Path(__file__).with_name("sums.txt")
 
 _PATIENCE_FOR_FIRST_ANSWER = 3.0
 _PATIENCE_FOR_MORE = 30.0
@@ -74,11 +79,17 @@ def release_of(component: Component) -> Release:
             return Release(address=address, checksum=f"{address}.sha256", form="bare")
 
 
-def download(component: Component, target: Path, *, mirror: str = "", report: Report) -> None:
+def recorded_sum(address: str, table: Path = _RECORDED) -> str:
+    """The SHA-256 that we have recorded of what is at an address, or the empty string."""
+    lines = [line.split() for line in table.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    return next((line[0].lower() for line in lines if len(line) == 2 and line[1] == address), "")
+
+
+def download(component: Component, target: Path, *, mirror: str = "", report: Report, table: Path = _RECORDED) -> None:
     """Fetch a component to `target` (which appears whole and checked, or not at all).
 
     Raises DownloadFailedError when it cannot be had, within seconds when the host is not reachable, and
-    ChecksumMismatchError when what came is not what was published.
+    ChecksumMismatchError when what came is not what was published, or not what was recorded.
     """
     release = release_of(component)
     base = mirror.rstrip("/") if mirror else "https:/"
@@ -91,6 +102,12 @@ def download(component: Component, target: Path, *, mirror: str = "", report: Re
         raise ChecksumMismatchError(
             f"{url} is not the published file: its SHA-256 is {actual}, published is {published} "
             f"({base}/{release.checksum}). Nothing was kept. Check the mirror or proxy in between"
+        )
+    recorded = recorded_sum(release.address, table)
+    if recorded and actual != recorded:
+        raise ChecksumMismatchError(
+            f"{url} is another file than the one that was recorded: its SHA-256 is {actual}, recorded is {recorded} "
+            f"({table.name}), and the new one is published beside it. Nothing was kept. Find out why it was exchanged"
         )
     partial = target.with_name(f".{target.name}.{os.getpid()}")
     partial.write_bytes(_program(release, content, url))

@@ -1,44 +1,77 @@
 """When a control plane is ready: seen from outside, by what it does."""
 
+import os
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from airunway.resource import Resource
 from airunway_testing.controlplane.errors import StartFailedError
 from airunway_testing.controlplane.processes import Processes, log_tail
 from airunway_testing.controlplane.requests import Requests
 
-__all__ = ["Waiter", "collects_garbage", "has_user_roles", "join", "serves", "takes_pods"]
+__all__ = [
+    "REPORT_EVERY",
+    "Waiter",
+    "collects_garbage",
+    "has_user_roles",
+    "join",
+    "serves",
+    "still_waiting",
+    "takes_pods",
+]
 
+REPORT_EVERY = 15.0
+"""Seconds between two words about the same wait."""
 _INTERVAL = 0.05
 _SYSTEM_CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
 class Waiter:
-    """Waits for one thing after the other until one common deadline, as long as no component has ended."""
+    """Waits for one thing after the other until one common deadline, as long as no component has ended.
 
-    def __init__(self, processes: Processes, *, timeout: float) -> None:
+    What takes long is reported every `REPORT_EVERY` seconds.
+    """
+
+    def __init__(self, processes: Processes, *, timeout: float, report: Callable[[str], None] = lambda _: None) -> None:
         self._processes = processes
         self._timeout = timeout
+        self._report = report
         self._deadline = time.monotonic() + timeout
 
-    def until(self, what: str, condition: Callable[[], bool], *, component: str) -> None:
+    def until(
+        self, what: str, condition: Callable[[], bool], *, component: str, unless_ended: Collection[str] | None = None
+    ) -> None:
         """Return once `condition` holds; StartFailedError with the tail of `component`'s log when it does not, or of
-        the log of the one that ended.
+        the log of the one that ended. Only the end of a component in `unless_ended` counts (None: of any).
         """
+        begun = said = time.monotonic()
         while True:
             for name, code in self._processes.exited().items():
+                if unless_ended is not None and name not in unless_ended:
+                    continue
                 ending = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
                 raise StartFailedError(
                     f"{name} {ending} while waiting for {what}\n{log_tail(self._processes.log(name))}"
                 )
             if condition():
                 return
+            if time.monotonic() - said >= REPORT_EVERY:
+                said = time.monotonic()
+                self._report(still_waiting(what, said - begun))
             if time.monotonic() > self._deadline:
                 tail = log_tail(self._processes.log(component))
                 raise StartFailedError(f"{what}: not within {self._timeout:.0f} s\n{tail}")
             time.sleep(_INTERVAL)
+
+
+def still_waiting(what: str, seconds: float) -> str:
+    """A sentence about a wait that takes long, with the machine's load where that explains it."""
+    text = f"Still waiting for {what} ({seconds:.0f} s)"
+    cores, load = os.cpu_count() or 1, os.getloadavg()[0]
+    if load > 2 * cores:
+        text += f"; the machine is slow: {load:.0f} processes want its {cores} cores"
+    return f"{text}."
 
 
 def serves(requests: Requests) -> bool:

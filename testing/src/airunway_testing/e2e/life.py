@@ -13,7 +13,6 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client, Kind, NotFound
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_deleting, is_true, key_of, uid_of
-from airunway_testing.controlplane.stages import OUTCOME
 from airunway_testing.e2e.ground import MANAGER
 from airunway_testing.expectations import Expectation, has_replicas, reason_is, running_at
 from airunway_testing.sandbox.samples import Sample
@@ -32,7 +31,7 @@ _LACKING = (
 _GIVE_UP = 60.0
 """Seconds after which such a root cause is thought to stay."""
 
-_NO_IMAGE = "airunway.invalid/no-such-image:1"
+_NO_IMAGE = "no-such-image"
 
 
 class Failed(Exception):
@@ -47,14 +46,13 @@ class Missing(Exception):
 class Life:
     """One deployment, made of a sample and given to one provider; `patience` in seconds for each step.
 
-    `kinds` are what the provider writes; on `simulated` nodes a pod breaks by an annotation.
+    `kinds` are what the provider writes.
     """
 
     client: Client
     key: ObjectKey
     provider: str
     kinds: Sequence[Kind]
-    simulated: bool
     patience: float
 
     async def begin(self, sample: Sample) -> str:
@@ -97,44 +95,15 @@ class Life:
         return f"{len(before)} deleted"
 
     async def break_it(self) -> str:
-        """An image that does not exist, or on simulated nodes a pod that crashes: the cause is named, and it heals."""
-        if self.simulated:
-            pod, found = await self._crash()
-            await self._fare(pod, None)
-        else:
-            live = await self.client.get(MODEL_DEPLOYMENT, self.key)
-            await self._change({"image": _NO_IMAGE})
+        """An image that no registry has, until the cause is named; then the one of before."""
+        live = await self.client.get(MODEL_DEPLOYMENT, self.key)
+        await self._change({"image": _absent_image(await self.pods())})
+        try:
             found = await self.until(_has_cause, "a root cause")
+        finally:  # the steps that follow are not to fail for the same reason
             await self._change({"image": dig(live, "spec", "image")})
         await self.until(_all(_running, lambda d: not _has_cause(d)), "Running without a root cause")
         return str(dig(found, "status", "rootCause", "code"))
-
-    async def _crash(self) -> tuple[Resource, Resource]:
-        """A pod that crashes from now on, and the deployment once it names a cause.
-
-        One too many after the steps before, which goes instead of crashing, is no such pod.
-        """
-        try:
-            async with asyncio.timeout(self.patience):
-                while True:
-                    pods = await self.pods()
-                    if pods and (found := await self._cause_of_crash(pods[0])):
-                        return pods[0], found
-                    await asyncio.sleep(0.2)
-        except TimeoutError as error:
-            live = await self.client.get(MODEL_DEPLOYMENT, self.key)
-            raise Failed(f"waited for a root cause of pods that crash; it is {dig(live, 'status', 'phase')}") from error
-
-    async def _cause_of_crash(self, pod: Resource) -> Resource | None:
-        """The deployment once it names a cause, from when the pod crashes; None if the pod goes instead."""
-        with suppress(NotFound):
-            await self._fare(pod, "CrashLoopBackOff")
-            while uid_of(await self.client.get(POD, key_of(pod))) == uid_of(pod):
-                live = await self.client.get(MODEL_DEPLOYMENT, self.key)
-                if _has_cause(live):
-                    return live
-                await asyncio.sleep(0.2)
-        return None
 
     async def suspend(self) -> str:
         """Nothing of it runs, and it comes back."""
@@ -211,12 +180,19 @@ class Life:
         after = await self.client.merge_patch(MODEL_DEPLOYMENT, self.key, {"spec": spec}, manager=MANAGER)
         return int(after["metadata"]["generation"])
 
-    async def _fare(self, pod: Resource, outcome: str | None) -> None:
-        await self.client.merge_patch(POD, key_of(pod), {"metadata": {"annotations": {OUTCOME: outcome}}})
-
 
 STEPS = (Life.edit, Life.scale, Life.lose_pods, Life.break_it, Life.suspend)
 """A life after its beginning and before its end."""
+
+
+def _absent_image(pods: Sequence[Resource]) -> str:
+    """An image that is not there, beside one that runs: a policy allows it, and its tag names the same release, which
+    some providers go by.
+    """
+    images = [str(dig(container, "image")) for pod in pods for container in dig(pod, "spec", "containers", default=[])]
+    image = next(iter(images), "")
+    folder, name = image.partition("@")[0].rpartition("/")[::2]
+    return f"{folder or 'docker.io'}/{_NO_IMAGE}:{name.partition(':')[2] or 'latest'}"
 
 
 def _running(deployment: Resource) -> bool:

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from airunway import __version__
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, KubeError, load_config, user_agent_of
+from airunway.kube import ApiError, Client, KubeError, load_config, user_agent_of
 from airunway.resource import ObjectKey, condition_of, format_time
+from airunway.webhook.settings import WEBHOOK
 from airunway_testing.e2e.ground import MANAGER, Ground, GroundError
 from airunway_testing.e2e.life import STEPS, Failed, Life, Missing
 from airunway_testing.e2e.report import Outcome, Report, Result
@@ -118,13 +119,21 @@ async def _prepare(
 
 
 async def _core_answers(client: Client, namespace: str) -> bool:
-    """Whether a core that is responsible for the namespace runs: it judges a deployment that nobody can run."""
+    """Whether a core that is responsible for the namespace runs: it judges a deployment that no provider can run.
+
+    With its webhook it refuses the deployment, else it writes a condition.
+    """
     key = ObjectKey(namespace, "is-anybody-there")
     spec = {"model": {"id": "none"}, "provider": {"name": "nobody"}}
     body = {"apiVersion": MODEL_DEPLOYMENT.api_version, "kind": MODEL_DEPLOYMENT.kind, "spec": spec}
-    await client.create(
-        MODEL_DEPLOYMENT, {**body, "metadata": {"name": key.name, "namespace": namespace}}, manager=MANAGER
-    )
+    try:
+        await client.create(
+            MODEL_DEPLOYMENT, {**body, "metadata": {"name": key.name, "namespace": namespace}}, manager=MANAGER
+        )
+    except ApiError as error:
+        if error.status < 500 and f'"{WEBHOOK}" denied the request' in str(error):
+            return True
+        raise  # 500 is what the API server says of a webhook that it does not reach
     try:
         async with asyncio.timeout(_ANSWER):
             while condition_of(await client.get(MODEL_DEPLOYMENT, key), "Validated") is None:
@@ -147,7 +156,6 @@ async def _live_through(
             key=ObjectKey(ground.namespace, sample.name),
             provider=candidate.name,
             kinds=kinds_of(candidate),
-            simulated=found.simulated,
             patience=patience,
         )
         shown = await _told(report, candidate.name, f"sample {sample.name}", life.begin(sample), say)

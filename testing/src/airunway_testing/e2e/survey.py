@@ -13,7 +13,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import discover, load
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, age_seconds, annotations_of, dig, key_of
-from airunway.runtime.upstream import crd_facts
+from airunway.runtime.crd_versions import crd_facts
 from airunway.selection import STALE_AFTER
 from airunway_testing.sandbox.samples import Sample, samples_of
 
@@ -38,7 +38,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """`simulated` is whether nodes are played: what becomes of their pods can then be told by an annotation."""
+    """`simulated` is whether the nodes are played."""
 
     kubernetes: str
     nodes: str
@@ -55,7 +55,7 @@ async def survey(client: Client, *, names: tuple[str, ...] = ()) -> Survey:
     configs = await client.list_all(INFERENCE_PROVIDER_CONFIG) if ours else []
     alive = {key_of(config).name for config in configs if _is_alive(config)}
     candidates = []
-    for found in discover():
+    for found in discover(on_request=bool(names)):
         if names and found.name not in names:
             continue
         host = load(found.name)

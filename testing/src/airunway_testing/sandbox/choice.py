@@ -30,7 +30,7 @@ def choose(names: Sequence[str] = ()) -> list[Choice]:
 
     Raises SandboxError if there is none, or not one of that name, or if two have a sample of one name.
     """
-    installed = {found.name: found for found in discover()}
+    installed = {found.name: found for found in discover(on_request=bool(names))}
     known = ", ".join(installed) or "none"
     if unknown := [name for name in names if name not in installed]:
         raise SandboxError(f"provider {unknown[0]} is not installed (installed providers: {known})")

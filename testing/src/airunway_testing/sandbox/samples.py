@@ -1,10 +1,12 @@
 """Samples: manifests that come with a provider, what each shows, and how to tell that it has shown it.
 
-They lie in the folder ``samples/`` of the provider's package, with an ``index.yaml`` that lists them.
+They lie in the folder ``samples/`` of the provider's package, with an ``index.toml`` that lists them: the folder is
+applied as it is (``kubectl apply -f samples/``), and kubectl takes whatever ends with ``.yaml`` for a manifest.
 """
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from importlib import resources
@@ -44,6 +46,9 @@ class Sample:
         return status.get("phase") == self.phase and self.says in str(status.get("message"))
 
 
+_INDEX = "index.toml"
+_FORMER = "index.yaml"
+"""What the index was called until kubectl was to apply the folder."""
 _FIELDS = frozenset(field.name for field in fields(Sample)) - {"path"} | {"file"}
 
 TYPO = Sample(
@@ -57,12 +62,12 @@ TYPO = Sample(
 def samples_of(provider: Distribution) -> tuple[Sample, ...]:
     """The samples that came with a provider, in the order of its index; none if it has no folder for them."""
     folder = _folder(provider)
-    return samples_in(folder) if (folder / "index.yaml").is_file() else ()
+    return samples_in(folder) if any((folder / name).is_file() for name in (_INDEX, _FORMER)) else ()
 
 
 def manifests_of(provider: Distribution) -> tuple[Path, ...]:
     """All manifests that came with a provider, by file name: those too that its index does not list."""
-    return tuple(sorted(path for path in _folder(provider).glob("*.yaml") if path.name != "index.yaml"))
+    return tuple(sorted(_folder(provider).glob("*.yaml")))
 
 
 def _folder(provider: Distribution) -> Path:
@@ -72,10 +77,17 @@ def _folder(provider: Distribution) -> Path:
 
 def samples_in(folder: Path) -> tuple[Sample, ...]:
     """The samples of a folder. Raises SandboxError for an index that is wrong, naming file and entry."""
-    index = folder / "index.yaml"
-    entries = yaml.safe_load(index.read_text(encoding="utf-8"))
-    if not isinstance(entries, list):
-        raise SandboxError(f"{index}: a list of samples is expected")
+    index, former = folder / _INDEX, folder / _FORMER
+    if former.is_file():
+        text = f"kubectl takes it for a manifest: write {_INDEX} instead, with a table [[sample]] for each entry"
+        raise SandboxError(f"{former}: {text}")
+    try:
+        found = tomllib.loads(index.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise SandboxError(f"{index}: {error}") from error
+    entries = found.get("sample")
+    if not isinstance(entries, list) or len(found) != 1:
+        raise SandboxError(f"{index}: tables [[sample]] are expected, and nothing else")
     return tuple(_sample(index, position, entry) for position, entry in enumerate(entries))
 
 

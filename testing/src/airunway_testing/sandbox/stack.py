@@ -1,6 +1,7 @@
 """Everything on one machine: a control plane, CRDs, the core, the providers, and simulated upstream operators.
 
-The parts are processes of their own, as in a cluster. They end with the process that started them, however that ends.
+The parts are processes of their own, as in a cluster, but for core and providers where there are few cores. They end
+with the process that started them, however that ends.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from airunway.resource import Resource, dig, is_true, key_of
 from airunway_testing.controlplane import Cluster, Level, running
 from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode, gpu_node
 from airunway_testing.controlplane.processes import Processes, log_tail
+from airunway_testing.controlplane.readiness import REPORT_EVERY, still_waiting
 from airunway_testing.sandbox.choice import Choice, choose
 from airunway_testing.sandbox.errors import SandboxError
 from airunway_testing.sandbox.samples import Sample
@@ -33,8 +35,11 @@ __all__ = ["Sandbox", "Say", "sandbox"]
 Say = Callable[[str], None]
 """Told, in a sentence, what happens now."""
 
-PATIENCE = 60.0
-"""Seconds in which the parts must be ready once the control plane is."""
+PATIENCE = 600.0
+"""Seconds in which the control plane, and then the parts, must be ready; while their processes live it is waited."""
+
+FEW_CORES = 2
+"""With so many cores, or fewer, core and providers are one process: each Python process takes seconds to start."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,19 +70,28 @@ def sandbox(
     context: str | None = None,
     upstream_crds: Path | None = None,
     keep: bool = False,
+    patience: float = PATIENCE,
+    together: bool | None = None,
 ) -> Iterator[Sandbox]:
-    """A sandbox of these `providers` (`choose`), while the context lasts. Raises SandboxError, ControlPlaneError."""
+    """A sandbox of these `providers` (`choose`), while the context lasts. Raises SandboxError, ControlPlaneError.
+
+    With `together` core and providers are one process (None: where there are few cores), else one each.
+    """
+    together = (os.cpu_count() or 1) <= FEW_CORES if together is None else together
     chosen = choose(providers)
     with ExitStack() as stack:
         say("Starting a Kubernetes control plane." if kubeconfig is None else f"Using the cluster of {kubeconfig}.")
         nodes = _nodes(len(chosen))
-        cluster = stack.enter_context(running(level, kubeconfig=kubeconfig, context=context, nodes=nodes, report=say))
+        cluster = stack.enter_context(
+            running(level, kubeconfig=kubeconfig, context=context, nodes=nodes, timeout=patience, report=say)
+        )
         folder = Path(tempfile.mkdtemp(prefix="airunway-sandbox-"))
         if not keep:
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
         simulators = _simulators(chosen, say)
         say("Installing the CRDs: ours, and those of the simulated upstreams.")
-        _install(cluster, [*custom_resource_definitions(), *_upstream_definitions(simulators, upstream_crds)])
+        definitions = [*custom_resource_definitions(), *_upstream_definitions(simulators, upstream_crds)]
+        _install(cluster, definitions, patience=patience)
         parts = Processes(folder, keep=keep)
         stack.callback(parts.close, grace=5.0)
         result = Sandbox(
@@ -88,12 +102,12 @@ def sandbox(
             samples=tuple(sample for choice in chosen for sample in choice.samples),
             parts=parts,
         )
-        _start(result, cluster, level)
+        names = _start(result, cluster, level, together=together)
         say(
             f"Started the core, {_listed('provider', result.providers)} and {_listed('simulator', result.simulators)}; "
             "waiting until all are ready."
         )
-        _wait_until_ready(result)
+        _wait_until_ready(result, names, say=say, patience=patience)
         yield result
 
 
@@ -132,31 +146,34 @@ def _upstream_definitions(simulators: Sequence[Simulator], directory: Path | Non
     return documents
 
 
-def _install(cluster: Cluster, definitions: Sequence[Resource]) -> None:
+def _install(cluster: Cluster, definitions: Sequence[Resource], *, patience: float) -> None:
     import asyncio
 
-    asyncio.run(_apply(cluster.kubeconfig, definitions))
+    asyncio.run(_apply(cluster.kubeconfig, definitions, patience=patience))
 
 
-async def _apply(kubeconfig: Path, definitions: Sequence[Resource]) -> None:
+async def _apply(kubeconfig: Path, definitions: Sequence[Resource], *, patience: float) -> None:
     import asyncio
 
     async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("sandbox")) as client:
         for definition in definitions:
             await client.apply(CUSTOM_RESOURCE_DEFINITION, definition, manager="airunway-sandbox", force=True)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             for definition in definitions:
                 while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition)), "Established"):
                     await asyncio.sleep(0.05)
 
 
-def _start(box: Sandbox, cluster: Cluster, level: Level) -> None:
-    """Start every part as a process, each with a file in which it says that it is ready."""
+def _start(box: Sandbox, cluster: Cluster, level: Level, *, together: bool) -> list[str]:
+    """Start the parts as processes; returns the names of those that say in a file of their own that they are ready."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "airunway"]
     common = ["--kubeconfig", str(cluster.kubeconfig)]
-    programs = [("controller", ["controller", *common])]
-    programs += [(f"provider-{name}", ["provider", "run", name, *common]) for name in box.providers]
+    if together:
+        programs = [("airunway", ["run", *box.providers, *common])]
+    else:
+        programs = [("controller", ["controller", *common])]
+        programs += [(f"provider-{name}", ["provider", "run", name, *common]) for name in box.providers]
     for name, arguments in programs:
         ready = ["--ready-file", str(_ready_file(box, name))]
         box.parts.start(name, [*command, *arguments, *ready], environment=environment)
@@ -164,22 +181,28 @@ def _start(box: Sandbox, cluster: Cluster, level: Level) -> None:
         box.parts.start(
             f"simulator-{name}", [*command, "simulate", name, *common, "--level", level], environment=environment
         )
+    return [name for name, _ in programs]
 
 
 def _ready_file(box: Sandbox, name: str) -> Path:
     return box.logs.parent / f"{name}.ready"
 
 
-def _wait_until_ready(box: Sandbox) -> None:
-    names = ["controller", *(f"provider-{name}" for name in box.providers)]
-    deadline = time.monotonic() + PATIENCE
+def _wait_until_ready(box: Sandbox, names: Sequence[str], *, say: Say, patience: float) -> None:
+    """Wait as long as all processes live; what takes long is said. Raises SandboxError."""
+    begun = said = time.monotonic()
     while waiting := [name for name in names if not _ready_file(box, name).exists()]:
         if problem := box.failed():
             raise SandboxError(problem)
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now - begun > patience:
             raise SandboxError(
-                f"{waiting[0]} is not ready after {PATIENCE:.0f} s\n{log_tail(box.parts.log(waiting[0]))}"
+                f"{', '.join(waiting)}: not ready after {patience:.0f} s (--patience SECONDS waits longer)\n"
+                f"{log_tail(box.parts.log(waiting[0]))}"
             )
+        if now - said >= REPORT_EVERY:
+            said = now
+            say(still_waiting(", ".join(waiting), now - begun))
         time.sleep(0.05)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
@@ -13,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 import yaml
 
 from airunway.kube import Client
-from airunway.resource import Resource
+from airunway.resource import Resource, uncollected
 
 __all__ = [
     "GROUP",
@@ -25,6 +26,8 @@ __all__ = [
     "load_simulator",
     "simulators_for",
 ]
+
+log = logging.getLogger(__name__)
 
 GROUP = "airunway.simulators"
 """The entry-point group: ``acme = "airunway_acme_simulator:simulator"``, a `Simulator` under its name."""
@@ -61,7 +64,9 @@ class Simulator:
     def custom_resource_definitions(self) -> list[Resource]:
         """The minimal CRDs, written for AI Runway, by file name; the upstream's own serve as well."""
         files = [entry for entry in (resources.files(self.package) / "crds").iterdir() if entry.name.endswith(".yaml")]
-        return [yaml.safe_load(file.read_text()) for file in sorted(files, key=lambda file: file.name)]
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # an upstream's own may have megabytes
+        with uncollected():
+            return [yaml.load(file.read_text(), Loader=loader) for file in sorted(files, key=lambda file: file.name)]
 
     async def run(self, client: Client, *, level: Level, scenario: str = "", stop: asyncio.Event) -> None:
         """Play the operator until `stop` is set. `scenario` (level ``api`` only) is its default answer.
@@ -73,9 +78,22 @@ class Simulator:
 
 
 def discover_simulators() -> dict[str, Simulator]:
-    """The installed simulators by name, sorted. A broken distribution raises what its import raises."""
-    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
-    return {entry.name: entry.load() for entry in found}
+    """The installed simulators by name, sorted.
+
+    One that cannot be imported is passed over, and logged: who works at one provider may have no other whole.
+    `load_simulator` of it raises what its import raises.
+    """
+    return dict(_importable())
+
+
+def _importable() -> Iterator[tuple[str, Simulator]]:
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            simulator: Simulator = entry.load()
+        except Exception as error:  # noqa: BLE001 - anything can happen in the import of foreign code
+            log.warning("simulator %r (%s) cannot be imported and is passed over: %r", entry.name, entry.value, error)
+            continue
+        yield entry.name, simulator
 
 
 def load_simulator(name: str) -> Simulator:

@@ -1,23 +1,32 @@
 """An upstream where there are no pods: every object gets the status that its scenario says, in one write.
 
-Cheap by intention: one cache, one status patch per object and generation, nothing else is read or made. A benchmark
-with ten thousand objects must measure AI Runway, not this.
+Cheap by intention: one cache, one status patch per object and generation, nothing else is read or made unless the
+operator makes children. A benchmark with ten thousand objects must measure AI Runway, not this.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias
 
 from airunway.kube import Client, Conflict, Controller, Kind, NotFound, Reflector, WorkQueue
-from airunway.resource import ObjectKey, Resource, annotations_of, dig, format_time, is_deleting
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    dig,
+    format_time,
+    is_deleting,
+    key_of,
+    owner_reference,
+)
 from airunway_testing.simulators.scenarios import ANNOTATION, INSTANT, Scenario, parse_scenario, scenario_of
 from airunway_testing.simulators.writes import finalizers_patch, status_patch
 
-__all__ = ["Answer", "Scripted"]
+__all__ = ["Answer", "Children", "Scripted"]
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +35,21 @@ Answer: TypeAlias = Callable[[Resource, Scenario, str], Resource]
 
 Equal to the present status where nothing is left to do: then nothing is written."""
 
+Children: TypeAlias = Callable[[Resource, Scenario, str], Sequence[tuple[Kind, Resource]]]
+"""``children(object, scenario, now)``: what the operator makes of an object, before it writes that object's status.
+
+Name, labels and spec of each are its own; the namespace and the owner are added. A ``status`` in it is written as its
+controller would, with the ``observedGeneration`` of what was made: no controller of workloads runs on this level."""
+
 
 class Scripted:
     """Answers objects of one kind by scenario; `run` works until it is cancelled.
 
     `name` is the operator's, in logs; `manager` its field manager, different from all of AI Runway's; `finalizer` what
     holds an object that `lingers`. `keep` gives the part of an object beside metadata and status that `answer` looks
-    at: the rest is not kept in memory. `scenario` is the word for objects without the annotation; `workers` bounds the
-    writes under way at one time. Raises ScenarioError for an unknown word; one in an annotation is an ``error``.
+    at: the rest is not kept in memory. `children` says what is made of an object. `scenario` is the word for objects
+    without the annotation; `workers` bounds the writes under way at one time. Raises ScenarioError for an unknown word;
+    one in an annotation is an ``error``.
     """
 
     def __init__(
@@ -46,11 +62,13 @@ class Scripted:
         manager: str,
         finalizer: str,
         keep: Callable[[Resource], Resource] = lambda _: {},
+        children: Children = lambda *_: (),
         scenario: str = INSTANT,
         workers: int = 16,
     ) -> None:
         self._client, self._kind, self._answer = client, kind, answer
-        self._name, self._manager, self._finalizer, self._keep = name, manager, finalizer, keep
+        self._name, self._manager, self._finalizer = name, manager, finalizer
+        self._keep, self._children = keep, children
         self._default = parse_scenario(scenario or INSTANT)
         self._queue: WorkQueue[ObjectKey] = WorkQueue()
         self._controller = Controller(f"scripted-{name}", self._queue, self._reconcile, workers=workers)
@@ -74,16 +92,35 @@ class Scripted:
         try:
             obj = await self._hold_or_release(key, obj, hold=scenario.lingers)
             if not is_deleting(obj):
-                await self._write_status(key, obj, scenario)
+                now = format_time(datetime.now(UTC))
+                for kind, child in self._children(obj, scenario, now):
+                    await self._make(obj, kind, child)
+                await self._write_status(key, obj, scenario, now)
         except NotFound:
             return None
         except Conflict as error:
             log.info("%s: %s", key, error)  # the change that came between brings us back here
         return None
 
-    async def _write_status(self, key: ObjectKey, obj: Resource, scenario: Scenario) -> None:
+    async def _make(self, owner: Resource, kind: Kind, child: Resource) -> None:
+        """A child as it is to be, and how its controller says it is."""
+        key = ObjectKey(key_of(owner).namespace, key_of(child).name)
+        # The owner in the cache is trimmed, and never says of what kind it is.
+        of = {**owner, "apiVersion": self._kind.api_version, "kind": self._kind.kind}
+        metadata = {**child["metadata"], "namespace": key.namespace, "ownerReferences": [owner_reference(of)]}
+        body = {field: value for field, value in child.items() if field != "status"}
+        body = {**body, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+        made = await self._client.apply(kind, body, manager=self._manager, force=True)
+        if "status" not in child:
+            return
+        status = {"observedGeneration": dig(made, "metadata", "generation"), **child["status"]}
+        if status != (made.get("status") or {}):
+            patch = status_patch(made, status)
+            await self._client.merge_patch(kind, key, patch, subresource="status", manager=self._manager)
+
+    async def _write_status(self, key: ObjectKey, obj: Resource, scenario: Scenario, now: str) -> None:
         before = obj.get("status") or {}
-        status = self._answer(obj, scenario, format_time(datetime.now(UTC)))
+        status = self._answer(obj, scenario, now)
         if status != before:
             patch = status_patch(obj, status)
             await self._client.merge_patch(self._kind, key, patch, subresource="status", manager=self._manager)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airunway.resource import Resource, copy_of, dig, key_of
-from airunway_kuberay_simulator import status, workload
-from airunway_kuberay_simulator.facts import Create, Delete, Facts, SetSpec, Write, WriteStatus
+from airunway.resource import Resource, copy_of, dig, key_of, labels_of
+from airunway_kuberay_simulator import names, status, workload
+from airunway_kuberay_simulator.facts import Create, Delete, Event, Facts, SetSpec, Tell, Write, WriteStatus
 
-__all__ = ["cluster_writes"]
+__all__ = ["cluster_writes", "refused_pod"]
 
 
 def cluster_writes(facts: Facts, name: str, cluster: Resource) -> Iterator[Write]:
-    """Pods and status of a RayCluster."""
+    """Pods and status of a RayCluster: none of it while the account of Ray's autoscaler is not there."""
     pods = facts.pods.get(name, ())
+    if account := facts.without_account.get(name):
+        yield from _without_account(facts, name, cluster, account)
+        return
     if f"{name}-head-svc" not in facts.services:
         yield Create(obj=workload.head_service(cluster))
     yield from _autoscaled(facts, name, cluster)
@@ -27,6 +30,29 @@ def cluster_writes(facts: Facts, name: str, cluster: Resource) -> Iterator[Write
     written = status.cluster_status(cluster, pods, failure=facts.memory.failed.get(name), now=facts.now)
     if written != cluster.get("status"):
         yield WriteStatus(status=written, cluster=name)
+
+
+def _without_account(facts: Facts, name: str, cluster: Resource, account: str) -> Iterator[Write]:
+    """An event is all that is ever said of it: the RayCluster stays without a status (recording noacct)."""
+    note = (
+        f"Failed to reconcile RayCluster {key_of(cluster).namespace}/{name}. The head names a ServiceAccount for the "
+        f"autoscaler. However, ServiceAccount {account} is not found. Please create one."
+    )
+    if (name, note) not in facts.memory.told:
+        facts.memory.told.add((name, note))
+        yield Tell(event=Event(type="Warning", reason="AutoscalerServiceAccountNotFound", note=note, cluster=name))
+
+
+def refused_pod(pod: Resource, message: str) -> tuple[str, str, Event]:
+    """Of a pod that may not be made: reason and message of the condition, and the event of each try."""
+    key, cluster = key_of(pod), labels_of(pod)[names.CLUSTER]
+    told = message[message.find("pods ") :] if "pods " in message else message
+    if labels_of(pod)[names.NODE_TYPE] == "head":
+        node, note = "Head", f"Failed to create head Pod {key.namespace}/{key.name}, {told}"
+    else:
+        node, note = "Worker", f"Failed to create worker Pod for the cluster {key.namespace}/{cluster}, {told}"
+    event = Event(type="Warning", reason=f"FailedToCreate{node}Pod", note=note, cluster=cluster)
+    return f"FailedCreate{node}Pod", f"FailedCreate{node}Pod\n{told}", event
 
 
 def _autoscaled(facts: Facts, name: str, cluster: Resource) -> Iterator[Write]:

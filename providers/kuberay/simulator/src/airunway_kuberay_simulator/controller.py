@@ -13,11 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from math import inf
 
 from airunway.kube import (
     EVENT,
     POD,
     SERVICE,
+    SERVICE_ACCOUNT,
     Answer,
     Client,
     Forbidden,
@@ -38,6 +40,7 @@ from airunway.resource import (
     uid_of,
 )
 from airunway_kuberay_simulator import names, passes, ray
+from airunway_kuberay_simulator.clusters import refused_pod
 from airunway_kuberay_simulator.facts import (
     Create,
     Delete,
@@ -93,14 +96,21 @@ class _Held:
 
 class SimulatedKubeRay:
     """`run` works until it is cancelled. With `pretended` pods none are made, and that says what becomes of them.
+    With a `dashboard` Ray is not played but asked there, every two seconds of the operator's.
 
     `client` needs to write RayServices, RayClusters, Services, pods and events.
     """
 
     def __init__(
-        self, client: Client, *, pretended: Pretended | None = None, pace: float = PACE, workers: int = 16
+        self,
+        client: Client,
+        *,
+        pretended: Pretended | None = None,
+        dashboard: ray.Dashboard | None = None,
+        pace: float = PACE,
+        workers: int = 16,
     ) -> None:
-        self._client, self._pretended, self._pace = client, pretended, pace
+        self._client, self._pretended, self._dashboard, self._pace = client, pretended, dashboard, pace
         self._memories: dict[str, Memory] = {}
         self._sent: dict[str, ray.Sent] = {}
         pods = Reflector(client, POD, label_selector=names.CLUSTER, project=strip_managed_fields())
@@ -128,9 +138,16 @@ class SimulatedKubeRay:
             return Outcome()
         world = LiveWorld(partial(self._facts, held), partial(self._write, held))
         outcome = await passes.reconcile(world)
+        if world.seen is not None:
+            # By the clock of now: where a try takes longer than the pause between two, a pass would never end.
+            later, due = self._clock() + passes.POLL, world.seen.memory.due
+            due.update({what: later for what, when in due.items() if when == inf})
         if outcome.failed:
             return Outcome(requeue_after=self._pace * passes.POLL)
         return Outcome(requeue_after=self._wait(world.seen) if world.seen is not None else None)
+
+    def _clock(self) -> float:
+        return asyncio.get_running_loop().time() / self._pace
 
     def _wait(self, facts: Facts) -> float | None:
         """Seconds until time alone changes something: the real operator looks every two seconds, for ever."""
@@ -139,7 +156,8 @@ class SimulatedKubeRay:
         if name in self._sent:
             begun = self._sent[name].clock
             dates += [when for when in (begun + passes.POLL / 2, begun + passes.POLL) if when > facts.clock]
-        if annotations_of(facts.service).get(names.TIMEOUT) and not facts.name("active"):
+        times_out = annotations_of(facts.service).get(names.TIMEOUT) and not facts.name("active")
+        if times_out or facts.without_account or self._dashboard is not None:
             dates.append(facts.clock + passes.POLL)
         return max(0.0, (min(dates) - facts.clock) * self._pace) if dates else None
 
@@ -164,10 +182,11 @@ class SimulatedKubeRay:
         for name, cluster in clusters.items():
             of = f"{names.CLUSTER}={name}"
             pods[name] = self._pretended.pods(cluster) if self._pretended else await self._listed(POD, key, of)
-        clock = asyncio.get_running_loop().time() / self._pace
+        clock = self._clock()
         word = annotations_of(service).get(names.APPLICATION, "")
         if self._pretended is not None:
             word = word or self._pretended.word(service)
+        real = await self._dashboard.applications() if self._dashboard is not None and self._sent else {}
         return Facts(
             service=service,
             now=format_time(datetime.now(UTC)),
@@ -177,11 +196,27 @@ class SimulatedKubeRay:
             clusters=dict(clusters),
             pods=pods,
             services=dict(services),
-            dashboards={n: ray.answer(self._sent.get(n), pods[n], word=word, clock=clock) for n in clusters},
+            dashboards={
+                n: ray.answer(self._sent.get(n), pods[n], word=word, clock=clock)
+                if self._dashboard is None
+                else ray.said(real)
+                for n in clusters
+            },
             endpoints=_endpoints(service, services.get(f"{key.name}-serve-svc"), pods),
             heads={name: name in self._sent for name in clusters},
-            demand={n: ray.demand(c, self._sent[n].config) for n, c in clusters.items() if n in self._sent},
+            demand={n: ray.demand(c, self._sent[n].config, real) for n, c in clusters.items() if n in self._sent},
+            without_account=await self._without_account(clusters),
         )
+
+    async def _without_account(self, clusters: Mapping[str, Resource]) -> dict[str, str]:
+        found = {}
+        for name, cluster in clusters.items():
+            account = str(dig(cluster, "spec", "headGroupSpec", "template", "spec", "serviceAccountName", default=""))
+            where = ObjectKey(key_of(cluster).namespace, account)
+            scales = dig(cluster, "spec", "enableInTreeAutoscaling")
+            if account and scales and await find(self._client, SERVICE_ACCOUNT, where) is None:
+                found[name] = account
+        return found
 
     async def _listed(self, kind: Kind, key: ObjectKey, selector: str) -> list[Resource]:
         found = await self._client.list_all(kind, namespace=key.namespace, label_selector=selector)
@@ -192,28 +227,64 @@ class SimulatedKubeRay:
     async def _write(self, held: _Held, facts: Facts, write: Write) -> bool:
         """Make the write; False if something it needs is gone, or was changed by somebody else."""
         key = key_of(facts.service)
+        if isinstance(write, Create) and write.obj["kind"] == "Pod" and await self._has_gone(key, write.obj):
+            self._passes.add(key)
+            return False
         with attempt(key) as made:
+            if (
+                isinstance(write, Send)
+                and self._dashboard is not None
+                and (why := await self._dashboard.send(write.config))
+            ):
+                await self._tell(facts, passes.refused(facts, write.cluster, why))
+                return False
             try:
                 await self._send(held, facts, write)
             except Forbidden as error:
                 if not (isinstance(write, Create) and write.obj["kind"] == "Pod" and error.answer is Answer.QUOTA):
                     raise
-                self._refuse(facts, write.obj, str(error))
+                await self._refuse(facts, write.obj, str(error))
             else:
                 if write.event is not None:
-                    await self._client.create(EVENT, _event(facts.service, write.event), manager=names.MANAGER)
+                    await self._tell(facts, write.event)
         if made.overtaken:
             self._passes.add(key)
         return made.landed
 
-    def _refuse(self, facts: Facts, pod: Resource, message: str) -> None:
-        """A pod that may not be made: told in the cluster's status, and tried again."""
-        cluster = labels_of(pod)[names.CLUSTER]
-        node = "Head" if labels_of(pod)[names.NODE_TYPE] == "head" else "Worker"
-        reason = f"FailedCreate{node}Pod"
-        told = message[message.find("pods ") :] if "pods " in message else message
-        facts.memory.failed[cluster] = (reason, f"{reason}\n{told}")
-        facts.memory.due[f"pods of {cluster}"] = facts.clock + passes.POLL
+    async def _has_gone(self, key: ObjectKey, pod: Resource) -> bool:
+        """Whether a pod's cluster goes, or is gone, since this pass has read it: the garbage collector would delete the
+        pod at once, and the pass make it anew for ever.
+        """
+        if self._pretended is not None:
+            return False
+        where = ObjectKey(key.namespace, labels_of(pod)[names.CLUSTER])
+        cluster = await find(self._client, RAY_CLUSTER, where)
+        return cluster is None or is_deleting(cluster)
+
+    async def _refuse(self, facts: Facts, pod: Resource, message: str) -> None:
+        """A pod that may not be made: told in the cluster's status and by an event, and tried again by a later pass.
+
+        The event comes once for all tries that fail alike, which the real operator's pace makes rarer.
+        """
+        reason, text, event = refused_pod(pod, message)
+        facts.memory.failed[event.cluster] = (reason, text)
+        facts.memory.due[f"pods of {event.cluster}"] = inf
+        said = (event.cluster, message.partition(" is forbidden: ")[2])
+        if said not in facts.memory.told:
+            facts.memory.told.add(said)
+            await self._tell(facts, event)
+
+    async def _tell(self, facts: Facts, event: Event) -> None:
+        about = (facts.clusters[event.cluster], RAY_CLUSTER) if event.cluster else (facts.service, RAY_SERVICE)
+        said = event_about(
+            *about,
+            reason=event.reason,
+            note=event.note,
+            by="raycluster-controller" if event.cluster else "rayservice-controller",
+            instance="simulated-kuberay",
+            type_=event.type,
+        )
+        await self._client.create(EVENT, said, manager=names.MANAGER)
 
     async def _send(self, held: _Held, facts: Facts, write: Write) -> None:
         client, manager, key = self._client, names.MANAGER, key_of(facts.service)
@@ -247,7 +318,7 @@ class SimulatedKubeRay:
                 else:
                     await client.merge_patch(POD, ObjectKey(key.namespace, name), labels, manager=manager)
             case Send(cluster=name, config=config):
-                self._sent[name] = ray.Sent(config=config, clock=facts.clock, before=name in self._sent)
+                self._sent[name] = ray.send(config, facts.clock, self._sent.get(name))
             case Tell():
                 pass
 
@@ -267,9 +338,3 @@ def _endpoints(service: Resource, serve: Resource | None, pods: Mapping[str, Seq
         if labels_of(pod).get(names.SERVE) == "true" and is_true(pod, "Ready") and not is_deleting(pod)
     ]
     return sum(not (without_head and labels_of(pod).get(names.NODE_TYPE) == "head") for pod in behind)
-
-
-def _event(service: Resource, event: Event) -> Resource:
-    by, instance = "rayservice-controller", "simulated-kuberay"
-    reason, note = event.reason, event.note
-    return event_about(service, RAY_SERVICE, reason=reason, note=note, by=by, instance=instance, type_=event.type)

@@ -28,11 +28,12 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """An event about the RayService."""
+    """An event about the RayService, or about a RayCluster of that name."""
 
     type: str
     reason: str
     note: str
+    cluster: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,8 @@ class Facts:
     `clusters` are the RayClusters of the RayService by name, `pods` theirs, `services` the Services by name.
     `endpoints` are the ready ones behind the serve Service, `heads` the clusters whose head has a Serve proxy that
     answers (None: nobody says, the label on the pod counts).
-    `demand` is what Ray's own autoscaler wants: workers by group and cluster.
+    `demand` is what Ray's own autoscaler wants: workers by group and cluster. `without_account` has, by cluster, the
+    ServiceAccount that its head names and that is not there.
     """
 
     service: Resource
@@ -79,6 +81,7 @@ class Facts:
     endpoints: int = 0
     heads: Mapping[str, bool] | None = None
     demand: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    without_account: Mapping[str, str] = field(default_factory=dict)
 
     def name(self, side: str) -> str:
         return str(dig(self.service, "status", f"{side}ServiceStatus", "rayClusterName", default=""))

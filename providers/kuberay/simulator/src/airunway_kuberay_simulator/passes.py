@@ -45,7 +45,7 @@ from airunway_kuberay_simulator.facts import (
 from airunway_kuberay_simulator.status import Side
 from airunway_testing.simulators.passes import Outcome
 
-__all__ = ["DELETION_DELAY", "POLL", "reconcile"]
+__all__ = ["DELETION_DELAY", "POLL", "reconcile", "refused"]
 
 POLL = 2.0
 """Seconds between two looks, as long as a RayService exists."""
@@ -304,14 +304,22 @@ def _configured(facts: Facts, name: str, head: Resource, serve: Serve) -> Iterat
     except yaml.YAMLError:
         refusal = "error converting YAML to JSON: yaml: line 1: did not find expected node content"
     if refusal:
-        note = f"Failed to update serve applications to the RayCluster {where}: {refusal}"
-        if (config, note) not in facts.memory.told:
-            facts.memory.told.add((config, note))
-            yield Tell(event=Event(type="Warning", reason="FailedToUpdateServeApplications", note=note))
+        event = refused(facts, name, refusal)
+        if (config, event.note) not in facts.memory.told:
+            facts.memory.told.add((config, event.note))
+            yield Tell(event=event)
         raise _Frozen
     facts.memory.sent[name] = (config, uid_of(head))
     note = f"Updated serve applications to the RayCluster {where}"
     yield Send(cluster=name, config=config, event=Event(type="Normal", reason="UpdatedServeApplications", note=note))
+
+
+def refused(facts: Facts, cluster: str, why: str) -> Event:
+    """Of a configuration that a cluster's Ray Serve does not take: it will be sent again."""
+    facts.memory.sent.pop(cluster, None)
+    where = f"{key_of(facts.service).namespace}/{cluster}"
+    note = f"Failed to update serve applications to the RayCluster {where}: {why}"
+    return Event(type="Warning", reason="FailedToUpdateServeApplications", note=note)
 
 
 def _labelled(facts: Facts, name: str, head: Resource) -> Iterator[Write]:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from airunway.resource import Resource, copy_of, dig, format_time, is_deleting, is_true, key_of, labels_of, parse_time
 from airunway_kuberay_simulator import names, passes
+from airunway_kuberay_simulator.clusters import refused_pod
 from airunway_kuberay_simulator.facts import (
     Create,
     Delete,
@@ -140,7 +141,15 @@ class RecordedWorld:
             services={name: copy_of(found) for name, found in self._services.items()},
             dashboards={name: self._serve(name) for name in self._clusters},
             endpoints=self._endpoints(pods),
+            without_account=self._without_account(),
         )
+
+    def _without_account(self) -> dict[str, str]:
+        """What the head names, where the recording says that it was not there."""
+        if not any(row["reason"] == "AutoscalerServiceAccountNotFound" for row in self.recording.of("Event")):
+            return {}
+        place = ("spec", "headGroupSpec", "template", "spec", "serviceAccountName")
+        return {name: str(dig(cluster, *place)) for name, cluster in self._clusters.items()}
 
     def _suffix(self) -> str:
         """As the real one chose: clusters are called as recorded, pods are found by their group."""
@@ -216,9 +225,10 @@ class RecordedWorld:
                 self._services[name] = obj
                 self._known = self._replay.clock + _SLICES
             case "Pod" if (text := self._forbidden()) and labels_of(obj)[names.NODE_TYPE] == "worker":
-                cluster = labels_of(obj)[names.CLUSTER]
-                self._memory.failed[cluster] = ("FailedCreateWorkerPod", f"FailedCreateWorkerPod\n{text}")
-                self._memory.due[f"pods of {cluster}"] = float("inf")
+                reason, told, event = refused_pod(obj, text)
+                self._memory.failed[event.cluster] = (reason, told)
+                self._memory.due[f"pods of {event.cluster}"] = float("inf")
+                self.written.events.append(event)
                 return
             case "Pod":
                 obj["metadata"]["uid"] = f"uid-{self._made}"

@@ -185,10 +185,15 @@ def _pod(cluster: Resource, template: Resource, *, prefix: str, group: str, node
     main["command"], main["args"] = ["/bin/bash", "-c", "--"], [f"ray start {'--head ' * (node == 'head')}--block"]
     if node == "worker":
         waits = {"name": "wait-gcs-ready", "image": main["image"], "env": main.get("env") or []}
+        if "securityContext" in main:
+            waits["securityContext"] = main["securityContext"]
         spec["initContainers"] = [{**waits, "resources": {"limits": {"cpu": "200m", "memory": "256Mi"}}}]
     elif dig(cluster, "spec", "enableInTreeAutoscaling"):
         limits = {"cpu": "500m", "memory": "512Mi"}
-        spec["containers"].append({"name": "autoscaler", "image": main["image"], "resources": {"limits": limits}})
+        autoscaler: Resource = {"name": "autoscaler", "image": main["image"], "resources": {"limits": limits}}
+        if security := dig(cluster, "spec", "autoscalerOptions", "securityContext"):
+            autoscaler["securityContext"] = security
+        spec["containers"].append(autoscaler)
     return {
         "apiVersion": "v1",
         "kind": "Pod",

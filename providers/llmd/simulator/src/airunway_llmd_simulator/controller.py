@@ -206,7 +206,7 @@ def _crashed(name: str, image: str, end: Ended, *, init: bool = False) -> Resour
     """The status of a pod whose container has ended again and again, as a kubelet writes it."""
     now = format_time(datetime.now(UTC))
     reason = "Completed" if end.code == 0 else "Error"
-    last = {"exitCode": end.code, "reason": reason, "message": end.words, "startedAt": now, "finishedAt": now}
+    last = {"exitCode": end.code, "reason": reason, "message": end.line, "startedAt": now, "finishedAt": now}
     status = {
         "name": name,
         "image": image,

@@ -6,6 +6,7 @@ configuration of a picker, and with 0 for a wrong value of a routing sidecar's f
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,29 @@ __all__ = ["Ended", "PickerProgram", "SidecarProgram", "picker_of", "sidecar_of"
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The end of a process, with the last line of its log."""
+    """The end of a process: what it says last, and in `error` because of what.
+
+    Programs that end because of an error log it as one line of JSON, with the stack trace (recorded).
+    """
 
     code: int
     words: str
+    error: str = ""
+
+    @property
+    def line(self) -> str:
+        """The last line of the log."""
+        if not self.error:
+            return self.words
+        logged = {"level": "error", "logger": "setup", "caller": "runner/runner.go:235", "msg": self.words}
+        return json.dumps({**logged, "error": self.error, "stacktrace": _TRACE}, separators=(",", ":"))
+
+
+_TRACE = "\n".join(
+    f"{package}.{function}\n\t/src/{package}/{function}.go:{number}"
+    for package, function, number in (("runner", "Run", 210), ("main", "main", 40), ("runtime", "main", 285))
+    for _ in range(6)
+)
 
 
 _POOL_FLAGS = ("pool-name", "pool-namespace", "pool-group", "grpc-health-port", "grpc-port", "secure-serving")
@@ -31,6 +51,7 @@ _ROUTER_FLAGS = (
     "tracing",
     "metrics-endpoint-auth",
     "metrics-port",
+    "enable-pprof",
     "ha-enable-leader-election",
     "endpoint-selector",
     "endpoint-target-ports",
@@ -83,7 +104,9 @@ class PickerProgram:
         if "pool-name" not in _flags(args):
             return Ended(code=1, words="Failed to extract GKNN: failed to parse deployment name from pod name")
         problem = next(self._problems(config), None) if config else None
-        return Ended(code=1, words=f"Failed to parse configuration: {problem}") if problem else None
+        if problem is None:
+            return None
+        return Ended(code=1, words="Failed to parse configuration", error=f"failed to parse config - {problem}")
 
     def _problems(self, config: str) -> Iterator[str]:
         try:

@@ -1,0 +1,231 @@
+"""What the guards of providers have to know of the deployments that there are (docs/admission.md, "Providers").
+
+A policy in the API server sees one request and no other objects. So the leader notes on each InferenceProviderConfig,
+which the policies of that provider read, the namespaces with deployments of the provider, each with the service
+accounts that they name. It does so before the verdict on a deployment, for which providers wait: their first write
+finds it. What nobody needs any more is taken out some time later, so that there is a write when the set changes, and
+not with every deployment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from time import monotonic
+from typing import TypeAlias
+
+from airunway.api import names
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG
+from airunway.kube import AnyReflector, Client, KubeError, NotFound, is_retryable
+from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of
+
+__all__ = ["MAX_ACCOUNTS", "GuardParameters", "Namespaces", "needed", "noted", "providers_of"]
+
+log = logging.getLogger(__name__)
+
+REST = 30.0
+"""Seconds between two looks for what nobody needs any more."""
+
+KEPT = 60.0
+"""Seconds for which a note stays after a pass has asked for it: the caches are behind with what follows from it."""
+
+MAX_ACCOUNTS = 2048
+"""Characters of a namespace's service accounts: an object has room for a million, and one tenant must not take it all.
+Deployments with accounts beyond these are refused their pods, and say so."""
+
+_ACCOUNT = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
+
+Namespaces: TypeAlias = Mapping[str, frozenset[str]]
+"""Service accounts by namespace."""
+
+
+def needed(deployments: Iterable[Resource], known: Mapping[str, Namespaces]) -> dict[str, dict[str, frozenset[str]]]:
+    """By provider the namespaces of its deployments, with the service accounts that may run their pods.
+
+    An account comes in with a verdict of the core, and stays (is `known`) for as long as a deployment names it: what
+    serves must not lose its account to a spec that is invalid for another reason.
+    """
+    found: dict[str, dict[str, frozenset[str]]] = {}
+    for deployment in deployments:
+        namespace, account = key_of(deployment).namespace, account_of(deployment)
+        valid = (condition_of(deployment, "Validated") or {}).get("status") == "True"
+        for provider in providers_of(deployment):
+            accounts = found.setdefault(provider, {}).setdefault(namespace, frozenset())
+            if account and (valid or account in known.get(provider, {}).get(namespace, ())):
+                found[provider][namespace] = accounts | {account}
+    return found
+
+
+def providers_of(deployment: Resource) -> set[str]:
+    """The provider that a deployment was given to, and those that still hold it."""
+    holders = map(names.provider_of_finalizer, dig(deployment, "metadata", "finalizers", default=[]) or [])
+    return {provider for provider in (dig(deployment, "status", "provider", "name"), *holders) if provider}
+
+
+def account_of(deployment: Resource) -> str:
+    """The service account that a deployment names; empty where there is none, or none that can exist."""
+    account = dig(deployment, "spec", "serviceAccountName")
+    return account if isinstance(account, str) and _ACCOUNT.fullmatch(account) else ""
+
+
+def noted(config: Resource | None) -> dict[str, frozenset[str]]:
+    """What stands on a provider's InferenceProviderConfig."""
+    found = dig(config, "status", "namespaces", default={}) or {}
+    return {namespace: frozenset(str(accounts).split()) for namespace, accounts in found.items()}
+
+
+class GuardParameters:
+    """Keeps ``status.namespaces`` of all `configs`.
+
+    `home` is our own namespace: of several cores, which watch different `namespaces`, each takes out what is its own.
+    `deployments` gives all deployments that there are.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        home: str,
+        configs: AnyReflector,
+        deployments: Callable[[], Iterable[Resource]],
+        namespaces: Collection[str] = (),
+    ) -> None:
+        self._client = client
+        self._manager = names.guard_manager(home)
+        self._configs = configs
+        self._deployments = deployments
+        self._namespaces = frozenset(namespaces)
+        self._changed = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._written: dict[str, Namespaces] = {}
+        self._asked: dict[tuple[str, str, str], float] = {}
+        self._problem = ""
+        configs.add_handler(self._on_change)
+
+    def _on_change(self, key: ObjectKey, _old: Resource | None, new: Resource | None) -> None:
+        if self._ours(noted(new)) != self._written.get(key.name):
+            self._changed.set()
+
+    def _ours(self, found: Namespaces) -> dict[str, frozenset[str]]:
+        return {key: value for key, value in found.items() if not self._namespaces or key in self._namespaces}
+
+    async def include(self, deployment: Resource, *, providers: Collection[str], valid: bool) -> None:
+        """Returns once the namespace of a deployment that goes to these providers is noted for each, and if it is
+        `valid` its service account too. What cannot be noted for good is logged.
+
+        Raises KubeError for what passes.
+        """
+        namespace, account = key_of(deployment).namespace, account_of(deployment) if valid else ""
+        now = monotonic()
+        self._asked |= {(provider, namespace, account): now for provider in providers}
+        missing = [each for each in providers if each in self._registered() and not self._has(each, namespace, account)]
+        if not missing:
+            return
+        async with self._lock:
+            for provider in missing:
+                if not self._has(provider, namespace, account):  # else another pass has written for us as well
+                    await self._write(provider, self._needed(), prune=False)
+
+    def _registered(self) -> set[str]:
+        return {key.name for key, _ in self._configs.items()}
+
+    def _has(self, provider: str, namespace: str, account: str) -> bool:
+        known = self._written.get(provider, {}).get(namespace)
+        return known is not None and (not account or account in known or not _fits(known, account))
+
+    def begin(self) -> None:
+        """To be called when a replica begins to lead, before its first pass: others may have led meanwhile."""
+        self._written.clear()
+
+    async def run(self) -> None:
+        """The leader's part: bring back what is lost, take out what nobody needs; until cancelled."""
+        while True:
+            self._changed.clear()
+            async with self._lock:
+                found = self._needed()
+                for provider in sorted(self._registered()):
+                    try:
+                        await self._write(provider, found, prune=True)
+                    except KubeError as error:
+                        log.info("the guards of provider %s are told later: %s", provider, error)
+            try:
+                await asyncio.wait_for(self._changed.wait(), REST)
+            except TimeoutError:
+                continue
+
+    def _needed(self) -> dict[str, dict[str, frozenset[str]]]:
+        return needed(self._deployments(), {provider: self._known(provider) for provider in self._registered()})
+
+    def _known(self, provider: str) -> dict[str, frozenset[str]]:
+        live = self._configs.get(ObjectKey("", provider))
+        return _united(noted(live), self._written.get(provider, {}))  # the watch is a moment behind our own writes
+
+    async def _write(self, provider: str, found: Mapping[str, Namespaces], *, prune: bool) -> None:
+        """Note what is needed; with `prune` nothing else of ours stays. Raises KubeError for what passes."""
+        live = noted(self._configs.get(ObjectKey("", provider)))
+        known = self._ours(self._known(provider))
+        namespaces = _united(found.get(provider, {}), self._lately(provider), {} if prune else known)
+        data = {key: _text(namespaces[key], known.get(key, frozenset())) for key in sorted(namespaces)}
+        after = {namespace: frozenset(text.split()) for namespace, text in data.items()}
+        if self._ours(live) != after or self._written.get(provider, after) != after:
+            body: Resource = {
+                "apiVersion": INFERENCE_PROVIDER_CONFIG.api_version,
+                "kind": INFERENCE_PROVIDER_CONFIG.kind,
+                "metadata": {"name": provider},
+            }
+            if data:  # of an empty map an apply that takes its last entry makes null, which the CRD refuses
+                body["status"] = {"namespaces": data}
+            try:
+                await self._client.apply(
+                    INFERENCE_PROVIDER_CONFIG, body, manager=self._manager, force=True, subresource="status"
+                )
+            except NotFound:
+                return  # it registers anew, and we are told
+            except KubeError as error:
+                if is_retryable(error):
+                    raise
+                self._report(provider, error)
+        self._written[provider] = after
+
+    def _lately(self, provider: str) -> dict[str, set[str]]:
+        """What was asked for a moment ago."""
+        since = monotonic() - KEPT
+        self._asked = {asked: moment for asked, moment in self._asked.items() if moment >= since}
+        found: dict[str, set[str]] = {}
+        for whose, namespace, account in self._asked:
+            if whose == provider:
+                found.setdefault(namespace, set()).update(filter(None, [account]))
+        return found
+
+    def _report(self, provider: str, error: KubeError) -> None:
+        if str(error) != self._problem:  # told once, not at every look
+            log.error(
+                "status.namespaces of InferenceProviderConfig %s cannot be written, so that the guards refuse what the "
+                "provider writes (are the CRDs of this release installed?): %s",
+                provider,
+                error,
+            )
+        self._problem = str(error)
+
+
+def _united(*parts: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
+    found: dict[str, frozenset[str]] = {}
+    for part in parts:
+        for namespace, accounts in part.items():
+            found[namespace] = found.get(namespace, frozenset()) | frozenset(accounts)
+    return found
+
+
+def _text(accounts: Collection[str], before: Collection[str]) -> str:
+    """The accounts in one text, as many as fit; those that are in use come first."""
+    taken: list[str] = []
+    for account in sorted(accounts, key=lambda account: (account not in before, account)):
+        if _fits(taken, account):
+            taken.append(account)
+    return " ".join(sorted(taken))
+
+
+def _fits(taken: Collection[str], account: str) -> bool:
+    return len(" ".join(taken)) + 1 + len(account) <= MAX_ACCOUNTS

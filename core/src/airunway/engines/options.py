@@ -1,0 +1,259 @@
+"""What the engines' own parsers know: the options of each recorded release, and what a user wrote that is none of them.
+
+Recorded by ``tools/engine_options`` out of the published packages, read when the first option is looked at. What is
+found is a warning only: an image may hold a build of somebody's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib import resources
+from itertools import islice
+
+import orjson
+
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.engines.arguments import Remark
+from airunway.engines.frontend import VLLM_FRONTEND
+
+__all__ = [
+    "Program",
+    "option_warnings",
+    "program_of",
+    "recorded_programs",
+    "release_of",
+    "unknown_options",
+    "whole_option",
+]
+
+Release = tuple[int, ...]
+_FLAG = re.compile(r"--?[A-Za-z]")
+_TAG = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?![0-9.])", re.ASCII)
+_RUNTIME = re.compile(r"-runtime$")
+_LEVELS = ("-O",)
+_MOST = 8
+"""Remarks on one deployment."""
+_LONGEST = 128
+"""Characters of an option that are looked at; the longest that is recorded has fewer than 64."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A program whose options are recorded.
+
+    `title` is its name in messages, `name` that of its record. Images whose repository ends with `image` have its
+    release in their tag. What it does not know it hands on to the program `further`, but for those `without` dashes in
+    front: they are of a part of that program which it does not have.
+    """
+
+    name: str
+    title: str
+    image: re.Pattern[str]
+    further: str = ""
+    without: frozenset[str] = frozenset()
+    levels: tuple[str, ...] = ()
+    """Short options that are rewritten before the parser sees them: the value sticks to them."""
+
+
+PROGRAMS: Mapping[str, Program] = {
+    program.name: program
+    for program in (
+        Program(name="vllm", title="vLLM", image=re.compile(r"(^|/)vllm(-openai)?$"), levels=_LEVELS),
+        Program(name="sglang", title="SGLang", image=re.compile(r"(^|/)sglang$")),
+        # It reads vLLM's AsyncEngineArgs, not what ``vllm serve`` adds to them.
+        Program(
+            name="dynamo.vllm",
+            title="Dynamo's vLLM worker",
+            image=_RUNTIME,
+            further="vllm",
+            without=VLLM_FRONTEND.protecting | VLLM_FRONTEND.others,
+            levels=_LEVELS,
+        ),
+        Program(name="dynamo.sglang", title="Dynamo's SGLang worker", image=_RUNTIME, further="sglang"),
+        Program(name="dynamo.trtllm", title="Dynamo's TensorRT-LLM worker", image=_RUNTIME),
+    )
+}
+
+
+def program_of(engine: str, *, dialect: str = "", command: Sequence[str] = ()) -> str:
+    """The program whose options count: a module that `command` starts, else that of the engine; empty: not recorded."""
+    module = next((word for word in command if word in PROGRAMS), "")
+    return module or (engine if engine in PROGRAMS and not dialect else "")
+
+
+def release_of(program: str, image: str) -> Release | None:
+    """The release of a program in one of its own images, by the tag; None where the image is another or tells none."""
+    repository, _, tag = image.partition("@")[0].rpartition(":")
+    known = PROGRAMS.get(program)
+    if known is None or known.image.search(repository) is None:
+        return None
+    found = _TAG.match(tag)
+    return tuple(int(part) for part in found.groups()) if found else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Record:
+    """The releases, oldest first, and for each option what it is (`kind`) from which release to which, by position."""
+
+    releases: tuple[str, ...]
+    options: Mapping[str, tuple[tuple[str, int, int], ...]]
+
+    def position(self, release: Release) -> int | None:
+        """That of the newest recorded release that is not newer; None where all are."""
+        older = [i for i, name in enumerate(self.releases) if _numbers(name) <= release]
+        return older[-1] if older else None
+
+
+def recorded_programs() -> tuple[str, ...]:
+    """The names of the programs whose options are recorded."""
+    return tuple(PROGRAMS)
+
+
+def option_warnings(
+    deployment: ModelDeployment, program: str, release: Release | None, *, consumed: Collection[str] = ()
+) -> Iterator[Remark]:
+    """What ``spec.engine.args`` and ``extraArgs`` say that `program` does not know, or not in that form.
+
+    `consumed` are keys of ``args`` that the provider uses up itself. A `release` that is not recorded is judged by the
+    nearest older one. None: only what no recorded release knows is remarked on. A program without a record has no
+    warnings.
+    """
+    known = PROGRAMS.get(program)
+    if known is None:
+        return
+    judged = (
+        Remark(path=path, message=text)
+        for path, option, given in _given(deployment, consumed)
+        if (text := _judged(known, release, option, given=given))
+    )
+    # To look for the nearest name takes a millisecond: a list of thousands must not hold up the others.
+    yield from islice(judged, _MOST)
+
+
+def unknown_options(deployment: ModelDeployment) -> Iterator[Remark]:
+    """As `option_warnings` where nobody has decided yet who runs the deployment.
+
+    The image tells the program and its release, if it is one of the programs' own. Else only that is remarked on what
+    none of the programs knows that run the engine, in any release. Nothing without an engine, or where the engine's own
+    program is not recorded: its options cannot be told from what is wrong.
+    """
+    engine, image = deployment.spec.engine, deployment.spec.engine.image or deployment.spec.image or ""
+    programs = [name for name in PROGRAMS if name.rpartition(".")[2] == engine.type]
+    for name in programs:
+        if (release := release_of(name, image)) is not None:
+            yield from option_warnings(deployment, name, release)
+            return
+    if engine.type not in programs:
+        return
+    found = [{remark.path: remark for remark in option_warnings(deployment, name, None)} for name in programs]
+    yield from (remark for path, remark in found[0].items() if all(path in others for others in found))
+
+
+def _given(deployment: ModelDeployment, consumed: Collection[str]) -> Iterator[tuple[str, str, bool]]:
+    """Of each option that the user wrote: the field, the option, and whether it has a value."""
+    settings = deployment.spec.engine
+    for key, value in sorted(settings.args.items()):
+        if key not in consumed:
+            yield f"spec.engine.args[{key}]", f"--{key}", bool(value)
+    words = list(settings.extra_args)
+    for position, word in enumerate(words):
+        if _FLAG.match(word):
+            option, equals, _ = word.partition("=")
+            follows = position + 1 < len(words) and not _FLAG.match(words[position + 1])
+            yield f"spec.engine.extraArgs[{position}]", option[:_LONGEST], bool(equals) or follows
+
+
+def _judged(program: Program, release: Release | None, option: str, *, given: bool) -> str:
+    """What is wrong with an option that is `given` a value or none; empty if nothing is."""
+    record = _record(program.name)
+    position = None if release is None else record.position(release)
+    if release is not None and position is None:
+        return ""  # older than all that is recorded
+    if any(option.startswith(short) for short in program.levels):
+        return ""
+    found = _found(program.name, position, option)
+    if not found and program.further and whole_option(program.further, option) not in program.without:
+        found = _found(program.further, None, option)
+    if not found:
+        return _unknown(program, record, position, release, option)
+    if given and found <= {"flag", "switch"}:
+        off = f", or write --no-{option.lstrip('-')} to switch it off" if found == {"switch"} else ""
+        return f"{option} of {program.title} takes no value: leave the value empty{off}"
+    if not given and found == {"value"}:
+        return f"{option} of {program.title} needs a value"
+    return ""
+
+
+def whole_option(program: str, option: str) -> str:
+    """The option that one stands for, without dashes in front: parsers take a beginning that only one option has.
+
+    Any recorded release counts. One that is none, or the beginning of several, is given back as it is.
+    """
+    options, name = _options(program, None) if program in PROGRAMS else {}, f"--{_spelled(option).lstrip('-')}"
+    longer = [] if name in options else [each for each in options if each.startswith(name)]
+    return (longer[0] if len(longer) == 1 else name).lstrip("-")
+
+
+def _found(program: str, position: int | None, option: str) -> frozenset[str]:
+    """The kinds of an option; of a beginning that only one option has, that option's. None: in any release."""
+    options, name = _options(program, position), _spelled(option)
+    if name in options:
+        return options[name]
+    # Parsers take a beginning for the option, if it is the only one that begins so.
+    longer = [kinds for each, kinds in options.items() if name.startswith("--") and each.startswith(name)]
+    return longer[0] if len(longer) == 1 else frozenset()
+
+
+def _spelled(option: str) -> str:
+    """As parsers compare it: ``-`` for ``_``, and of a key within a JSON value (``--a.b.c``) the option alone."""
+    return option.replace("_", "-").partition(".")[0]
+
+
+def _unknown(program: Program, record: _Record, position: int | None, release: Release | None, option: str) -> str:
+    name = _spelled(option)
+    if position is None:
+        oldest, newest = record.releases[0], record.releases[-1]
+        text = f"no release of {program.title} that is recorded ({oldest} to {newest}) has {option}"
+    else:
+        judged, asked = record.releases[position], ".".join(map(str, release or ()))
+        text = f"{program.title} {judged} has no {option}"
+        if _numbers(judged) != release:
+            text += f" (the nearest release to {asked} that is recorded)"
+        if spans := record.options.get(name):
+            first, last = spans[0][1], spans[-1][2]
+            text += f"; {record.releases[last]} was the last with it" if last < position else ""
+            text += f"; {record.releases[first]} has it" if first > position else ""
+    further = set(_options(program.further, None)) if program.further else set()
+    names = set(_options(program.name, position)) | further - {f"--{each}" for each in program.without}
+    near = get_close_matches(name, sorted(names), 1)
+    return f"{text}; did you mean {near[0]}" if near and near[0] != name else text
+
+
+@cache
+def _record(program: str) -> _Record:
+    place = resources.files("airunway.engines") / "recorded" / f"{program}.json"
+    found = orjson.loads(place.read_bytes())
+    return _Record(
+        releases=tuple(found["releases"]),
+        options={
+            _spelled(name): tuple((kind, a, b) for kind, a, b in spans) for name, spans in found["options"].items()
+        },
+    )
+
+
+@cache
+def _options(program: str, position: int | None) -> Mapping[str, frozenset[str]]:
+    """The options of a release, or of any (None), with their kinds."""
+    return {
+        option: kinds
+        for option, spans in _record(program).options.items()
+        if (kinds := frozenset(kind for kind, first, last in spans if position is None or first <= position <= last))
+    }
+
+
+def _numbers(release: str) -> Release:
+    return tuple(int(part) for part in re.findall(r"\d+", release)[:3])

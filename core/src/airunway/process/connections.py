@@ -1,0 +1,241 @@
+"""The connections of a port that the process listens on: so many at a time, none of them waited for without end.
+
+Every client that reaches the port can open connections, so a new one is never refused in favour of one that only waits:
+where there is no room, the one goes that has waited longest for its peer, first of those that never had what they came
+for. One whose request is being worked on stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
+
+__all__ = ["Cause", "Connection", "ConnectionLimits", "Connections", "OnTurnedAway", "connection_of"]
+
+log = logging.getLogger(__name__)
+
+_GOODBYE_SECONDS = 1.0
+"""How long a peer may take to end TLS in good order, and to read why it was turned away."""
+
+_PAUSE_SECONDS = 0.1
+"""Before the next attempt to accept, where the process has no descriptor left."""
+
+
+class Cause(StrEnum):
+    """Why a connection or request was turned away; the values of a metric's label."""
+
+    CONNECTIONS = "connections"
+    HANDSHAKE = "handshake"
+    HEAD = "head"
+    SIZE = "size"
+    BODY = "body"
+    BUSY = "busy"
+
+
+OnTurnedAway = Callable[[Cause], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionLimits:
+    """What a port takes. Bytes end in ``_bytes``, times in ``_seconds``; the rest are counts at a time."""
+
+    connections: int = 128
+    """Open connections, unfinished handshakes included."""
+
+    accept_seconds: float = 0.01
+    """Between two connections, while more than half of them are open. In a flood each has to make room soon: at this
+    pace it lives for a second first, which is enough for a handshake and a verdict; and handshakes leave the processor
+    to the controller.
+    """
+
+    handshake_seconds: float = 5.0
+    head_seconds: float = 5.0
+    """From the handshake to the end of the first request's head."""
+
+    idle_seconds: float = 120.0
+    """Between requests; more than the 90 s after which an API server closes what it does not use."""
+
+    head_lines: int = 32
+    line_bytes: int = 4 * 2**10
+    """Of one header, or of the request line."""
+
+
+_TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+
+class Connection(web.RequestHandler):
+    """One connection, from accept to end."""
+
+    def __init__(self, connections: Connections, server: web.Server, limits: ConnectionLimits) -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(
+            server,
+            loop=loop,
+            keepalive_timeout=limits.idle_seconds,
+            access_log=None,  # type: ignore[arg-type] # as aiohttp's own runner takes it: there is none
+            max_line_size=limits.line_bytes,
+            max_field_size=limits.line_bytes,
+            max_headers=limits.head_lines,
+            lingering_time=_GOODBYE_SECONDS,
+            auto_decompress=False,  # an API server sends none; and what is small would be large
+        )
+        self._connections = connections
+        self._head_seconds = limits.head_seconds
+        self._patience: asyncio.TimerHandle | None = None
+        self.waits_since = loop.time()
+        self.proven = False
+        """Whether it has had what it came for (a verdict): API servers keep their connections and use them again."""
+        self.judging = False
+        """Whether the peer waits for us rather than we for the peer."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._patience = asyncio.get_running_loop().call_later(self._head_seconds, self._too_slow)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.requested()
+        self._connections.forget(self)
+        super().connection_lost(exc)
+
+    def requested(self) -> None:
+        """The first head is there."""
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def answered(self, *, proven: bool) -> None:
+        """Its request has an answer; from now on it waits for the next."""
+        self.judging = False
+        self.proven = self.proven or proven
+        self.waits_since = asyncio.get_running_loop().time()
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What is not HTTP, or too much of it. aiohttp would log each with a traceback."""
+        if status == 500:
+            return super().handle_error(request, status, exc, message)
+        self._connections.on_turned_away(Cause.HEAD)
+        self.requested()
+        large = isinstance(exc, LineTooLong) or (isinstance(exc, BadHttpMessage) and "Too many" in exc.message)
+        status, text = (431, "the request's head is too large") if large else (status, "this is not HTTP/1.1")
+        response = web.Response(status=status, text=text)
+        response.force_close()
+        return response
+
+    def _too_slow(self) -> None:
+        self._patience = None
+        self._connections.on_turned_away(Cause.HEAD)
+        if self.transport is not None:
+            self.transport.write(_TOO_SLOW)
+        self.force_close()
+
+
+class Connections:
+    """Accepts connections, with TLS where there is a context for it, and keeps to the limit of them.
+
+    `port` says in the log which port it is.
+    """
+
+    def __init__(
+        self, tls: ssl.SSLContext | None, limits: ConnectionLimits, *, port: str, on_turned_away: OnTurnedAway
+    ) -> None:
+        self._tls = tls
+        self._limits = limits
+        self._port = port
+        self._open: dict[Connection, asyncio.Task[None]] = {}
+        self.on_turned_away = on_turned_away
+        self.most = 0
+        """The most that were open at a time."""
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    async def accept(self, listener: socket.socket, server: web.Server) -> None:
+        """Serve what comes to `listener` until cancelled."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                try:
+                    peer, _ = await loop.sock_accept(listener)
+                except OSError as error:  # no descriptors left, or the peer is gone already
+                    log.warning("%s could not accept a connection: %s", self._port, error)
+                    self.on_turned_away(Cause.CONNECTIONS)
+                    await asyncio.sleep(_PAUSE_SECONDS)
+                    continue
+                if len(self._open) >= self._limits.connections:
+                    self.on_turned_away(Cause.CONNECTIONS)
+                    if not self._make_room():
+                        peer.close()
+                        continue
+                connection = Connection(self, server, self._limits)
+                self._open[connection] = asyncio.create_task(self._welcome(connection, peer), name="handshake")
+                self.most = max(self.most, len(self._open))
+                crowded = 2 * len(self._open) > self._limits.connections
+                await asyncio.sleep(self._limits.accept_seconds if crowded else 0)
+        finally:
+            unfinished = [task for task in self._open.values() if not task.done()]
+            for task in unfinished:
+                task.cancel()
+            await asyncio.gather(*unfinished, return_exceptions=True)
+
+    def forget(self, connection: Connection) -> None:
+        self._open.pop(connection, None)
+
+    async def _welcome(self, connection: Connection, peer: socket.socket) -> None:
+        """The handshake; afterwards the connection lives on its own."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: connection,
+                peer,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._limits.handshake_seconds if self._tls else None,
+                ssl_shutdown_timeout=_GOODBYE_SECONDS if self._tls else None,
+            )
+        except OSError:  # not TLS, too slow, gone, or without a certificate that we ask for
+            self.forget(connection)
+            self.on_turned_away(Cause.HANDSHAKE)
+        except BaseException:
+            self.forget(connection)
+            with suppress(OSError):
+                peer.close()
+            raise
+
+    def _make_room(self) -> bool:
+        """End one connection that only waits for its peer; False if there is none."""
+        waiting = [connection for connection in self._open if not connection.judging]
+        if not waiting:
+            return False
+        connection = min(waiting, key=lambda one: (one.proven, one.waits_since))
+        handshake = self._open.pop(connection)
+        if handshake.done():
+            connection.abort()
+        else:
+            handshake.cancel()
+        return True
+
+
+def connection_of(request: web.BaseRequest) -> Connection:
+    """The connection that a request came by."""
+    protocol: Any = request.protocol
+    if not isinstance(protocol, Connection):
+        raise TypeError(f"a request by {type(protocol).__name__}")
+    return protocol

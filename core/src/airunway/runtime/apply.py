@@ -1,0 +1,660 @@
+"""Applying a plan, and taking everything away again (spec rulings 9, 10, 11, 13, 14, 15, 21; 004 §4.7).
+
+`Executor` carries a plan out, `Writer` writes single objects, `Releaser` deletes what was made and then removes the
+finalizer. What the API server refuses is raised as `Refused` and becomes a condition; what it cannot do just now is
+raised and retried. Five minutes are the limit for letting go, for every cause: then the finalizer goes anyway, with a
+warning event that names what may be left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from time import monotonic
+
+from airunway.ages import Ages
+from airunway.api import names
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import (
+    Answer,
+    ApiError,
+    Client,
+    Conflict,
+    EventRecorder,
+    KubeError,
+    NotFound,
+    Overlay,
+    StatusWriter,
+    changed_fields,
+    remove_finalizers,
+)
+from airunway.plugins.contract import UpstreamKind
+from airunway.plugins.host import ProviderHost
+from airunway.plugins.manifest import api_version
+from airunway.process.deployment_cache import with_all_finalizers
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    controller_owner,
+    dig,
+    is_deleting,
+    key_of,
+    parse_time,
+    uid_of,
+)
+from airunway.runtime.errors import Occupied, Refused, meaning_of
+from airunway.runtime.informers import UpstreamWatch, View
+from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight, Memory, Subject
+from airunway.runtime.plan import Action, Decision, Plan, Step, conflict_text, missing_of, trial_of
+from airunway.runtime.report import Told, terminating_status
+from airunway.runtime.state import Identity, Seen, finalizers_of, identity_in, is_ours, is_primary, named
+from airunway.status import Category
+from airunway.words import redacted
+
+__all__ = ["NEVER", "Executor", "Outcome", "Releaser", "Writer", "held_by", "told_of"]
+
+log = logging.getLogger(__name__)
+
+
+CONFLICT_RETRY = 15.0
+"""Seconds after which an object that belongs to somebody else is looked at again: nothing of ours watches it."""
+
+
+QUIET_REFUSALS = 5
+"""How many refusals that name an object just made are taken for an upstream cache that lags (KAITO's webhook)."""
+
+
+_LINGERS = timedelta(seconds=10)
+"""How long an object may take to go before it is said what keeps it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a plan.
+
+    `live` is what there is of ours now, where that is not as it was seen, `primary` among it the object that carries
+    the model. `leaving` is said while the primary is an old object on its way out. `again` is a number of seconds after
+    which to look once more; `silent`: nothing is worth reporting yet. `held`: the API server could not do it a moment
+    ago, and it is too early to ask again.
+    """
+
+    said: tuple[Told, ...] = ()
+    live: Mapping[Identity, Resource] | None = None
+    primary: Resource | None = None
+    leaving: Told | None = None
+    again: float | None = None
+    silent: bool = False
+    held: bool = False
+
+
+class Executor:
+    """Carries plans out; holds nothing but its means."""
+
+    def __init__(self, *, writer: Writer, events: EventRecorder) -> None:
+        self._writer = writer
+        self._events = events
+
+    async def bring(self, seen: Seen, decision: Decision, plan: Plan, memory: Memory, *, sure: bool = False) -> Outcome:
+        """Make the cluster hold the plan's objects and nothing else of ours.
+
+        Raises Refused and KubeError; and Occupied, unless it is `sure` what has the names that the plan wants.
+        """
+        plan = await self._free(plan)
+        first = plan.primary
+        live = {identity_in(step.live): step.live for step in plan.steps if step.live is not None}
+        if first.action is Action.FOREIGN:
+            return Outcome(said=(_in_the_way(first, first),), again=CONFLICT_RETRY)  # what has another name goes on
+        if first.action is Action.REPLACE:
+            return await self._replace(seen, plan)
+        obsolete = plan.of(Action.DELETE)
+        if first.action is Action.CREATE and obsolete:
+            # What held the model before has to have let go of its GPUs first.
+            return await self._clear(seen, obsolete)
+        foreign, dependents = plan.of(Action.FOREIGN), plan.of(Action.REPLACE)
+        writes = plan.writes
+        if foreign or dependents:  # the primary refers to what is not there yet
+            writes = tuple(step for step in writes if not step.primary)
+        # What somebody else fights over waits; all else goes on.
+        fought = _fought(plan, memory.fights(seen.now))
+        held = [step for step, fight in fought if _is_drift(step) and fight.truce > 0]
+        writes = tuple(step for step in writes if step not in held)
+        await self._rehearse(decision, plan, writes, dependents, sure=sure)
+        for step in dependents:
+            if not is_deleting(step.subject):  # its deletion's event brings the pass that makes it
+                self._announce(seen, step)
+                await self._writer.delete(step.subject)
+        live.update(await self._write(seen, writes, memory, sure=sure))
+        prunes = obsolete and not writes and not held and not dependents and decision.prunes
+        for step in obsolete if prunes else ():
+            await self._writer.delete(step.subject)
+        said = [_created(first)]
+        if foreign:
+            said = [_in_the_way(foreign[0], first)]
+        if fought:
+            said.append(_fight([step for step, _ in fought]))
+        waits = [CONFLICT_RETRY] if foreign else []
+        waits += [fight.truce if step in held else fight.peace for step, fight in fought]
+        waits += [patience + 1.0 for patience in self._unconfirmed(plan.steps)]
+        return _outcome(seen, live, first, said=tuple(said), again=min(waits, default=None))
+
+    async def look_up(self, seen: Seen, wanted: tuple[Resource, ...]) -> dict[Identity, Resource]:
+        """What is known, and what the API server has under the names that the caches think free."""
+        found = dict(seen.find(wanted))
+        for obj in wanted:
+            if identity_in(obj) not in found and (there := await self._writer.find(obj)) is not None:
+                found[identity_in(obj)] = there
+        return found
+
+    async def _free(self, plan: Plan) -> Plan:
+        """The plan, in which an object is foreign too whose upstream needs a name that somebody else's object has.
+
+        The caches know only our own objects: each one that is to be made costs a request for each such name.
+        """
+        steps = []
+        for step in plan.steps:
+            made = step.wanted if step.action in (Action.CREATE, Action.REPLACE) else None
+            found = await self._writer.namesake(made) if made is not None else None
+            steps.append(step if found is None else replace(step, action=Action.FOREIGN, live=found, causes=()))
+        return replace(plan, steps=tuple(steps))
+
+    def _unconfirmed(self, steps: Iterable[Step]) -> Iterator[float]:
+        """Seconds for which our own word on an object counts although the watch has not confirmed it."""
+        for wanted in (step.wanted for step in steps if step.wanted is not None):
+            objects = self._writer.view(wanted).objects
+            if objects.unconfirmed(key_of(wanted)):
+                yield objects.patience
+
+    # ---------------------------------------------------------------------------------------------- single objects
+
+    async def _rehearse(
+        self, decision: Decision, plan: Plan, writes: tuple[Step, ...], dependents: tuple[Step, ...], *, sure: bool
+    ) -> None:
+        """What changes something that is there is rehearsed before the first write, and so is all for a schema that
+        nobody verified (ruling 15). One write alone is taken or refused as a whole: it rehearses itself.
+        """
+        rehearsed = (*writes, *(step for step in dependents if not is_deleting(step.subject)))
+        exists = any(step.live is not None and step.action is not Action.FOREIGN for step in plan.steps)
+        if not rehearsed or (decision.verified and (not exists or (len(rehearsed) == 1 and not dependents))):
+            return
+        absent = tuple(step.wanted for step in rehearsed if step.live is None and step.wanted is not None)
+        await self._writer.rehearse(rehearsed, absent=absent, sure=sure)
+
+    async def _write(
+        self, seen: Seen, steps: tuple[Step, ...], memory: Memory, *, sure: bool
+    ) -> dict[Identity, Resource]:
+        """Create and update, in order; what was made is told in one event, also if the last one failed."""
+        answers: dict[Identity, Resource] = {}
+        made: list[Resource] = []
+        try:
+            for step in steps:
+                wanted, found = step.wanted, step.live
+                assert wanted is not None, "what is written is wanted"
+                drifted = _is_drift(step)
+                if drifted:
+                    memory.reverted(identity_in(wanted), seen.now)
+                    await self._tell_drift(seen.deployment, wanted)
+                if step.outages:
+                    note = f"{named(wanted)} is changed in place: {'; '.join(step.outages)}"
+                    self._events.emit(
+                        seen.deployment,
+                        reason="ServiceInterrupted",
+                        note=note,
+                        warning=True,
+                        action="Update",
+                        related=found,
+                    )
+                answer = await self._writer.apply(wanted, found, sure=sure)
+                answers[identity_in(wanted)] = answer
+                if found is None:
+                    made.append(answer)
+                    memory.note_made(identity_in(wanted), now=seen.now)
+                elif not drifted:
+                    note = f"Updated {named(wanted)}"
+                    self._events.emit(
+                        seen.deployment, reason="ResourceUpdated", note=note, action="Update", related=answer
+                    )
+        finally:
+            if made:
+                main = made[-1]
+                others = f" with {', '.join(map(named, made[:-1]))}" if len(made) > 1 else ""
+                note = f"Created {named(main)}{others}"
+                self._events.emit(seen.deployment, reason="ResourceCreated", note=note, action="Create", related=main)
+        return answers
+
+    async def _tell_drift(self, deployment: Resource, wanted: Resource) -> None:
+        """Say which field somebody changed, and who. The cache keeps no foreign managedFields: the object is read."""
+        full = await self._writer.find(wanted)
+        changes = changed_fields(wanted, full, manager=self._writer.manager) if full is not None else []
+        if not changes:
+            return
+        said = ", ".join(f"{change.path} (by {change.manager or 'unknown'})" for change in changes[:3])
+        note = f"{named(wanted)} was modified directly, reconciling: {said}"
+        self._events.emit(deployment, reason="DriftDetected", note=note, warning=True, action="Revert", related=full)
+
+    def _announce(self, seen: Seen, step: Step) -> None:
+        self._events.emit(
+            seen.deployment,
+            reason="ResourceRecreated",
+            note=_recreation(step),
+            action="Recreate",
+            related=step.subject,
+        )
+
+    # --------------------------------------------------------------------------------------------------- recreating
+
+    async def _replace(self, seen: Seen, plan: Plan) -> Outcome:
+        """Say it, then delete; the deletion's event brings the pass that creates (rulings 9, 10, 15)."""
+        step, old = plan.primary, plan.primary.subject
+        if is_deleting(old):
+            text = f"Waiting until the old {named(old)} is gone"
+            holding, again = held_by(old, now=seen.now)
+            return _leaving(f"{text}; {holding}" if holding else text, again=again)
+        text = _recreation(step)
+        if not _is_announced(seen.deployment):
+            rehearsed = tuple(s for s in plan.steps if s.wanted is not None and s.action is not Action.KEEP)
+            absent = tuple(s.wanted for s in rehearsed if s.wanted is not None)
+            await self._writer.rehearse(rehearsed, absent=absent)
+            self._announce(seen, step)
+            return _leaving(text, again=0.0)
+        # What the old object refers to goes after it (`_clear`): its operator may need it for taking leave.
+        others = (*plan.of(Action.DELETE), *(other for other in plan.of(Action.REPLACE) if other is not step))
+        workloads = (other for other in others if self._writer.runs_pods(other.subject))
+        for obsolete in (step, *workloads):
+            await self._writer.delete(obsolete.subject)
+        return _leaving(text)
+
+    async def _clear(self, seen: Seen, obsolete: tuple[Step, ...]) -> Outcome:
+        """Before the first object of a new plan: whatever an earlier one needed goes, and is waited for."""
+        for step in obsolete:
+            await self._writer.delete(step.subject)
+        waits = [held_by(step.subject, now=seen.now) for step in obsolete]
+        said = "; ".join(text for text, _ in waits if text)
+        what = ", ".join(named(step.subject) for step in obsolete[:3])
+        text = f"Waiting until {what} {'is' if len(obsolete) == 1 else 'are'} gone"
+        again = min((seconds for _, seconds in waits if seconds is not None), default=None)
+        told = Told(
+            component="Resource", reason="Recreating", message=f"{text}; {said}" if said else text, hinders=True
+        )
+        return Outcome(said=(told,), again=again)
+
+
+def told_of(
+    seen: Seen, decision: Decision, refused: Refused, memory: Memory, *, attempt: int, left: float | None
+) -> Outcome:
+    """What a refusal means, which stands until it is tried again: said with the server's own words."""
+    young = [
+        obj
+        for obj in decision.objects
+        if identity_in(obj) not in seen.live or memory.just_made(identity_in(obj), now=seen.now)
+    ]
+    if attempt <= QUIET_REFUSALS and missing_of(refused.message, refused.obj, young) is not None:
+        return Outcome(silent=True, again=left)
+    message = f"{named(refused.obj)} was refused: {redacted(refused.message)}"
+    if not decision.verified and refused.answer in (Answer.SCHEMA, Answer.INVALID):
+        told = Told(
+            condition="ProviderCompatible",
+            reason="UnsupportedSchema",
+            message=message,
+            hinders=True,
+            category=Category.WORKLOAD if seen.primary is None else None,  # Failed, though nothing exists (ruling 13)
+        )
+    else:
+        meaning = refused.meaning
+        told = Told(
+            condition="ResourceCreated", reason=meaning.reason, message=message, hinders=True, waits=meaning.waits
+        )
+    return Outcome(said=(told,), again=left)
+
+
+def held_by(obj: Resource, *, now: datetime) -> tuple[str, float | None]:
+    """What keeps an object that is being deleted, once it takes long; before that, in how many seconds it does."""
+    since = parse_time(dig(obj, "metadata", "deletionTimestamp"))
+    finalizers = dig(obj, "metadata", "finalizers") or []
+    if since is None or not finalizers:
+        return "", None
+    left = (since + _LINGERS - now).total_seconds()
+    if left > 0:
+        return "", left
+    return f"{named(obj)} is held by its finalizers: {', '.join(map(str, finalizers))}", None
+
+
+def _outcome(
+    seen: Seen, live: Mapping[Identity, Resource], first: Step, *, said: tuple[Told, ...], again: float | None
+) -> Outcome:
+    assert first.wanted is not None, "a primary step has a wanted object"
+    ours = {identity: obj for identity, obj in live.items() if is_ours(obj, seen.deployment, seen.provider)}
+    primary = live.get(identity_in(first.wanted))
+    if primary is seen.primary and {id(obj) for obj in ours.values()} == {id(obj) for obj in seen.ours}:
+        return Outcome(said=said, again=again)
+    return Outcome(said=said, live=ours, primary=primary, again=again)
+
+
+def _leaving(message: str, *, again: float | None = None) -> Outcome:
+    told = Told(component="Resource", reason="Recreating", message=message, hinders=True)
+    return Outcome(said=(told,), leaving=told, again=again)
+
+
+def _recreation(step: Step) -> str:
+    return f"{named(step.subject)} is deleted and made again: {', '.join(step.causes)} cannot be changed in place"
+
+
+def _created(first: Step) -> Told:
+    kind = first.wanted["kind"] if first.wanted is not None else "resource"
+    return Told(condition="ResourceCreated", ok=True, reason="ResourceCreated", message=f"{kind} created successfully")
+
+
+def _in_the_way(step: Step, first: Step) -> Told:
+    """Somebody else's object. What runs goes on; it hinders where the primary cannot be written because of it."""
+    assert step.wanted is not None, "a foreign object is in the way of a wanted one"
+    assert step.live is not None, "a foreign object exists"
+    return Told(
+        condition="ResourceCreated",
+        reason="ResourceConflict",
+        message=conflict_text(step.wanted, step.live),
+        hinders=first.writes or first is step,
+        partial=first is not step and first.live is not None,
+    )
+
+
+def _is_drift(step: Step) -> bool:
+    """Whether what is to be written was written already, and somebody changed it."""
+    live, wanted = step.live, step.wanted
+    return step.writes and live is not None and wanted is not None and _hash(live) == _hash(wanted)
+
+
+def _fought(plan: Plan, fights: Mapping[Identity, Fight]) -> list[tuple[Step, Fight]]:
+    """The steps about objects that somebody fights over: of next to all deployments none."""
+    if not fights:
+        return []
+    about = ((step, fights.get(identity_in(step.subject))) for step in plan.steps)
+    return [(step, fight) for step, fight in about if fight is not None]
+
+
+def _fight(fought: Sequence[Step]) -> Told:
+    """What to say where somebody else keeps changing what we keep reverting."""
+    message = (
+        f"{', '.join(named(step.subject) for step in fought[:3])} {'was' if len(fought) == 1 else 'were each'} changed "
+        f"and reverted more than {FIGHT_REVERTS} times within "
+        f"{FIGHT_WINDOW.seconds // 60} minutes; reverts now wait {FIGHT_PAUSE.seconds} s. "
+        "The event DriftDetected names the field and who changes it"
+    )
+    return Told(condition="DriftFight", ok=True, reason="RevertedTooOften", message=message)
+
+
+def _is_announced(deployment: Resource) -> bool:
+    """Whether the status has said, for this very generation, that the upstream object is made anew."""
+    status, generation = deployment.get("status") or {}, dig(deployment, "metadata", "generation")
+    return (status.get("reason"), status.get("observedGeneration")) == ("Recreating", generation)
+
+
+def _hash(obj: Resource) -> str | None:
+    return annotations_of(obj).get(names.SPEC_HASH)
+
+
+# ------------------------------------------------------------------------------------------------------- single writes
+
+
+NEVER = "1"
+"""A resourceVersion that no object has: an etcd counts from one, and that is its state with nothing in it."""
+
+
+DELETION_PATIENCE = 10.0
+"""Seconds for which the watch may be behind with a deletion."""
+
+
+class Writer:
+    """Writes objects of one provider as its field manager; every answer goes into the caches."""
+
+    def __init__(self, *, client: Client, host: ProviderHost, upstream: UpstreamWatch) -> None:
+        self.client = client
+        self.upstream = upstream
+        self.manager = names.provider_manager(host.name)
+        self._host = host
+        self._kinds = {kind.key: kind for kind in host.manifest.upstream}
+        self._deleted: dict[str, float] = {}
+
+    def view(self, obj: Resource) -> View:
+        """Raises Refused for a kind, or a version of it, that the cluster does not serve."""
+        view = self.upstream.view_of(obj)
+        if view is None:
+            raise Refused(obj, f"the cluster does not serve {obj['kind']} in {obj['apiVersion']}", Answer.KIND_ABSENT)
+        return view
+
+    def kind(self, obj: Resource) -> UpstreamKind:
+        return self._host.kinds[identity_in(obj)[:2]]
+
+    def runs_pods(self, obj: Resource) -> bool:
+        """Whether gone means, of such an object, that its pods are."""
+        return self.kind(obj).deletion == "Foreground"
+
+    async def apply(
+        self, wanted: Resource, found: Resource | None, *, sure: bool = False, dry_run: bool = False
+    ) -> Resource:
+        """Apply by force: onto `found` and no other object, or, where that is None, only if there is none.
+
+        The uid of what was checked goes along: an object that was deleted since is not made again by a pass that knows
+        an old state, and one that somebody else made is not taken over (Conflict). Where there is to be none, no object
+        ever has the resourceVersion that is asked for, so that the API server answers with a conflict if there is one:
+        Occupied, or Conflict if that was `sure`. Raises Refused where the server says no to what is asked.
+        """
+        precondition = {"resourceVersion": NEVER} if found is None else {"uid": uid_of(found)}
+        body = {**wanted, "metadata": {**wanted["metadata"], **precondition}}
+        view = self.view(wanted)
+        with view.objects.writing(key_of(wanted)):
+            try:
+                answer = await self.client.apply(view.kind, body, manager=self.manager, force=True, dry_run=dry_run)
+            except Conflict as error:
+                if found is None and not sure:
+                    raise Occupied from error
+                raise
+            except ApiError as error:
+                if meaning_of(error).refuses or (dry_run and isinstance(error, NotFound)):
+                    raise Refused(wanted, error.message, error.answer) from error
+                raise
+            if not dry_run:
+                view.objects.note(answer)
+        return answer
+
+    async def rehearse(self, steps: tuple[Step, ...], *, absent: tuple[Resource, ...], sure: bool = False) -> None:
+        """Dry-run what would be written (rulings 15); a replacement under a name of its own.
+
+        What is refused for want of an object that the same plan makes first says nothing: an upstream's webhook misses
+        a ConfigMap, the API server the Role of a binding. Raises Refused for anything else.
+        """
+        for step in steps:
+            wanted, found = step.wanted, step.live if step.writes else None
+            assert wanted is not None, "only what is wanted is rehearsed"
+            same_name = step.live is not None and identity_in(step.live) == identity_in(wanted)
+            trial = trial_of(wanted) if not step.writes and same_name else wanted
+            try:
+                await self.apply(trial, found, sure=sure or not step.writes, dry_run=True)
+            except Refused as refused:
+                others = [obj for obj in absent if obj is not wanted]
+                if missing_of(refused.message, wanted, others) is None:
+                    raise Refused(wanted, refused.message, refused.answer) from refused
+
+    async def delete(self, obj: Resource) -> None:
+        """Delete exactly this object, as its kind demands; one that is gone already is no error.
+
+        One that is on its way out is not asked for again, nor what the server has accepted until the watch can have
+        shown it.
+        """
+        if is_deleting(obj):
+            return
+        kind, uid, now = self.kind(obj), uid_of(obj), monotonic()
+        if now - self._deleted.get(uid, -DELETION_PATIENCE) < DELETION_PATIENCE:
+            return
+        try:
+            await self.client.delete(self.view(obj).kind, key_of(obj), uid=uid, propagation=kind.deletion)
+        except NotFound:
+            return
+        self._deleted = {one: when for one, when in self._deleted.items() if now - when < DELETION_PATIENCE}
+        self._deleted[uid] = now
+
+    async def namesake(self, wanted: Resource) -> Resource | None:
+        """An object whose name the upstream needs for one of its own (`UpstreamKind.namesakes`), and that is not its.
+
+        One that an object of `wanted`'s kind and name controls is the upstream's. Raises KubeError.
+        """
+        for key in self.kind(wanted).namesakes:
+            kind = self._kinds.get(key)
+            if kind is None:
+                continue  # what the manifest does not name may not be read
+            identity = {"apiVersion": api_version(kind, kind.versions[0]), "kind": kind.kind}
+            found = await self.find({**identity, "metadata": wanted["metadata"]})
+            owner = controller_owner(found) if found is not None else None
+            its = owner is not None and (owner.get("kind"), owner.get("name")) == (wanted["kind"], key_of(wanted).name)
+            if found is not None and not its:
+                return {**identity, **found}
+        return None
+
+    async def find(self, wanted: Resource) -> Resource | None:
+        """The object of that name as the API server has it, whosever it is."""
+        try:
+            return await self.client.get(self.view(wanted).kind, key_of(wanted))
+        except NotFound:
+            return None
+
+
+# ---------------------------------------------------------------------------------------------------------- letting go
+
+
+RETRY = 5.0
+"""Seconds between attempts while a deletion is refused or the API server cannot do it."""
+
+
+class Releaser:
+    """Deletes and waits; remembers since when, by its own clock."""
+
+    def __init__(
+        self,
+        *,
+        writer: Writer,
+        deployments: Overlay,
+        events: EventRecorder,
+        status: StatusWriter,
+        finalizer: str,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._writer = writer
+        self._deployments = deployments
+        self._events = events
+        self._status = status
+        self._finalizer = finalizer
+        self._begun: Ages[ObjectKey] = Ages(clock)
+
+    def forget(self, key: ObjectKey) -> None:
+        """Drop what is remembered of a deployment that is gone."""
+        self._begun.forget(key)
+
+    async def release(self, seen: Seen, memory: Memory) -> float | None:
+        """One pass over a deployment that is deleted or no longer ours; returns when to look again."""
+        deployment, key, now = seen.deployment, seen.key, seen.now
+        if self._finalizer not in finalizers_of(deployment):
+            return None
+        begun = self._begun.since(key, parse_time(deployment["metadata"].get("deletionTimestamp")))
+        left = (begun + names.FINALIZER_TIMEOUT - now).total_seconds()
+        gone, unseen, problem, again = False, False, "", RETRY
+        if (standing := memory.tries.standing(_subject(seen))) is not None:
+            problem, again = str(standing.what), standing.left or RETRY
+        else:
+            try:
+                gone = await self.remove_objects(seen)
+                if gone and not is_deleting(deployment):
+                    gone = await self._is_clean(seen)
+                    unseen = not gone
+                memory.tries.over()
+            except KubeError as error:
+                gone, text = False, str(error)
+                standing = memory.tries.failed(_subject(seen), what=error, text=text, at_least=RETRY, at_most=RETRY)
+                problem = str(standing.what)
+                log.warning("%s: the upstream objects cannot be deleted: %s", key, error)
+        if not gone and left > 0:
+            held, until = self._holding(seen)
+            await self._say_terminating(seen, problem or held)
+            return min(left, again if problem or unseen else until)
+        if not gone:
+            self._warn(seen, problem)
+        if not is_deleting(deployment):
+            # Another provider goes on: nothing of what we said about our upstream object holds any longer.
+            await self._status.write(deployment, {})
+        with self._deployments.writing(key):
+            found = await with_all_finalizers(self._writer.client, deployment)
+            answer = await remove_finalizers(
+                self._writer.client, MODEL_DEPLOYMENT, found, (self._finalizer,), manager=self._writer.manager
+            )
+            if answer is not None:
+                self._deployments.note(answer)
+        log.info("%s was let go: %s", key, "nothing of it is left upstream" if gone else "what is left is an orphan")
+        return None
+
+    async def remove_objects(self, seen: Seen) -> bool:
+        """Delete everything upstream that is ours for this deployment; True when nothing is left.
+
+        What the workloads refer to goes after them. Raises KubeError when a deletion is refused or cannot be done now.
+        """
+        workloads = [obj for obj in seen.ours if is_primary(obj) or self._writer.runs_pods(obj)]
+        for obj in workloads or seen.ours:
+            await self._writer.delete(obj)
+        # A cache that never saw its kind cannot say that nothing is left.
+        return not seen.ours and not self._writer.upstream.unread()
+
+    async def _is_clean(self, seen: Seen) -> bool:
+        """Whether the API server itself knows of nothing of ours; what there is gets deleted.
+
+        The deployment goes on with another provider: an object that our cache has not seen yet would be nobody's, and
+        the garbage collector would leave it.
+        """
+        selector = f"{names.MODEL_DEPLOYMENT}={seen.key.name},{names.PROVIDER}={seen.provider}"
+        clean = True
+        for view in self._writer.upstream.views():
+            objects = await self._writer.client.list_all(
+                view.kind, namespace=seen.key.namespace, label_selector=selector
+            )
+            for obj in objects:
+                obj = {"apiVersion": view.kind.api_version, "kind": view.kind.kind, **obj}
+                if is_ours(obj, seen.deployment, seen.provider):
+                    clean = False
+                    await self._writer.delete(obj)
+        return clean
+
+    @staticmethod
+    def _holding(seen: Seen) -> tuple[str, float]:
+        """What keeps objects that take long to go, and when to look again for that."""
+        held = [held_by(obj, now=seen.now) for obj in seen.ours]
+        again = min(
+            (seconds for _, seconds in held if seconds is not None), default=names.FINALIZER_TIMEOUT.total_seconds()
+        )
+        return "; ".join(text for text, _ in held if text), again
+
+    async def _say_terminating(self, seen: Seen, problem: str) -> None:
+        if not is_deleting(seen.deployment):
+            return
+        message = "Waiting until the upstream resources are gone"
+        if problem:
+            message = f"{message}; {problem}"
+        await self._status.write(seen.deployment, terminating_status(seen.deployment, message, now=seen.now))
+
+    def _warn(self, seen: Seen, problem: str) -> None:
+        what = ", ".join(f"{obj['kind']} {key_of(obj)}" for obj in seen.ours) or "the upstream resource"
+        why = f" ({problem})" if problem else ""
+        note = f"Finalizer removed after timeout, {what} may be orphaned{why}"
+        orphan = next(iter(seen.ours), None)
+        self._events.emit(
+            seen.deployment,
+            reason="FinalizerTimeout",
+            note=note,
+            warning=True,
+            action="Release",
+            related=orphan,
+            vital=True,
+        )
+
+
+def _subject(seen: Seen) -> Subject:
+    """What a refused deletion is about: which objects there are, and which of them are on their way out."""
+    state = sorted((uid_of(obj), is_deleting(obj)) for obj in seen.ours)
+    return Subject(uid=uid_of(seen.deployment), generation=0, wanted=("release",), upstream=tuple(state))

@@ -1,0 +1,193 @@
+"""Which upstream kinds are installed, in which version each is written, and by which transformer (rulings 12, 13, 27).
+
+Pure: CustomResourceDefinitions in, facts out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from airunway.api import names
+from airunway.plugins.contract import Transformer, Upstream, UpstreamKind
+from airunway.plugins.manifest import api_version
+from airunway.resource import Resource, annotations_of, dig, digest, is_true
+
+__all__ = [
+    "CrdFacts",
+    "Installed",
+    "as_written",
+    "crd_facts",
+    "detect",
+    "essence",
+    "newest_waits",
+    "schema_hash",
+    "writer_of",
+]
+
+SHORT_HASH = 12
+"""Digits by which published schema hashes are usually quoted; a registry may hold short or full ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrdFacts:
+    """What we keep of a CRD: whether it is established, its scope, and the schema hash of each served version."""
+
+    established: bool
+    served: tuple[tuple[str, str], ...]
+    namespaced: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installed:
+    """The verdict on one upstream kind: `upstream` is None where nothing can be written, and the rest says why.
+
+    `served` are all versions of the kind that the cluster serves and the provider knows, as far as a transformer of
+    the provider can write them.
+    """
+
+    upstream: Upstream | None
+    reason: str
+    message: str
+    served: tuple[Upstream, ...] = ()
+
+
+def schema_hash(schema: object) -> str:
+    """sha256 of the canonical JSON of an ``openAPIV3Schema`` without its descriptions (../upstream-crds/INDEX.md).
+
+    A property that is *named* ``description`` stays. An empty ``required`` is left out, as the API server leaves it out
+    of what it serves: the file of an upstream's CRD and the CRD in a cluster have one hash.
+    """
+    return digest(essence(schema))
+
+
+def essence(node: object, *, named: bool = False) -> object:
+    """A schema as `schema_hash` takes it: without descriptions, and without an empty ``required``."""
+    # `named` is true where the keys of a map are property names rather than schema keywords.
+    if isinstance(node, dict):
+        return {
+            key: essence(value, named=not named and key in ("properties", "patternProperties", "definitions"))
+            for key, value in node.items()
+            if named or not ((key == "description" and isinstance(value, str)) or (key == "required" and value == []))
+        }
+    if isinstance(node, list):
+        return [essence(value) for value in node]
+    return node
+
+
+def crd_facts(crd: Resource) -> CrdFacts:
+    """Read a CRD. This is also what the cache keeps of it: schemas are large."""
+    versions = [version for version in dig(crd, "spec", "versions", default=[]) if version.get("served")]
+    served = [
+        (str(version.get("name")), schema_hash(dig(version, "schema", "openAPIV3Schema", default={})))
+        for version in versions
+    ]
+    namespaced = dig(crd, "spec", "scope", default="Namespaced") == "Namespaced"
+    leaving = bool(dig(crd, "metadata", "deletionTimestamp"))
+    return CrdFacts(
+        established=is_true(crd, "Established") and not leaving, served=tuple(served), namespaced=namespaced
+    )
+
+
+def detect(
+    kind: UpstreamKind, transformers: Sequence[Transformer], facts: CrdFacts | None, *, verify: bool = True
+) -> Installed:
+    """The newest supported version that is served, with the transformer that fits its schema.
+
+    `transformers` are those of the kind; one that has none is taken in the first of its versions that is served.
+    `kind.versions` are in order of preference. An unknown hash gets the newest transformer of that version, marked
+    unverified, under the policy ``Verify``; under ``Fail`` it gets none. Built-in kinds are always there.
+    """
+    name = f"{kind.plural}.{kind.group}"
+    if kind.builtin:
+        upstreams = tuple(
+            Upstream(api_version=api_version(kind, v), transformer=known[-1] if known else _unwritten(kind, v))
+            for v in kind.versions
+            if (known := _writing(transformers, api_version(kind, v))) or not transformers
+        )
+        text = f"{kind.kind} is part of Kubernetes"
+        return Installed(upstream=upstreams[0], reason="SchemaSupported", message=text, served=upstreams)
+    if facts is None or not facts.established:
+        return Installed(
+            upstream=None, reason="UpstreamNotInstalled", message=f"CustomResourceDefinition {name} is not installed"
+        )
+    if not facts.namespaced:
+        text = f"CustomResourceDefinition {name} is cluster-scoped: a provider's objects live beside their deployment"
+        return Installed(upstream=None, reason="UnsupportedSchema", message=text)
+    found = [
+        (upstream, text)
+        for version, hash_ in ((v, dict(facts.served).get(v)) for v in kind.versions)
+        if hash_ is not None and (upstream := _served(kind, version, hash_, transformers)) is not None
+        for text in [_words(name, version, hash_, upstream)]
+    ]
+    if not found:
+        has = ", ".join(sorted(dict(facts.served))) or "none"
+        text = f"{name} serves the versions {has}; this provider writes {', '.join(kind.versions)}"
+        return Installed(upstream=None, reason="UnsupportedSchema", message=text)
+    upstream, text = found[0]
+    all_served = tuple(upstream for upstream, _ in found)
+    if upstream.verified:
+        return Installed(upstream=upstream, reason="SchemaSupported", message=text, served=all_served)
+    if not verify:
+        why = f"{text}; with --unknown-schema Fail nothing is written for it"
+        return Installed(upstream=None, reason="UnsupportedSchema", message=why, served=all_served)
+    why = f"{text}; new objects are checked by server-side dry-run first"
+    return Installed(upstream=upstream, reason="UnverifiedSchema", message=why, served=all_served)
+
+
+def _writing(transformers: Sequence[Transformer], version: str) -> list[Transformer]:
+    return [transformer for transformer in transformers if transformer.api_version == version]
+
+
+def _unwritten(kind: UpstreamKind, version: str) -> Transformer:
+    """What stands for the transformer of a kind that a provider only names."""
+    return Transformer(name="", api_version=api_version(kind, version), kind=kind.kind)
+
+
+def _served(kind: UpstreamKind, version: str, found: str, transformers: Sequence[Transformer]) -> Upstream | None:
+    where = api_version(kind, version)
+    if not transformers:
+        return Upstream(api_version=where, transformer=_unwritten(kind, version), schema_hash=found)
+    known = _writing(transformers, where)
+    if not known:
+        return None
+    fitting = [t for t in known if any(found.startswith(h) for h in t.schema_hashes if len(h) >= SHORT_HASH)]
+    transformer = (fitting or known)[-1]
+    return Upstream(api_version=where, transformer=transformer, schema_hash=found, verified=bool(fitting))
+
+
+def _words(name: str, version: str, found: str, upstream: Upstream) -> str:
+    if upstream.verified:
+        return f"schema {found[:SHORT_HASH]} of {name} {version}"
+    return f"{name} {version} has a schema ({found[:SHORT_HASH]}) that this release of the provider does not know"
+
+
+def writer_of(primary: Resource, transformers: Sequence[Transformer]) -> Transformer | None:
+    """The transformer that wrote the object; the newest of its version where its annotation names none we have."""
+    written_by = annotations_of(primary).get(names.TRANSFORMER)
+    by_name = next((t for t in transformers if t.name == written_by), None)
+    known = _writing(transformers, str(primary.get("apiVersion")))
+    return by_name or (known[-1] if known else None)
+
+
+def as_written(
+    installed: Installed, primary: Resource | None, transformers: Sequence[Transformer], *, wanted_for: str
+) -> Upstream | None:
+    """In what version, and by which transformer, the primary object is to be written (ruling 27).
+
+    An object that exists keeps both for as long as the cluster serves the one and we have the other, until what
+    it is written for changes (`wanted_for`, see `translate.written_for`). A version that is not served any more is left
+    for the newest. None where nothing can be written.
+    """
+    newest, written = installed.upstream, annotations_of(primary or {})
+    writer = next((t for t in transformers if t.name == written.get(names.TRANSFORMER)), None)
+    if newest is None or writer is None or written.get(names.WRITTEN_FOR, wanted_for) != wanted_for:
+        return newest
+    kept = next((upstream for upstream in installed.served if upstream.api_version == writer.api_version), None)
+    return replace(kept, transformer=writer) if kept is not None else newest
+
+
+def newest_waits(used: Upstream | None, installed: Installed) -> bool:
+    """Whether an object is kept as an older transformer or version has it, while a newer one is there."""
+    newest = installed.upstream
+    return used is not None and newest is not None and used.transformer.name != newest.transformer.name

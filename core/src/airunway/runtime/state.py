@@ -1,0 +1,209 @@
+"""The state of one deployment at the beginning of a pass, and which objects are ours: one view out of the caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import NamedTuple
+
+import orjson
+
+from airunway.api import names
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    condition_of,
+    controller_owner,
+    dig,
+    key_of,
+    labels_of,
+)
+from airunway.runtime.crd_versions import Installed
+from airunway.status.evidence import EventFacts, Evidence, parse_moment
+
+__all__ = [
+    "Identity",
+    "Seen",
+    "applied_at",
+    "finalizers_of",
+    "identity_in",
+    "is_ours",
+    "is_primary",
+    "named",
+    "recorded_settings",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """Out of the caches, all of the same moment.
+
+    `live` is everything of the written kinds that carries the deployment's label, `selected` what read-only kinds have
+    of it, `find` looks further objects up by the names that a plan wants. `installed` is the verdict on the kinds by
+    (group, kind). `settled` is False while a cache is incomplete: absence
+    means nothing then. `rolled_out` is False while pods are known to be of an older revision. `written` is the primary
+    object as this very pass has left it.
+    """
+
+    provider: str
+    deployment: Resource
+    live: Mapping[Identity, Resource]
+    selected: tuple[Resource, ...]
+    find: Callable[[Sequence[Resource]], Mapping[Identity, Resource]]
+    evidence: Evidence | None
+    events: tuple[EventFacts, ...]
+    installed: Mapping[tuple[str, str], Installed]
+    settled: bool
+    rolled_out: bool
+    kubernetes: tuple[int, int]
+    now: datetime
+    written: Resource | None = None
+
+    @cached_property
+    def key(self) -> ObjectKey:
+        return key_of(self.deployment)
+
+    @cached_property
+    def ours(self) -> tuple[Resource, ...]:
+        """What this provider made for the deployment, the primary first."""
+        found = [obj for obj in self.live.values() if is_ours(obj, self.deployment, self.provider)]
+        return tuple(sorted(found, key=lambda obj: not is_primary(obj)))
+
+    @cached_property
+    def primary(self) -> Resource | None:
+        """The object that carries the model, whatever its kind and name."""
+        return self.written or next((obj for obj in self.ours if is_primary(obj)), None)
+
+    @cached_property
+    def applied(self) -> datetime | None:
+        """When we changed the primary object last."""
+        return applied_at(self.primary, names.provider_manager(self.provider)) if self.primary is not None else None
+
+    @cached_property
+    def recorded(self) -> tuple[str, dict[str, object]] | None:
+        """The settings that the primary object was made with, and what was asked for then."""
+        return recorded_settings(self.primary, names.provider_manager(self.provider))
+
+    @property
+    def validated(self) -> Resource | None:
+        """The core's verdict on this very generation; None while it has not looked."""
+        found = condition_of(self.deployment, "Validated")
+        generation = dig(self.deployment, "metadata", "generation")
+        return found if found is not None and found.get("observedGeneration") == generation else None
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the core has given the deployment to this provider."""
+        return bool(dig(self.deployment, "status", "provider", "name") == self.provider)
+
+    @property
+    def named_instead(self) -> str:
+        """Another provider that the spec names while we have the deployment still; empty if there is none."""
+        named = dig(self.deployment, "spec", "provider", "name")
+        return named if isinstance(named, str) and named != self.provider and self.is_mine else ""
+
+    @property
+    def paused(self) -> bool:
+        return annotations_of(self.deployment).get(names.PAUSED) == "true"
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether the deployment asks for a plan only; just the exact word counts."""
+        return annotations_of(self.deployment).get(names.DRY_RUN) == "true"
+
+    @property
+    def held_by(self) -> str:
+        """Another provider, which has not yet cleaned up what it made; empty if there is none."""
+        others = (names.provider_of_finalizer(finalizer) for finalizer in finalizers_of(self.deployment))
+        return next((other for other in others if other not in ("", self.provider)), "")
+
+
+def finalizers_of(deployment: Resource) -> list[str]:
+    return dig(deployment, "metadata", "finalizers") or []
+
+
+def applied_at(primary: Resource, manager: str) -> datetime | None:
+    """When we changed the object last: the time of our entry in its managedFields; else when it was made."""
+    entries = dig(primary, "metadata", "managedFields")
+    times = [
+        parse_moment(entry.get("time"))
+        for entry in (entries if isinstance(entries, list) else [])
+        if isinstance(entry, dict) and entry.get("manager") == manager and not entry.get("subresource")
+    ]
+    known = [moment for moment in times if moment is not None]
+    return max(known, default=None) or parse_moment(dig(primary, "metadata", "creationTimestamp"))
+
+
+# -------------------------------------------------------------------------------------------------------- what is ours
+
+
+class Identity(NamedTuple):
+    """What an object is, in whatever version: group, kind, name (all are in the deployment's namespace)."""
+
+    group: str
+    kind: str
+    name: str
+
+
+def identity_in(obj: Resource) -> Identity:
+    group = str(obj.get("apiVersion")).rpartition("/")[0]
+    return Identity(group, str(obj.get("kind")), str(dig(obj, "metadata", "name")))
+
+
+def recorded_settings(primary: Resource | None, manager: str) -> tuple[str, dict[str, object]] | None:
+    """What the primary object was made with: a digest as `Asked.lasting`, and the provider's kept settings.
+
+    None where it was made before there was such a record, or where somebody else wrote it.
+    """
+    text = annotations_of(primary or {}).get(names.RUNTIME_SETTINGS)
+    if primary is None or not isinstance(text, str) or not _is_ours(primary, names.RUNTIME_SETTINGS, manager):
+        return None
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+    settings = dig(found, "provider", default={})
+    return str(dig(found, "for", default="")), settings if isinstance(settings, dict) else {}
+
+
+def _is_ours(obj: Resource, annotation: str, manager: str) -> bool:
+    """Whether the value of an annotation is the one that we applied. A preview's object has no record of its fields."""
+    entries = dig(obj, "metadata", "managedFields")
+    if not isinstance(entries, list):
+        return True
+    return any(
+        dig(entry, "fieldsV1", "f:metadata", "f:annotations", f"f:{annotation}") is not None
+        for entry in entries
+        if isinstance(entry, dict) and entry.get("manager") == manager
+    )
+
+
+def is_ours(live: Resource, deployment: Resource, provider: str) -> bool:
+    """Whether the object was made by this provider for exactly this deployment (by uid).
+
+    One that has no controlling owner any more is known by its annotation: the next apply restores the reference.
+    Objects of the same deployment with another provider's label, or the core's own, are somebody else's.
+    """
+    if labels_of(live).get(names.PROVIDER) != provider:
+        return False
+    uid = deployment["metadata"]["uid"]
+    references = dig(live, "metadata", "ownerReferences") or []
+    if any(isinstance(ref, dict) and ref.get("uid") == uid for ref in references):
+        return True
+    return controller_owner(live) is None and annotations_of(live).get(names.DEPLOYMENT_UID) == uid
+
+
+def is_primary(live: Resource) -> bool:
+    """Whether an object of ours is the deployment's primary one, whatever its kind and name.
+
+    Its annotation says so; but operators copy annotations onto what they make, which is controlled by them.
+    """
+    owner = controller_owner(live)
+    return names.TRANSFORMER in annotations_of(live) and (owner is None or owner.get("kind") == "ModelDeployment")
+
+
+def named(obj: Resource) -> str:
+    return f"{obj.get('kind')} '{key_of(obj).name}'"

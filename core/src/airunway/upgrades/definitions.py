@@ -1,0 +1,186 @@
+"""What a CustomResourceDefinition says, as the author of a provider writes it into a manifest. Pure.
+
+Group, kind, plural, the hash of each version's schema in the form of `Transformer.schema_hashes`, and the fields that
+its own CEL rules keep as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from airunway.resource import Resource, dig, key_of
+from airunway.runtime.crd_versions import SHORT_HASH, schema_hash
+from airunway.upgrades.schemas import malformed
+
+__all__ = ["MAX_BYTES", "Definition", "DefinitionError", "DefinitionVersion", "chosen", "definition_of"]
+
+MAX_BYTES = 3 * 1024 * 1024
+"""Bytes of JSON that an API server takes in one request (k8s.io/apiserver, MaxRequestBodyBytes)."""
+
+_SIDE = re.compile(r"(self|oldSelf)((?:\.[A-Za-z_]\w*)*)")
+"""One side of an equation of a field with what it was."""
+_ALTERNATIVES = re.compile(r"\|\||\?")
+
+
+class DefinitionError(ValueError):
+    """No provider can be written for this CustomResourceDefinition; the message says why, in one sentence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefinitionVersion:
+    """A version of a kind.
+
+    `schema_hash` has the 12 digits that manifests quote. `immutable` are the fields, as `Transformer.immutable` names
+    them, that a CEL rule of the schema (``self == oldSelf``) refuses to change. `schema` is its ``openAPIV3Schema``.
+    """
+
+    name: str
+    served: bool
+    storage: bool
+    schema_hash: str
+    immutable: tuple[str, ...] = ()
+    schema: Resource = field(default_factory=dict, repr=False, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Definition:
+    """A kind and its versions, in the order of the CRD. `scope` is ``Namespaced`` or ``Cluster``."""
+
+    group: str
+    kind: str
+    plural: str
+    scope: str
+    versions: tuple[DefinitionVersion, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the CRD: ``workspaces.kaito.sh``."""
+        return f"{self.plural}.{self.group}"
+
+    @property
+    def storage(self) -> DefinitionVersion:
+        """The version in which objects are stored: exactly one."""
+        return next(version for version in self.versions if version.storage)
+
+    def version(self, name: str = "") -> DefinitionVersion:
+        """The served version of that name; without a name the storage version, or the last served one.
+
+        Raises DefinitionError where it is not served.
+        """
+        served = [version for version in self.versions if version.served]
+        if not served:
+            raise DefinitionError(f"{self.name} serves none of its versions")
+        if not name:
+            return self.storage if self.storage in served else served[-1]
+        found = next((version for version in served if version.name == name), None)
+        if found is None:
+            has = ", ".join(version.name for version in served)
+            raise DefinitionError(f"{self.name} does not serve the version {name}: it serves {has}")
+        return found
+
+
+def definition_of(crd: Resource) -> Definition:
+    """Read a CRD, as a file or an API server has it. Raises DefinitionError for what is none, or cannot be installed.
+
+    A cluster-scoped one is read too: `chosen` refuses it.
+    """
+    name = key_of(crd).name or "a CustomResourceDefinition without a name"
+    if crd.get("kind") != "CustomResourceDefinition":
+        raise DefinitionError(f"{crd.get('kind') or 'the object'} {key_of(crd).name!r} is no CustomResourceDefinition")
+    if problem := malformed(crd) or _unnamed(crd):
+        raise DefinitionError(f"CustomResourceDefinition {name}: {problem}")
+    stored = [str(version["name"]) for version in crd["spec"]["versions"] if version.get("storage") is True]
+    if len(stored) != 1:
+        has = " and ".join(stored) or "none"
+        raise DefinitionError(f"CustomResourceDefinition {name}: one version has storage: true, here {has}")
+    if (size := len(orjson.dumps(crd))) > MAX_BYTES:
+        raise DefinitionError(
+            f"CustomResourceDefinition {name} has {size / 1024**2:.1f} MiB as JSON, and an API server takes "
+            f"{MAX_BYTES // 1024**2} MiB: take the descriptions out, the hashes are without them"
+        )
+    spec = crd["spec"]
+    return Definition(
+        group=spec["group"],
+        kind=spec["names"]["kind"],
+        plural=spec["names"]["plural"],
+        scope=spec["scope"],
+        versions=tuple(map(_version, spec["versions"])),
+    )
+
+
+def _unnamed(crd: Resource) -> str:
+    """What a CRD lacks to say which kind it is of; empty if nothing."""
+    for path in (("group",), ("names", "kind"), ("names", "plural")):
+        value = dig(crd, "spec", *path)
+        if not isinstance(value, str) or not value:
+            return f"spec.{'.'.join(path)} is {value!r}, where a name is needed"
+    scope = dig(crd, "spec", "scope")
+    if scope not in ("Namespaced", "Cluster"):
+        return f"spec.scope is {scope!r}, where it is Namespaced or Cluster"
+    return ""
+
+
+def chosen(definitions: Sequence[Definition], *, kind: str = "") -> Definition:
+    """The definition of that kind, of whatever case; without a kind the only one. Raises DefinitionError.
+
+    It is one that a provider can write: namespaced.
+    """
+    known = ", ".join(definition.kind for definition in definitions) or "none"
+    found = [each for each in definitions if each.kind.lower() == kind.lower()] if kind else list(definitions)
+    if not found:
+        raise DefinitionError(f"there is no CustomResourceDefinition of the kind {kind or '(any)'}; there is {known}")
+    if len(found) > 1:
+        groups = ", ".join(each.name for each in found)
+        raise DefinitionError(f"there are several CustomResourceDefinitions ({groups}): name the kind")
+    if found[0].scope != "Namespaced":
+        raise DefinitionError(
+            f"{found[0].name} is cluster-scoped: no provider can write it, since everything of a deployment lives in "
+            "the deployment's namespace"
+        )
+    return found[0]
+
+
+def _version(version: Resource) -> DefinitionVersion:
+    schema: Resource = dig(version, "schema", "openAPIV3Schema", default={})
+    return DefinitionVersion(
+        name=str(version["name"]),
+        served=version.get("served") is True,
+        storage=version.get("storage") is True,
+        schema_hash=schema_hash(schema)[:SHORT_HASH],
+        immutable=tuple(sorted(set(_immutable(schema, "")))),
+        schema=schema,
+    )
+
+
+def _immutable(schema: Resource, path: str) -> Iterator[str]:
+    """The fields that a rule keeps. Those in lists and values of maps are left out: no path names one of them."""
+    rules = schema.get("x-kubernetes-validations")
+    for rule in rules if isinstance(rules, list) else ():
+        for kept in _kept_by(str(dig(rule, "rule", default=""))):
+            at = f"{path}{kept}".lstrip(".")
+            if at:
+                yield f"{at}.*" if _is_group(schema, kept) else at
+    for name, below in (schema.get("properties") or {}).items():
+        if path or name not in ("metadata", "status"):
+            yield from _immutable(below, f"{path}.{name}")
+
+
+def _kept_by(rule: str) -> Iterator[str]:
+    """The paths below ``self`` that a rule keeps as they were; of one that has alternatives nothing is known."""
+    if _ALTERNATIVES.search(rule):
+        return
+    for part in rule.split("&&"):
+        left, _, right = part.strip().removeprefix("(").removesuffix(")").partition("==")
+        now, before = _SIDE.fullmatch(left.strip()), _SIDE.fullmatch(right.strip())
+        if now and before and now[1] != before[1] and now[2] == before[2]:
+            yield now[2]
+
+
+def _is_group(schema: Resource, path: str) -> bool:
+    for step in path.split(".")[1:]:
+        schema = dig(schema, "properties", step, default={})
+    return schema.get("type") == "object"

@@ -1,0 +1,93 @@
+"""A provider name that cannot be honoured takes nothing away from the one that serves."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airunway.api import names
+from airunway.controller.decision import SILENT_AFTER, Decision, decide
+from airunway.resource import Resource, condition_of, format_time
+from airunway.selection import EngineFacts, ProviderFacts
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+ENGINE = EngineFacts(name="vllm", modes=frozenset({"aggregated"}), gpu=True, cpu=True, flags=frozenset())
+
+
+def provider(name: str, **fields: Any) -> ProviderFacts:
+    base: dict[str, Any] = {"ready": True, "heartbeat": NOW, "explicit_only": False, "engines": (ENGINE,), "rules": ()}
+    return ProviderFacts(name=name, **{**base, **fields})
+
+
+def switched(*, holds: bool = True, engine: str | None = "vllm") -> Resource:
+    """A deployment that llmd runs, and whose spec names kaito since a moment ago."""
+    chosen = {"type": "EngineSelected", "status": "True", "reason": "ExplicitSelection", "message": "m"}
+    stamp = {"observedGeneration": 1, "lastTransitionTime": format_time(NOW)}
+    return {
+        "metadata": {
+            "name": "llama",
+            "namespace": "ml",
+            "generation": 2,
+            "finalizers": [names.provider_finalizer("llmd")] if holds else [],
+        },
+        "spec": {
+            "model": {"id": "o/m"},
+            **({"engine": {"type": engine}} if engine else {}),
+            "provider": {"name": "kaito"},
+            "resources": {"gpu": {"count": 1}},
+        },
+        "status": {
+            "phase": "Running",
+            "observedGeneration": 1,
+            "engine": {"type": "vllm", "selectedReason": "explicit"},
+            "provider": {"name": "llmd", "selectedReason": "explicit provider selection", "resourceName": "llama"},
+            "conditions": [{**chosen, **stamp}],
+        },
+    }
+
+
+def decided(deployment: Resource, *providers: ProviderFacts) -> Decision:
+    return decide(deployment, violations=(), providers=providers, selector=True, now=NOW)
+
+
+@pytest.mark.parametrize("engine", ["vllm", None])
+@pytest.mark.parametrize(
+    ("others", "reason", "text"),
+    [
+        ((), "ProviderNotFound", "provider 'kaito' is not registered (registered: llmd)"),
+        ((provider("kaito", installed=False),), "UpstreamNotInstalled", "Provider 'kaito' CRD not installed"),
+        ((provider("kaito", ready=False),), "WaitingForProvider", "Provider 'kaito' is not ready"),
+        (
+            (provider("kaito", heartbeat=NOW - SILENT_AFTER - timedelta(seconds=1)),),
+            "WaitingForProvider",
+            "Provider 'kaito' is not ready",
+        ),
+    ],
+)
+def test_real_llmd_4_who_serves_keeps_the_deployment_until_the_named_provider_can_take_it(
+    others: tuple[ProviderFacts, ...], reason: str, text: str, engine: str | None
+) -> None:
+    status = decided(switched(engine=engine), provider("llmd"), *others).status
+    assert status["provider"] == {"name": "llmd", "selectedReason": "explicit provider selection"}
+    assert status["engine"]["type"] == "vllm"
+    said = condition_of({"status": status}, "ProviderSelected") or {}
+    assert (said["status"], said["reason"], said["observedGeneration"]) == ("False", reason, 2)
+    assert (
+        said["message"] == f"{said['message'].partition(';')[0]}; what provider 'llmd' runs stays as it is until then"
+    )
+    assert text in said["message"]
+    assert (condition_of({"status": status}, "EngineSelected") or {})["status"] == "True"
+
+
+def test_real_llmd_4_once_it_is_registered_and_ready_it_gets_the_deployment() -> None:
+    decision = decided(switched(), provider("llmd"), provider("kaito"))
+    assert decision.status["provider"]["name"] == "kaito"
+    assert (condition_of({"status": decision.status}, "ProviderSelected") or {})["status"] == "True"
+
+
+def test_real_llmd_4_where_nothing_was_made_there_is_nothing_to_keep() -> None:
+    status = decided(switched(holds=False), provider("llmd")).status
+    assert "provider" not in status
+    assert (condition_of({"status": status}, "ProviderSelected") or {})["reason"] == "ProviderNotFound"

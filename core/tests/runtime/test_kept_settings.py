@@ -1,0 +1,179 @@
+"""What runs keeps the settings that it was made with: another image of the operator's restarts nothing (ruling 23)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from core.tests.conftest import MakeDeployment, MakeHost
+from core.tests.runtime.views import NOW, seen
+
+from airunway.api import names
+from airunway.plugins.assumed import assumed_context
+from airunway.plugins.host import ProviderHost
+from airunway.plugins.registry import load
+from airunway.plugins.settings import kept_settings, with_kept
+from airunway.resource import Resource, copy_of, dig
+from airunway.runtime.plan import Action, Decision, decide
+from airunway.runtime.translate import judge, parsed
+from airunway.sdk import setting
+
+MANAGER = "airunway-provider-toy"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imaged:
+    image: str = setting("engine:1", "Image of the engine.", kept=True)
+    version: str = setting("", "Its release.", kept=True)
+    surge: int = setting(0, "Not kept.")
+
+    def __post_init__(self) -> None:
+        if self.image == "refused":
+            raise ValueError("not this one")
+
+
+def written(deployment: Any, context: Any) -> list[Resource]:
+    """The toy's objects of these tests: the image is the deployment's, else the provider's."""
+    spec = {
+        "image": deployment.spec.image or context.settings.image,
+        "replicas": deployment.spec.scaling.replicas,
+        "surge": context.settings.surge,
+        "token": deployment.spec.secrets.hugging_face_token,
+        "model": deployment.spec.model.id,
+        "gpus": deployment.spec.resources.gpu.count,
+    }
+    metadata = {"name": deployment.metadata.name}
+    return [{"apiVersion": context.upstream.api_version, "kind": "Thing", "metadata": metadata, "spec": spec}]
+
+
+Make = Callable[..., ProviderHost]
+
+
+@pytest.fixture
+def imaged(toy: MakeHost) -> ProviderHost:
+    return toy(settings=Imaged, translate_spec=written)
+
+
+def live(host: ProviderHost, deployment: Resource, settings: Imaged, **how: Any) -> Resource:
+    """What was made of the deployment with those settings, as the API server has it."""
+    context = replace(assumed_context(host, engine="vllm", now=NOW), settings=settings)
+    obj = copy_of(judge(host, deployment, parsed(deployment), context, **how).objects[0])
+    fields: Resource = {f"f:{key}": {} for key in obj["metadata"]["annotations"]}
+    entry = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:metadata": {"f:annotations": fields}}}
+    obj["metadata"] |= {"uid": "uid-1", "managedFields": [{**entry, "apiVersion": obj["apiVersion"]}]}
+    return obj
+
+
+def decided(host: ProviderHost, deployment: Resource, obj: Resource, settings: Imaged) -> Decision:
+    return decide(seen(host, deployment, obj), host, settings=settings)
+
+
+def image_of(decision: Decision) -> str:
+    return str(dig(decision.objects[0], "spec", "image"))
+
+
+NEW = Imaged(image="engine:2", surge=1)
+
+
+@pytest.mark.parametrize("change", [{}, {"scaling": {"replicas": 3}}, {"gateway": {"enabled": False}}])
+def test_real_llmd_9_another_image_of_the_provider_s_waits_for_a_change_of_the_deployment(
+    imaged: ProviderHost, plain: MakeDeployment, change: Resource
+) -> None:
+    obj = live(imaged, plain(), Imaged())
+    decision = decided(imaged, plain(**change), obj, NEW)
+    assert image_of(decision) == "engine:1"
+    assert dig(decision.objects[0], "spec", "surge") == 1, "what is not kept is taken at once"
+    (told,) = decision.warnings
+    assert told.reason == "NewerSettingsWait"
+    assert "image engine:2 is taken with the next change of the spec" in told.message
+    after = decided(imaged, plain(**change), decided(imaged, plain(**change), obj, NEW).objects[0], NEW)
+    assert image_of(after) == "engine:1", "it is still known by then"
+
+
+@pytest.mark.parametrize(
+    "deployment",
+    [
+        {"secrets": {"huggingFaceToken": "hub"}},
+        {"metadata": {"annotations": {names.ADOPT: "now"}}},
+    ],
+    ids=["the spec", "an adoption"],
+)
+def test_real_llmd_9_a_change_of_the_deployment_takes_it_and_so_does_an_object_that_is_made_anew(
+    imaged: ProviderHost, plain: MakeDeployment, deployment: Resource
+) -> None:
+    obj = live(imaged, plain(), Imaged())
+    decision = decided(imaged, plain(**deployment), obj, NEW)
+    assert (image_of(decision), decision.warnings) == ("engine:2", ())
+    anew = decide(seen(imaged, plain()), imaged, settings=NEW)
+    assert image_of(anew) == "engine:2"
+
+
+def test_real_llmd_9_a_deployment_with_an_image_of_its_own_has_nothing_to_wait_for(
+    imaged: ProviderHost, plain: MakeDeployment
+) -> None:
+    obj = live(imaged, plain(image="mine:7"), Imaged())
+    decision = decided(imaged, plain(image="mine:7"), obj, replace(NEW, surge=0))
+    assert (image_of(decision), decision.warnings) == ("mine:7", ())
+
+
+def test_real_llmd_9_ruling_27_an_autoscaler_takes_no_newer_transformer(toy: MakeHost, plain: MakeDeployment) -> None:
+    host = toy(settings=Imaged)
+    older = next(t for t in host.transformers if t.name == "v2-a")
+    context = assumed_context(host, engine="vllm", now=NOW)
+    upstream = replace(context.upstream, api_version=older.api_version, transformer=older)
+    deployment = plain()
+    obj = copy_of(judge(host, deployment, parsed(deployment), replace(context, upstream=upstream)).objects[0])
+    scaled = decide(seen(host, plain(scaling={"replicas": 5}), obj), host, settings=Imaged())
+    assert scaled.context is not None
+    assert scaled.context.upstream.transformer.name == "v2-a"
+    changed = decide(seen(host, plain(image="x"), obj), host, settings=Imaged())
+    assert changed.context is not None
+    assert changed.context.upstream.transformer.name == "v2-b"
+
+
+def test_real_llmd_9_the_record_is_no_reason_to_write_what_was_made_before_there_was_one(
+    imaged: ProviderHost, plain: MakeDeployment
+) -> None:
+    """Operators copy annotations: an upgrade of ours writes nothing of what it finds."""
+    before = live(imaged, plain(), Imaged(), records=False)
+    assert names.RUNTIME_SETTINGS not in before["metadata"]["annotations"]
+    decision = decided(imaged, plain(), before, Imaged())
+    assert names.RUNTIME_SETTINGS not in decision.objects[0]["metadata"]["annotations"]
+    scaled = decided(imaged, plain(scaling={"replicas": 2}), before, Imaged())
+    assert names.RUNTIME_SETTINGS in scaled.objects[0]["metadata"]["annotations"]
+    assert scaled.plan is not None
+    assert scaled.plan.primary.action is Action.UPDATE
+
+
+def test_real_llmd_9_a_record_that_somebody_else_wrote_counts_for_nothing(
+    imaged: ProviderHost, plain: MakeDeployment
+) -> None:
+    obj = live(imaged, plain(), Imaged(image="theirs:1"))
+    theirs: Resource = {"f:metadata": {"f:annotations": {f"f:{names.RUNTIME_SETTINGS}": {}}}}
+    ours = obj["metadata"]["managedFields"][0]
+    del ours["fieldsV1"]["f:metadata"]["f:annotations"][f"f:{names.RUNTIME_SETTINGS}"]
+    obj["metadata"]["managedFields"].append({"manager": "kubectl-edit", "operation": "Update", "fieldsV1": theirs})
+    assert image_of(decided(imaged, plain(), obj, Imaged())) == "engine:1"
+
+
+@pytest.mark.parametrize(
+    "recorded", [{}, {"image": 7}, {"gone": "x"}, {"image": "refused"}, {"surge": 9}, {"image": "engine:1"}]
+)
+def test_real_llmd_9_what_does_not_fit_the_settings_any_more_is_passed_over(recorded: dict[str, Any]) -> None:
+    now = Imaged()
+    assert with_kept(now, recorded) is now
+    assert kept_settings(with_kept(now, {"image": "old:1", **recorded, "version": "v1"}))["version"] in ("v1", "")
+
+
+def test_real_llmd_9_every_provider_keeps_its_images() -> None:
+    names_ = ("vllm", "llmd", "kuberay", "dynamo", "kaito")
+    kept = {name: set(kept_settings(load(name).settings({}))) for name in names_}
+    assert kept == {
+        "vllm": {"vllm_image", "sglang_image", "trtllm_image", "llamacpp_image"},
+        "llmd": {"vllm_image", "picker_image", "picker_version", "sidecar_image", "sidecar_version"},
+        "kuberay": {"image"},
+        "dynamo": {"runtime_version", "registry"},
+        "kaito": {"vllm_image"},
+    }

@@ -1,0 +1,115 @@
+"""Who may use a Ray cluster: its dashboard, its client port and its control store run whatever code they are sent.
+
+Ray asks for no password by itself (CVE-2023-48022): any pod of the cluster could run code in a head, with its token,
+its account and its GPUs. A token closes that where KubeRay and the image's Ray have it; else a NetworkPolicy, where the
+network of the cluster keeps to those; else nothing does, and the deployment is refused unless a setting allows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from airunway.sdk import Context, Finding, ModelDeployment, Resource, blocker, dig, labels, overridden
+from airunway_kuberay.manifest import PORT, SHIELDED, TOKENS
+from airunway_kuberay.releases import TOKENS_SINCE, numbers
+from airunway_kuberay.settings import Settings
+
+__all__ = ["Shield", "network_policy", "shield_findings", "shield_of"]
+
+_RAY = "ray.io/is-ray-node"
+"""A label that KubeRay puts on each of its pods."""
+
+_VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_K8S_TOKEN_AUTH")
+"""By which Ray is told whom to believe; KubeRay sets them."""
+
+
+class Shield(Enum):
+    """What keeps others out; `NONE` where nothing does."""
+
+    TOKEN = "token"
+    POLICY = "policy"
+    NONE = "none"
+
+
+def shield_of(context: Context[Settings], version: str) -> Shield:
+    """What keeps others out of a cluster with that version of Ray (empty: not known)."""
+    if not context.has(SHIELDED):
+        return Shield.NONE
+    found = numbers(version)
+    if context.has(TOKENS) and found is not None and found >= TOKENS_SINCE:
+        return Shield.TOKEN
+    return Shield.POLICY if context.settings.network_policy != "Never" else Shield.NONE
+
+
+def network_policy(deployment: ModelDeployment, context: Context[Settings], shield: Shield) -> Resource | None:
+    """The NetworkPolicy of the deployment's pods, where one is to be: requests come in from everywhere, and all other
+    ports are for these pods themselves and for KubeRay's operator.
+    """
+    if shield is not Shield.POLICY and not (context.has(SHIELDED) and context.settings.network_policy == "Always"):
+        return None
+    own = {"matchLabels": {labels.MODEL_DEPLOYMENT: deployment.metadata.name}}
+    operator = {"matchLabels": {"kubernetes.io/metadata.name": context.settings.operator_namespace}}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": f"{deployment.metadata.name}-ray"},
+        "spec": {
+            "podSelector": {"matchLabels": {**own["matchLabels"], _RAY: "yes"}},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [{"podSelector": own}, {"namespaceSelector": operator}]},
+                {"ports": [{"protocol": "TCP", "port": PORT}]},
+            ],
+        },
+    }
+
+
+def shield_findings(
+    deployment: ModelDeployment, context: Context[Settings], version: str
+) -> Iterator[tuple[bool, Finding]]:
+    """What forbids the deployment (True), or is to be known: who may run code in the Ray cluster."""
+    shield = shield_of(context, version)
+    if not context.has(SHIELDED):
+        text = (
+            "any pod of this Kubernetes cluster can run code in this Ray cluster: its dashboard asks for no password "
+            f"(CVE-2023-48022). A new value of the annotation {labels.ADOPT} writes it with a token or a "
+            "NetworkPolicy; that starts a second Ray cluster beside this one"
+        )
+        yield False, Finding(path="spec.provider.name", reason="RayIsOpen", message=text)
+        return
+    yield from ((True, finding) for finding in _weakened(deployment))
+    if shield is Shield.POLICY:
+        text = (
+            f"{_why(context, version)}: a NetworkPolicy keeps other pods away from it, where the network of this "
+            "Kubernetes cluster keeps to NetworkPolicies"
+        )
+        yield False, Finding(path="spec.provider.name", reason="ShieldedByNetworkPolicy", message=text)
+    elif shield is Shield.NONE:
+        refused = context.settings.open_clusters != "Allow"
+        text = (
+            f"{_why(context, version)}, and the provider setting networkPolicy is Never: any pod could run code in it "
+            "(CVE-2023-48022). "
+        )
+        remedy = "Use an image with Ray 2.52 or newer and KubeRay 1.5.1 or newer, or the setting networkPolicy"
+        found = Finding(path="spec.provider.name", reason="RayIsOpen", message=text + remedy)
+        yield refused, found
+
+
+def _why(context: Context[Settings], version: str) -> str:
+    if not context.has(TOKENS):
+        return "this KubeRay is older than 1.5.1 and cannot have Ray ask for a token"
+    return f"Ray {version or 'of an unknown version'} cannot ask for a token, which needs 2.52"
+
+
+def _weakened(deployment: ModelDeployment) -> Iterator[Finding]:
+    """What would undo it: variables that tell Ray whom to believe, and ports of Ray's on the one that is open."""
+    for position, entry in enumerate(deployment.spec.env):
+        if entry.name in _VARIABLES:
+            text = f"{entry.name} says who may use the Ray cluster; KubeRay sets it: remove it"
+            yield blocker(f"spec.env[{position}]", text)
+    given = dig(overridden(deployment, "head"), "rayStartParams")
+    for name, value in (given if isinstance(given, dict) else {}).items():
+        if "port" in name and str(PORT) in str(value).split(","):
+            path = f"spec.provider.overrides.head.rayStartParams[{name}]"
+            yield blocker(path, f"port {PORT} is open to all pods, and serves the model: take another one")

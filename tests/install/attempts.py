@@ -1,0 +1,564 @@
+"""What a thief with a stolen token tries: one table, by family, for the account of each provider and of the core.
+
+Every object that the thief writes says that it belongs to a ModelDeployment, as an honest one does: what is refused is
+refused in spite of that. `words` is what the API server says: of the guard that is meant to stop it, or of RBAC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from airunway.api import names
+from airunway.kube import Kind
+from airunway.plugins.contract import ProviderManifest, UpstreamKind
+from airunway.resource import Resource, copy_of
+
+__all__ = [
+    "CONFIG_MAP",
+    "DEPLOYMENT",
+    "EMPTY",
+    "MINE",
+    "RBAC",
+    "Attempt",
+    "customer_of",
+    "of_a_provider",
+    "of_the_core",
+    "to_kind",
+]
+
+CUSTOMER, EMPTY, OPERATOR = "customer", "no-models", "airunway-system"
+"""Namespaces: with ModelDeployments (each account has one of its own, `customer_of`), without any, the operator's."""
+MINE = "mine"
+"""The deployment that was given to the provider; ``foreign`` is one that was given to another."""
+NO_RIGHT = "cannot"
+"""How RBAC refuses: User … cannot …"""
+
+OWNER: Resource = {
+    "apiVersion": names.API_VERSION,
+    "kind": "ModelDeployment",
+    "name": MINE,
+    "uid": "11111111-1111-1111-1111-111111111111",
+    "controller": True,
+}
+
+RBAC = "rbac.authorization.k8s.io"
+CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
+SECRET = Kind("", "v1", "Secret", "secrets")
+POD = Kind("", "v1", "Pod", "pods")
+SERVICE = Kind("", "v1", "Service", "services")
+SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts")
+ROLE = Kind(RBAC, "v1", "Role", "roles")
+ROLE_BINDING = Kind(RBAC, "v1", "RoleBinding", "rolebindings")
+CLUSTER_ROLE = Kind(RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
+CLUSTER_ROLE_BINDING = Kind(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
+NODE = Kind("", "v1", "Node", "nodes", namespaced=False)
+LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
+EVENT = Kind("events.k8s.io", "v1", "Event", "events")
+DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+MODEL_DEPLOYMENT = Kind(names.GROUP, names.VERSION, "ModelDeployment", "modeldeployments")
+CONFIG = Kind(names.GROUP, names.VERSION, "InferenceProviderConfig", "inferenceproviderconfigs", namespaced=False)
+_ADMISSION = "admissionregistration.k8s.io"
+POLICY = Kind(_ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies", namespaced=False)
+BINDING = Kind(
+    _ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings", namespaced=False
+)
+WEBHOOK = Kind(_ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", namespaced=False)
+DEFINITION = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One request; for ``patch`` the `body` is a merge patch of the object `name` in `namespace`."""
+
+    family: str
+    what: str
+    verb: Literal["create", "patch", "delete"]
+    kind: Kind
+    words: str
+    namespace: str = CUSTOMER
+    name: str = "thief"
+    body: Resource | None = None
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.family}: {self.what}"
+
+
+# ----------------------------------------------------------------------------------------------------------- pods
+
+_NODE = "must not share the network, processes or memory of their node"
+_PRIVILEGED = "must not be privileged, gain privileges, or have capabilities added"
+_MOUNTS = "must not mount the file system of their node"
+_IDENTITY = "only run as a service account that a ModelDeployment of the namespace names"
+
+_IN_A_POD: dict[str, tuple[Resource, str]] = {
+    "the node's network": ({"hostNetwork": True}, _NODE),
+    "the node's processes": ({"hostPID": True}, _NODE),
+    "the node's memory": ({"hostIPC": True}, _NODE),
+    "a setting of the kernel": ({"securityContext": {"sysctls": [{"name": "kernel.msgmax", "value": "1"}]}}, _NODE),
+    "a process of the Windows host": (
+        {"hostNetwork": True, "securityContext": {"windowsOptions": {"hostProcess": True}}},
+        _NODE,
+    ),
+    "a node by name": ({"nodeName": "control-plane"}, "must not name the node that they run on"),
+    "the root of the node": ({"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}, _MOUNTS),
+    "somebody's NFS": ({"volumes": [{"name": "x", "nfs": {"server": "a", "path": "/"}}]}, _MOUNTS),
+    "a service account": ({"serviceAccountName": "cluster-admin"}, _IDENTITY),
+    "a service account by its old name": ({"serviceAccount": "cluster-admin"}, _IDENTITY),
+    "the picker of another": ({"serviceAccountName": "another-epp"}, _IDENTITY),
+}
+_IN_A_CONTAINER: dict[str, tuple[Resource, str]] = {
+    "privileged": ({"securityContext": {"privileged": True}}, _PRIVILEGED),
+    "more privileges": ({"securityContext": {"allowPrivilegeEscalation": True}}, _PRIVILEGED),
+    "capabilities": ({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, _PRIVILEGED),
+    "a port of the node": ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "must not take ports of their node"),
+    "a probe of the node": ({"livenessProbe": {"httpGet": {"port": 10250, "host": "127.0.0.1"}}}, "probes must not"),
+}
+_CONTAINER: Resource = {"name": "model", "image": "registry.example/evil"}
+_FIELDS = ("containers", "initContainers")
+
+
+def _pods() -> Iterator[tuple[str, Resource, str]]:
+    for what, (fields, words) in _IN_A_POD.items():
+        yield what, {"containers": [_CONTAINER], **fields}, words
+    for what, (fields, words) in _IN_A_CONTAINER.items():
+        yield what, {"containers": [{**_CONTAINER, **fields}]}, words
+    unmasked = {**_CONTAINER, "securityContext": {"procMount": "Unmasked"}}
+    yield "all of /proc", {"containers": [unmasked], "hostUsers": False}, _PRIVILEGED
+    evil = {**_CONTAINER, "name": "init", **_IN_A_CONTAINER["privileged"][0]}
+    yield "privileged at the start", {"containers": [_CONTAINER], "initContainers": [evil]}, _PRIVILEGED
+
+
+def _put(obj: Resource, path: str, value: object) -> Resource:
+    """The object with `value` at a place, in a list or map of one where there are several."""
+    node: Any = obj
+    *steps, last = path.split(".")
+    for position, step in enumerate(steps):
+        if step == "*":
+            node = node.setdefault("one", {})
+        elif step.endswith("[*]"):
+            node = node.setdefault(step.removesuffix("[*]"), [{}])[0]
+        else:
+            node = node.setdefault(step, {})
+        assert isinstance(node, dict), (path, position)
+    node[last] = value
+    return obj
+
+
+def to_kind(kind: UpstreamKind) -> Kind:
+    return Kind(kind.group, kind.versions[0], kind.kind, kind.plural)
+
+
+# ------------------------------------------------------------------------------------------------------- of a provider
+
+
+def of_a_provider(manifest: ProviderManifest) -> list[Attempt]:
+    """All attempts of one provider's account."""
+    provider = manifest.name
+    written = [kind for kind in manifest.upstream if kind.write]
+    kinds = {(kind.group, kind.plural) for kind in written}
+    running = [kind for kind in written if kind.pods or kind.containers]
+    primary = next(kind for kind in written if kind.primary)
+    other = "kaito" if provider != "kaito" else "vllm"
+    found: list[Attempt] = []
+
+    def of(kind: Kind, *, name: str = "thief", namespace: str = CUSTOMER, labels: Resource | None = None) -> Resource:
+        metadata: Resource = {"name": name, "namespace": namespace, "ownerReferences": [OWNER]}
+        metadata["labels"] = {names.PROVIDER: provider} if labels is None else labels
+        content: Resource = {}
+        if kind.kind == "Deployment":
+            selector = {"a": "b"}
+            template = {"metadata": {"labels": selector}, "spec": {"containers": [_CONTAINER]}}
+            content = {"spec": {"selector": {"matchLabels": selector}, "template": template}}
+        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **copy_of(content)}
+
+    def tried(family: str, what: str, words: str, kind: Kind, body: Resource, **more: Any) -> None:
+        namespace = body["metadata"].get("namespace", "")
+        found.append(
+            Attempt(
+                family=family, what=what, verb="create", kind=kind, words=words, body=body, namespace=namespace, **more
+            )
+        )
+
+    def patched(family: str, what: str, words: str, kind: Kind, patch: Resource, **more: Any) -> None:
+        found.append(Attempt(family=family, what=what, verb="patch", kind=kind, words=words, body=patch, **more))
+
+    def deleted(family: str, what: str, words: str, kind: Kind, **more: Any) -> None:
+        found.append(Attempt(family=family, what=what, verb="delete", kind=kind, words=words, **more))
+
+    # Pods, at every place.
+    first = True
+    for upstream in running:
+        kind = to_kind(upstream)
+        for path in upstream.pods:
+            for what, spec, words in _pods():
+                if first or what in ("privileged", "the root of the node", "a service account"):
+                    where = f"{what}, in {upstream.kind} {path}"
+                    tried("pods", where, words, kind, _put(of(kind), path, copy_of(spec)))
+            first = False
+        for path in upstream.containers:
+            evil = {**_CONTAINER, **_IN_A_CONTAINER["privileged"][0]}
+            tried("pods", f"privileged, in {path}", _PRIVILEGED, kind, _put(of(kind), path, evil))
+        for path in upstream.unused:
+            body = _put(of(kind), path, {"thief": True})
+            tried("pods", f"{path} of a {upstream.kind}", f"no translation writes {path}", kind, body)
+
+    # Where.
+    kind = to_kind(primary)
+    places = {
+        "kube-system": "namespaces of the system",
+        "kube-public": "namespaces of the system",
+        OPERATOR: "the namespace of the operator",
+        EMPTY: "a namespace that has no ModelDeployment",
+    }
+    for where, words in places.items():
+        tried("namespaces", f"{primary.kind} in {where}", words, kind, of(kind, namespace=where))
+    for where in ("kube-system", OPERATOR):
+        deleted("namespaces", f"what is in {where}", places[where], CONFIG_MAP, namespace=where, name="precious")
+
+    # Whose.
+    no_owner = of(kind)
+    del no_owner["metadata"]["ownerReferences"]
+    tried("owners", "nobody's object", "must belong to a ModelDeployment", kind, no_owner)
+    another = {**OWNER, "apiVersion": "v1", "kind": "ConfigMap"}
+    wrong = of(kind)
+    wrong["metadata"]["ownerReferences"] = [another]
+    tried("owners", "a ConfigMap's object", "must belong to a ModelDeployment", kind, wrong)
+    tried("labels", "no label", f"must have its label {names.PROVIDER}", kind, of(kind, labels={}))
+    tried("labels", "another's label", "must have its label", kind, of(kind, labels={names.PROVIDER: other}))
+    held = of(kind)
+    held["metadata"]["finalizers"] = ["evil.io/hold"]
+    tried("finalizers", "an object that cannot go", "must not change the finalizers", kind, held)
+    mine = {"metadata": {"ownerReferences": [OWNER], "labels": {names.PROVIDER: provider}}}
+    nobodys = "must not touch an object that belongs to no ModelDeployment"
+    for of_whom, name, words in (("a user", "tenant", nobodys), (other, "others", "must not touch the objects of")):
+        patched("objects of others", f"take what is {of_whom}'s", words, kind, mine, name=name)
+        deleted("objects of others", f"delete what is {of_whom}'s", words, kind, name=name)
+    released = {"metadata": {"finalizers": None}}
+    patched("finalizers", "off an object of ours", "must not change the finalizers", kind, released, name="held")
+
+    # ConfigMaps.
+    plan = {"data": {"a": "b"}, **mine}
+    patched("ConfigMaps", "a tenant's", nobodys, CONFIG_MAP, plan, name="tenant")
+    deleted("ConfigMaps", "delete a tenant's", nobodys, CONFIG_MAP, name="tenant")
+    patched("ConfigMaps", "the namespace's certificates", nobodys, CONFIG_MAP, plan, name="kube-root-ca.crt")
+    for name in ("airunway-installed", "airunway-controller-policy"):
+        words = places[OPERATOR]
+        patched("ConfigMaps", f"{name}", words, CONFIG_MAP, plan, namespace=OPERATOR, name=name)
+        deleted("ConfigMaps", f"delete {name}", words, CONFIG_MAP, namespace=OPERATOR, name=name)
+    inventory = {**of(CONFIG_MAP, name="airunway-forged", namespace=OPERATOR), "data": {"airunway": "[]"}}
+    tried("ConfigMaps", "an inventory", places[OPERATOR], CONFIG_MAP, inventory)
+
+    # Rights for others.
+    to_the_thief = [{"kind": "ServiceAccount", "name": "default", "namespace": "evil"}]
+
+    def binding(name: str, role: Resource, subjects: Sequence[Resource]) -> Resource:
+        return {**of(ROLE_BINDING, name=name), "roleRef": {"apiGroup": RBAC, **role}, "subjects": list(subjects)}
+
+    writes_roles = (RBAC, "roles") in kinds
+
+    def by_guard(words: str) -> str:
+        return words if writes_roles else NO_RIGHT
+
+    own = "mine-epp"
+    themselves = {"kind": "ServiceAccount", "name": own}
+    same, anybody = "refer to the Role of the same name", "for the service account of the same name"
+    cluster_role = {"kind": "ClusterRole", "name": f"airunway-provider-{provider}-{OPERATOR}"}
+    called = "are called as those of this provider's plans are"
+    for what, words, name, role, subjects in (
+        ("its own ClusterRole to anybody", called, "zz", cluster_role, to_the_thief),
+        ("its own ClusterRole to its picker", same, own, cluster_role, [themselves]),
+        ("a tenant's Role to its picker", same, own, {"kind": "Role", "name": "tenant"}, [themselves]),
+        ("its picker's Role to anybody", anybody, own, {"kind": "Role", "name": own}, to_the_thief),
+        ("its picker's Role to a user", anybody, own, {"kind": "Role", "name": own}, [{"kind": "User", "name": "eve"}]),
+        ("a Role of the tenant's name", called, "tenant", {"kind": "Role", "name": "tenant"}, [themselves]),
+    ):
+        for subject in subjects:
+            if subject["kind"] == "User":
+                subject["apiGroup"] = RBAC
+        tried("RBAC", what, by_guard(words), ROLE_BINDING, binding(name, role, subjects))
+    for what, words, name, rules in (
+        ("a Role that is not its picker's", "grant the rules of its manifest", own, _rules("apps", "deployments")),
+        ("a Role for Secrets", "", own, _rules("", "secrets")),
+        ("a Role for anybody", called, "zz", []),
+    ):
+        # What it does not have itself RBAC refuses, before the guard is asked.
+        said = by_guard(words or "attempting to grant RBAC permissions not currently held")
+        tried("RBAC", what, said, ROLE, {**of(ROLE, name=name), "rules": rules})
+    cluster_wide = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "zz"}}
+    body = {**cluster_wide, "roleRef": {"apiGroup": RBAC, **cluster_role}, "subjects": to_the_thief}
+    tried("RBAC", "a ClusterRoleBinding", NO_RIGHT, CLUSTER_ROLE_BINDING, body)
+    patched("RBAC", "its own ClusterRole", NO_RIGHT, CLUSTER_ROLE, {"rules": []}, name="any", namespace="")
+    cloud = of(SERVICE_ACCOUNT, name=own)
+    cloud["metadata"]["annotations"] = {"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/admin"}
+    tried("RBAC", "an identity of the cloud", by_guard("clouds give identities"), SERVICE_ACCOUNT, cloud)
+    account = of(SERVICE_ACCOUNT, name="cluster-admin")
+    tried("RBAC", "an account of its choice", by_guard(called), SERVICE_ACCOUNT, account)
+    token = {**of(SECRET), "type": "kubernetes.io/service-account-token"}
+    token["metadata"]["annotations"] = {"kubernetes.io/service-account.name": "default"}
+    tried("Secrets", "a token of another account", NO_RIGHT, SECRET, token)
+    deleted("Secrets", "delete one", NO_RIGHT, SECRET, name="precious")
+    tried("pods", "a pod itself", NO_RIGHT, POD, {**of(POD), "spec": {"containers": [_CONTAINER]}})
+
+    # Ways from outside.
+    if ("", "services") in kinds:
+        for what, spec, words in (
+            ("a load balancer", {"type": "LoadBalancer"}, "of type ClusterIP"),
+            ("ports of nodes", {"type": "NodePort"}, "of type ClusterIP"),
+            ("a name elsewhere", {"type": "ExternalName", "externalName": "evil.example"}, "of type ClusterIP"),
+            ("addresses of others", {"externalIPs": ["1.2.3.4"]}, "no addresses from outside"),
+        ):
+            ports = {} if spec.get("type") == "ExternalName" else {"ports": [{"port": 80}]}
+            tried("services", what, words, SERVICE, {**of(SERVICE), "spec": {**spec, **ports}})
+    if ("networking.k8s.io", "networkpolicies") in kinds:
+        kind = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
+        tried("services", "all pods open", "pods of ModelDeployments", kind, {**of(kind), "spec": {"podSelector": {}}})
+
+    told = {"status": {"namespaces": {EMPTY: "cluster-admin"}}}
+    words = "must not change its namespaces and their service accounts"
+    patched(
+        "guards", "where it has deployments", words, CONFIG, told, namespace="", name=provider, subresource="status"
+    )
+    deleted("guards", "its own registration", NO_RIGHT, CONFIG, namespace="", name=provider)
+    found += _of_deployments(provider, other)
+    found += _of_anybody(other, kinds)
+    return [_moved(attempt, customer_of(provider)) for attempt in found]
+
+
+def customer_of(account: str) -> str:
+    """The namespace of the deployments that a thief with this account's token goes for."""
+    return f"{CUSTOMER}-{account}"
+
+
+def _moved(attempt: Attempt, namespace: str) -> Attempt:
+    """The attempt in that namespace, if it is in the customer's."""
+    name = namespace if (attempt.kind, attempt.name) == (NAMESPACE, CUSTOMER) else attempt.name
+    if attempt.namespace != CUSTOMER:
+        return replace(attempt, name=name)
+    body = copy_of(attempt.body) if attempt.body is not None else None
+    if body is not None and "namespace" in (body.get("metadata") or {}):
+        body["metadata"]["namespace"] = namespace
+    return replace(attempt, namespace=namespace, body=body)
+
+
+def _rules(group: str, plural: str) -> list[Resource]:
+    return [{"apiGroups": [group], "resources": [plural], "verbs": ["get"]}]
+
+
+def _of_deployments(provider: str, other: str) -> Iterator[Attempt]:
+    kind = MODEL_DEPLOYMENT
+    users = "a controller must not change the"
+    for what, patch, words in (
+        ("its spec", {"spec": {"suspend": True}}, f"{users} spec"),
+        ("its image", {"spec": {"image": "registry.example/evil"}}, f"{users} spec"),
+        ("its labels", {"metadata": {"labels": {"team": "mine"}}}, f"{users} labels"),
+        ("its annotations", {"metadata": {"annotations": {names.PAUSED: "true"}}}, f"{users} annotations"),
+        ("its owners", {"metadata": {"ownerReferences": [{**OWNER, "kind": "Gone"}]}}, f"{users} ownerReferences"),
+        (
+            "another's finalizer",
+            {"metadata": {"finalizers": [names.provider_finalizer(other)]}},
+            "finalizers of others",
+        ),
+    ):
+        yield Attempt(family="deployments", what=what, verb="patch", kind=kind, words=words, name=MINE, body=patch)
+    held = {"metadata": {"finalizers": [names.provider_finalizer(provider)]}}
+    words = "must not hold a deployment that was not given to it"
+    yield Attempt(
+        family="deployments", what="another's", verb="patch", kind=kind, words=words, name="foreign", body=held
+    )
+    yield Attempt(family="deployments", what="delete", verb="delete", kind=kind, words=NO_RIGHT, name=MINE)
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": kind.kind,
+        "metadata": {"name": "thief", "namespace": CUSTOMER},
+        "spec": {"model": {"id": "a/b"}},
+    }
+    yield Attempt(family="deployments", what="one of its own", verb="create", kind=kind, words=NO_RIGHT, body=body)
+    core_s: tuple[tuple[str, Resource], ...] = (
+        ("the engine", {"engine": {"type": "sglang"}}),
+        ("the provider", {"provider": {"name": other}}),
+        ("the selection", {"selection": {"evaluatedAt": "2026-01-01T00:00:00Z"}}),
+    )
+    for what, status in core_s:
+        yield Attempt(
+            family="status",
+            what=what,
+            verb="patch",
+            kind=kind,
+            words=f"must not change {what}",
+            name=MINE,
+            body={"status": status},
+            subresource="status",
+        )
+    yield Attempt(
+        family="status",
+        what="another's",
+        verb="patch",
+        kind=kind,
+        words="the status of a deployment that was not given to it",
+        name="foreign",
+        body={"status": {"phase": "Failed"}},
+        subresource="status",
+    )
+
+
+def _of_anybody(other: str, kinds: Collection[tuple[str, str]] = ()) -> Iterator[Attempt]:
+    """What no account of ours may do; of `kinds`, which this one writes, a guard has to say so."""
+    registration = {"apiVersion": names.API_VERSION, "kind": CONFIG.kind, "metadata": {"name": other}}
+    no: dict[str, tuple[Literal["create", "patch", "delete"], Kind, str, str, Resource | None]] = {
+        "registration of another": ("patch", CONFIG, "", other, registration),
+        "registration of another, deleted": ("delete", CONFIG, "", other, None),
+        "a guard": ("patch", POLICY, "", "any", {"spec": {"failurePolicy": "Ignore"}}),
+        "a guard's binding": ("delete", BINDING, "", "any", None),
+        "a webhook": ("patch", WEBHOOK, "", "any", {"webhooks": []}),
+        "a CRD": ("patch", DEFINITION, "", "modeldeployments.airunway.ai", {"spec": {}}),
+        "a namespace's labels": (
+            "patch",
+            NAMESPACE,
+            "",
+            CUSTOMER,
+            {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}},
+        ),
+        "a node": ("patch", NODE, "", "control-plane", {"spec": {"unschedulable": True}}),
+        "the operator's Deployment": ("patch", DEPLOYMENT, OPERATOR, "airunway-controller", {"spec": {"replicas": 0}}),
+        "an account of the operator": ("delete", SERVICE_ACCOUNT, OPERATOR, "airunway-controller", None),
+        "a Secret of the operator": ("delete", SECRET, OPERATOR, "airunway-webhook-tls", None),
+    }
+    for what, (verb, kind, namespace, name, body) in no.items():
+        words = "the namespace of the operator" if (kind.group, kind.plural) in kinds else NO_RIGHT
+        yield Attempt(
+            family="others", what=what, verb=verb, kind=kind, words=words, namespace=namespace, name=name, body=body
+        )
+    event = {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {"name": "thief", "namespace": CUSTOMER},
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": CUSTOMER, "name": "p"},
+        "type": "Warning",
+        "reason": "Failed",
+        "action": "Pull",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "kubelet",
+        "reportingInstance": "x",
+    }
+    yield Attempt(
+        family="events", what="as the kubelet", verb="create", kind=EVENT, words="events as somebody else", body=event
+    )
+    told = {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}
+    yield Attempt(
+        family="events",
+        what="change the kubelet's",
+        verb="patch",
+        kind=EVENT,
+        words="events as somebody else",
+        name="kubelets",
+        body=told,
+    )
+    lease = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "spec": {"holderIdentity": "thief"}}
+    for what, where, words in (
+        ("of a provider to come", OPERATOR, "must not make the Lease of another"),
+        ("of a node", "kube-node-lease", NO_RIGHT),
+    ):
+        body = {**lease, "metadata": {"name": "airunway-provider-new", "namespace": where}}
+        yield Attempt(family="leases", what=what, verb="create", kind=LEASE, words=words, namespace=where, body=body)
+    yield Attempt(
+        family="leases",
+        what="of another",
+        verb="patch",
+        kind=LEASE,
+        words=NO_RIGHT,
+        namespace=OPERATOR,
+        name="others",
+        body={"spec": {"holderIdentity": "thief"}},
+    )
+
+
+# --------------------------------------------------------------------------------------------------------- of the core
+
+
+def of_the_core() -> list[Attempt]:
+    """All attempts of the core's account."""
+    found = list(_of_anybody("kaito"))
+    users = "a controller must not change the"
+    taken = "the core may only take off finalizers of providers"
+    for what, patch, words in (
+        ("its spec", {"spec": {"suspend": True}}, f"{users} spec"),
+        ("its account", {"spec": {"serviceAccountName": "admin"}}, f"{users} spec"),
+        ("its labels", {"metadata": {"labels": {"team": "mine"}}}, f"{users} labels"),
+        ("its annotations", {"metadata": {"annotations": {names.PAUSED: "true"}}}, f"{users} annotations"),
+        ("its owners", {"metadata": {"ownerReferences": [{**OWNER, "kind": "Gone"}]}}, f"{users} ownerReferences"),
+        ("a finalizer more", {"metadata": {"finalizers": ["user.example/hold", "evil.io/hold"]}}, taken),
+        ("a provider's finalizer more", {"metadata": {"finalizers": [names.provider_finalizer("vllm")]}}, taken),
+        ("a user's finalizer", {"metadata": {"finalizers": None}}, taken),
+    ):
+        found.append(
+            Attempt(
+                family="deployments",
+                what=what,
+                verb="patch",
+                kind=MODEL_DEPLOYMENT,
+                words=words,
+                name="held",
+                body=patch,
+            )
+        )
+    for verb in ("create", "delete"):
+        body = {
+            "apiVersion": names.API_VERSION,
+            "kind": MODEL_DEPLOYMENT.kind,
+            "metadata": {"name": "thief", "namespace": CUSTOMER},
+            "spec": {"model": {"id": "a/b"}},
+        }
+        found.append(
+            Attempt(
+                family="deployments",
+                what=verb,
+                verb=verb,
+                kind=MODEL_DEPLOYMENT,
+                words=NO_RIGHT,
+                name=MINE if verb == "delete" else "thief",
+                body=body if verb == "create" else None,
+            )
+        )
+    objects: dict[Kind, Resource] = {
+        POD: {"spec": {"containers": [_CONTAINER], "hostNetwork": True}},
+        DEPLOYMENT: {},
+        SERVICE: {"spec": {"ports": [{"port": 80}]}},
+        CONFIG_MAP: {},
+        SECRET: {},
+        SERVICE_ACCOUNT: {},
+        ROLE: {"rules": _rules("", "secrets")},
+        ROLE_BINDING: {"roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}},
+    }
+    for kind, content in objects.items():
+        for where in (CUSTOMER, OPERATOR):
+            body = {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "metadata": {"name": "thief", "namespace": where, "ownerReferences": [OWNER]},
+                **copy_of(content),
+            }
+            what = f"a {kind.kind} in {where}"
+            found.append(
+                Attempt(
+                    family="objects", what=what, verb="create", kind=kind, words=NO_RIGHT, namespace=where, body=body
+                )
+            )
+    for name in ("tenant", "airunway-installed", "airunway-controller-policy"):
+        where = CUSTOMER if name == "tenant" else OPERATOR
+        found.append(
+            Attempt(
+                family="ConfigMaps",
+                what=name,
+                verb="patch",
+                kind=CONFIG_MAP,
+                words=NO_RIGHT,
+                namespace=where,
+                name=name,
+                body={"data": {"a": "b"}},
+            )
+        )
+    return [_moved(attempt, customer_of("core")) for attempt in found]

@@ -1,0 +1,78 @@
+"""`airunway preflight` where a provider comes with another image, or is given one: what serves keeps its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from importlib import resources
+from pathlib import Path
+
+import pytest
+from tests.upgrades.asking import asked
+
+from airunway.api import names
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import DEPLOYMENT, Client, NotFound
+from airunway.plugins.registry import load
+from airunway.resource import ObjectKey, Resource, annotations_of, dig
+from airunway.runtime.application import ProviderSettings
+from airunway_testing.operator import install_definitions, remove_leftovers, running_core, running_provider, until
+
+pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
+
+OLD, NEW = "vllm/vllm-openai:v0.22.0", "vllm/vllm-openai:v0.23.0"
+
+
+async def image_of(client: Client, key: ObjectKey) -> str:
+    try:
+        return str(dig(await client.get(DEPLOYMENT, key), "spec", "template", "spec", "containers")[0]["image"])
+    except NotFound:
+        return ""
+
+
+async def becomes(client: Client, key: ObjectKey, image: str) -> None:
+    async with asyncio.timeout(60):
+        while await image_of(client, key) != image:
+            await asyncio.sleep(0.1)
+
+
+def waits(deployment: Resource) -> bool:
+    return any(f"vllmImage {NEW} is taken" in text for text in dig(deployment, "status", "warnings") or ())
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["kept", "made by a release without a record"])
+async def test_real_llmd_9_another_image_of_the_provider_s_is_told_before_and_rolls_nothing_that_serves(
+    client: Client, kubeconfig: Path, namespace: str, recorded: bool
+) -> None:
+    """A changed default of a new release is such a value, too: the record has what an object was made with."""
+    await install_definitions(client)
+    await remove_leftovers(client)
+    host, key = load("vllm"), ObjectKey(namespace, "llama")
+    crds = Path(str(resources.files("airunway_vllm_simulator") / "crds"))
+    where = ("--upstream", f"vllm={crds}", "-n", namespace, "--kubeconfig", str(kubeconfig), "-o", "json")
+    spec = {"model": {"id": "org/llama"}, "resources": {"gpu": {"count": 1}}, "provider": {"name": "vllm"}}
+    body = {"apiVersion": names.API_VERSION, "kind": "ModelDeployment", "spec": spec}
+    async with running_core(kubeconfig):
+        async with running_provider(kubeconfig, host, settings=ProviderSettings(values={"vllmImage": OLD})):
+            await client.create(MODEL_DEPLOYMENT, {**body, "metadata": {"name": "llama", "namespace": namespace}})
+            await becomes(client, key, OLD)
+        made = annotations_of(await client.get(DEPLOYMENT, key))
+        assert json.loads(made[names.RUNTIME_SETTINGS])["provider"]["vllm_image"] == OLD
+        if not recorded:
+            gone = {"metadata": {"annotations": {names.RUNTIME_SETTINGS: None}}}
+            await client.merge_patch(DEPLOYMENT, key, gone, manager="user")
+        done = await asyncio.to_thread(asked, *where, "--set", f"vllmImage={NEW}")
+        (told,) = json.loads(done.stdout)["deployments"]
+        assert (done.returncode, told["now"]) == (0, "leave" if recorded else "update"), done.stdout + done.stderr
+        assert told["onAdopt"] == "update"
+        async with running_provider(kubeconfig, host, settings=ProviderSettings(values={"vllmImage": NEW})):
+            if recorded:
+                await until(client, key, waits, what="the warning that newer settings wait")
+                assert await image_of(client, key) == OLD
+                adopt = {"metadata": {"annotations": {names.ADOPT: "now"}}}
+                await client.merge_patch(MODEL_DEPLOYMENT, key, adopt, manager="user")
+            await becomes(client, key, NEW)
+            await client.delete(MODEL_DEPLOYMENT, key)
+            async with asyncio.timeout(60):
+                while await image_of(client, key):
+                    await asyncio.sleep(0.1)
