@@ -33,11 +33,11 @@ def test_h2_a_failure_stands_until_its_time_has_come_and_each_one_longer() -> No
     for _ in range(16):
         left = tries.failed(SUBJECT, what="no", text="no").left
         assert left is not None
-        assert tries.standing(SUBJECT) is not None
+        assert tries.failed_try(SUBJECT) is not None
         time.now += left - 0.001
-        assert tries.standing(SUBJECT) is not None
+        assert tries.failed_try(SUBJECT) is not None
         time.now += 0.002
-        assert tries.standing(SUBJECT) is None
+        assert tries.failed_try(SUBJECT) is None
         pauses.append(left)
     assert pauses == sorted(pauses)
     assert pauses[-1] == CAP
@@ -53,7 +53,7 @@ def test_h2_another_spec_wish_or_upstream_is_tried_at_once_and_begins_anew() -> 
         SUBJECT._replace(wanted=("plan",)),
         SUBJECT._replace(upstream=("another schema",)),
     ):
-        assert tries.standing(other) is None
+        assert tries.failed_try(other) is None
     assert tries.failed(SUBJECT._replace(generation=2), what="no", text="no").attempt == 1
 
 
@@ -97,11 +97,11 @@ def test_what_the_schema_refuses_is_tried_a_few_times_and_then_with_another_sche
     time = Time()
     tries = attempts(time)
     for _ in range(SCHEMA_TRIES):
-        standing = tries.failed(SUBJECT, what="no", text="no", lasts=True)
+        failed_try = tries.failed(SUBJECT, what="no", text="no", lasts=True)
         time.now += 10_000.0
-    assert standing.left is None
-    assert tries.standing(SUBJECT) is not None
-    assert tries.standing(SUBJECT._replace(upstream=("another schema",))) is None
+    assert failed_try.left is None
+    assert tries.failed_try(SUBJECT) is not None
+    assert tries.failed_try(SUBJECT._replace(upstream=("another schema",))) is None
 
 
 def test_the_server_s_own_pause_counts() -> None:

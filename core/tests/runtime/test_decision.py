@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from core.tests.conftest import TRANSFORMERS, MakeDeployment, MakeHost
-from core.tests.runtime.views import NOW, decided, made, said, seen, there
+from core.tests.runtime.views import NOW, decided, made, reasons, state, there
 
 from airunway.api import names
 from airunway.api.bounds import EXCESS
@@ -23,11 +23,11 @@ from airunway.status import Category
 
 def test_what_is_new_is_brought_about(toy: MakeHost, plain: MakeDeployment) -> None:
     host = toy()
-    decision = decided(host, seen(host, plain()))
-    assert decision.do is Do.BRING
+    decision = decided(host, state(host, plain()))
+    assert decision.do is Do.APPLY
     assert decision.plan is not None
     assert [step.action for step in decision.plan.steps] == [Action.CREATE, Action.CREATE]
-    assert said(decision) == ["CompatibilityVerified"]
+    assert reasons(decision) == ["CompatibilityVerified"]
     assert decision.context is not None
     assert (decision.context.engine, decision.context.kubernetes, decision.context.now) == ("vllm", (1, 33), NOW)
 
@@ -35,22 +35,22 @@ def test_what_is_new_is_brought_about(toy: MakeHost, plain: MakeDeployment) -> N
 @pytest.mark.parametrize(
     ("metadata", "status", "do"),
     [
-        ({"deletionTimestamp": "2026-11-21T12:00:00Z"}, {}, Do.RELEASE),
+        ({"deletionTimestamp": "2026-11-21T12:00:00Z"}, {}, Do.FINALIZE),
         (
             {"deletionTimestamp": "2026-11-21T12:00:00Z", "annotations": {names.PAUSED: "true"}},
             {},
-            Do.RELEASE,
+            Do.FINALIZE,
         ),
-        ({"annotations": {names.PAUSED: "true"}}, {}, Do.NOTHING),
-        ({"annotations": {names.PAUSED: "yes"}}, {}, Do.BRING),
-        ({}, {"provider": {"name": "other"}}, Do.RELEASE),
-        ({"annotations": {names.PAUSED: "true"}}, {"provider": {"name": "other"}}, Do.NOTHING),
-        ({"annotations": {names.DRY_RUN: "true"}}, {"provider": {"name": "other"}}, Do.NOTHING),
-        ({"generation": 2}, {}, Do.NOTHING),
-        ({}, {"conditions": []}, Do.NOTHING),
-        ({}, {"selection": {"candidates": []}}, Do.NOTHING),
+        ({"annotations": {names.PAUSED: "true"}}, {}, Do.SKIP),
+        ({"annotations": {names.PAUSED: "yes"}}, {}, Do.APPLY),
+        ({}, {"provider": {"name": "other"}}, Do.FINALIZE),
+        ({"annotations": {names.PAUSED: "true"}}, {"provider": {"name": "other"}}, Do.SKIP),
+        ({"annotations": {names.DRY_RUN: "true"}}, {"provider": {"name": "other"}}, Do.SKIP),
+        ({"generation": 2}, {}, Do.SKIP),
+        ({}, {"conditions": []}, Do.SKIP),
+        ({}, {"selection": {"candidates": []}}, Do.SKIP),
         ({"annotations": {names.DRY_RUN: "true"}}, {}, Do.PREVIEW),
-        ({"annotations": {names.DRY_RUN: "1"}}, {}, Do.BRING),
+        ({"annotations": {names.DRY_RUN: "1"}}, {}, Do.APPLY),
     ],
     ids=[
         "deleted",
@@ -71,32 +71,37 @@ def test_what_is_done_before_anything_is_asked(
     toy: MakeHost, plain: MakeDeployment, metadata: Resource, status: Resource, do: Do
 ) -> None:
     host = toy()
-    assert decided(host, seen(host, plain(metadata=metadata, status=status))).do is do
+    assert decided(host, state(host, plain(metadata=metadata, status=status))).do is do
 
 
 def test_a_denial_takes_nothing_away_that_runs(toy: MakeHost, plain: MakeDeployment) -> None:
     host, deployment = toy(), plain()
     objects = made(host, deployment)
     deployment["status"]["selection"] = {"candidates": []}
-    assert decided(host, seen(host, deployment, *objects)).do is Do.BRING
+    assert decided(host, state(host, deployment, *objects)).do is Do.APPLY
 
 
 def test_nothing_is_done_while_a_cache_is_incomplete(toy: MakeHost, plain: MakeDeployment) -> None:
     host = toy()
-    assert decided(host, seen(host, plain(), settled=False)).do is Do.NOTHING
+    assert decided(host, state(host, plain(), settled=False)).do is Do.SKIP
 
 
 def test_the_provider_before_us_is_waited_for_unless_it_is_a_dry_run(toy: MakeHost, plain: MakeDeployment) -> None:
     host = toy()
     finalizer = names.provider_finalizer("other")
-    decision = decided(host, seen(host, plain(metadata={"finalizers": [finalizer]})))
-    (told,) = decision.said
-    assert (decision.do, told.reason, told.waits, told.hinders) == (Do.WATCH, "WaitingForProvider", True, True)
-    assert finalizer in told.message
+    decision = decided(host, state(host, plain(metadata={"finalizers": [finalizer]})))
+    (result,) = decision.results
+    assert (decision.do, result.reason, result.waits, result.blocks_ready) == (
+        Do.OBSERVE_ONLY,
+        "WaitingForProvider",
+        True,
+        True,
+    )
+    assert finalizer in result.message
     own = plain(metadata={"finalizers": [names.provider_finalizer("toy")]})
-    assert decided(host, seen(host, own)).do is Do.BRING
+    assert decided(host, state(host, own)).do is Do.APPLY
     dry = plain(metadata={"finalizers": [finalizer], "annotations": {names.DRY_RUN: "true"}})
-    assert decided(host, seen(host, dry)).do is Do.PREVIEW
+    assert decided(host, state(host, dry)).do is Do.PREVIEW
 
 
 # -------------------------------------------------------------------------------------------------- only watching
@@ -114,36 +119,36 @@ def test_real_llmd_4_while_the_named_provider_cannot_take_over_what_runs_is_watc
     deployment["status"]["conditions"].append(
         {"type": "ProviderSelected", "status": "False", "reason": reason, "message": "provider 'other' is not there"}
     )
-    decision = decided(host, seen(host, deployment, *objects))
-    (told,) = decision.said
-    assert (decision.do, told.reason, told.message) == (Do.WATCH, reason, "provider 'other' is not there")
-    assert (told.hinders, told.partial) == (True, partial)
+    decision = decided(host, state(host, deployment, *objects))
+    (result,) = decision.results
+    assert (decision.do, result.reason, result.message) == (Do.OBSERVE_ONLY, reason, "provider 'other' is not there")
+    assert (result.blocks_ready, result.partial) == (True, partial)
     assert decision.typed is not None, "what runs is still read"
     given_away = {**deployment, "status": {**deployment["status"], "provider": {"name": "other"}}}
-    assert decided(host, seen(host, given_away, *objects)).do is Do.RELEASE
+    assert decided(host, state(host, given_away, *objects)).do is Do.FINALIZE
 
 
 def test_an_invalid_spec_is_watched_and_what_runs_is_still_read(toy: MakeHost, plain: MakeDeployment) -> None:
     host, deployment = toy(), plain()
     objects = made(host, deployment)
     deployment["status"]["conditions"][0] |= {"status": "False", "message": "spec.model.id is wrong"}
-    decision = decided(host, seen(host, deployment, *objects))
-    assert decision.do is Do.WATCH
-    assert [(told.component, told.reason, told.message) for told in decision.said] == [
+    decision = decided(host, state(host, deployment, *objects))
+    assert decision.do is Do.OBSERVE_ONLY
+    assert [(result.component, result.reason, result.message) for result in decision.results] == [
         ("Validated", "ValidationFailed", "spec.model.id is wrong")
     ]
     assert decision.typed is not None, "the plugin can be asked how it is"
-    nothing = decided(host, seen(host, deployment))
-    assert (nothing.do, nothing.typed) == (Do.WATCH, None)
+    nothing = decided(host, state(host, deployment))
+    assert (nothing.do, nothing.typed) == (Do.OBSERVE_ONLY, None)
 
 
 def test_a_spec_that_is_too_large_to_be_kept_is_named_and_never_read(toy: MakeHost, plain: MakeDeployment) -> None:
     host, deployment = toy(), plain()
     objects = made(host, deployment)
     deployment[EXCESS] = [["spec.env", "is longer than 256 entries", "FieldValueTooLong"]]
-    decision = decided(host, seen(host, deployment, *objects))
-    assert (decision.do, decision.typed) == (Do.WATCH, None)
-    assert decision.said[0].message == "Validation failed: spec.env: is longer than 256 entries"
+    decision = decided(host, state(host, deployment, *objects))
+    assert (decision.do, decision.typed) == (Do.OBSERVE_ONLY, None)
+    assert decision.results[0].message == "Validation failed: spec.env: is longer than 256 entries"
 
 
 @pytest.mark.parametrize("runs", [False, True])
@@ -152,10 +157,10 @@ def test_a_required_kind_that_is_missing_is_waited_for(toy: MakeHost, plain: Mak
     installed = there(host)
     installed["toy.example.org", "Thing"] = Installed(upstream=None, reason="UpstreamNotInstalled", message="no CRD")
     objects = made(host, deployment) if runs else []
-    decision = decided(host, seen(host, deployment, *objects, installed=installed))
-    (told,) = decision.said
-    assert (decision.do, told.reason, told.waits) == (Do.WATCH, "UpstreamNotInstalled", True)
-    assert told.message == "Provider 'toy' CRD not installed in cluster"
+    decision = decided(host, state(host, deployment, *objects, installed=installed))
+    (result,) = decision.results
+    assert (decision.do, result.reason, result.waits) == (Do.OBSERVE_ONLY, "UpstreamNotInstalled", True)
+    assert result.message == "Provider 'toy' CRD not installed in cluster"
     assert decision.subject == "CustomResourceDefinition/things.toy.example.org"
 
 
@@ -165,9 +170,9 @@ def test_another_required_kind_that_is_missing_is_named(toy: MakeHost, plain: Ma
     installed["toy.example.org", "Option"] = Installed(
         upstream=None, reason="UpstreamNotInstalled", message="no options"
     )
-    decision = decided(host, seen(host, plain(), installed=installed))
-    assert decision.do is Do.WATCH
-    assert decision.said[0].message.endswith("no options")
+    decision = decided(host, state(host, plain(), installed=installed))
+    assert decision.do is Do.OBSERVE_ONLY
+    assert decision.results[0].message.endswith("no options")
 
 
 def test_g3_an_optional_kind_that_is_missing_hinders_nothing_and_is_not_served(
@@ -176,8 +181,8 @@ def test_g3_an_optional_kind_that_is_missing_hinders_nothing_and_is_not_served(
     host = toy()
     installed = there(host)
     installed["toy.example.org", "Option"] = Installed(upstream=None, reason="UpstreamNotInstalled", message="")
-    decision = decided(host, seen(host, plain(), installed=installed))
-    assert decision.do is Do.BRING
+    decision = decided(host, state(host, plain(), installed=installed))
+    assert decision.do is Do.APPLY
     assert decision.context is not None
     assert set(decision.context.served) == {"Thing.toy.example.org", "ConfigMap"}
 
@@ -190,10 +195,14 @@ def test_an_unsupported_schema_fails_only_what_does_not_run_yet(
     installed = there(host)
     installed["toy.example.org", "Thing"] = Installed(upstream=None, reason="UnsupportedSchema", message="new schema")
     objects = made(host, deployment) if runs else []
-    decision = decided(host, seen(host, deployment, *objects, installed=installed))
-    (told,) = decision.said
-    assert (decision.do, told.condition, told.reason) == (Do.WATCH, "ProviderCompatible", "UnsupportedSchema")
-    assert (told.hinders, told.category) == (not runs, Category.WORKLOAD)
+    decision = decided(host, state(host, deployment, *objects, installed=installed))
+    (result,) = decision.results
+    assert (decision.do, result.condition, result.reason) == (
+        Do.OBSERVE_ONLY,
+        "ProviderCompatible",
+        "UnsupportedSchema",
+    )
+    assert (result.blocks_ready, result.category) == (not runs, Category.WORKLOAD)
 
 
 def test_what_the_provider_cannot_do_is_said_and_what_runs_is_left_alone(toy: MakeHost, plain: MakeDeployment) -> None:
@@ -201,18 +210,18 @@ def test_what_the_provider_cannot_do_is_said_and_what_runs_is_left_alone(toy: Ma
     objects = made(host, deployment)
     blocker = Finding(path="spec.x", reason="IncompatibleConfiguration", message="cannot be")
     blocked = toy(can_handle=lambda d, c: Compatibility(blockers=(blocker,)))
-    decision = decided(blocked, seen(blocked, deployment, *objects))
-    (told,) = decision.said
-    assert (decision.do, decision.plan) == (Do.WATCH, None)
-    assert (told.condition, told.ok, told.message, told.hinders) == (
+    decision = decided(blocked, state(blocked, deployment, *objects))
+    (result,) = decision.results
+    assert (decision.do, decision.plan) == (Do.OBSERVE_ONLY, None)
+    assert (result.condition, result.ok, result.message, result.blocks_ready) == (
         "ProviderCompatible",
         False,
         "spec.x: cannot be",
         True,
     )
     suspended = plain(suspend=True)
-    decision = decided(blocked, seen(blocked, suspended, *objects))
-    assert (decision.do, decision.said[0].hinders) == (Do.SUSPEND, False)
+    decision = decided(blocked, state(blocked, suspended, *objects))
+    assert (decision.do, decision.results[0].blocks_ready) == (Do.SUSPEND, False)
 
 
 @pytest.mark.parametrize("hook", ["can_handle", "translate_spec", "translate_status"])
@@ -224,9 +233,9 @@ def test_a_plugin_at_fault_costs_the_pass_and_is_told(toy: MakeHost, plain: Make
     objects = made(toy(), deployment)
     objects[0]["metadata"]["annotations"][names.WRITTEN_FOR] = "an older spec"  # so that it is asked how it is
     host = toy(**{hook: broken})
-    decision = decided(host, seen(host, deployment, *objects))
-    assert (decision.do, said(decision)) == (Do.WATCH, ["ProviderError"])
-    assert f"{hook} raised ZeroDivisionError" in decision.said[0].message
+    decision = decided(host, state(host, deployment, *objects))
+    assert (decision.do, reasons(decision)) == (Do.OBSERVE_ONLY, ["ProviderError"])
+    assert f"{hook} raised ZeroDivisionError" in decision.results[0].message
 
 
 # ------------------------------------------------------------------------------------------- suspended, kept, adopted
@@ -235,10 +244,10 @@ def test_a_plugin_at_fault_costs_the_pass_and_is_told(toy: MakeHost, plain: Make
 def test_what_is_suspended_wants_no_objects(toy: MakeHost, plain: MakeDeployment) -> None:
     host, deployment = toy(), plain()
     objects = made(host, deployment)
-    decision = decided(host, seen(host, plain(suspend=True), *objects))
+    decision = decided(host, state(host, plain(suspend=True), *objects))
     assert (decision.do, decision.objects, decision.plan) == (Do.SUSPEND, (), None)
     dry = plain(suspend=True, metadata={"annotations": {names.DRY_RUN: "true"}})
-    assert decided(host, seen(host, dry, *objects)).do is Do.PREVIEW
+    assert decided(host, state(host, dry, *objects)).do is Do.PREVIEW
 
 
 def writers(decision: Decision) -> tuple[str, list[str]]:
@@ -252,7 +261,7 @@ def test_ruling_27_what_exists_is_kept_as_it_was_written_and_a_newer_way_is_anno
 ) -> None:
     host, deployment = toy(), plain()
     objects = made(host, deployment, writer=writer)
-    decision = decided(host, seen(host, deployment, *objects))
+    decision = decided(host, state(host, deployment, *objects))
     assert writers(decision) == (writer, ["NewerTransformerWaits"])
     assert "v2-b" in decision.warnings[0].message
     assert decision.plan is not None
@@ -273,11 +282,11 @@ def test_ruling_27_a_plan_of_another_kind_is_kept_by_the_transformer_of_that_kin
     ways = [Transformer(name=f"option-{n}", api_version="toy.example.org/v1", kind="Option") for n in ("a", "b")]
     older, newer = (toy(transformers=[*TRANSFORMERS, *ways[:n]], translate_spec=as_option) for n in (1, 2))
     deployment = plain()
-    decision = decided(newer, seen(newer, deployment, *made(older, deployment)))
-    (told,) = [finding for finding in decision.warnings if finding.reason == "NewerTransformerWaits"]
-    assert "as option-a has it; a newer way (option-b)" in told.message
+    decision = decided(newer, state(newer, deployment, *made(older, deployment)))
+    (result,) = [finding for finding in decision.warnings if finding.reason == "NewerTransformerWaits"]
+    assert "as option-a has it; a newer way (option-b)" in result.message
     assert [obj["spec"] for obj in decision.objects] == [{"w": "option-a"}]
-    taken = decided(newer, seen(newer, deployment, *made(newer, deployment)))
+    taken = decided(newer, state(newer, deployment, *made(newer, deployment)))
     assert "NewerTransformerWaits" not in [finding.reason for finding in taken.warnings]
 
 
@@ -286,7 +295,7 @@ def test_ruling_27_a_newer_way_that_writes_the_same_is_no_news(toy: MakeHost, pl
         return [{"apiVersion": context.upstream.api_version, "kind": "Thing", "metadata": {"name": "llama"}}]
 
     host, deployment = toy(translate_spec=the_same), plain()
-    decision = decided(host, seen(host, deployment, *made(host, deployment, writer="v2-a")))
+    decision = decided(host, state(host, deployment, *made(host, deployment, writer="v2-a")))
     writer, warnings = writers(decision)
     assert writer == "v2-a"
     assert "NewerTransformerWaits" not in warnings
@@ -299,16 +308,16 @@ def test_ruling_27_a_change_of_the_spec_or_an_adoption_takes_the_newest(
     host, deployment = toy(), plain()
     objects = made(host, deployment, writer="v2-a")
     newer = plain(image="new") if change == "spec" else plain(metadata={"annotations": {names.ADOPT: "today"}})
-    assert writers(decided(host, seen(host, newer, *objects))) == ("v2-b", [])
+    assert writers(decided(host, state(host, newer, *objects))) == ("v2-b", [])
 
 
 def test_a_dead_object_is_made_anew_by_the_next_change_and_not_before(toy: MakeHost, plain: MakeDeployment) -> None:
     host, deployment = toy(), plain()
     objects = made(host, deployment, state="Dead")
-    same = decided(host, seen(host, deployment, *objects))
+    same = decided(host, state(host, deployment, *objects))
     assert same.plan is not None
     assert same.plan.primary.action is not Action.REPLACE
-    changed = decided(host, seen(host, plain(image="other"), *objects))
+    changed = decided(host, state(host, plain(image="other"), *objects))
     assert changed.plan is not None
     assert (changed.plan.primary.action, changed.plan.primary.causes) == (Action.REPLACE, ("the Thing is dead",))
 
@@ -327,7 +336,7 @@ def test_what_is_no_longer_wanted_goes_only_once_the_newest_spec_serves(
         return replace(observation, current=current)
 
     watching = toy(translate_status=status)
-    decision = decided(watching, seen(watching, deployment, thing, config, old))
+    decision = decided(watching, state(watching, deployment, thing, config, old))
     assert decision.plan is not None
     assert len(decision.plan.of(Action.DELETE)) == 1
     assert decision.prunes is current
@@ -343,14 +352,14 @@ def test_an_unverified_schema_is_said_and_goes_on(toy: MakeHost, plain: MakeDepl
     )
     verdict = Installed(upstream=upstream, reason="UnverifiedSchema", message="unheard of", served=(upstream,))
     installed["toy.example.org", "Thing"] = verdict
-    decision = decided(host, seen(host, plain(), installed=installed))
-    (told,) = decision.said
-    assert (decision.do, told.ok, told.reason, told.message) == (Do.BRING, True, "UnverifiedSchema", "unheard of")
+    decision = decided(host, state(host, plain(), installed=installed))
+    (result,) = decision.results
+    assert (decision.do, result.ok, result.reason, result.message) == (Do.APPLY, True, "UnverifiedSchema", "unheard of")
 
 
 def test_decisions_are_the_same_for_the_same_view(toy: MakeHost, plain: MakeDeployment) -> None:
     host, deployment = toy(), plain()
-    view = seen(host, deployment, *made(host, deployment, writer="v1-a"))
+    view = state(host, deployment, *made(host, deployment, writer="v1-a"))
     assert decide(view, host, settings=NoSettings()).objects == decide(view, host, settings=NoSettings()).objects
 
 
@@ -359,8 +368,8 @@ def test_a_translation_is_told_which_kind_runs(toy: MakeHost, plain: MakeDeploym
     assert [
         decision.context.live_kind
         for decision in (
-            decided(host, seen(host, deployment)),
-            decided(host, seen(host, deployment, *made(host, deployment))),
+            decided(host, state(host, deployment)),
+            decided(host, state(host, deployment, *made(host, deployment))),
         )
         if decision.context is not None
     ] == ["", "Thing.toy.example.org"]
@@ -372,7 +381,7 @@ def test_a_translation_is_told_which_kind_runs(toy: MakeHost, plain: MakeDeploym
 def test_what_a_plugin_reads_of_the_metadata_is_noted(toy: MakeHost, plain: MakeDeployment) -> None:
     """Other labels and annotations bring no pass: nothing can come of them."""
     host = toy()
-    decided(host, seen(host, plain()))
+    decided(host, state(host, plain()))
     assert host.heeds == set()
 
     def can_handle(deployment: Any, _: Any) -> Compatibility:
@@ -380,7 +389,7 @@ def test_what_a_plugin_reads_of_the_metadata_is_noted(toy: MakeHost, plain: Make
         return Compatibility(warnings=(Finding(path="", reason="Team", message=str(team)),))
 
     host = toy(can_handle=can_handle)
-    decided(host, seen(host, plain()))
+    decided(host, state(host, plain()))
     assert host.heeds == {"labels"}
 
     def translate_status(deployment: Any, observed: Any, context: Any) -> Any:
@@ -389,7 +398,7 @@ def test_what_a_plugin_reads_of_the_metadata_is_noted(toy: MakeHost, plain: Make
 
     usual_host, host = host, toy(translate_status=translate_status)
     primary, *others = made(host, plain())
-    view = seen(host, plain(), primary, *others)
+    view = state(host, plain(), primary, *others)
     decision = decided(host, view)
     observe(host, decision, view)
     assert host.heeds == {"annotations"}

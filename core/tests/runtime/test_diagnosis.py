@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from airunway.plugins.contract import Component, Endpoint, Finding, Observation, Replicas
 from airunway.resource import Resource, format_time
 from airunway.runtime.diagnosis import ABSENCE_PATIENCE, STALE_AFTER, Diagnosis, conclude, diagnose
-from airunway.runtime.evidence import PODS_PER_DEPLOYMENT, is_history, looked_at
+from airunway.runtime.evidence import PODS_PER_DEPLOYMENT, is_history, limited
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
 from airunway.runtime.state import applied_at
@@ -126,8 +126,8 @@ def test_the_steps_of_a_start_are_one_state() -> None:
 
 
 def test_pods_that_vanish_from_a_ready_upstream_are_waited_for_and_then_thought_elsewhere() -> None:
-    seen = {"type": "PodsReady", "status": "True", "reason": "PodsReady", "lastTransitionTime": format_time(NOW)}
-    status, found = outcome(READY, phase="Running", conditions=[seen])
+    state = {"type": "PodsReady", "status": "True", "reason": "PodsReady", "lastTransitionTime": format_time(NOW)}
+    status, found = outcome(READY, phase="Running", conditions=[state])
     assert (status["phase"], found.wake_after) == ("Deploying", ABSENCE_PATIENCE.total_seconds())
     gone = condition(status, "PodsReady")
     later, _ = outcome(READY, conditions=[gone], now=NOW + ABSENCE_PATIENCE)
@@ -230,8 +230,8 @@ def test_h7_the_work_grows_as_the_number_of_pods_and_no_faster() -> None:
 def test_h7_of_too_many_pods_the_living_and_newest_are_looked_at() -> None:
     alive = [pod(f"llama-{i}", created=NOW - timedelta(days=9, seconds=i)) for i in range(3)]
     over = [pod(f"gone-{i}", phase="Failed", created=NOW - timedelta(seconds=i)) for i in range(PODS_PER_DEPLOYMENT)]
-    assert looked_at([*over, *alive]) == [*alive, *over[:-3]]
-    assert looked_at(over) is over
+    assert limited([*over, *alive]) == [*alive, *over[:-3]]
+    assert limited(over) is over
 
 
 @pytest.mark.parametrize(("partial", "phase"), [(True, "Degraded"), (False, "Failed")])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from core.tests.conftest import MakeDeployment, MakeHost
-from core.tests.runtime.views import NOW, seen
+from core.tests.runtime.views import NOW, state
 
 from airunway.api import names
 from airunway.plugins.assumed import assumed_context
@@ -17,7 +17,7 @@ from airunway.plugins.registry import load
 from airunway.plugins.settings import kept_settings, with_kept
 from airunway.resource import Resource, copy_of, dig
 from airunway.runtime.plan import Action, Decision, decide
-from airunway.runtime.translate import judge, parsed
+from airunway.runtime.translate import parsed, translate
 from airunway.sdk import setting
 
 MANAGER = "airunway-provider-toy"
@@ -59,7 +59,7 @@ def imaged(toy: MakeHost) -> ProviderHost:
 def live(host: ProviderHost, deployment: Resource, settings: Imaged, **how: Any) -> Resource:
     """What was made of the deployment with those settings, as the API server has it."""
     context = replace(assumed_context(host, engine="vllm", now=NOW), settings=settings)
-    obj = copy_of(judge(host, deployment, parsed(deployment), context, **how).objects[0])
+    obj = copy_of(translate(host, deployment, parsed(deployment), context, **how).objects[0])
     fields: Resource = {f"f:{key}": {} for key in obj["metadata"]["annotations"]}
     entry = {"manager": MANAGER, "operation": "Apply", "fieldsV1": {"f:metadata": {"f:annotations": fields}}}
     obj["metadata"] |= {"uid": "uid-1", "managedFields": [{**entry, "apiVersion": obj["apiVersion"]}]}
@@ -67,7 +67,7 @@ def live(host: ProviderHost, deployment: Resource, settings: Imaged, **how: Any)
 
 
 def decided(host: ProviderHost, deployment: Resource, obj: Resource, settings: Imaged) -> Decision:
-    return decide(seen(host, deployment, obj), host, settings=settings)
+    return decide(state(host, deployment, obj), host, settings=settings)
 
 
 def image_of(decision: Decision) -> str:
@@ -106,7 +106,7 @@ def test_real_llmd_9_a_change_of_the_deployment_takes_it_and_so_does_an_object_t
     obj = live(imaged, plain(), Imaged())
     decision = decided(imaged, plain(**deployment), obj, NEW)
     assert (image_of(decision), decision.warnings) == ("engine:2", ())
-    anew = decide(seen(imaged, plain()), imaged, settings=NEW)
+    anew = decide(state(imaged, plain()), imaged, settings=NEW)
     assert image_of(anew) == "engine:2"
 
 
@@ -124,11 +124,11 @@ def test_real_llmd_9_ruling_27_an_autoscaler_takes_no_newer_transformer(toy: Mak
     context = assumed_context(host, engine="vllm", now=NOW)
     upstream = replace(context.upstream, api_version=older.api_version, transformer=older)
     deployment = plain()
-    obj = copy_of(judge(host, deployment, parsed(deployment), replace(context, upstream=upstream)).objects[0])
-    scaled = decide(seen(host, plain(scaling={"replicas": 5}), obj), host, settings=Imaged())
+    obj = copy_of(translate(host, deployment, parsed(deployment), replace(context, upstream=upstream)).objects[0])
+    scaled = decide(state(host, plain(scaling={"replicas": 5}), obj), host, settings=Imaged())
     assert scaled.context is not None
     assert scaled.context.upstream.transformer.name == "v2-a"
-    changed = decide(seen(host, plain(image="x"), obj), host, settings=Imaged())
+    changed = decide(state(host, plain(image="x"), obj), host, settings=Imaged())
     assert changed.context is not None
     assert changed.context.upstream.transformer.name == "v2-b"
 

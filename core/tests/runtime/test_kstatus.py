@@ -12,7 +12,7 @@ from airunway.api._deployment_status import UNSEEN
 from airunway.controller.decision import decide
 from airunway.plugins.contract import Component, Observation
 from airunway.resource import Resource
-from airunway.runtime.report import Report, Told, provider_status, terminating_status
+from airunway.runtime.report import Report, StepResult, provider_status, terminating_status
 from airunway.status import Fault
 from airunway.validation import Violation
 from airunway_testing.kstatus import health
@@ -41,7 +41,7 @@ def provided(*faults: Fault, created: bool = True, previous: str = "Deploying", 
     obj = deployment(status={"phase": previous}, generation=generation)
     report = Report(
         resource=WORKSPACE if created else None,
-        said=(Told(condition="ProviderCompatible", ok=True, reason="CompatibilityVerified", message=""),),
+        results=(StepResult(condition="ProviderCompatible", ok=True, reason="CompatibilityVerified", message=""),),
         observation=Observation(components=(Component(name="ProviderResource", ready=not faults, reason="Ready"),)),
     )
     status, _ = provider_status(obj, report, faults=faults, now=NOW)
@@ -72,7 +72,7 @@ class Row:
 
 INVALID = Violation(path="spec.model.id", message="is required", reason="Required")
 
-ROWS = [
+RULES = [
     Row("nobody has looked at it yet", deployment(status=UNSEEN), "InProgress"),
     Row("the core alone: no provider yet", decided(), "InProgress"),
     Row("the core alone: an invalid spec", decided(violations=(INVALID,)), "Failed"),
@@ -104,12 +104,12 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.case)
+@pytest.mark.parametrize("row", RULES, ids=lambda row: row.case)
 def test_generic_tools_read_our_status(row: Row) -> None:
     assert health(row.obj) == row.expected
 
 
-@pytest.mark.parametrize("row", ROWS[1:], ids=lambda row: row.case)
+@pytest.mark.parametrize("row", RULES[1:], ids=lambda row: row.case)
 def test_the_three_conditions_are_always_there_and_never_contradict(row: Row) -> None:
     conditions = {c["type"]: c["status"] for c in row.obj["status"]["conditions"]}
     assert {"Ready", "Reconciling", "Stalled"} <= conditions.keys()

@@ -255,7 +255,7 @@ def test_real_llmd_2_a_needed_role_without_a_ready_pod_is_degraded_whatever_othe
     prefill = [replace(of("prefill"), name=f"llama-prefill-{number}") for number in range(beside)]
     lost = follow(serves, apart(decode=not noticed), *pods, *prefill)
     assert shown(lost)[:2] == ("Degraded", "PodsNotReady")
-    assert "No decode pod is ready, and without one no request is answered" in shown(lost)[2]
+    assert "No decode pod is ready, so no request is answered" in shown(lost)[2]
     assert "(not ready: )" not in shown(lost)[2]
     back = follow(lost, apart(decode=True), of("decode"), of("prefill"))
     assert shown(back)[0] == "Running"

@@ -91,7 +91,7 @@ def test_an_outage_is_told_only_once_it_lasts_and_since_when() -> None:
     assert memory.outage(error(), now=NOW + DEPENDENCY_GRACE - SECOND) is None
     told = memory.outage(error(), now=NOW + DEPENDENCY_GRACE)
     assert told is not None
-    assert (told.condition, told.hinders, told.since) == ("ResourceCreated", True, NOW)
+    assert (told.condition, told.blocks_ready, told.since) == ("ResourceCreated", True, NOW)
     assert "failed calling webhook" in told.message
     memory.failing = None  # a write that worked
     assert memory.outage(error(), now=NOW + timedelta(minutes=1)) is None
@@ -113,10 +113,10 @@ def test_in_a_fight_reverts_are_spaced_and_its_end_is_known() -> None:
     for number in range(FIGHT_REVERTS + 1):
         memory.reverted(SERVICE, NOW + number * SECOND)
     last = NOW + FIGHT_REVERTS * SECOND
-    peace = (FIGHT_WINDOW - FIGHT_REVERTS * SECOND).total_seconds()
-    assert memory.fights(last) == {SERVICE: Fight(truce=FIGHT_PAUSE.total_seconds(), peace=peace)}
-    assert memory.fights(last + FIGHT_PAUSE)[SERVICE].truce == 0
-    assert memory.fights(NOW + FIGHT_WINDOW)[SERVICE].peace == 1.0
+    expires_in = (FIGHT_WINDOW - FIGHT_REVERTS * SECOND).total_seconds()
+    assert memory.fights(last) == {SERVICE: Fight(retry_after=FIGHT_PAUSE.total_seconds(), expires_in=expires_in)}
+    assert memory.fights(last + FIGHT_PAUSE)[SERVICE].retry_after == 0
+    assert memory.fights(NOW + FIGHT_WINDOW)[SERVICE].expires_in == 1.0
 
 
 def test_reverts_of_long_ago_take_no_room() -> None:

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 from core.tests.conftest import MakeDeployment, MakeHost
-from core.tests.runtime.views import NOW, made, seen
+from core.tests.runtime.views import NOW, made, state
 
 from airunway.api import names
 from airunway.kube import Overlay
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
-from airunway.runtime.apply import RETRY, Releaser
+from airunway.runtime.apply import RETRY, Finalizer
 from airunway.runtime.memory import Memory
 
 LINGERS = 10.0
@@ -50,7 +50,7 @@ class Server:
         self.said.append(status["message"])
 
 
-def releaser(server: Server, cached: Resource, *, now: Any, projected: bool = False) -> tuple[Releaser, Overlay]:
+def releaser(server: Server, cached: Resource, *, now: Any, projected: bool = False) -> tuple[Finalizer, Overlay]:
     manager = names.provider_manager("toy")
     project = DeploymentProjection([manager]) if projected else (lambda obj: obj)
     cache = SimpleNamespace(get=lambda _key: project(copy_of(cached)), add_handler=lambda _handler: None)
@@ -65,7 +65,7 @@ def releaser(server: Server, cached: Resource, *, now: Any, projected: bool = Fa
     )
     parts: dict[str, Any] = {"writer": writer, "status": server}
     parts["events"] = SimpleNamespace(emit=lambda *_args, **_more: None)
-    found = Releaser(
+    found = Finalizer(
         **cast("Any", parts), deployments=overlay, finalizer=names.provider_finalizer("toy"), clock=lambda: now
     )
     return found, overlay
@@ -93,7 +93,7 @@ async def test_a_held_object_is_looked_at_again_when_its_holders_are_to_be_named
         obj["metadata"] |= {"deletionTimestamp": format_time(NOW), "finalizers": ["example.org/cloud-disks"]}
     server = Server(deployment)
     found, _ = releaser(server, deployment, now=now)
-    view = seen(host, deployment, *objects, now=now)
+    view = state(host, deployment, *objects, now=now)
     assert await found.release(view, Memory()) == again
     assert again not in (RETRY, 0.0)
     assert [("example.org/cloud-disks" in text) for text in server.said] == [named]
@@ -108,7 +108,7 @@ async def test_who_let_go_knows_it_before_the_watch_says_so(toy: MakeHost, plain
     for _ in range(2):
         known = overlay.get(key_of(deployment))
         assert known is not None
-        assert await found.release(seen(host, known), Memory()) is None
+        assert await found.release(state(host, known), Memory()) is None
     assert (server.patches, server.reads) == (1, 0)
 
 
@@ -123,7 +123,7 @@ async def test_h1_hundreds_of_finalizers_before_ours_keep_nobody_from_letting_go
     known = overlay.get(key_of(deployment))
     assert known is not None
     assert len(known["metadata"]["finalizers"]) < 100
-    assert await found.release(seen(host, known), Memory()) is None
+    assert await found.release(state(host, known), Memory()) is None
     assert server.live["metadata"]["finalizers"] == others
     assert (server.patches, server.reads) == (1, 1)
 
@@ -153,5 +153,5 @@ async def test_what_the_workloads_refer_to_goes_after_them(
         objects.append(obj)
     server = Server(deployment)
     found, _ = releaser(server, deployment, now=NOW)
-    assert await found.remove_objects(seen(host, deployment, *objects)) is (not there)
+    assert await found.remove_objects(state(host, deployment, *objects)) is (not there)
     assert server.deleted == gone

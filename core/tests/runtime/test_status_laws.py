@@ -14,7 +14,7 @@ from airunway.plugins.contract import Component, Endpoint, Finding, Observation,
 from airunway.resource import Resource, condition_of
 from airunway.runtime.diagnosis import conclude
 from airunway.runtime.memory import Memory
-from airunway.runtime.report import Report, Told, terminating_status
+from airunway.runtime.report import Report, StepResult, terminating_status
 from airunway.status import OVERALL, REASONS, Phase
 from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
 from airunway.status.rollup import PARENTS
@@ -58,10 +58,10 @@ observations = st.builds(
     warnings=st.lists(st.builds(Finding, path=texts, reason=words, message=texts), max_size=20).map(tuple),
 )
 tellings = st.builds(
-    Told,
+    StepResult,
     condition=st.sampled_from(["", "ResourceCreated", "ProviderCompatible"]),
     component=st.sampled_from(["Upstream", "Resource"]),
-    hinders=st.booleans(),
+    blocks_ready=st.booleans(),
     partial=st.booleans(),
     reason=words,
     message=texts,
@@ -165,12 +165,12 @@ def test_any_facts_give_a_status_that_the_api_server_takes_and_that_settles(
     live: Resource,
     observation: Observation | None,
     evidence: Evidence | None,
-    own: list[Told],
+    own: list[StepResult],
     created: bool,
     generation: int,
 ) -> None:
     report = Report(
-        said=tuple(own),
+        results=tuple(own),
         observation=observation,
         subject="Workspace/ml/llama",
         resource=WORKSPACE if created else None,

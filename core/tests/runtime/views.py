@@ -13,8 +13,8 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, copy_of
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.plan import Decision, decide
-from airunway.runtime.state import Identity, Seen, identity_in
-from airunway.runtime.translate import judge, parsed
+from airunway.runtime.state import ClusterState, Identity, identity_in
+from airunway.runtime.translate import parsed, translate
 from airunway.sdk import NoSettings
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -38,14 +38,14 @@ def there(host: ProviderHost) -> dict[tuple[str, str], Installed]:
     return found
 
 
-def seen(host: ProviderHost, deployment: Resource, *objects: Resource, **changes: Any) -> Seen:
+def state(host: ProviderHost, deployment: Resource, *objects: Resource, **changes: Any) -> ClusterState:
     live = {identity_in(obj): obj for obj in objects}
     installed = changes.pop("installed", None) or there(host)
 
     def find(wanted: Sequence[Resource]) -> Mapping[Identity, Resource]:
         return live
 
-    base = Seen(
+    base = ClusterState(
         provider=host.name,
         deployment=deployment,
         live=live,
@@ -68,19 +68,19 @@ def made(host: ProviderHost, deployment: Resource, *, writer: str = "", state: s
     if writer:
         transformer = next(t for t in host.transformers if t.name == writer)
         context = replace(context, upstream=Upstream(api_version=transformer.api_version, transformer=transformer))
-    objects = [copy_of(obj) for obj in judge(host, deployment, parsed(deployment), context).objects]
+    objects = [copy_of(obj) for obj in translate(host, deployment, parsed(deployment), context).objects]
     for obj in objects:
         obj["metadata"]["uid"] = f"uid-{obj['kind']}"
     objects[0]["status"] = {"state": state}
     return objects
 
 
-def decided(host: ProviderHost, view: Seen) -> Decision:
+def decided(host: ProviderHost, view: ClusterState) -> Decision:
     before = copy_of(view.deployment), [copy_of(obj) for obj in view.live.values()]
     decision = decide(view, host, settings=NoSettings())
     assert (view.deployment, list(view.live.values())) == before, "a decision changes nothing"
     return decision
 
 
-def said(decision: Decision) -> list[str]:
-    return [told.reason for told in decision.said]
+def reasons(decision: Decision) -> list[str]:
+    return [result.reason for result in decision.results]

@@ -14,7 +14,7 @@ from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.plugins.registry import host_of
 from airunway.runtime.overrides import check_overrides, merged
-from airunway.runtime.translate import judge, parsed
+from airunway.runtime.translate import parsed, translate
 from airunway_kaito import provider
 from airunway_kaito.manifest import MANIFEST
 from airunway_kaito.objects import desired
@@ -98,7 +98,7 @@ def test_ruling_26_pods_of_a_template_say_whose_they_are() -> None:
     }
     host = host_of("kaito", provider)
     context = assumed_context(host, engine="vllm", now=datetime(2026, 9, 1, tzinfo=UTC))
-    workspace = judge(host, deployment, parsed(deployment), context).objects[0]
+    workspace = translate(host, deployment, parsed(deployment), context).objects[0]
     labels = workspace["inference"]["template"]["metadata"]["labels"]
     assert labels == {
         "airunway.ai/managed-by": "airunway",

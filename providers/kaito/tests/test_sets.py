@@ -8,7 +8,7 @@ from airunway.api.names import API_VERSION
 from airunway.plugins.assumed import assumed_context
 from airunway.plugins.registry import load
 from airunway.resource import Resource
-from airunway.runtime.translate import judge, parsed
+from airunway.runtime.translate import parsed, translate
 from airunway.sdk import Context
 from airunway_kaito.compatibility import compatibility as can_handle
 from airunway_kaito.manifest import INFERENCE_SET, WORKSPACE
@@ -154,7 +154,7 @@ def judged(overrides: Resource, replicas: int) -> Any:
         },
         "status": {"engine": {"type": "vllm"}},
     }
-    return judge(host, deployment, parsed(deployment), assumed_context(host, engine="vllm", now=NOW))
+    return translate(host, deployment, parsed(deployment), assumed_context(host, engine="vllm", now=NOW))
 
 
 def test_overrides_are_written_as_for_a_workspace_and_arrive_where_an_inferenceset_has_them() -> None:

@@ -25,7 +25,7 @@ from airunway.plugins.contract import Context, UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
 from airunway.runtime.crd_versions import CrdFacts, crd_facts, detect
-from airunway.runtime.translate import judge, parsed
+from airunway.runtime.translate import parsed, translate
 from airunway_testing.acceptance import in_namespace, installed_alone, refusal, without_owner
 from airunway_testing.conformance.cases import NOW
 from airunway_testing.releases import Release, definition, stored_releases
@@ -187,7 +187,7 @@ def _context(host: ProviderHost, deployment: Resource) -> Context[Any]:
 def _objects(host: ProviderHost, deployment: Resource, context: Context[Any]) -> tuple[Resource, ...]:
     """Raises Unchosen with what the provider has against it."""
     resolved = {**deployment, "status": {"engine": {"type": context.engine}}}
-    judgement = judge(host, resolved, parsed(resolved), context)
+    judgement = translate(host, resolved, parsed(resolved), context)
     if judgement.blockers:
         raise Unchosen([f"{finding.path}: {finding.message}" for finding in judgement.blockers])
     return judgement.objects

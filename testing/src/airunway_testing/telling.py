@@ -13,7 +13,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway.runtime.diagnosis import conclude, is_ready
 from airunway.runtime.memory import Memory
-from airunway.runtime.report import Report, Told, record_of_service
+from airunway.runtime.report import Report, StepResult, record_of_service
 from airunway.status.evidence import Evidence, PodFacts
 
 __all__ = ["Teller"]
@@ -39,7 +39,7 @@ class Teller:
         kind, name = primary.get("kind", ""), dig(primary, "metadata", "name", default="")
         context = assumed_context(self.host, engine=self.engine, now=now)
         report = Report(
-            said=(Told(condition="ProviderCompatible", ok=True, reason="CompatibilityVerified", message=""),),
+            results=(StepResult(condition="ProviderCompatible", ok=True, reason="CompatibilityVerified", message=""),),
             resource=primary,
             subject=f"{kind}/{dig(self.deployment, 'metadata', 'namespace')}/{name}",
             observation=self.host.translate_status(parse_deployment(self.deployment), observed, context),

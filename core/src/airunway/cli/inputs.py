@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from airunway.kube import Client, KubeError
     from airunway.plugins.host import ProviderHost
-    from airunway.runtime.translate import Judgement
+    from airunway.runtime.translate import TranslationResult
     from airunway.selection import Refusal
     from airunway.validation.policy import Policy
 
@@ -209,20 +209,22 @@ def warnings_of(deployment: Resource, provider: str, engine: str, *, now: dateti
     return tuple(dict.fromkeys(warning_text(finding) for finding in judged.warnings)) if judged is not None else ()
 
 
-def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> Judgement | None:
+def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> TranslationResult | None:
     """What an installed plugin makes of the deployment, with its default settings and the newest upstream that it
     knows; None for one that is not installed. Raises PluginError, PluginFault.
     """
     from airunway.api.modeldeployment import parse_deployment
     from airunway.plugins.assumed import assumed_context
     from airunway.plugins.registry import discover, load
-    from airunway.runtime.translate import judge
+    from airunway.runtime.translate import translate
 
     if all(found.name != name for found in discover(on_request=True)):
         return None
     host = load(name)
     context = assumed_context(host, engine=engine, now=now)
-    return judge(host, {**deployment, "status": {"engine": {"type": engine}}}, parse_deployment(deployment), context)
+    return translate(
+        host, {**deployment, "status": {"engine": {"type": engine}}}, parse_deployment(deployment), context
+    )
 
 
 def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider: str, now: datetime) -> Choice:

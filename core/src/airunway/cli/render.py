@@ -60,7 +60,7 @@ def _rendered(
     from airunway.plugins.assumed import assumed_context
     from airunway.plugins.registry import load
     from airunway.resource import key_of
-    from airunway.runtime.translate import judge
+    from airunway.runtime.translate import translate
 
     key, now = key_of(deployment), datetime.now(UTC)
     try:
@@ -72,7 +72,7 @@ def _rendered(
     deployment, host = choice.deployment, load(choice.provider)
     typed = parse_deployment(deployment)
     context = assumed_context(host, engine=choice.engine, now=now, settings=settings, upstream_version=upstream_version)
-    judged = judge(host, {**deployment, "status": {"engine": {"type": context.engine}}}, typed, context)
+    judged = translate(host, {**deployment, "status": {"engine": {"type": context.engine}}}, typed, context)
     for finding in judged.warnings:
         _say(f"{key}: warning: {finding.path}: {finding.message}")
     if judged.blockers:

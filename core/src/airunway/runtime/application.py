@@ -30,7 +30,7 @@ from airunway.process.parts import Lead
 from airunway.resource import ObjectKey, Resource, dig, format_time
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.evidence import EvidenceCollector
-from airunway.runtime.informers import UpstreamWatch
+from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.reconcile import ProviderReconciler
 from airunway.runtime.translate import propagated_labels
 from airunway.selection import HEARTBEAT_INTERVAL
@@ -278,7 +278,7 @@ class ProviderApplication:
         self._follower = Follower(caches, component=manager, instance=instance)
         self._deployments = self._follower.deployments
         self._queue = self._follower.queue(self._controller_name)
-        self._upstream = UpstreamWatch(
+        self._upstream = UpstreamInformers(
             caches=caches,
             host=host,
             verify=settings.verify_unknown_schemas,

@@ -1,6 +1,6 @@
 """Applying a plan, and taking everything away again (spec rulings 9, 10, 11, 13, 14, 15, 21; 004 §4.7).
 
-`Executor` carries a plan out, `Writer` writes single objects, `Releaser` deletes what was made and then removes the
+`Executor` carries a plan out, `Writer` writes single objects, `Finalizer` deletes what was made and then removes the
 finalizer. What the API server refuses is raised as `Refused` and becomes a condition; what it cannot do just now is
 raised and retried. Five minutes are the limit for letting go, for every cause: then the finalizer goes anyway, with a
 warning event that names what may be left.
@@ -45,59 +45,62 @@ from airunway.resource import (
     parse_time,
     uid_of,
 )
-from airunway.runtime.errors import Occupied, Refused, meaning_of
-from airunway.runtime.informers import UpstreamWatch, View
+from airunway.runtime.errors import Occupied, Refused, policy_of
+from airunway.runtime.informers import KindInformer, UpstreamInformers
 from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight, Memory, Subject
 from airunway.runtime.plan import Action, Decision, Plan, Step, conflict_text, missing_of, trial_of
-from airunway.runtime.report import Told, terminating_status
-from airunway.runtime.state import Identity, Seen, finalizers_of, identity_in, is_ours, is_primary, named
+from airunway.runtime.report import StepResult, terminating_status
+from airunway.runtime.state import ClusterState, Identity, finalizers_of, identity_in, is_ours, is_primary, named
 from airunway.status import Category
 from airunway.words import redacted
 
-__all__ = ["NEVER", "Executor", "Outcome", "Releaser", "Writer", "held_by", "told_of"]
+__all__ = ["NEVER", "Executor", "Finalizer", "Outcome", "Writer", "held_by", "refusal_outcome"]
 
 log = logging.getLogger(__name__)
 
 
 CONFLICT_RETRY = 15.0
-"""Seconds after which an object that belongs to somebody else is looked at again: nothing of ours watches it."""
+"""Seconds after which a foreign object with our name is looked up again: no informer of ours watches it."""
 
 
 QUIET_REFUSALS = 5
-"""How many refusals that name an object just made are taken for an upstream cache that lags (KAITO's webhook)."""
+"""Number of refusals that name an object just made and are taken for an upstream cache that lags (KAITO's webhook)."""
 
 
 _LINGERS = timedelta(seconds=10)
-"""How long an object may take to go before it is said what keeps it."""
+"""Time that an object may take to go before the status names what keeps it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a plan.
+    """What applying a plan came to."""
 
-    `live` is what there is of ours now, where that is not as it was seen, `primary` among it the object that carries
-    the model. `leaving` is said while the primary is an old object on its way out. `again` is a number of seconds after
-    which to look once more; `silent`: nothing is worth reporting yet. `held`: the API server could not do it a moment
-    ago, and it is too early to ask again.
-    """
-
-    said: tuple[Told, ...] = ()
+    results: tuple[StepResult, ...] = ()
+    """What the steps have to report."""
     live: Mapping[Identity, Resource] | None = None
+    """Our objects after the writes; None if nothing has changed."""
     primary: Resource | None = None
-    leaving: Told | None = None
+    """The object in `live` that carries the model."""
+    leaving: StepResult | None = None
+    """Reported instead of the primary's state while that is an old object that is being deleted."""
     again: float | None = None
+    """Seconds after which to reconcile again."""
     silent: bool = False
+    """Nothing is worth reporting yet."""
     held: bool = False
+    """The API server failed a moment ago: the write waits for its backoff."""
 
 
 class Executor:
-    """Carries plans out; holds nothing but its means."""
+    """Carries plans out."""
 
     def __init__(self, *, writer: Writer, events: EventRecorder) -> None:
         self._writer = writer
         self._events = events
 
-    async def bring(self, seen: Seen, decision: Decision, plan: Plan, memory: Memory, *, sure: bool = False) -> Outcome:
+    async def apply(
+        self, state: ClusterState, decision: Decision, plan: Plan, memory: Memory, *, sure: bool = False
+    ) -> Outcome:
         """Make the cluster hold the plan's objects and nothing else of ours.
 
         Raises Refused and KubeError; and Occupied, unless it is `sure` what has the names that the plan wants.
@@ -106,52 +109,52 @@ class Executor:
         first = plan.primary
         live = {identity_in(step.live): step.live for step in plan.steps if step.live is not None}
         if first.action is Action.FOREIGN:
-            return Outcome(said=(_in_the_way(first, first),), again=CONFLICT_RETRY)  # what has another name goes on
+            return Outcome(results=(_in_the_way(first, first),), again=CONFLICT_RETRY)  # what has another name goes on
         if first.action is Action.REPLACE:
-            return await self._replace(seen, plan)
+            return await self._replace(state, plan)
         obsolete = plan.of(Action.DELETE)
         if first.action is Action.CREATE and obsolete:
             # What held the model before has to have let go of its GPUs first.
-            return await self._clear(seen, obsolete)
+            return await self._clear(state, obsolete)
         foreign, dependents = plan.of(Action.FOREIGN), plan.of(Action.REPLACE)
         writes = plan.writes
         if foreign or dependents:  # the primary refers to what is not there yet
             writes = tuple(step for step in writes if not step.primary)
-        # What somebody else fights over waits; all else goes on.
-        fought = _fought(plan, memory.fights(seen.now))
-        held = [step for step, fight in fought if _is_drift(step) and fight.truce > 0]
+        # An object that another writer keeps changing back waits; everything else goes on.
+        fought = _fought(plan, memory.fights(state.now))
+        held = [step for step, fight in fought if _is_drift(step) and fight.retry_after > 0]
         writes = tuple(step for step in writes if step not in held)
-        await self._rehearse(decision, plan, writes, dependents, sure=sure)
+        await self._dry_run(decision, plan, writes, dependents, sure=sure)
         for step in dependents:
             if not is_deleting(step.subject):  # its deletion's event brings the pass that makes it
-                self._announce(seen, step)
+                self._announce(state, step)
                 await self._writer.delete(step.subject)
-        live.update(await self._write(seen, writes, memory, sure=sure))
+        live.update(await self._write(state, writes, memory, sure=sure))
         prunes = obsolete and not writes and not held and not dependents and decision.prunes
         for step in obsolete if prunes else ():
             await self._writer.delete(step.subject)
-        said = [_created(first)]
+        results = [_created(first)]
         if foreign:
-            said = [_in_the_way(foreign[0], first)]
+            results = [_in_the_way(foreign[0], first)]
         if fought:
-            said.append(_fight([step for step, _ in fought]))
+            results.append(_fight([step for step, _ in fought]))
         waits = [CONFLICT_RETRY] if foreign else []
-        waits += [fight.truce if step in held else fight.peace for step, fight in fought]
+        waits += [fight.retry_after if step in held else fight.expires_in for step, fight in fought]
         waits += [patience + 1.0 for patience in self._unconfirmed(plan.steps)]
-        return _outcome(seen, live, first, said=tuple(said), again=min(waits, default=None))
+        return _outcome(state, live, first, results=tuple(results), again=min(waits, default=None))
 
-    async def look_up(self, seen: Seen, wanted: tuple[Resource, ...]) -> dict[Identity, Resource]:
+    async def look_up(self, state: ClusterState, wanted: tuple[Resource, ...]) -> dict[Identity, Resource]:
         """What is known, and what the API server has under the names that the caches think free."""
-        found = dict(seen.find(wanted))
+        found = dict(state.find(wanted))
         for obj in wanted:
             if identity_in(obj) not in found and (there := await self._writer.find(obj)) is not None:
                 found[identity_in(obj)] = there
         return found
 
     async def _free(self, plan: Plan) -> Plan:
-        """The plan, in which an object is foreign too whose upstream needs a name that somebody else's object has.
+        """The plan, with objects marked FOREIGN whose upstream needs a name that a foreign object already has.
 
-        The caches know only our own objects: each one that is to be made costs a request for each such name.
+        The caches know our own objects only: each creation costs a request for each such name.
         """
         steps = []
         for step in plan.steps:
@@ -161,7 +164,7 @@ class Executor:
         return replace(plan, steps=tuple(steps))
 
     def _unconfirmed(self, steps: Iterable[Step]) -> Iterator[float]:
-        """Seconds for which our own word on an object counts although the watch has not confirmed it."""
+        """Seconds for which our own write of an object counts although the watch has not confirmed it."""
         for wanted in (step.wanted for step in steps if step.wanted is not None):
             objects = self._writer.view(wanted).objects
             if objects.unconfirmed(key_of(wanted)):
@@ -169,23 +172,23 @@ class Executor:
 
     # ---------------------------------------------------------------------------------------------- single objects
 
-    async def _rehearse(
+    async def _dry_run(
         self, decision: Decision, plan: Plan, writes: tuple[Step, ...], dependents: tuple[Step, ...], *, sure: bool
     ) -> None:
-        """What changes something that is there is rehearsed before the first write, and so is all for a schema that
-        nobody verified (ruling 15). One write alone is taken or refused as a whole: it rehearses itself.
+        """Dry-run what changes existing objects before the first write, and everything under an unverified schema
+        (ruling 15). A single write needs none: the API server accepts or refuses it as a whole.
         """
         rehearsed = (*writes, *(step for step in dependents if not is_deleting(step.subject)))
         exists = any(step.live is not None and step.action is not Action.FOREIGN for step in plan.steps)
         if not rehearsed or (decision.verified and (not exists or (len(rehearsed) == 1 and not dependents))):
             return
         absent = tuple(step.wanted for step in rehearsed if step.live is None and step.wanted is not None)
-        await self._writer.rehearse(rehearsed, absent=absent, sure=sure)
+        await self._writer.dry_run(rehearsed, absent=absent, sure=sure)
 
     async def _write(
-        self, seen: Seen, steps: tuple[Step, ...], memory: Memory, *, sure: bool
+        self, state: ClusterState, steps: tuple[Step, ...], memory: Memory, *, sure: bool
     ) -> dict[Identity, Resource]:
-        """Create and update, in order; what was made is told in one event, also if the last one failed."""
+        """Create and update in order. One event names all that was created, also if the last write failed."""
         answers: dict[Identity, Resource] = {}
         made: list[Resource] = []
         try:
@@ -194,12 +197,12 @@ class Executor:
                 assert wanted is not None, "what is written is wanted"
                 drifted = _is_drift(step)
                 if drifted:
-                    memory.reverted(identity_in(wanted), seen.now)
-                    await self._tell_drift(seen.deployment, wanted)
+                    memory.reverted(identity_in(wanted), state.now)
+                    await self._announce_drift(state.deployment, wanted)
                 if step.outages:
                     note = f"{named(wanted)} is changed in place: {'; '.join(step.outages)}"
                     self._events.emit(
-                        seen.deployment,
+                        state.deployment,
                         reason="ServiceInterrupted",
                         note=note,
                         warning=True,
@@ -210,33 +213,36 @@ class Executor:
                 answers[identity_in(wanted)] = answer
                 if found is None:
                     made.append(answer)
-                    memory.note_made(identity_in(wanted), now=seen.now)
+                    memory.note_made(identity_in(wanted), now=state.now)
                 elif not drifted:
                     note = f"Updated {named(wanted)}"
                     self._events.emit(
-                        seen.deployment, reason="ResourceUpdated", note=note, action="Update", related=answer
+                        state.deployment, reason="ResourceUpdated", note=note, action="Update", related=answer
                     )
         finally:
             if made:
                 main = made[-1]
                 others = f" with {', '.join(map(named, made[:-1]))}" if len(made) > 1 else ""
                 note = f"Created {named(main)}{others}"
-                self._events.emit(seen.deployment, reason="ResourceCreated", note=note, action="Create", related=main)
+                self._events.emit(state.deployment, reason="ResourceCreated", note=note, action="Create", related=main)
         return answers
 
-    async def _tell_drift(self, deployment: Resource, wanted: Resource) -> None:
-        """Say which field somebody changed, and who. The cache keeps no foreign managedFields: the object is read."""
+    async def _announce_drift(self, deployment: Resource, wanted: Resource) -> None:
+        """Emit an event with the changed fields and their managers.
+
+        The cache has no foreign managedFields: the object is read.
+        """
         full = await self._writer.find(wanted)
         changes = changed_fields(wanted, full, manager=self._writer.manager) if full is not None else []
         if not changes:
             return
-        said = ", ".join(f"{change.path} (by {change.manager or 'unknown'})" for change in changes[:3])
-        note = f"{named(wanted)} was modified directly, reconciling: {said}"
+        changed = ", ".join(f"{change.path} (by {change.manager or 'unknown'})" for change in changes[:3])
+        note = f"{named(wanted)} was modified directly, reconciling: {changed}"
         self._events.emit(deployment, reason="DriftDetected", note=note, warning=True, action="Revert", related=full)
 
-    def _announce(self, seen: Seen, step: Step) -> None:
+    def _announce(self, state: ClusterState, step: Step) -> None:
         self._events.emit(
-            seen.deployment,
+            state.deployment,
             reason="ResourceRecreated",
             note=_recreation(step),
             action="Recreate",
@@ -245,68 +251,71 @@ class Executor:
 
     # --------------------------------------------------------------------------------------------------- recreating
 
-    async def _replace(self, seen: Seen, plan: Plan) -> Outcome:
-        """Say it, then delete; the deletion's event brings the pass that creates (rulings 9, 10, 15)."""
+    async def _replace(self, state: ClusterState, plan: Plan) -> Outcome:
+        """Announce it, then delete; the deletion's event brings the pass that creates (rulings 9, 10, 15)."""
         step, old = plan.primary, plan.primary.subject
         if is_deleting(old):
             text = f"Waiting until the old {named(old)} is gone"
-            holding, again = held_by(old, now=seen.now)
+            holding, again = held_by(old, now=state.now)
             return _leaving(f"{text}; {holding}" if holding else text, again=again)
         text = _recreation(step)
-        if not _is_announced(seen.deployment):
+        if not _is_announced(state.deployment):
             rehearsed = tuple(s for s in plan.steps if s.wanted is not None and s.action is not Action.KEEP)
             absent = tuple(s.wanted for s in rehearsed if s.wanted is not None)
-            await self._writer.rehearse(rehearsed, absent=absent)
-            self._announce(seen, step)
+            await self._writer.dry_run(rehearsed, absent=absent)
+            self._announce(state, step)
             return _leaving(text, again=0.0)
-        # What the old object refers to goes after it (`_clear`): its operator may need it for taking leave.
+        # What the old object refers to goes after it (`_clear`): its operator may need it for its clean-up.
         others = (*plan.of(Action.DELETE), *(other for other in plan.of(Action.REPLACE) if other is not step))
         workloads = (other for other in others if self._writer.runs_pods(other.subject))
         for obsolete in (step, *workloads):
             await self._writer.delete(obsolete.subject)
         return _leaving(text)
 
-    async def _clear(self, seen: Seen, obsolete: tuple[Step, ...]) -> Outcome:
-        """Before the first object of a new plan: whatever an earlier one needed goes, and is waited for."""
+    async def _clear(self, state: ClusterState, obsolete: tuple[Step, ...]) -> Outcome:
+        """Before the first object of a new plan: delete the earlier plan's objects, and wait until they are gone."""
         for step in obsolete:
             await self._writer.delete(step.subject)
-        waits = [held_by(step.subject, now=seen.now) for step in obsolete]
-        said = "; ".join(text for text, _ in waits if text)
+        waits = [held_by(step.subject, now=state.now) for step in obsolete]
+        holding = "; ".join(text for text, _ in waits if text)
         what = ", ".join(named(step.subject) for step in obsolete[:3])
         text = f"Waiting until {what} {'is' if len(obsolete) == 1 else 'are'} gone"
         again = min((seconds for _, seconds in waits if seconds is not None), default=None)
-        told = Told(
-            component="Resource", reason="Recreating", message=f"{text}; {said}" if said else text, hinders=True
+        result = StepResult(
+            component="Resource",
+            reason="Recreating",
+            message=f"{text}; {holding}" if holding else text,
+            blocks_ready=True,
         )
-        return Outcome(said=(told,), again=again)
+        return Outcome(results=(result,), again=again)
 
 
-def told_of(
-    seen: Seen, decision: Decision, refused: Refused, memory: Memory, *, attempt: int, left: float | None
+def refusal_outcome(
+    state: ClusterState, decision: Decision, refused: Refused, memory: Memory, *, attempt: int, left: float | None
 ) -> Outcome:
-    """What a refusal means, which stands until it is tried again: said with the server's own words."""
+    """What a refusal means until the next try, in the API server's own words."""
     young = [
         obj
         for obj in decision.objects
-        if identity_in(obj) not in seen.live or memory.just_made(identity_in(obj), now=seen.now)
+        if identity_in(obj) not in state.live or memory.just_made(identity_in(obj), now=state.now)
     ]
     if attempt <= QUIET_REFUSALS and missing_of(refused.message, refused.obj, young) is not None:
         return Outcome(silent=True, again=left)
     message = f"{named(refused.obj)} was refused: {redacted(refused.message)}"
     if not decision.verified and refused.answer in (Answer.SCHEMA, Answer.INVALID):
-        told = Told(
+        result = StepResult(
             condition="ProviderCompatible",
             reason="UnsupportedSchema",
             message=message,
-            hinders=True,
-            category=Category.WORKLOAD if seen.primary is None else None,  # Failed, though nothing exists (ruling 13)
+            blocks_ready=True,
+            category=Category.WORKLOAD if state.primary is None else None,  # Failed, though nothing exists (ruling 13)
         )
     else:
-        meaning = refused.meaning
-        told = Told(
-            condition="ResourceCreated", reason=meaning.reason, message=message, hinders=True, waits=meaning.waits
+        policy = refused.policy
+        result = StepResult(
+            condition="ResourceCreated", reason=policy.reason, message=message, blocks_ready=True, waits=policy.waits
         )
-    return Outcome(said=(told,), again=left)
+    return Outcome(results=(result,), again=left)
 
 
 def held_by(obj: Resource, *, now: datetime) -> tuple[str, float | None]:
@@ -322,39 +331,46 @@ def held_by(obj: Resource, *, now: datetime) -> tuple[str, float | None]:
 
 
 def _outcome(
-    seen: Seen, live: Mapping[Identity, Resource], first: Step, *, said: tuple[Told, ...], again: float | None
+    state: ClusterState,
+    live: Mapping[Identity, Resource],
+    first: Step,
+    *,
+    results: tuple[StepResult, ...],
+    again: float | None,
 ) -> Outcome:
     assert first.wanted is not None, "a primary step has a wanted object"
-    ours = {identity: obj for identity, obj in live.items() if is_ours(obj, seen.deployment, seen.provider)}
+    ours = {identity: obj for identity, obj in live.items() if is_ours(obj, state.deployment, state.provider)}
     primary = live.get(identity_in(first.wanted))
-    if primary is seen.primary and {id(obj) for obj in ours.values()} == {id(obj) for obj in seen.ours}:
-        return Outcome(said=said, again=again)
-    return Outcome(said=said, live=ours, primary=primary, again=again)
+    if primary is state.primary and {id(obj) for obj in ours.values()} == {id(obj) for obj in state.ours}:
+        return Outcome(results=results, again=again)
+    return Outcome(results=results, live=ours, primary=primary, again=again)
 
 
 def _leaving(message: str, *, again: float | None = None) -> Outcome:
-    told = Told(component="Resource", reason="Recreating", message=message, hinders=True)
-    return Outcome(said=(told,), leaving=told, again=again)
+    result = StepResult(component="Resource", reason="Recreating", message=message, blocks_ready=True)
+    return Outcome(results=(result,), leaving=result, again=again)
 
 
 def _recreation(step: Step) -> str:
     return f"{named(step.subject)} is deleted and made again: {', '.join(step.causes)} cannot be changed in place"
 
 
-def _created(first: Step) -> Told:
+def _created(first: Step) -> StepResult:
     kind = first.wanted["kind"] if first.wanted is not None else "resource"
-    return Told(condition="ResourceCreated", ok=True, reason="ResourceCreated", message=f"{kind} created successfully")
+    return StepResult(
+        condition="ResourceCreated", ok=True, reason="ResourceCreated", message=f"{kind} created successfully"
+    )
 
 
-def _in_the_way(step: Step, first: Step) -> Told:
+def _in_the_way(step: Step, first: Step) -> StepResult:
     """Somebody else's object. What runs goes on; it hinders where the primary cannot be written because of it."""
     assert step.wanted is not None, "a foreign object is in the way of a wanted one"
     assert step.live is not None, "a foreign object exists"
-    return Told(
+    return StepResult(
         condition="ResourceCreated",
         reason="ResourceConflict",
         message=conflict_text(step.wanted, step.live),
-        hinders=first.writes or first is step,
+        blocks_ready=first.writes or first is step,
         partial=first is not step and first.live is not None,
     )
 
@@ -373,7 +389,7 @@ def _fought(plan: Plan, fights: Mapping[Identity, Fight]) -> list[tuple[Step, Fi
     return [(step, fight) for step, fight in about if fight is not None]
 
 
-def _fight(fought: Sequence[Step]) -> Told:
+def _fight(fought: Sequence[Step]) -> StepResult:
     """What to say where somebody else keeps changing what we keep reverting."""
     message = (
         f"{', '.join(named(step.subject) for step in fought[:3])} {'was' if len(fought) == 1 else 'were each'} changed "
@@ -381,11 +397,11 @@ def _fight(fought: Sequence[Step]) -> Told:
         f"{FIGHT_WINDOW.seconds // 60} minutes; reverts now wait {FIGHT_PAUSE.seconds} s. "
         "The event DriftDetected names the field and who changes it"
     )
-    return Told(condition="DriftFight", ok=True, reason="RevertedTooOften", message=message)
+    return StepResult(condition="DriftFight", ok=True, reason="RevertedTooOften", message=message)
 
 
 def _is_announced(deployment: Resource) -> bool:
-    """Whether the status has said, for this very generation, that the upstream object is made anew."""
+    """Whether the status has announced, for this generation, that the upstream object is recreated."""
     status, generation = deployment.get("status") or {}, dig(deployment, "metadata", "generation")
     return (status.get("reason"), status.get("observedGeneration")) == ("Recreating", generation)
 
@@ -408,7 +424,7 @@ DELETION_PATIENCE = 10.0
 class Writer:
     """Writes objects of one provider as its field manager; every answer goes into the caches."""
 
-    def __init__(self, *, client: Client, host: ProviderHost, upstream: UpstreamWatch) -> None:
+    def __init__(self, *, client: Client, host: ProviderHost, upstream: UpstreamInformers) -> None:
         self.client = client
         self.upstream = upstream
         self.manager = names.provider_manager(host.name)
@@ -416,7 +432,7 @@ class Writer:
         self._kinds = {kind.key: kind for kind in host.manifest.upstream}
         self._deleted: dict[str, float] = {}
 
-    def view(self, obj: Resource) -> View:
+    def view(self, obj: Resource) -> KindInformer:
         """Raises Refused for a kind, or a version of it, that the cluster does not serve."""
         view = self.upstream.view_of(obj)
         if view is None:
@@ -451,14 +467,14 @@ class Writer:
                     raise Occupied from error
                 raise
             except ApiError as error:
-                if meaning_of(error).refuses or (dry_run and isinstance(error, NotFound)):
+                if policy_of(error).refuses or (dry_run and isinstance(error, NotFound)):
                     raise Refused(wanted, error.message, error.answer) from error
                 raise
             if not dry_run:
                 view.objects.note(answer)
         return answer
 
-    async def rehearse(self, steps: tuple[Step, ...], *, absent: tuple[Resource, ...], sure: bool = False) -> None:
+    async def dry_run(self, steps: tuple[Step, ...], *, absent: tuple[Resource, ...], sure: bool = False) -> None:
         """Dry-run what would be written (rulings 15); a replacement under a name of its own.
 
         What is refused for want of an object that the same plan makes first says nothing: an upstream's webhook misses
@@ -526,7 +542,7 @@ RETRY = 5.0
 """Seconds between attempts while a deletion is refused or the API server cannot do it."""
 
 
-class Releaser:
+class Finalizer:
     """Deletes and waits; remembers since when, by its own clock."""
 
     def __init__(
@@ -550,36 +566,36 @@ class Releaser:
         """Drop what is remembered of a deployment that is gone."""
         self._begun.forget(key)
 
-    async def release(self, seen: Seen, memory: Memory) -> float | None:
+    async def release(self, state: ClusterState, memory: Memory) -> float | None:
         """One pass over a deployment that is deleted or no longer ours; returns when to look again."""
-        deployment, key, now = seen.deployment, seen.key, seen.now
+        deployment, key, now = state.deployment, state.key, state.now
         if self._finalizer not in finalizers_of(deployment):
             return None
         begun = self._begun.since(key, parse_time(deployment["metadata"].get("deletionTimestamp")))
         left = (begun + names.FINALIZER_TIMEOUT - now).total_seconds()
         gone, unseen, problem, again = False, False, "", RETRY
-        if (standing := memory.tries.standing(_subject(seen))) is not None:
-            problem, again = str(standing.what), standing.left or RETRY
+        if (failed_try := memory.tries.failed_try(_subject(state))) is not None:
+            problem, again = str(failed_try.what), failed_try.left or RETRY
         else:
             try:
-                gone = await self.remove_objects(seen)
+                gone = await self.remove_objects(state)
                 if gone and not is_deleting(deployment):
-                    gone = await self._is_clean(seen)
+                    gone = await self._is_clean(state)
                     unseen = not gone
                 memory.tries.over()
             except KubeError as error:
                 gone, text = False, str(error)
-                standing = memory.tries.failed(_subject(seen), what=error, text=text, at_least=RETRY, at_most=RETRY)
-                problem = str(standing.what)
+                failed_try = memory.tries.failed(_subject(state), what=error, text=text, at_least=RETRY, at_most=RETRY)
+                problem = str(failed_try.what)
                 log.warning("%s: the upstream objects cannot be deleted: %s", key, error)
         if not gone and left > 0:
-            held, until = self._holding(seen)
-            await self._say_terminating(seen, problem or held)
+            held, until = self._holding(state)
+            await self._report_terminating(state, problem or held)
             return min(left, again if problem or unseen else until)
         if not gone:
-            self._warn(seen, problem)
+            self._warn(state, problem)
         if not is_deleting(deployment):
-            # Another provider goes on: nothing of what we said about our upstream object holds any longer.
+            # Another provider takes over: nothing that our status says about our upstream object holds any longer.
             await self._status.write(deployment, {})
         with self._deployments.writing(key):
             found = await with_all_finalizers(self._writer.client, deployment)
@@ -591,60 +607,60 @@ class Releaser:
         log.info("%s was let go: %s", key, "nothing of it is left upstream" if gone else "what is left is an orphan")
         return None
 
-    async def remove_objects(self, seen: Seen) -> bool:
+    async def remove_objects(self, state: ClusterState) -> bool:
         """Delete everything upstream that is ours for this deployment; True when nothing is left.
 
         What the workloads refer to goes after them. Raises KubeError when a deletion is refused or cannot be done now.
         """
-        workloads = [obj for obj in seen.ours if is_primary(obj) or self._writer.runs_pods(obj)]
-        for obj in workloads or seen.ours:
+        workloads = [obj for obj in state.ours if is_primary(obj) or self._writer.runs_pods(obj)]
+        for obj in workloads or state.ours:
             await self._writer.delete(obj)
         # A cache that never saw its kind cannot say that nothing is left.
-        return not seen.ours and not self._writer.upstream.unread()
+        return not state.ours and not self._writer.upstream.unread()
 
-    async def _is_clean(self, seen: Seen) -> bool:
+    async def _is_clean(self, state: ClusterState) -> bool:
         """Whether the API server itself knows of nothing of ours; what there is gets deleted.
 
         The deployment goes on with another provider: an object that our cache has not seen yet would be nobody's, and
         the garbage collector would leave it.
         """
-        selector = f"{names.MODEL_DEPLOYMENT}={seen.key.name},{names.PROVIDER}={seen.provider}"
+        selector = f"{names.MODEL_DEPLOYMENT}={state.key.name},{names.PROVIDER}={state.provider}"
         clean = True
         for view in self._writer.upstream.views():
             objects = await self._writer.client.list_all(
-                view.kind, namespace=seen.key.namespace, label_selector=selector
+                view.kind, namespace=state.key.namespace, label_selector=selector
             )
             for obj in objects:
                 obj = {"apiVersion": view.kind.api_version, "kind": view.kind.kind, **obj}
-                if is_ours(obj, seen.deployment, seen.provider):
+                if is_ours(obj, state.deployment, state.provider):
                     clean = False
                     await self._writer.delete(obj)
         return clean
 
     @staticmethod
-    def _holding(seen: Seen) -> tuple[str, float]:
+    def _holding(state: ClusterState) -> tuple[str, float]:
         """What keeps objects that take long to go, and when to look again for that."""
-        held = [held_by(obj, now=seen.now) for obj in seen.ours]
+        held = [held_by(obj, now=state.now) for obj in state.ours]
         again = min(
             (seconds for _, seconds in held if seconds is not None), default=names.FINALIZER_TIMEOUT.total_seconds()
         )
         return "; ".join(text for text, _ in held if text), again
 
-    async def _say_terminating(self, seen: Seen, problem: str) -> None:
-        if not is_deleting(seen.deployment):
+    async def _report_terminating(self, state: ClusterState, problem: str) -> None:
+        if not is_deleting(state.deployment):
             return
         message = "Waiting until the upstream resources are gone"
         if problem:
             message = f"{message}; {problem}"
-        await self._status.write(seen.deployment, terminating_status(seen.deployment, message, now=seen.now))
+        await self._status.write(state.deployment, terminating_status(state.deployment, message, now=state.now))
 
-    def _warn(self, seen: Seen, problem: str) -> None:
-        what = ", ".join(f"{obj['kind']} {key_of(obj)}" for obj in seen.ours) or "the upstream resource"
+    def _warn(self, state: ClusterState, problem: str) -> None:
+        what = ", ".join(f"{obj['kind']} {key_of(obj)}" for obj in state.ours) or "the upstream resource"
         why = f" ({problem})" if problem else ""
         note = f"Finalizer removed after timeout, {what} may be orphaned{why}"
-        orphan = next(iter(seen.ours), None)
+        orphan = next(iter(state.ours), None)
         self._events.emit(
-            seen.deployment,
+            state.deployment,
             reason="FinalizerTimeout",
             note=note,
             warning=True,
@@ -654,7 +670,7 @@ class Releaser:
         )
 
 
-def _subject(seen: Seen) -> Subject:
-    """What a refused deletion is about: which objects there are, and which of them are on their way out."""
-    state = sorted((uid_of(obj), is_deleting(obj)) for obj in seen.ours)
-    return Subject(uid=uid_of(seen.deployment), generation=0, wanted=("release",), upstream=tuple(state))
+def _subject(state: ClusterState) -> Subject:
+    """What a refused deletion is about: our objects, and which of them are being deleted."""
+    found = sorted((uid_of(obj), is_deleting(obj)) for obj in state.ours)
+    return Subject(uid=uid_of(state.deployment), generation=0, wanted=("release",), upstream=tuple(found))

@@ -17,9 +17,9 @@ __all__ = [
     "CrdFacts",
     "Installed",
     "as_written",
+    "comparable",
     "crd_facts",
     "detect",
-    "essence",
     "newest_waits",
     "schema_hash",
     "writer_of",
@@ -58,20 +58,20 @@ def schema_hash(schema: object) -> str:
     A property that is *named* ``description`` stays. An empty ``required`` is left out, as the API server leaves it out
     of what it serves: the file of an upstream's CRD and the CRD in a cluster have one hash.
     """
-    return digest(essence(schema))
+    return digest(comparable(schema))
 
 
-def essence(node: object, *, named: bool = False) -> object:
+def comparable(node: object, *, named: bool = False) -> object:
     """A schema as `schema_hash` takes it: without descriptions, and without an empty ``required``."""
     # `named` is true where the keys of a map are property names rather than schema keywords.
     if isinstance(node, dict):
         return {
-            key: essence(value, named=not named and key in ("properties", "patternProperties", "definitions"))
+            key: comparable(value, named=not named and key in ("properties", "patternProperties", "definitions"))
             for key, value in node.items()
             if named or not ((key == "description" and isinstance(value, str)) or (key == "required" and value == []))
         }
     if isinstance(node, list):
-        return [essence(value) for value in node]
+        return [comparable(value) for value in node]
     return node
 
 

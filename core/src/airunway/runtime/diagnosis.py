@@ -1,6 +1,6 @@
-"""Putting together what the upstream says and what the pods show: components, faults, root cause. Pure.
+"""Combines what the upstream reports with what the pods show: components, faults, root cause. Pure.
 
-One table, `ROWS`, decides how the pods are shown; the first row that fits counts. Who is believed:
+One table, `RULES`, decides how the pods are shown; the first row that fits counts. Who is believed:
 
 - what a living pod shows (`POD_SHOWN`) is read from the pods alone; an upstream's word for it that no pod confirms is
   outdated and counts as progress, unless the upstream has it from the engine at first hand,
@@ -34,16 +34,16 @@ __all__ = [
     "LOST",
     "NOT_YET",
     "PODS",
-    "ROWS",
+    "RULES",
     "STALE_AFTER",
     "WORKER",
     "Diagnosis",
-    "Scene",
+    "PodSummary",
     "conclude",
     "diagnose",
     "faults_of",
     "is_ready",
-    "row_of",
+    "rule_of",
     "shown_as",
     "waits_for_pods",
     "with_advice",
@@ -64,61 +64,64 @@ NOT_YET = "Starting"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scene:
-    """Everything about the pods that decides how they are shown.
-
-    `shown` is what they show to be wrong; `counts` are of the serving ones, `short` how many ready ones are missing,
-    `wanted` how many are demanded (None: nobody says). `ready` is the upstream's word, `partial` that by its word the
-    rest serves without what is not ready, `lost` that pods which were ready for this very generation are not any more,
-    `seen_before` that an earlier pass saw a pod do more than start. `absent` is for how many seconds more the absence
-    of pods that were there is thought to pass. `helping` are the roles of pods without which the rest serves, `bereft`
-    those without which nothing is answered and that have no ready pod.
-    """
+class PodSummary:
+    """The facts about a deployment's pods that decide which condition describes them."""
 
     shown: Sequence[Symptom]
+    """What is wrong with the pods."""
     counts: PodCounts
+    """Counts of the serving pods."""
     short: int
+    """Number of ready pods that are missing."""
     wanted: int | None
+    """Number of pods that the upstream wants; None if it is unknown."""
     unready: str
+    """Names of pods that are not ready."""
     ready: bool
+    """Whether the upstream reports ready."""
     partial: bool
+    """Whether the upstream reports that the rest serves without what is not ready."""
     lost: bool
+    """Whether pods that were ready for this generation are not ready any more."""
     seen_before: bool
+    """Whether an earlier pass saw a pod do more than start."""
     degraded: bool
+    """Whether the upstream reports a degradation."""
     absent: float | None
+    """Seconds for which the absence of pods that existed is still taken for temporary; None if none is absent."""
     helping: frozenset[str] = frozenset()
+    """Roles without whose pods the rest still serves."""
     bereft: tuple[str, ...] = ()
+    """Roles without which no request is answered, and which have no ready pod."""
 
     @property
-    def said(self) -> str:
+    def summary_text(self) -> str:
         return f"{self.counts.ready} of {self.counts.living} pods are ready"
 
     @property
     def missed(self) -> str:
         """What is lost, where some pods live."""
         if self.bereft and self.counts.ready:
-            text = (
-                f"No {' and no '.join(self.bereft)} pod is ready, and without one no request is answered; {self.said}"
-            )
+            text = f"No {' and no '.join(self.bereft)} pod is ready, so no request is answered; {self.summary_text}"
         else:
-            text = self.said
+            text = self.summary_text
         return f"{text} (not ready: {self.unready})" if self.unready else text
 
 
-_Row = tuple[str, Callable[[Scene], bool], Callable[[Scene], Component | None]]
-"""A case in words, whether a scene is one of it, and what is shown then."""
+_Rule = tuple[str, Callable[[PodSummary], bool], Callable[[PodSummary], Component | None]]
+"""A rule: its name, whether it applies to a summary, and the component that describes the pods then."""
 
 
 def _component(ready: bool, reason: str, message: str) -> Component:
     return Component(name=PODS, ready=ready, reason=reason, message=message)
 
 
-def waits_for_pods(scene: Scene) -> bool:
-    """Whether pods that were there are thought to come back: `Scene.absent` says for how long."""
-    return row_of(scene)[0] == "away for a moment"
+def waits_for_pods(summary: PodSummary) -> bool:
+    """Whether pods that were there are thought to come back: `PodSummary.absent` says for how long."""
+    return rule_of(summary)[0] == "away for a moment"
 
 
-ROWS: tuple[_Row, ...] = (
+RULES: tuple[_Rule, ...] = (
     (
         "a fault",
         lambda s: bool(s.shown) and bool(s.short or not s.ready),
@@ -127,7 +130,7 @@ ROWS: tuple[_Row, ...] = (
     (
         "all there",
         lambda s: bool(s.counts.living) and not s.short and bool(s.counts.ready),
-        lambda s: _component(True, "PodsReady", s.said),
+        lambda s: _component(True, "PodsReady", s.summary_text),
     ),
     (
         "lost, some live",
@@ -137,7 +140,7 @@ ROWS: tuple[_Row, ...] = (
     (
         "more are starting",
         lambda s: bool(s.counts.living) and bool(s.counts.ready or s.seen_before),
-        lambda s: _component(False, "Progressing", s.said),
+        lambda s: _component(False, "Progressing", s.summary_text),
     ),
     ("none wanted", lambda s: s.wanted == 0, lambda _: None),
     # It has served, and no pod was ever there to be seen: the upstream's word is all there is.
@@ -169,31 +172,31 @@ ROWS: tuple[_Row, ...] = (
 """How the pods are shown: the first row that fits. None: nothing is known of pods, and the upstream's word counts."""
 
 
-def row_of(scene: Scene) -> _Row:
+def rule_of(summary: PodSummary) -> _Rule:
     """The first row that fits; the last one always does."""
-    return next(row for row in ROWS if row[1](scene))
+    return next(row for row in RULES if row[1](summary))
 
 
-def shown_as(scene: Scene) -> Component | None:
+def shown_as(summary: PodSummary) -> Component | None:
     """The pods as one component; None where nothing is known of them."""
-    return row_of(scene)[2](scene)
+    return rule_of(summary)[2](summary)
 
 
-def faults_of(scene: Scene, evidence: Evidence) -> list[Fault]:
+def faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
     """One fault for each reason that the pods show, in their order of precedence.
 
-    What is only out of reach is waited for, but not where it has cost pods that served. Where enough serve, a pod
-    beyond them is nobody's loss.
+    A connectivity fault is waited for, but not where it has cost pods that served. Failing pods beyond the wanted count
+    do not degrade the deployment.
     """
-    if scene.ready and not scene.short and scene.counts.ready and scene.wanted is not None:
+    if summary.ready and not summary.short and summary.counts.ready and summary.wanted is not None:
         return []
     rest = _Rest(evidence.pods)
     faults: dict[str, Fault] = {}
-    for symptom in scene.shown:
-        partial = _is_partial(symptom, scene, rest)
+    for symptom in summary.shown:
+        partial = _is_partial(symptom, summary, rest)
         known = faults.get(symptom.reason)
         if known is None:
-            costs = scene.lost and category_of(symptom.reason) is Category.CONNECTIVITY
+            costs = summary.lost and category_of(symptom.reason) is Category.CONNECTIVITY
             faults[symptom.reason] = Fault(
                 component=PODS,
                 reason=symptom.reason,
@@ -232,11 +235,11 @@ class _Rest:
         return pod is not None and pod.crew in self._crews
 
 
-def _is_partial(symptom: Symptom, scene: Scene, rest: _Rest) -> bool:
+def _is_partial(symptom: Symptom, summary: PodSummary, rest: _Rest) -> bool:
     """Whether the rest serves without what shows the symptom: by the upstream's word, or as one of several alike."""
-    helps = rest.role_of(symptom.object) in scene.helping
-    told = scene.partial and not scene.ready
-    return helps or told or rest.serves_beside(symptom.object, ready=scene.ready)
+    helps = rest.role_of(symptom.object) in summary.helping
+    announced = summary.partial and not summary.ready
+    return helps or announced or rest.serves_beside(symptom.object, ready=summary.ready)
 
 
 # --------------------------------------------------------------------------------- groups that hold each other's nodes
@@ -255,14 +258,14 @@ def with_advice(symptoms: Sequence[Symptom], pods: Iterable[PodFacts]) -> tuple[
         return tuple(symptoms)
     alive = {f"Pod/{pod.namespace}/{pod.name}": pod for pod in pods if pod.alive}
 
-    def told(symptom: Symptom) -> Symptom:
+    def advised(symptom: Symptom) -> Symptom:
         pod = alive.get(symptom.object)
         if symptom.code != _NO_ROOM or pod is None or not pod.role.endswith(WORKER):
             return symptom
         advice = _advice(pod.role.removesuffix(WORKER), alive.values())
         return replace(symptom, message=f"{symptom.message} {advice}") if advice else symptom
 
-    return tuple(map(told, symptoms))
+    return tuple(map(advised, symptoms))
 
 
 def _advice(role: str, pods: Iterable[PodFacts]) -> str:
@@ -281,11 +284,11 @@ def _advice(role: str, pods: Iterable[PodFacts]) -> str:
     )
 
 
-# ----------------------------------------------------------------------------------------------------- who is believed
+# ------------------------------------------------------------------------------------------------- which source counts
 
 
 STALE_AFTER = timedelta(minutes=5)
-"""Silence of an upstream about a change after which its status counts as unknown (spec/status.md, "Stale")."""
+"""Time for which an upstream may ignore a change before its status counts as unknown (spec/status.md, "Stale")."""
 
 
 AWAY_AFTER = timedelta(minutes=2)
@@ -297,7 +300,7 @@ ABSENCE_PATIENCE = timedelta(minutes=1)
 
 
 _GENERAL = frozenset({"Starting", "Progressing", "UpstreamFailed", "Unknown"})
-"""Words that say no more than that something is not ready."""
+"""Reasons that say no more than that something is not ready."""
 
 
 _NAMED = 3
@@ -306,12 +309,16 @@ _NAMED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """The outcome. `report` has the components as they are to be shown; `faults` are in order of what to say first."""
+    """What is wrong with a deployment, and why."""
 
     report: Report
+    """The report with its components as they are shown."""
     faults: tuple[Fault, ...]
+    """The faults, the one to report first in front."""
     root_cause: RootCause | None = None
+    """The root cause; None: nothing is wrong, or it is not known."""
     wake_after: float | None = None
+    """Seconds after which time alone changes the diagnosis."""
     ready_pods: int | None = None
     """How many serving pods are ready, where not all are; None: all, or it is not known."""
 
@@ -332,33 +339,33 @@ def diagnose(
     if observation is None:
         cause = _root_cause(evidence, report, (), previous=previous, now=now)
         return Diagnosis(report=report, faults=report.faults, root_cause=cause)
-    scene: Scene | None = None
+    summary: PodSummary | None = None
     if evidence is not None:
-        evidence, scene = _look(report, observation, evidence, deployment=deployment, previous=previous, now=now)
-    pods = shown_as(scene) if scene is not None else None
+        evidence, summary = _look(report, observation, evidence, deployment=deployment, previous=previous, now=now)
+    pods = shown_as(summary) if summary is not None else None
     stale, stale_in = _stale(report, observation, now)
-    away, away_in = _away(report, observation, scene, deployment, now)
-    heard = [
-        _heard(replace(c, message=f"{c.message}; {away}") if away and c.ready is False else c, scene)
+    away, away_in = _away(report, observation, summary, deployment, now)
+    named_faults = [
+        _named_fault(replace(c, message=f"{c.message}; {away}") if away and c.ready is False else c, summary)
         for c in observation.components
     ]
-    if stale is not None:  # what it said of an older state is not known to hold
-        heard = [
-            _Heard(replace(c, ready=None, reason=stale.reason, message=stale.message), None)
+    if stale is not None:  # its report on an older state may not hold any more
+        named_faults = [
+            _Named(replace(c, ready=None, reason=stale.reason, message=stale.message), None)
             for c in observation.components
         ]
     faults = [
         *report.faults,
         *_refused(observation),
-        *(faults_of(scene, evidence) if scene is not None and evidence is not None else ()),
+        *(faults_of(summary, evidence) if summary is not None and evidence is not None else ()),
         *([stale] if stale is not None else ()),
-        *_in_order(heard, pods if scene is not None and not scene.shown else None),
+        *_in_order(named_faults, pods if summary is not None and not summary.shown else None),
     ]
     if not report.rolled_out:
         faults.append(
             Fault(component="Revision", reason="Progressing", message="Pods of the newest revision are not there yet")
         )
-    components = tuple(word.component for word in heard)
+    components = tuple(word.component for word in named_faults)
     ready_pods = None
     if pods is not None:
         components = (*components, pods)
@@ -368,7 +375,7 @@ def diagnose(
         observation.look_again,
         stale_in,
         away_in,
-        scene.absent if scene is not None and waits_for_pods(scene) else None,
+        summary.absent if summary is not None and waits_for_pods(summary) else None,
     ]
     return Diagnosis(
         report=replace(
@@ -404,7 +411,7 @@ def conclude(
 def _with_last_words(report: Report, last_words: str) -> Report:
     """The report with what a pod said last, for an upstream that deletes the pods which fail (``RestartLoop``).
 
-    Whatever was in their status and their logs is gone with them.
+    Their status and logs are gone with them.
     """
     observation = report.observation
     if not last_words or observation is None or not any(c.reason == "RestartLoop" for c in observation.components):
@@ -437,7 +444,7 @@ def _look(
     deployment: Resource,
     previous: RootCause | None,
     now: datetime,
-) -> tuple[Evidence, Scene]:
+) -> tuple[Evidence, PodSummary]:
     """What the pods show, next to what the upstream says; and the evidence without what is outdated."""
     ready, bereft = is_ready(observation), _bereft(observation, evidence)
     wanted = observation.replicas.desired if observation.replicas is not None else None
@@ -451,7 +458,7 @@ def _look(
     gone = since if condition is not None and condition.get("status") != "True" and since is not None else now
     unready_parts = [component for component in observation.components if component.ready is not True]
     unready = sorted(pod.name for pod in evidence.pods if pod.alive and pod.serves and not pod.ready)
-    return evidence, Scene(
+    return evidence, PodSummary(
         shown=with_advice(find_symptoms(evidence, now=now, previous=previous), evidence.pods),
         counts=counts,
         short=short,
@@ -506,30 +513,30 @@ class _Rank(IntEnum):
 
 
 @dataclass(frozen=True)
-class _Heard:
+class _Named:
     """A component as it may be shown, and how much its word counts as a fault (None: not at all)."""
 
     component: Component
     rank: _Rank | None
 
 
-def _heard(component: Component, scene: Scene | None) -> _Heard:
+def _named_fault(component: Component, summary: PodSummary | None) -> _Named:
     """The component's word next to what the pods show."""
-    shown = scene.shown if scene is not None else ()
+    shown = summary.shown if summary is not None else ()
     if component.ready is True:
-        return _Heard(component, None)
+        return _Named(component, None)
     if component.firsthand:
-        return _Heard(component, _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE)
-    of_pods = component.reason in POD_SHOWN and scene is not None and bool(scene.counts.living)
+        return _Named(component, _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE)
+    of_pods = component.reason in POD_SHOWN and summary is not None and bool(summary.counts.living)
     if of_pods and not any(symptom.reason == component.reason for symptom in shown):
         text = "The upstream has not noticed yet that no pod shows its fault any more"
         if component.message:
             text += f": {component.message}"
         outdated = replace(component, ready=False, reason="Progressing", message=text, waits=False)
-        return _Heard(outdated, None if _explained(outdated, shown) else _Rank.OUTDATED)
+        return _Named(outdated, None if _explained(outdated, shown) else _Rank.OUTDATED)
     if _explained(component, shown):
-        return _Heard(component, None)
-    return _Heard(component, _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE)
+        return _Named(component, None)
+    return _Named(component, _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE)
 
 
 def _explained(component: Component, shown: Sequence[Symptom]) -> bool:
@@ -538,15 +545,15 @@ def _explained(component: Component, shown: Sequence[Symptom]) -> bool:
         return False
     if component.reason in POD_SHOWN:
         return True
-    # What is only out of reach is waited for (debounced): meanwhile "not ready" is all that is certain.
+    # A connectivity fault is debounced: meanwhile "not ready" is all that is certain.
     return component.reason in _GENERAL and category_of(shown[0].reason) is not Category.CONNECTIVITY
 
 
-def _in_order(heard: Sequence[_Heard], pods: Component | None) -> list[Fault]:
+def _in_order(named_faults: Sequence[_Named], pods: Component | None) -> list[Fault]:
     """The faults of components, and that of `pods` that show no precise one: a precise word comes before pods that are
     not ready any more, those before a general word; what no pod confirms comes last.
     """
-    ranked = [(float(word.rank), fault_of(word.component, None)) for word in heard if word.rank is not None]
+    ranked = [(float(word.rank), fault_of(word.component, None)) for word in named_faults if word.rank is not None]
     if pods is not None and pods.ready is not True:
         lost = pods.reason == LOST
         precise = [fault.message for rank, fault in ranked if rank == _Rank.PRECISE and fault.message]
@@ -592,7 +599,7 @@ def _unselected(report: Report, evidence: Evidence | None) -> tuple[Finding, ...
 
 
 def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fault | None, float | None]:
-    """The upstream has not looked at the newest spec for too long; or in how many seconds that will be so."""
+    """The fault of an upstream that does not report on the newest spec; or the seconds until that counts."""
     if observation.current or observation.refused or report.applied is None or report.primary is None:
         return None, None
     conditions = dig(report.primary, "status", "conditions")
@@ -611,15 +618,15 @@ def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fau
 
 
 def _away(
-    report: Report, observation: Observation, scene: Scene | None, deployment: Resource, now: datetime
+    report: Report, observation: Observation, summary: PodSummary | None, deployment: Resource, now: datetime
 ) -> tuple[str, float | None]:
-    """What to say of an upstream that has not noticed that all pods are ready; or in how many seconds that will be so.
+    """The message on an upstream that has not noticed that all pods are ready; or the seconds until that counts.
 
-    Where its controller does not run, its status stands still and says nothing of that.
+    Where its controller does not run, its status does not change.
     """
-    if scene is None or not observation.current or report.primary is None:
+    if summary is None or not observation.current or report.primary is None:
         return "", None  # that it has not looked at the newest spec is said of its own (`_stale`)
-    if scene.ready or scene.shown or scene.short or not scene.counts.ready:
+    if summary.ready or summary.shown or summary.short or not summary.counts.ready:
         return "", None
     condition = condition_of(deployment, f"{PODS}Ready")
     if condition is None or condition.get("status") != "True" or any(c.firsthand for c in observation.components):
@@ -641,6 +648,6 @@ def _root_cause(
         for fault in dict.fromkeys([*report.faults, *faults])
         if fault.component != PODS
     ]
-    told = replace(evidence or Evidence(), reports=tuple(reported))
-    symptoms = with_advice(find_symptoms(told, now=now, previous=previous), told.pods)
+    reported_evidence = replace(evidence or Evidence(), reports=tuple(reported))
+    symptoms = with_advice(find_symptoms(reported_evidence, now=now, previous=previous), reported_evidence.pods)
     return root_cause_of(symptoms, now=now, previous=previous)

@@ -1,7 +1,4 @@
-"""What becomes of an error answer to a write upstream: the reason in the condition, and when it is tried again.
-
-Pure. What the server meant is decided in `kube/answers.py`; here it gets the words of the status (spec ruling 28).
-"""
+"""How the status reports an error of a write upstream, and when the write is retried (spec ruling 28). Pure."""
 
 from __future__ import annotations
 
@@ -12,65 +9,66 @@ from airunway.kube import Answer, ApiError, KubeError, RequestTimedOut, Transpor
 from airunway.resource import Resource, key_of
 from airunway.runtime.state import named
 
-__all__ = ["MEANINGS", "Meaning", "Occupied", "Refused", "meaning_of"]
+__all__ = ["POLICIES", "ErrorPolicy", "Occupied", "Refused", "policy_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Meaning:
-    """`refuses`: the server said no to what was asked, which is a condition at once; else it said "not now", which is
-    told once it lasts. `lasts`: the same request is refused until the upstream's schema changes. `waits`: something
-    else has to be there, or gone, first; nobody has to change the deployment.
-    """
+class ErrorPolicy:
+    """How one kind of error is treated."""
 
     reason: str
+    """Reason of the condition."""
     refuses: bool = False
+    """True: the request was refused, which is reported at once. False: a transient failure, reported once it lasts."""
     lasts: bool = False
+    """Whether the same request is refused until the upstream's schema changes."""
     waits: bool = False
+    """Whether something else has to exist, or to be gone, first; the deployment needs no change."""
 
 
-_REFUSED = Meaning(reason="InvalidSpec", refuses=True)
+_REFUSED = ErrorPolicy(reason="InvalidSpec", refuses=True)
 
 
-MEANINGS: Mapping[Answer, Meaning] = {
-    Answer.MISSING_RIGHT: Meaning(reason="Forbidden", refuses=True),
-    Answer.QUOTA: Meaning(reason="QuotaExceeded", refuses=True),
-    Answer.NAMESPACE_LEAVING: Meaning(reason="Terminating", refuses=True, waits=True),
-    Answer.NAMESPACE_ABSENT: Meaning(reason="Terminating", refuses=True, waits=True),
-    Answer.KIND_LEAVING: Meaning(reason="UpstreamNotInstalled", refuses=True, waits=True),
-    Answer.KIND_ABSENT: Meaning(reason="UpstreamNotInstalled", refuses=True, waits=True),
-    Answer.SCHEMA: Meaning(reason="InvalidSpec", refuses=True, lasts=True),
+POLICIES: Mapping[Answer, ErrorPolicy] = {
+    Answer.MISSING_RIGHT: ErrorPolicy(reason="Forbidden", refuses=True),
+    Answer.QUOTA: ErrorPolicy(reason="QuotaExceeded", refuses=True),
+    Answer.NAMESPACE_LEAVING: ErrorPolicy(reason="Terminating", refuses=True, waits=True),
+    Answer.NAMESPACE_ABSENT: ErrorPolicy(reason="Terminating", refuses=True, waits=True),
+    Answer.KIND_LEAVING: ErrorPolicy(reason="UpstreamNotInstalled", refuses=True, waits=True),
+    Answer.KIND_ABSENT: ErrorPolicy(reason="UpstreamNotInstalled", refuses=True, waits=True),
+    Answer.SCHEMA: ErrorPolicy(reason="InvalidSpec", refuses=True, lasts=True),
     Answer.DENIED: _REFUSED,
     Answer.INVALID: _REFUSED,
     Answer.TOO_LARGE: _REFUSED,
-    Answer.UNAUTHENTICATED: Meaning(reason="Unauthorized"),
-    Answer.THROTTLED: Meaning(reason="RateLimited"),
-    Answer.WEBHOOK_DOWN: Meaning(reason="ServerError"),
-    Answer.SERVER: Meaning(reason="ServerError"),
-    Answer.OTHER_OBJECT: Meaning(reason="DependenciesUnreachable"),
-    Answer.EXISTS: Meaning(reason="DependenciesUnreachable"),
-    Answer.CONFLICT: Meaning(reason="DependenciesUnreachable"),
-    Answer.ABSENT: Meaning(reason="DependenciesUnreachable"),
-    Answer.EXPIRED: Meaning(reason="DependenciesUnreachable"),
-    Answer.UNKNOWN: Meaning(reason="DependenciesUnreachable"),
+    Answer.UNAUTHENTICATED: ErrorPolicy(reason="Unauthorized"),
+    Answer.THROTTLED: ErrorPolicy(reason="RateLimited"),
+    Answer.WEBHOOK_DOWN: ErrorPolicy(reason="ServerError"),
+    Answer.SERVER: ErrorPolicy(reason="ServerError"),
+    Answer.OTHER_OBJECT: ErrorPolicy(reason="DependenciesUnreachable"),
+    Answer.EXISTS: ErrorPolicy(reason="DependenciesUnreachable"),
+    Answer.CONFLICT: ErrorPolicy(reason="DependenciesUnreachable"),
+    Answer.ABSENT: ErrorPolicy(reason="DependenciesUnreachable"),
+    Answer.EXPIRED: ErrorPolicy(reason="DependenciesUnreachable"),
+    Answer.UNKNOWN: ErrorPolicy(reason="DependenciesUnreachable"),
 }
-"""Every answer; docs/architecture.md has the table for readers, and a test compares the two."""
+"""Every kind of error; docs/architecture.md has the table for readers, and a test compares the two."""
 
 
-def meaning_of(error: KubeError) -> Meaning:
+def policy_of(error: KubeError) -> ErrorPolicy:
     """What the status says of a failure to write."""
     match error:
         case ApiError():
-            return MEANINGS[error.answer]
+            return POLICIES[error.answer]
         case RequestTimedOut():
-            return Meaning(reason="Timeout")
+            return ErrorPolicy(reason="Timeout")
         case TransportError():
-            return Meaning(reason="ConnectionRefused")
+            return ErrorPolicy(reason="ConnectionRefused")
         case _:
-            return Meaning(reason="DependenciesUnreachable")
+            return ErrorPolicy(reason="DependenciesUnreachable")
 
 
 class Refused(Exception):
-    """The server will not take an object as it is, or we cannot address it (no `answer`). `obj` says which, no more."""
+    """The server refuses an object, or its kind is not served (no `answer`). `obj` has its identity only."""
 
     def __init__(self, obj: Resource, message: str, answer: Answer | None = None) -> None:
         super().__init__(f"{named(obj)} was refused: {message}")
@@ -81,9 +79,9 @@ class Refused(Exception):
         self.answer = answer
 
     @property
-    def meaning(self) -> Meaning:
-        return MEANINGS[self.answer or Answer.INVALID]
+    def policy(self) -> ErrorPolicy:
+        return POLICIES[self.answer or Answer.INVALID]
 
 
 class Occupied(Exception):
-    """The API server says that an object is there already which was to be made."""
+    """An object that was to be created exists already."""

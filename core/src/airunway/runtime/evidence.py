@@ -57,7 +57,7 @@ __all__ = [
     "PodProjection",
     "Workloads",
     "is_history",
-    "looked_at",
+    "limited",
     "project_claim",
     "project_job",
 ]
@@ -86,7 +86,7 @@ class PodProjection:
 
 @dataclass(kw_only=True, eq=False)
 class EventReader:
-    """One who wants events: the `reasons` by kind, and what one is `about` (None: nothing of the reader's)."""
+    """A subscriber: the `reasons` of events by kind, and the deployments that one is `about` (None: not its own)."""
 
     reasons: Mapping[str, frozenset[str]]
     about: Callable[[EventFacts], tuple[ObjectKey, ...] | None]
@@ -124,8 +124,8 @@ class EventProjection:
         facts = event_facts(event)
         if facts.note.startswith("Error: "):  # repeats the waiting reason of the container
             return None
-        told = {name: reader.about(facts) for name, reader in readers.items()}
-        about = {name: keys for name, keys in told.items() if keys is not None}
+        owners = {name: reader.about(facts) for name, reader in readers.items()}
+        about = {name: keys for name, keys in owners.items() if keys is not None}
         return {**_projected(event, facts), "about": about} if about else None
 
 
@@ -195,14 +195,14 @@ class Workloads:
             kind, name = pod.owner
             if kind == STATEFUL_SET.kind and pod.alive and pod.revision:
                 revisions.setdefault(ObjectKey(pod.namespace, name), set()).add(pod.revision)
-        for key, seen in revisions.items():
+        for key, state in revisions.items():
             found = await self._read(STATEFUL_SET, key)
             if found is None:
                 return True
             observed = dig(found, "status", "observedGeneration", default=0)
             if observed < dig(found, "metadata", "generation", default=0):
                 return False
-            if seen != {dig(found, "status", "updateRevision")}:
+            if state != {dig(found, "status", "updateRevision")}:
                 return False
         return True
 
@@ -272,7 +272,7 @@ class EvidenceCollector:
         manifest = self._manifest = host.manifest
         self._name = host.name
         self._labels = manifest.pod_labels or (names.MODEL_DEPLOYMENT,)
-        reasons = {**_REASONS, **{kind: frozenset(reasons) for kind, reasons in manifest.events.items()}}
+        by_kind = {**_REASONS, **{kind: frozenset(found) for kind, found in manifest.events.items()}}
         self._deployments = deployments
         self._is_named = is_named
         self._notify = notify
@@ -284,12 +284,12 @@ class EvidenceCollector:
         self._claims = caches.of(PERSISTENT_VOLUME_CLAIM, project=project_claim, label_selector=ours)
         self._jobs = caches.of(JOB, project=project_job, label_selector=ours)
         self._wanted = caches.one(EventProjection)
-        self._reader = EventReader(reasons=reasons, about=self._about_ours)
+        self._reader = EventReader(reasons=by_kind, about=self._about_ours)
         self._wanted.join(self._name, self._reader)
-        told = sorted({reason for wanted in manifest.events.values() for reason in wanted})
+        reasons = sorted({reason for wanted in manifest.events.values() for reason in wanted})
         self._events = tuple(
             caches.of(EVENT, project=self._wanted, field_selector=selector)
-            for selector in ("type=Warning", *(f"type=Normal,reason={reason}" for reason in told))
+            for selector in ("type=Warning", *(f"type=Normal,reason={reason}" for reason in reasons))
         )
         self._pods_by_value = tuple(pods.add_index(_by_label) for pods in self._pods)
         self._pods_by_claim = tuple(pods.add_index(_by_claim) for pods in self._pods)
@@ -373,7 +373,7 @@ class EvidenceCollector:
             secrets=_secrets_of(deployment["spec"]),
         )
 
-    def told(self, objects: Sequence[Resource]) -> tuple[EventFacts, ...]:
+    def events_about(self, objects: Sequence[Resource]) -> tuple[EventFacts, ...]:
         """The events about these objects that the plugin asked for, oldest first."""
         found: dict[EventFacts, None] = {}
         for obj in objects:
@@ -392,7 +392,7 @@ class EvidenceCollector:
             for value in values:
                 for pod in _facts(index.get((deployment.namespace, value))):
                     found.setdefault(pod.name, pod)
-        return looked_at(list(found.values()))
+        return limited(list(found.values()))
 
     def _explaining(self, pods: Iterable[PodFacts]) -> Iterator[EventFacts]:
         claims = set()
@@ -485,7 +485,7 @@ def is_history(event: EventFacts, primary: Resource) -> bool:
     return made_at is not None and event.last is not None and event.last < made_at
 
 
-def looked_at(pods: list[PodFacts]) -> list[PodFacts]:
+def limited(pods: list[PodFacts]) -> list[PodFacts]:
     """The pods of one deployment; of too many the living and newest: evicted ones pile up, anybody copies a label."""
     if len(pods) <= PODS_PER_DEPLOYMENT:
         return pods

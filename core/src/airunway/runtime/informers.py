@@ -1,6 +1,6 @@
 """Watching the upstream: which of its kinds are there, and what of them exists for each deployment.
 
-`UpstreamWatch` owns the informers of the CRDs and of the kinds, and the index by deployment. Kinds that appear are
+`UpstreamInformers` owns the informers of the CRDs and of the kinds, and the index by deployment. Kinds that appear are
 watched, kinds that go away are forgotten; a version that an object is kept in is watched beside the newest one for as
 long as such objects exist (spec ruling 27).
 """
@@ -33,7 +33,7 @@ from airunway.resource import ObjectKey, Resource, controller_owner, dig, key_of
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
 from airunway.runtime.state import Identity, identity_in
 
-__all__ = ["UpstreamWatch", "View", "deployment_of", "kind_in", "written_in"]
+__all__ = ["KindInformer", "UpstreamInformers", "deployment_of", "kind_in", "written_in"]
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ _UNREAD = Installed(upstream=None, reason="UpstreamNotInstalled", message="the c
 
 
 @dataclass(kw_only=True)
-class View:
+class KindInformer:
     """One kind in one version: how it is addressed, and what is known of its objects.
 
     `of` has them by what they belong to: what is written by its deployment, what the upstream made by the primary.
@@ -75,7 +75,7 @@ def deployment_of(obj: Resource) -> ObjectKey | None:
     return ObjectKey(namespace, name) if name else None
 
 
-class UpstreamWatch:
+class UpstreamInformers:
     """The upstream of one provider, as it is now.
 
     `notify(deployment)` is called for every change of an object of a deployment, `changed()` when something about the
@@ -98,8 +98,8 @@ class UpstreamWatch:
         self._project = remembering(compacting(self._manager))
         self._notify = notify
         self._changed = changed
-        self._written: dict[Kind, View] = {}
-        self._made: dict[Kind, View] = {}
+        self._written: dict[Kind, KindInformer] = {}
+        self._made: dict[Kind, KindInformer] = {}
         self._preferred: dict[tuple[str, str], Kind] = {}
         self._installed = dict.fromkeys(host.kinds, _UNREAD)
         self._look = asyncio.Event()
@@ -137,7 +137,7 @@ class UpstreamWatch:
         """The kinds that have not been read completely: before that, absence means nothing."""
         return [view.kind.kind for view in (*self._written.values(), *self._made.values()) if not view.synced()]
 
-    def view_of(self, obj: Resource) -> View | None:
+    def view_of(self, obj: Resource) -> KindInformer | None:
         """How an object is addressed and cached, in its own version; None if the provider does not watch that."""
         identity = identity_in(obj)
         version = str(obj.get("apiVersion")).rpartition("/")[2]
@@ -201,7 +201,7 @@ class UpstreamWatch:
             if (found := view.reflector.get(key)) is not None:
                 yield from _owners(found)
 
-    def views(self) -> tuple[View, ...]:
+    def views(self) -> tuple[KindInformer, ...]:
         """Every kind that is written, in its preferred version."""
         return tuple(self._written[kind] for kind in self._preferred.values())
 
@@ -287,13 +287,13 @@ class UpstreamWatch:
         watched: Kind,
         label_selector: str,
         of: Callable[[Resource], Iterable[ObjectKey]],
-    ) -> View:
+    ) -> KindInformer:
         reflector = self._caches.of(watched, project=self._project, label_selector=label_selector)
         index = reflector.add_index(of)
         task = group.create_task(reflector.run(), name=f"upstream-{watched.plural}-{watched.version}")
         group.create_task(self._announce(reflector), name=f"synced-{watched.plural}")
         objects = Overlay(reflector, project=self._project)
-        return View(kind=watched, objects=objects, reflector=reflector, of=index, task=task)
+        return KindInformer(kind=watched, objects=objects, reflector=reflector, of=index, task=task)
 
     async def _announce(self, reflector: AnyReflector) -> None:
         """Once a kind was read completely, everything that waited for it is looked at."""
@@ -311,7 +311,7 @@ class UpstreamWatch:
 
     # ---------------------------------------------------------------------------------------------- what is noticed
 
-    def _on_object(self, kind: UpstreamKind, view: View) -> Handler:
+    def _on_object(self, kind: UpstreamKind, view: KindInformer) -> Handler:
         def on_change(key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
             if new is not None:
                 written = written_in(new, self._manager)

@@ -1,6 +1,6 @@
-"""What the runtime remembers of each deployment between passes: one memory, forgotten at one moment.
+"""What the runtime remembers of each deployment between passes.
 
-None of it is needed to be right after a restart: it dates faults, spaces tries, counts reverts.
+Nothing depends on it after a restart: it dates faults, spaces retries and counts reverts.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Generic, NamedTuple, TypeVar
 from airunway.kube import KubeError, backoff_delay, retry_after_of
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource, dig
-from airunway.runtime.errors import Refused, meaning_of
-from airunway.runtime.report import Told
+from airunway.runtime.errors import Refused, policy_of
+from airunway.runtime.report import StepResult
 from airunway.runtime.state import Identity
 from airunway.status import DEPENDENCY_GRACE, Fault, since
 from airunway.status.codes import CODES
@@ -33,10 +33,10 @@ __all__ = [
     "FIGHT_WINDOW",
     "SCHEMA_TRIES",
     "Attempts",
+    "FailedTry",
     "Failure",
     "Fight",
     "Memory",
-    "Standing",
     "Subject",
     "Waiting",
     "previous_cause",
@@ -47,7 +47,7 @@ FIGHT_WINDOW = timedelta(minutes=2)
 
 
 FIGHT_REVERTS = 5
-"""More reverts of one object than this within the window are a fight: somebody wants something else, and goes on."""
+"""More reverts of one object than this within the window are a fight with another writer."""
 
 
 FIGHT_PAUSE = timedelta(seconds=30)
@@ -83,12 +83,12 @@ _WORD = re.compile(r"[\w.:+-]+")
 _NUMBERED = re.compile(r"\d|^[0-9a-f]{8,}$")
 
 
-Failure = Refused | KubeError | Told
-"""What may become of a try: an object is refused, the API server cannot, or a plan would be refused."""
+Failure = Refused | KubeError | StepResult
+"""How a try may fail: an object is refused, the API server fails, or a dry run is refused."""
 
 
 class Subject(NamedTuple):
-    """What a try is about. Another generation, another wish or another state upstream: a new subject, tried at once.
+    """What a try is about. A new generation, plan or upstream state is a new subject, which is tried at once.
 
     `wanted` names what is to be done and carries the digests of the objects; `upstream` is what the outcome depends on.
     """
@@ -100,7 +100,7 @@ class Subject(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing(Generic[T]):
+class FailedTry(Generic[T]):
     """A failure that stands: `what` became of the try, how many there were, and when the next one is due."""
 
     subject: Subject
@@ -116,16 +116,16 @@ class Standing(Generic[T]):
 class Attempts(Generic[T]):
     """The last failure of a deployment; `clock` in seconds, from any beginning.
 
-    A pass may be woken by anything: by its own status write, by a pod, by somebody who edits labels in a loop. What
-    failed is tried again when its time has come, or when what it was about has changed, and for no other reason:
-    otherwise an error whose text differs each time (a port, a request id) makes a loop of writes, each waking the next.
+    Anything may trigger a pass: its own status write, a pod, a user who edits labels in a loop. A failure is retried
+    when it is due, or when its subject has changed, and for no other reason: otherwise an error whose text differs each
+    time (a port, a request id) would make a loop of status writes, each triggering the next.
     """
 
     clock: Callable[[], float] = monotonic
     rng: random.Random = _RANDOM
-    last: Standing[T] | None = None
+    last: FailedTry[T] | None = None
 
-    def standing(self, subject: Subject) -> Standing[T] | None:
+    def failed_try(self, subject: Subject) -> FailedTry[T] | None:
         """The failure because of which `subject` is not tried now; None if it may be."""
         last, now = self.last, self.clock()
         if last is None or last.subject != subject or last.due <= now:
@@ -134,8 +134,8 @@ class Attempts(Generic[T]):
 
     def failed(
         self, subject: Subject, *, what: T, text: str, at_least: float = 0.0, at_most: float = CAP, lasts: bool = False
-    ) -> Standing[T]:
-        """A try failed. The answer has the earlier `what` if only numbers in `text` differ: nothing new was said.
+    ) -> FailedTry[T]:
+        """Note that a try failed. The answer has the earlier `what` if only numbers in `text` differ.
 
         `at_least` (the server's seconds) counts for more than `at_most`; with `lasts`, after SCHEMA_TRIES only another
         subject is tried.
@@ -149,27 +149,27 @@ class Attempts(Generic[T]):
         pause = max(backoff_delay(attempt, base=BASE, cap=at_most, rng=self.rng), at_least)
         left = None if lasts and attempt >= SCHEMA_TRIES else pause
         due = inf if left is None else self.clock() + left
-        self.last = Standing(subject=subject, what=what, text=masked, attempt=attempt, due=due, left=left)
+        self.last = FailedTry(subject=subject, what=what, text=masked, attempt=attempt, due=due, left=left)
         return self.last
 
     def over(self) -> None:
-        """It worked, or there is nothing more to do for the deployment."""
+        """Forget the failure: the try succeeded, or there is nothing left to do."""
         self.last = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fight:
-    """Over one object. `truce`: seconds until its next revert is due, not above zero where it is; `peace`: until the
-    fight is over if nothing more happens.
-    """
+    """Another writer keeps changing one object back."""
 
-    truce: float
-    peace: float
+    retry_after: float
+    """Seconds until its next revert is due; not above zero where it is due."""
+    expires_in: float
+    """Seconds until the fight is over if nothing more happens."""
 
 
 @dataclass(kw_only=True)
 class Waiting:
-    """What came of comparing what runs with the newest way to write it, and everything that was `compared`."""
+    """The result of comparing what runs with the newest way to write it, and the input that was `compared`."""
 
     compared: object = None
     found: tuple[Finding, ...] = ()
@@ -177,26 +177,29 @@ class Waiting:
 
 @dataclass(kw_only=True)
 class Memory:
-    """Of one deployment: since when each fault lasts, since when writes fail, when we reverted which object.
-
-    `made` is when we made each object, `tries` what failed last, and when it is tried again. `last_words` are those of
-    the pod that failed last.
-    """
+    """What is remembered of one deployment."""
 
     faults: dict[tuple[str, str], datetime] = field(default_factory=dict)
+    """Since when each fault lasts, by component and reason."""
     failing: datetime | None = None
+    """Since when writes fail."""
     reverts: dict[Identity, deque[datetime]] = field(default_factory=dict)
+    """When which object was reverted."""
     made: dict[Identity, datetime] = field(default_factory=dict)
+    """When each object was created, of those created lately."""
     tries: Attempts[Failure] = field(default_factory=Attempts)
+    """What failed last, and when it is retried."""
     last_words: str = ""
+    """The termination message of the pod that failed last."""
     waiting: Waiting = field(default_factory=Waiting)
+    """Whether a newer transformer or newer settings wait."""
 
-    def failed(self, subject: Subject, failure: Failure) -> Standing[Failure]:
-        """A try failed. `Standing.what` is the earlier failure if this one says nothing new."""
+    def failed(self, subject: Subject, failure: Failure) -> FailedTry[Failure]:
+        """Note that a try failed. `FailedTry.what` is the earlier failure if the message is the same."""
         match failure:
             case Refused():
-                return self.tries.failed(subject, what=failure, text=failure.message, lasts=failure.meaning.lasts)
-            case Told():
+                return self.tries.failed(subject, what=failure, text=failure.message, lasts=failure.policy.lasts)
+            case StepResult():
                 return self.tries.failed(subject, what=failure, text=failure.message)
             case _:
                 return self.tries.failed(subject, what=failure, text=str(failure), at_least=retry_after_of(failure))
@@ -226,21 +229,21 @@ class Memory:
         when = self.made.get(obj)
         return when is not None and now - when < _JUST_MADE
 
-    def outage(self, error: KubeError, *, now: datetime) -> Told | None:
-        """What is to be said of a failure to write that may pass: nothing until it lasts.
+    def outage(self, error: KubeError, *, now: datetime) -> StepResult | None:
+        """The result for a transient failure to write; None until it lasts.
 
-        Behind an API server's 500 may be the upstream's own admission webhook: a user has to be told, or would wait
-        for ever without a word.
+        The upstream's own admission webhook may be behind an API server's 500: without this, a user would wait for
+        ever and see no reason.
         """
         begun = self.failing = min(self.failing or now, now)
         if now - begun < DEPENDENCY_GRACE:
             return None
         message = f"The upstream resources cannot be written: {error}"
-        reason = meaning_of(error).reason
-        return Told(condition="ResourceCreated", reason=reason, message=message, hinders=True, since=begun)
+        reason = policy_of(error).reason
+        return StepResult(condition="ResourceCreated", reason=reason, message=message, blocks_ready=True, since=begun)
 
     def reverted(self, identity: Identity, now: datetime) -> None:
-        """What somebody changed about this object is as it was."""
+        """Count a revert of a foreign change to this object."""
         self.reverts.setdefault(identity, deque()).append(now)
 
     def fights(self, now: datetime) -> dict[Identity, Fight]:
@@ -252,8 +255,8 @@ class Memory:
                 del self.reverts[identity]
         return {
             identity: Fight(
-                truce=(times[-1] + FIGHT_PAUSE - now).total_seconds(),
-                peace=max(1.0, (times[0] + FIGHT_WINDOW - now).total_seconds()),
+                retry_after=(times[-1] + FIGHT_PAUSE - now).total_seconds(),
+                expires_in=max(1.0, (times[0] + FIGHT_WINDOW - now).total_seconds()),
             )
             for identity, times in self.reverts.items()
             if len(times) > FIGHT_REVERTS

@@ -1,8 +1,8 @@
-"""What a pass is to do about the state that it found. Pure.
+"""What a pass does about the state that it read. Pure.
 
-`intent_of` says what may be done at all, `observe` asks the plugin what runs, and `plan` asks what is to be there and
-compares that with what is. Its steps are one list, which a dry run prints and a pass carries out (spec/contract.md,
-"Inside the runtime"). Example: a new image is one step, ``update Thing 'llama'``.
+`intent_of` decides what may be done at all, `observe` has the plugin read what runs, and `plan` has it translate the
+spec and compares the result with the live objects. The steps are one list, which a dry run prints and a pass carries
+out (spec/contract.md, "Inside the runtime"). Example: a new image is one step, ``update Thing 'llama'``.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from airunway.resource import (
 )
 from airunway.runtime.crd_versions import Installed, as_written, newest_waits, writer_of
 from airunway.runtime.memory import Waiting
-from airunway.runtime.report import Told, located
-from airunway.runtime.state import Identity, Seen, identity_in, is_ours, is_primary, named
+from airunway.runtime.report import StepResult, located
+from airunway.runtime.state import ClusterState, Identity, identity_in, is_ours, is_primary, named
 from airunway.runtime.translate import (
     INTERRUPTS_ON_CHANGE,
     REPLACE_ON_CHANGE,
-    Asked,
-    Judgement,
-    judge,
+    SpecDigests,
+    TranslationResult,
     parsed,
+    translate,
     written_for,
 )
 from airunway.sdk.fields import tracked
@@ -80,40 +80,44 @@ log = logging.getLogger(__name__)
 class Do(StrEnum):
     """What a pass does."""
 
-    NOTHING = "nothing"
-    """Not even the status: something that is waited for will bring the deployment back."""
-    RELEASE = "release"
-    """Take away what was made, then the finalizer."""
-    WATCH = "watch"
-    """Nothing may be changed; what is seen is told."""
+    SKIP = "nothing"
+    """Write nothing, not even the status: the event that is waited for enqueues the deployment again."""
+    FINALIZE = "release"
+    """Delete our objects, then remove the finalizer."""
+    OBSERVE_ONLY = "watch"
+    """Change nothing upstream, and report what is observed."""
     PREVIEW = "preview"
     SUSPEND = "suspend"
-    BRING = "bring"
+    APPLY = "bring"
     """Carry the plan out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What to do, and what is to be told of that: `said`, and `warnings`. `subject` is what a fault of the upstream is
-    about, where that is not the primary object.
-
-    `typed`, `context` and `asked` are there where the deployment could be read and the upstream is known: the plugin is
-    asked with them. `objects` are the desired ones, `plan` what has to become of each object, `dead` why the primary
-    object has to be made anew although nothing in it changed. `prunes`: what is no longer wanted may go, as the primary
-    serves what the newest spec asks for.
-    """
+    """What a pass does, and the arguments and results of the plugin's hooks that it rests on."""
 
     do: Do
-    said: tuple[Told, ...] = ()
+    """What is done."""
+    results: tuple[StepResult, ...] = ()
+    """What the decision itself has to report."""
     warnings: tuple[Finding, ...] = ()
+    """Warnings for the status."""
     subject: str = ""
+    """What a fault of the upstream is about (``Kind/name``), where that is not the primary object."""
     typed: ModelDeployment | None = None
+    """The deployment as hooks see it; None where it cannot be read, like the next two."""
     context: Context[Any] | None = None
-    asked: Asked | None = None
+    """The context of the hooks."""
+    digests: SpecDigests | None = None
+    """Digests of what the translation is asked for."""
     objects: tuple[Resource, ...] = ()
+    """The desired objects, the primary first."""
     plan: Plan | None = None
+    """What becomes of each object."""
     dead: str = ""
+    """Why the primary object has to be recreated although nothing in it changed."""
     prunes: bool = False
+    """Whether objects that are no longer wanted may go: the primary serves what the newest spec asks for."""
 
     @property
     def verified(self) -> bool:
@@ -121,34 +125,34 @@ class Decision:
         return self.context is None or self.context.upstream.verified
 
 
-def decide(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
-    """The decision of a pass that has nothing to remember: intent, observation and plan."""
-    intent = intent_of(seen, host, settings=settings)
-    observed = observe(host, intent, seen)
-    return plan(seen, host, intent, observed, settings=settings, waiting=Waiting())
+def decide(state: ClusterState, host: ProviderHost, *, settings: object) -> Decision:
+    """The decision of a first pass: intent, observation and plan."""
+    intent = intent_of(state, host, settings=settings)
+    observed = observe(host, intent, state)
+    return plan(state, host, intent, observed, settings=settings, waiting=Waiting())
 
 
-def intent_of(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
-    """What may be done at all, before the plugin is asked anything: with what it is to be asked, if it may be."""
-    deployment = seen.deployment
+def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> Decision:
+    """What may be done at all, and the arguments of the plugin's hooks where they may be called."""
+    deployment = state.deployment
     if is_deleting(deployment):
-        return Decision(do=Do.RELEASE)
-    if seen.paused:
-        return Decision(do=Do.NOTHING)
-    if not seen.is_mine:
+        return Decision(do=Do.FINALIZE)
+    if state.paused:
+        return Decision(do=Do.SKIP)
+    if not state.is_mine:
         # A dry run changes nothing upstream: what we made stays until it is over.
-        return Decision(do=Do.NOTHING if seen.dry_run else Do.RELEASE)
-    if seen.validated is None:
-        return Decision(do=Do.NOTHING)  # the core's verdict on this generation brings us back
-    if seen.validated.get("status") == "True" and is_denied(deployment, host.name) and seen.primary is None:
-        return Decision(do=Do.NOTHING)  # chosen past the policy: the core is about to say so
-    if seen.held_by and not seen.dry_run:
-        return Decision(do=Do.WATCH, said=(_waits_for(seen.held_by),))
-    hindrance, subject = _hindrance(seen, host)
-    if hindrance is None and not seen.settled:
-        return Decision(do=Do.NOTHING)  # the caches' first sight of everything brings every deployment back
-    watched = Decision(do=Do.WATCH, said=(hindrance,) if hindrance is not None else (), subject=subject)
-    installed = _verdict(seen, host) if hindrance is None else _as_it_runs(seen, host)
+        return Decision(do=Do.SKIP if state.dry_run else Do.FINALIZE)
+    if state.validated is None:
+        return Decision(do=Do.SKIP)  # the core's verdict on this generation brings us back
+    if state.validated.get("status") == "True" and is_denied(deployment, host.name) and state.primary is None:
+        return Decision(do=Do.SKIP)  # chosen past the policy: the core is about to say so
+    if state.held_by and not state.dry_run:
+        return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.held_by),))
+    hindrance, subject = _hindrance(state, host)
+    if hindrance is None and not state.settled:
+        return Decision(do=Do.SKIP)  # the caches' first sight of everything brings every deployment back
+    watched = Decision(do=Do.OBSERVE_ONLY, results=(hindrance,) if hindrance is not None else (), subject=subject)
+    installed = _verdict(state, host) if hindrance is None else _as_it_runs(state, host)
     if installed is None:
         return watched
     try:
@@ -156,37 +160,37 @@ def intent_of(seen: Seen, host: ProviderHost, *, settings: object) -> Decision:
     except ParseError as error:  # what runs is named, not judged
         if hindrance is not None:
             return watched
-        log.exception("%s: the provider's plugin is at fault", seen.key)
-        return replace(watched, said=(plugin_fault(error),))
-    asked = written_for(deployment, typed)
-    context = _context(seen, host, installed, settings=settings, asked=asked)
-    do = Do.PREVIEW if seen.dry_run else Do.SUSPEND if typed.spec.suspend else Do.BRING
-    do = Do.WATCH if hindrance is not None else do
-    return replace(watched, do=do, typed=typed, context=context, asked=asked)
+        log.exception("%s: the provider's plugin is at fault", state.key)
+        return replace(watched, results=(plugin_fault(error),))
+    digests = written_for(deployment, typed)
+    context = _context(state, host, installed, settings=settings, digests=digests)
+    do = Do.PREVIEW if state.dry_run else Do.SUSPEND if typed.spec.suspend else Do.APPLY
+    do = Do.OBSERVE_ONLY if hindrance is not None else do
+    return replace(watched, do=do, typed=typed, context=context, digests=digests)
 
 
-def observe(host: ProviderHost, decision: Decision, seen: Seen) -> Observation | PluginFault | None:
-    """What the plugin makes of what exists, or how it failed at that; None where it cannot be asked, there is nothing,
-    or it is about to go.
+def observe(host: ProviderHost, decision: Decision, state: ClusterState) -> Observation | PluginFault | None:
+    """The plugin's observation of what exists, or its fault. None where the hook cannot be called, where nothing
+    exists, or where it is about to be deleted.
     """
-    primary, typed, context = seen.primary, decision.typed, decision.context
+    primary, typed, context = state.primary, decision.typed, decision.context
     if primary is None or typed is None or context is None or decision.do is Do.SUSPEND:
         return None
-    objects = (*seen.ours, *seen.selected)
+    objects = (*state.ours, *state.selected)
     view, reads = tracked(typed)  # its own copy of everything that can be changed
     try:
         found = host.translate_status(
-            view, Observed(primary=primary, objects=objects, events=seen.events, applied=seen.applied), context
+            view, Observed(primary=primary, objects=objects, events=state.events, applied=state.applied), context
         )
     except PluginFault as error:
-        log.exception("%s: the provider's plugin is at fault", seen.key)
+        log.exception("%s: the provider's plugin is at fault", state.key)
         return error
     host.heeds |= reads.metadata
     return found
 
 
 def plan(
-    seen: Seen,
+    state: ClusterState,
     host: ProviderHost,
     intent: Decision,
     observed: Observation | PluginFault | None,
@@ -194,32 +198,32 @@ def plan(
     settings: object,
     waiting: Waiting,
 ) -> Decision:
-    """The intent with what has to be done for it. What is wrong with the plugin is told; nothing is raised for it, and
-    what runs goes on.
-    """
-    typed, context, asked = intent.typed, intent.context, intent.asked
-    if intent.do in (Do.NOTHING, Do.RELEASE, Do.WATCH) or typed is None or context is None or asked is None:
+    """The intent with the steps that it needs. A fault of the plugin is reported, not raised, and what runs goes on."""
+    typed, context, digests = intent.typed, intent.context, intent.digests
+    if intent.do in (Do.SKIP, Do.FINALIZE, Do.OBSERVE_ONLY) or typed is None or context is None or digests is None:
         return intent
     try:
-        judged = judge(host, seen.deployment, typed, context, asked=asked, records=_records(seen, host, asked))
-        waits = _waiting(seen, host, judged, typed, context, settings=settings, asked=asked, known=waiting)
+        translated = translate(
+            host, state.deployment, typed, context, digests=digests, records=_records(state, host, digests)
+        )
+        waits = _waiting(state, host, translated, typed, context, settings=settings, digests=digests, known=waiting)
     except PluginFault as error:
-        log.exception("%s: the provider's plugin is at fault", seen.key)
+        log.exception("%s: the provider's plugin is at fault", state.key)
         return _at_fault(intent, error)
-    warnings = (*judged.warnings, *waits)
-    if judged.blockers and not typed.spec.suspend:
-        return replace(intent, do=Do.WATCH, said=(_blocked(judged),), warnings=warnings)
-    compatible = _blocked(judged, hinders=False) if judged.blockers else _compatible(host, context, seen)
-    decision = replace(intent, said=(compatible,), warnings=warnings, objects=judged.objects)
-    if not judged.objects:
+    warnings = (*translated.warnings, *waits)
+    if translated.blockers and not typed.spec.suspend:
+        return replace(intent, do=Do.OBSERVE_ONLY, results=(_blocked(translated),), warnings=warnings)
+    compatible = _blocked(translated, blocks_ready=False) if translated.blockers else _compatible(host, context, state)
+    decision = replace(intent, results=(compatible,), warnings=warnings, objects=translated.objects)
+    if not translated.objects:
         return decision
     dead, prunes = "", False
-    if dig(seen.primary, "metadata", "annotations", names.WRITTEN_FOR) != asked.wanted:  # a dead one waits for that
+    if dig(state.primary, "metadata", "annotations", names.WRITTEN_FOR) != digests.wanted:  # a dead one waits for that
         if isinstance(observed, PluginFault):
             return _at_fault(intent, observed)
         dead = observed.dead if observed is not None else ""
     steps = plan_of(
-        judged.objects, seen.find(judged.objects), deployment=seen.deployment, provider=host.name, dead=dead
+        translated.objects, state.find(translated.objects), deployment=state.deployment, provider=host.name, dead=dead
     )
     if steps.of(Action.DELETE):
         if isinstance(observed, PluginFault):
@@ -228,9 +232,9 @@ def plan(
     return replace(decision, plan=steps, dead=dead, prunes=prunes)
 
 
-def _as_it_runs(seen: Seen, host: ProviderHost) -> Installed | None:
+def _as_it_runs(state: ClusterState, host: ProviderHost) -> Installed | None:
     """The upstream for reading what runs while nothing may be done: as it was written. None where there is nothing."""
-    primary = seen.primary
+    primary = state.primary
     kind = host.kinds.get(identity_in(primary)[:2]) if primary is not None else None
     writer = writer_of(primary, host.transformers_of(kind)) if primary is not None and kind is not None else None
     if primary is None or writer is None:
@@ -239,67 +243,71 @@ def _as_it_runs(seen: Seen, host: ProviderHost) -> Installed | None:
     return Installed(upstream=upstream, reason="", message="")
 
 
-def _hindrance(seen: Seen, host: ProviderHost) -> tuple[Told | None, str]:
+def _hindrance(state: ClusterState, host: ProviderHost) -> tuple[StepResult | None, str]:
     """Why nothing may be done, and what that is about where it is not the primary object."""
-    if (invalid := _invalid(seen)) is not None:
-        return Told(component="Validated", reason="ValidationFailed", message=invalid, hinders=True), ""
-    if seen.named_instead:
-        return _stays(seen), ""
-    return _missing(seen, host) or (None, "")
+    if (invalid := _invalid(state)) is not None:
+        return StepResult(component="Validated", reason="ValidationFailed", message=invalid, blocks_ready=True), ""
+    if state.named_instead:
+        return _stays(state), ""
+    return _missing(state, host) or (None, "")
 
 
-def _invalid(seen: Seen) -> str | None:
+def _invalid(state: ClusterState) -> str | None:
     """What is wrong with the spec: what was found too large, else what the core says."""
-    large = "; ".join(f"{each.path}: {each.message}" for each in noted_excess(seen.deployment))
+    large = "; ".join(f"{each.path}: {each.message}" for each in noted_excess(state.deployment))
     if large:
         return f"Validation failed: {large}"
-    verdict = seen.validated or {}
+    verdict = state.validated or {}
     return None if verdict.get("status") == "True" else str(verdict.get("message"))
 
 
-def _missing(seen: Seen, host: ProviderHost) -> tuple[Told, str] | None:
+def _missing(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] | None:
     """What to say of a kind that is needed and cannot be written now, and which CRD that is about."""
     for kind in sorted(host.manifest.upstream, key=lambda kind: not kind.primary):
-        installed = seen.installed[kind.group, kind.kind]
+        installed = state.installed[kind.group, kind.kind]
         if installed.upstream is not None or not kind.required:
             continue
         subject = f"CustomResourceDefinition/{kind.plural}.{kind.group}"
         if installed.reason != "UnsupportedSchema":
             text = f"Provider '{host.name}' CRD not installed in cluster"
             message = text if kind.primary else f"{text}: {installed.message}"
-            waits = Told(component="Upstream", reason=installed.reason, message=message, hinders=True, waits=True)
+            waits = StepResult(
+                component="Upstream", reason=installed.reason, message=message, blocks_ready=True, waits=True
+            )
             return waits, subject
         # What runs is never failed because a schema is new; what is not there yet fails, and says so (ruling 13).
-        told = Told(
+        result = StepResult(
             condition="ProviderCompatible",
             reason=installed.reason,
             message=installed.message,
-            hinders=seen.primary is None,
+            blocks_ready=state.primary is None,
             component="Upstream",
             category=Category.WORKLOAD,
         )
-        return told, subject
+        return result, subject
     return None
 
 
-def _context(seen: Seen, host: ProviderHost, installed: Installed, *, settings: object, asked: Asked) -> Context[Any]:
-    """What the plugin is told. What exists keeps its version and its transformer (ruling 27), and the settings that it
-    was made with (ruling 23).
+def _context(
+    state: ClusterState, host: ProviderHost, installed: Installed, *, settings: object, digests: SpecDigests
+) -> Context[Any]:
+    """The plugin's context. An existing object keeps its version and its transformer (ruling 27), and the settings
+    that it was made with (ruling 23).
     """
-    verdicts = ((kind.key, seen.installed[kind.group, kind.kind].upstream) for kind in host.manifest.upstream)
+    verdicts = ((kind.key, state.installed[kind.group, kind.kind].upstream) for kind in host.manifest.upstream)
     served = {key: upstream for key, upstream in verdicts if upstream is not None}
-    primary, kind = seen.primary, host.primary_kind
+    primary, kind = state.primary, host.primary_kind
     upstream, live_kind = installed.upstream, ""
-    wanted_for = asked.wanted
-    if seen.recorded is not None:
-        lasts, values = seen.recorded
-        if lasts == asked.lasting:
+    wanted_for = digests.wanted
+    if state.recorded is not None:
+        lasts, values = state.recorded
+        if lasts == digests.lasting:
             settings = with_kept(settings, values)
             wanted_for = annotations_of(primary or {}).get(names.WRITTEN_FOR, wanted_for)
     if primary is not None and (written := host.kinds.get(identity_in(primary)[:2])) is not None:
         live_kind = written.key
         kept = as_written(
-            installed if written is kind else seen.installed[written.group, written.kind],
+            installed if written is kind else state.installed[written.group, written.kind],
             primary,
             host.transformers_of(written),
             wanted_for=wanted_for,
@@ -311,13 +319,13 @@ def _context(seen: Seen, host: ProviderHost, installed: Installed, *, settings: 
     served[kind.key] = upstream
     return Context(
         contract_version=host.contract_version,
-        engine=dig(seen.deployment, "status", "engine", "type", default=""),
+        engine=dig(state.deployment, "status", "engine", "type", default=""),
         upstream=upstream,
         served=served,
         live_kind=live_kind,
         settings=settings,
-        kubernetes=seen.kubernetes,
-        now=seen.now,
+        kubernetes=state.kubernetes,
+        now=state.now,
     )
 
 
@@ -327,23 +335,23 @@ _WHEN = (
 
 
 def _waiting(
-    seen: Seen,
+    state: ClusterState,
     host: ProviderHost,
-    judged: Judgement,
+    translated: TranslationResult,
     typed: ModelDeployment,
     context: Context[Any],
     *,
     settings: object,
-    asked: Asked,
+    digests: SpecDigests,
     known: Waiting,
 ) -> tuple[Finding, ...]:
     """Warnings where what runs is kept as an older transformer has it, or with older settings, and would be written
     otherwise by the newest. That is compared once for each spec and newest way (`known`).
     """
     kind = next((kind for kind in host.manifest.upstream if kind.key == context.live_kind), None)
-    if kind is None or not judged.objects:
+    if kind is None or not translated.objects:
         return ()
-    installed, used = seen.installed[kind.group, kind.kind], context.served.get(kind.key)
+    installed, used = state.installed[kind.group, kind.kind], context.served.get(kind.key)
     newest = installed.upstream
     newer: list[tuple[Context[Any], Finding]] = []
     if newest is not None and used is not None and newest_waits(used, installed):
@@ -359,91 +367,91 @@ def _waiting(
         newer.append((replace(context, settings=settings), finding))
     if not newer:
         return ()
-    metadata = labels_of(seen.deployment), annotations_of(seen.deployment)
-    compared = asked, metadata, [replace(each, now=datetime.min) for each in (context, *(c for c, _ in newer))]
+    metadata = labels_of(state.deployment), annotations_of(state.deployment)
+    compared = digests, metadata, [replace(each, now=datetime.min) for each in (context, *(c for c, _ in newer))]
     if known.compared != compared:
-        essence = [_essence(obj) for obj in judged.objects]
+        comparable = [_comparable(obj) for obj in translated.objects]
         known.found = tuple(
             finding
             for other, finding in newer
-            if [_essence(obj) for obj in judge(host, seen.deployment, typed, other).objects] != essence
+            if [_comparable(obj) for obj in translate(host, state.deployment, typed, other).objects] != comparable
         )
         known.compared = compared
     return known.found
 
 
-def _records(seen: Seen, host: ProviderHost, asked: Asked) -> bool:
+def _records(state: ClusterState, host: ProviderHost, digests: SpecDigests) -> bool:
     """Whether the settings are noted on the primary: not where that would be the only reason to write it."""
-    primary = seen.primary
-    if primary is None or seen.recorded is not None:
+    primary = state.primary
+    if primary is None or state.recorded is not None:
         return True
-    return annotations_of(primary).get(names.WRITTEN_FOR) != asked.wanted
+    return annotations_of(primary).get(names.WRITTEN_FOR) != digests.wanted
 
 
-def _essence(obj: Resource) -> Resource:
+def _comparable(obj: Resource) -> Resource:
     """An object without what the runtime notes on it."""
     return {**obj, "metadata": {"name": obj["metadata"]["name"]}}
 
 
 def _at_fault(intent: Decision, error: PluginFault) -> Decision:
     """What runs goes on, and is read as far as the plugin can still read it."""
-    return replace(intent, do=Do.WATCH, said=(plugin_fault(error),))
+    return replace(intent, do=Do.OBSERVE_ONLY, results=(plugin_fault(error),))
 
 
-def _verdict(seen: Seen, host: ProviderHost) -> Installed:
-    return seen.installed[host.primary_kind.group, host.primary_kind.kind]
+def _verdict(state: ClusterState, host: ProviderHost) -> Installed:
+    return state.installed[host.primary_kind.group, host.primary_kind.kind]
 
 
-def _compatible(host: ProviderHost, context: Context[Any], seen: Seen) -> Told:
+def _compatible(host: ProviderHost, context: Context[Any], state: ClusterState) -> StepResult:
     verified = context.upstream.verified
     text = f"Configuration compatible with {host.manifest.display_name or host.name}"
-    return Told(
+    return StepResult(
         condition="ProviderCompatible",
         ok=True,
         reason="CompatibilityVerified" if verified else "UnverifiedSchema",
-        message=text if verified else _verdict(seen, host).message,
+        message=text if verified else _verdict(state, host).message,
     )
 
 
-def _blocked(judged: Judgement, *, hinders: bool = True) -> Told:
+def _blocked(translated: TranslationResult, *, blocks_ready: bool = True) -> StepResult:
     """The provider cannot do it: nothing is created, what runs is left alone."""
-    return Told(
+    return StepResult(
         condition="ProviderCompatible",
-        reason=judged.blockers[0].reason,
-        message="; ".join(located(finding) for finding in judged.blockers),
-        hinders=hinders,
+        reason=translated.blockers[0].reason,
+        message="; ".join(located(finding) for finding in translated.blockers),
+        blocks_ready=blocks_ready,
     )
 
 
-def plugin_fault(error: Exception) -> Told:
-    """What is told where a hook did not do what the contract says."""
-    return Told(component="Provider", reason="ProviderError", message=str(error), hinders=True)
+def plugin_fault(error: Exception) -> StepResult:
+    """The report on a hook that broke the contract."""
+    return StepResult(component="Provider", reason="ProviderError", message=str(error), blocks_ready=True)
 
 
-def _stays(seen: Seen) -> Told:
-    """The core has not given the deployment to the provider that its spec names: what runs goes on as it is."""
-    said = condition_of(seen.deployment, "ProviderSelected") or {}
-    reason = str(said.get("reason") or "WaitingForProvider")
-    message = str(said.get("message") or f"Waiting until provider '{seen.named_instead}' can take over")
-    # A name that nobody has is a mistake until somebody corrects it, and costs nothing of what serves.
+def _stays(state: ClusterState) -> StepResult:
+    """The core has not yet handed the deployment to the provider that its spec names: what runs goes on."""
+    condition = condition_of(state.deployment, "ProviderSelected") or {}
+    reason = str(condition.get("reason") or "WaitingForProvider")
+    message = str(condition.get("message") or f"Waiting until provider '{state.named_instead}' can take over")
+    # A provider name that is not registered is a mistake of the spec: what serves goes on.
     mistaken = reason == "ProviderNotFound"
-    return Told(
+    return StepResult(
         component="Handover",
         reason=reason,
         message=message,
-        hinders=True,
+        blocks_ready=True,
         partial=mistaken,
         category=Category.CONFIG if mistaken else None,
     )
 
 
-def _waits_for(other: str) -> Told:
-    """The provider before us still cleans up; the removal of its finalizer brings us back."""
+def _waits_for(other: str) -> StepResult:
+    """The previous provider still cleans up; the removal of its finalizer enqueues the deployment again."""
     text = (
         f"Waiting until provider '{other}' has removed what it made. If it does not run any more, delete that "
         f"by hand, and then the finalizer {names.provider_finalizer(other)} of this ModelDeployment"
     )
-    return Told(component="Handover", reason="WaitingForProvider", message=text, hinders=True, waits=True)
+    return StepResult(component="Handover", reason="WaitingForProvider", message=text, blocks_ready=True, waits=True)
 
 
 # ----------------------------------------------------------------------------------------------------------- the steps
@@ -462,24 +470,25 @@ class Action(StrEnum):
     DELETE = "delete"
     KEEP = "keep"
     FOREIGN = "foreign"
-    """Somebody else's object has the name."""
+    """An object with this name exists and is not ours."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One object: `wanted` is None for a deletion, `live` for a creation. `causes` are those of a replacement.
-
-    `outages` say what an update in place takes away for a while.
-
-    Where the old object of a replacement has another kind or name, `live` is that one.
-    """
+    """What becomes of one object."""
 
     action: Action
+    """What is done."""
     wanted: Resource | None = None
+    """The desired object; None for a deletion."""
     live: Resource | None = None
+    """The live object, None for a creation; for a replacement the old one, whatever its kind and name."""
     primary: bool = False
+    """Whether the object carries the model."""
     causes: tuple[str, ...] = ()
+    """Why the object has to be replaced."""
     outages: tuple[str, ...] = ()
+    """What an update in place interrupts."""
 
     @property
     def subject(self) -> Resource:
@@ -493,7 +502,7 @@ class Step:
         return self.action in (Action.CREATE, Action.UPDATE)
 
     def text(self) -> str:
-        """What would be done, in words."""
+        """What would be done, as a dry run prints it."""
         what = named(self.subject)
         match self.action:
             case Action.REPLACE:
@@ -601,7 +610,7 @@ def _moved(old: Resource, new: Resource) -> tuple[str, ...]:
 
 
 def conflict_text(wanted: Resource, found: Resource) -> str:
-    """What to say of an object of somebody else that has the name which we need, or the upstream of what is wanted."""
+    """The message about a foreign object with a name that we need, or that the upstream of a wanted object needs."""
     owner = controller_owner(found)
     by = f" (owned by {owner.get('kind')}/{owner.get('name')})" if owner else " (no owner references)"
     kind = found.get("kind") or wanted["kind"]
@@ -632,8 +641,8 @@ def missing_of(message: str, refused: Resource, absent: Iterable[Resource]) -> R
 def _says_missing(message: str, what: Identity) -> bool:
     """Whether the API server says that it does not find exactly this object."""
     group = rf"\.{re.escape(what.group)}" if what.group else ""
-    said = rf'(?<![\w.-]){what.kind.lower()}(s|es)?{group} "{re.escape(what.name)}" not found'
-    return re.search(said, message) is not None
+    pattern = rf'(?<![\w.-]){what.kind.lower()}(s|es)?{group} "{re.escape(what.name)}" not found'
+    return re.search(pattern, message) is not None
 
 
 def trial_of(obj: Resource) -> Resource:
@@ -655,7 +664,7 @@ def trial_of(obj: Resource) -> Resource:
 def recreate_causes(live: Resource, desired: Resource) -> list[str]:
     """What changed that cannot be changed in place: fields of the deployment, or paths of the upstream object.
 
-    Empty if the change can be applied, if there is none, or if somebody removed the annotation (an apply restores it).
+    Empty if the change can be applied, if there is none, or if the annotation was removed (an apply restores it).
     """
     before, after = _recorded(live), _recorded(desired)
     groups = ["deployment", "topology"]
@@ -670,7 +679,7 @@ def recreate_causes(live: Resource, desired: Resource) -> list[str]:
 
 
 def interruptions(live: Resource, desired: Resource) -> list[str]:
-    """What is to be said before `live` is changed to `desired` in place: the outages that this brings."""
+    """The outages to announce before `live` is changed to `desired` in place."""
     before, after = _recorded_outages(live), _recorded_outages(desired)
     changed = (name for name in before.keys() & after.keys() if before[name][0] != after[name][0])
     return [after[name][1] for name in sorted(changed) if after[name][1]]
@@ -690,7 +699,7 @@ def _recorded(obj: Resource) -> dict[str, dict[str, str]]:
 
 
 def _noted(obj: Resource, annotation: str) -> dict[str, Any]:
-    """The JSON map in an annotation; empty where there is none: anybody may have written there."""
+    """The JSON map in an annotation; empty where there is none: any user may have written there."""
     text = annotations_of(obj).get(annotation)
     try:
         found = orjson.loads(text) if isinstance(text, str) else None

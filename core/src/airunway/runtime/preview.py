@@ -20,8 +20,8 @@ from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, ow
 from airunway.runtime.apply import NEVER, Writer
 from airunway.runtime.errors import Refused
 from airunway.runtime.plan import Action, Plan, Step, conflict_text
-from airunway.runtime.report import Told
-from airunway.runtime.state import Seen, named
+from airunway.runtime.report import StepResult
+from airunway.runtime.state import ClusterState, named
 from airunway.words import redacted
 
 __all__ = ["PLAN_LIMIT", "Previewer", "plan_data", "plan_name", "shown"]
@@ -37,19 +37,19 @@ class Previewer:
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
-    async def publish(self, seen: Seen, objects: Sequence[Resource], plan: Plan | None) -> Told:
+    async def publish(self, state: ClusterState, objects: Sequence[Resource], plan: Plan | None) -> StepResult:
         """Publish what would be done, checked by server-side dry-run; says whether the API server would take it.
 
         Without a `plan` everything would be removed (``spec.suspend``).
         """
-        steps = plan.steps if plan is not None else tuple(Step(action=Action.DELETE, live=obj) for obj in seen.ours)
+        steps = plan.steps if plan is not None else tuple(Step(action=Action.DELETE, live=obj) for obj in state.ours)
         refusals = [refusal for step in steps if (refusal := await self._refusal(step, steps))]
         actions = [step.text() for step in steps]
-        in_the_way = await self._write(seen.deployment, objects, actions, refusals)
+        in_the_way = await self._write(state.deployment, objects, actions, refusals)
         would = f"Would {'; '.join(actions) or 'nothing'}"
         if in_the_way:
             return _told("ResourceConflict", f"{would}; not published: {in_the_way}", ok=False)
-        message = f"{would} (see ConfigMap {plan_name(seen.deployment)})"
+        message = f"{would} (see ConfigMap {plan_name(state.deployment)})"
         if refusals:
             return _told("WouldBeRefused", f"{message}; refused: {redacted(refusals[0])}")
         return _told("Planned", f"{message}; the API server accepts it")
@@ -78,7 +78,7 @@ class Previewer:
             return conflict_text(step.wanted, found)
         absent = tuple(other.wanted for other in steps if other.live is None and other.wanted is not None)
         try:
-            await self._writer.rehearse((step,), absent=absent, sure=True)
+            await self._writer.dry_run((step,), absent=absent, sure=True)
         except Refused as refused:
             return f"{named(refused.obj)}: {refused.message}"
         return ""
@@ -114,8 +114,8 @@ class Previewer:
         return ""
 
 
-def _told(reason: str, message: str, *, ok: bool = True) -> Told:
-    return Told(condition="DryRun", ok=ok, reason=reason, message=message)
+def _told(reason: str, message: str, *, ok: bool = True) -> StepResult:
+    return StepResult(condition="DryRun", ok=ok, reason=reason, message=message)
 
 
 def _belongs(plan: Resource, deployment: Resource) -> bool:
@@ -182,24 +182,24 @@ def _variable(item: Any) -> Any:
 
 def _arguments(items: Sequence[Any]) -> list[Any]:
     """Arguments, without the value of ``--api-key=value`` and of ``--api-key value``."""
-    said: list[Any] = []
+    redacted_items: list[Any] = []
     hides = False
     for item in items:
         if not isinstance(item, str):
-            said.append(shown(item))
+            redacted_items.append(shown(item))
             hides = False
             continue
         flag, given, _ = item.partition("=")
         if hides and not item.startswith("-"):
-            said.append(HIDDEN)
+            redacted_items.append(HIDDEN)
             hides = False
         elif given and _SECRET.search(flag):
-            said.append(f"{flag}={HIDDEN}")
+            redacted_items.append(f"{flag}={HIDDEN}")
             hides = False
         else:
-            said.append(redacted(item))
+            redacted_items.append(redacted(item))
             hides = not given and item.startswith("-") and _SECRET.search(flag) is not None
-    return said
+    return redacted_items
 
 
 def _cut(text: str, limit: int) -> str:

@@ -27,16 +27,16 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
-from airunway.runtime.apply import Executor, Outcome, Releaser, Writer, told_of
+from airunway.runtime.apply import Executor, Finalizer, Outcome, Writer, refusal_outcome
 from airunway.runtime.diagnosis import conclude
 from airunway.runtime.errors import Occupied, Refused
 from airunway.runtime.evidence import EvidenceCollector
-from airunway.runtime.informers import UpstreamWatch
-from airunway.runtime.memory import Failure, Memory, Standing, Subject
+from airunway.runtime.informers import UpstreamInformers
+from airunway.runtime.memory import FailedTry, Failure, Memory, Subject
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
 from airunway.runtime.preview import Previewer
-from airunway.runtime.report import Report, Told, announcements, leaving, planned_status, record_of_service
-from airunway.runtime.state import Identity, Seen, finalizers_of, identity_in, named
+from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
+from airunway.runtime.state import ClusterState, Identity, finalizers_of, identity_in, named
 from airunway.runtime.translate import selector_of
 from airunway.status.events import EVENTS
 from airunway.status.evidence import Evidence
@@ -47,15 +47,15 @@ log = logging.getLogger(__name__)
 
 
 _ROLL_OUT_RETRY = 5.0
-"""Seconds until a revision that was not there is looked for again; the pods' own changes come sooner."""
+"""Seconds until a missing revision is looked up again; changes of the pods come sooner."""
 
 
 _FAULT_RETRY = 30.0
-"""Seconds until a plugin that made a mistake is asked again although nothing changed: it may have been slow once."""
+"""Seconds until a plugin that failed is called again although nothing changed: it may have been slow once."""
 
 
 class ProviderReconciler:
-    """The loop body that every provider shares; the provider itself is only asked pure questions."""
+    """Reconciles the deployments of one provider; the provider's plugin only answers pure questions."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class ProviderReconciler:
         host: ProviderHost,
         settings: object,
         deployments: Overlay,
-        upstream: UpstreamWatch,
+        upstream: UpstreamInformers,
         evidence: EvidenceCollector,
         events: EventRecorder,
         kubernetes: Callable[[], tuple[int, int]],
@@ -87,7 +87,7 @@ class ProviderReconciler:
         self._status = StatusWriter(
             client=client, kind=MODEL_DEPLOYMENT, objects=deployments, manager=self._manager, on_write=log_phase
         )
-        self._releaser = Releaser(
+        self._releaser = Finalizer(
             writer=writer,
             deployments=deployments,
             events=events,
@@ -103,39 +103,40 @@ class ProviderReconciler:
         return mine or self._finalizer in finalizers_of(deployment)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
-        """Bring one deployment to where it should be; returns the seconds after which to look again, or None.
+        """Reconcile one deployment; returns the seconds after which to reconcile again, or None.
 
-        Raises KubeError for a failure that passes: the queue brings the next pass.
+        Example: 5 replicas are wanted and the upstream object has 4: one update, and a status with 4/5.
+        Raises KubeError for a transient failure: the queue retries.
         """
         deployment = self._deployments.get(key)
         if deployment is None or not self.concerns(deployment):
             self._forget(key)
             return None
         memory = self._memories.setdefault(key, Memory())
-        seen = await self._gather(deployment)
-        intent = intent_of(seen, self._host, settings=self._settings)
-        if intent.do is Do.NOTHING:
+        state = await self._gather(deployment)
+        intent = intent_of(state, self._host, settings=self._settings)
+        if intent.do is Do.SKIP:
             return None
-        if intent.do is Do.RELEASE:
-            return await self._release(seen, memory)
-        observed = observe(self._host, intent, seen)
-        decision = plan(seen, self._host, intent, observed, settings=self._settings, waiting=memory.waiting)
+        if intent.do is Do.FINALIZE:
+            return await self._release(state, memory)
+        observed = observe(self._host, intent, state)
+        decision = plan(state, self._host, intent, observed, settings=self._settings, waiting=memory.waiting)
         try:
-            outcome = await self._apply(seen, decision, memory)
-        except KubeError as error:  # what lasts is told, and the queue brings the next try
-            await self._report(seen, decision, _outage(seen, memory, error), observed, memory)
+            outcome = await self._apply(state, decision, memory)
+        except KubeError as error:  # reported once it lasts; the queue retries
+            await self._report(state, decision, _outage(state, memory, error), observed, memory)
             raise
         if outcome.live is not None:
-            seen = await self._gather_again(seen, outcome.live, outcome.primary)
-            observed = observe(self._host, decision, seen)
-        wake = await self._report(seen, decision, outcome, observed, memory)
+            state = await self._gather_again(state, outcome.live, outcome.primary)
+            observed = observe(self._host, decision, state)
+        wake = await self._report(state, decision, outcome, observed, memory)
         return outcome.again if outcome.held else _soonest(outcome.again, wake)
 
-    async def _release(self, seen: Seen, memory: Memory) -> float | None:
+    async def _release(self, state: ClusterState, memory: Memory) -> float | None:
         memory.faults.clear()
-        again = await self._releaser.release(seen, memory)
-        if self._finalizer not in finalizers_of(self._deployments.get(seen.key) or {}):
-            self._forget(seen.key)
+        again = await self._releaser.release(state, memory)
+        if self._finalizer not in finalizers_of(self._deployments.get(state.key) or {}):
+            self._forget(state.key)
         return again
 
     def _forget(self, key: ObjectKey) -> None:
@@ -144,10 +145,10 @@ class ProviderReconciler:
 
     # ------------------------------------------------------------------------------------------------------ gather
 
-    async def _gather(self, deployment: Resource) -> Seen:
+    async def _gather(self, deployment: Resource) -> ClusterState:
         key = key_of(deployment)
         live = self._upstream.known(key)
-        seen = Seen(
+        state = ClusterState(
             provider=self._host.name,
             deployment=deployment,
             live=live,
@@ -161,37 +162,39 @@ class ProviderReconciler:
             kubernetes=self._kubernetes(),
             now=self._clock(),
         )
-        return seen if seen.primary is None else await self._look_behind(seen, seen.primary)
+        return state if state.primary is None else await self._look_behind(state, state.primary)
 
-    async def _gather_again(self, seen: Seen, live: Mapping[Identity, Resource], primary: Resource | None) -> Seen:
-        """What there is after the writes."""
-        after = replace(seen, live=live, written=primary)
-        if after.primary is None or seen.primary is not None:
+    async def _gather_again(
+        self, state: ClusterState, live: Mapping[Identity, Resource], primary: Resource | None
+    ) -> ClusterState:
+        """The state after the writes."""
+        after = replace(state, live=live, written=primary)
+        if after.primary is None or state.primary is not None:
             return after
-        # It was made just now: that no pod is there yet belongs into the first status, not into one more.
+        # It was created just now: that there are no pods yet belongs into the first status, not into a second one.
         return await self._look_behind(after, after.primary)
 
-    async def _look_behind(self, seen: Seen, primary: Resource) -> Seen:
-        """With what stands behind the primary object: pods, their events, what else the plugin selects."""
-        deployment = seen.deployment
-        selected = self._upstream.selected(seen.key.namespace, key_of(primary).name)
+    async def _look_behind(self, state: ClusterState, primary: Resource) -> ClusterState:
+        """The state with what belongs to the primary object: pods, their events, objects that the plugin selects."""
+        deployment = state.deployment
+        selected = self._upstream.selected(state.key.namespace, key_of(primary).name)
         evidence = await self._evidence.of(deployment, primary, selected)
         return replace(
-            seen,
+            state,
             selected=selected,
             evidence=evidence,
-            events=self._evidence.told((*seen.ours, *selected)),
-            rolled_out=evidence is None or await self._is_rolled_out(seen, evidence),
+            events=self._evidence.events_about((*state.ours, *selected)),
+            rolled_out=evidence is None or await self._is_rolled_out(state, evidence),
         )
 
-    async def _is_rolled_out(self, seen: Seen, evidence: Evidence) -> bool:
-        """Whether pods that are ready are of this generation, as far as their controller can tell.
+    async def _is_rolled_out(self, state: ClusterState, evidence: Evidence) -> bool:
+        """Whether the ready pods are of this generation, as far as their controller can tell.
 
-        Asked only while that decides something: pods that were made after our last change are of it, and what is Ready
-        for this generation stays so.
+        Looked up only while it matters: pods that were created after our last change are of this generation, and what
+        is Ready for this generation stays so.
         """
-        applied, ready = seen.applied, condition_of(seen.deployment, "Ready") or {}
-        generation = seen.deployment["metadata"].get("generation")
+        applied, ready = state.applied, condition_of(state.deployment, "Ready") or {}
+        generation = state.deployment["metadata"].get("generation")
         if applied is None or (ready.get("status"), ready.get("observedGeneration")) == ("True", generation):
             return True
         before = [pod for pod in evidence.pods if pod.created is None or pod.created <= applied]
@@ -201,66 +204,70 @@ class ProviderReconciler:
 
     # --------------------------------------------------------------------------------------------------------- act
 
-    async def _apply(self, seen: Seen, decision: Decision, memory: Memory) -> Outcome:
-        """Do what was decided, unless the same has just failed. Raises KubeError for a failure that passes."""
-        if decision.do is Do.WATCH:
+    async def _apply(self, state: ClusterState, decision: Decision, memory: Memory) -> Outcome:
+        """Do what was decided, unless the same has just failed. Raises KubeError for a transient failure."""
+        if decision.do is Do.OBSERVE_ONLY:
             memory.failing = None
-            at_fault = any(told.reason == "ProviderError" for told in decision.said)
+            at_fault = any(result.reason == "ProviderError" for result in decision.results)
             return Outcome(again=_FAULT_RETRY if at_fault else None)
-        standing = memory.tries.standing(self._subject(seen, decision))
-        if standing is None:
+        failed_try = memory.tries.failed_try(self._subject(state, decision))
+        if failed_try is None:
             try:
-                outcome = await self._do(seen, decision, memory)
+                outcome = await self._do(state, decision, memory)
             except Refused as no:
-                log.info("%s: %s", seen.key, no)
-                standing = self._failed(seen, decision, memory, no)
+                log.info("%s: %s", state.key, no)
+                failed_try = self._failed(state, decision, memory, no)
             except KubeError as trouble:
-                self._failed(seen, decision, memory, trouble)
+                self._failed(state, decision, memory, trouble)
                 raise
             else:
-                refused = (told for told in outcome.said if told.condition == "DryRun" and told.reason != "Planned")
+                refused = (
+                    result for result in outcome.results if result.condition == "DryRun" and result.reason != "Planned"
+                )
                 if (planned := next(refused, None)) is None:
                     memory.tries.over()
                     memory.failing = None
                     return outcome
-                standing = self._failed(seen, decision, memory, planned)
-        if isinstance(standing.what, KubeError):
-            return replace(_outage(seen, memory, standing.what), again=standing.left, held=True)
+                failed_try = self._failed(state, decision, memory, planned)
+        if isinstance(failed_try.what, KubeError):
+            return replace(_outage(state, memory, failed_try.what), again=failed_try.left, held=True)
         memory.failing = None
-        if isinstance(standing.what, Told):
-            return Outcome(said=_planned(seen, standing.what), again=standing.left)
-        return told_of(seen, decision, standing.what, memory, attempt=standing.attempt, left=standing.left)
-
-    def _failed(self, seen: Seen, decision: Decision, memory: Memory, failure: Failure) -> Standing[Failure]:
-        # The subject as it is now: what this very try has changed upstream must not bring the next one.
-        return memory.failed(self._subject(seen, decision), failure)
-
-    async def _do(self, seen: Seen, decision: Decision, memory: Memory) -> Outcome:
-        if decision.do is Do.PREVIEW:
-            planned = await self._previewer.publish(seen, decision.objects, decision.plan)
-            return Outcome(said=_planned(seen, planned))
-        await self._previewer.withdraw(seen.deployment)
-        if decision.do is Do.SUSPEND:
-            gone = await self._releaser.remove_objects(seen)
-            text = "Suspended" if gone else "Suspending: the upstream resources are being removed"
-            told = Told(component="Suspend", reason="Suspended", message=text, hinders=True, waits=True)
-            return Outcome(said=(told,), live={})  # what still goes away counts no more
-        try:
-            await self._hold(seen.deployment)
-        except NotFound:
-            return Outcome(silent=True)  # deleted a moment ago: the watch says so next
-        assert decision.plan is not None, "only what is wanted can be brought about"
-        try:
-            return await self._executor.bring(seen, decision, decision.plan, memory)
-        except Occupied:  # the caches know our own objects only
-            found = await self._executor.look_up(seen, decision.objects)
-        again = plan_of(
-            decision.objects, found, deployment=seen.deployment, provider=self._host.name, dead=decision.dead
+        if isinstance(failed_try.what, StepResult):
+            return Outcome(results=_planned(state, failed_try.what), again=failed_try.left)
+        return refusal_outcome(
+            state, decision, failed_try.what, memory, attempt=failed_try.attempt, left=failed_try.left
         )
-        return await self._executor.bring(seen, decision, again, memory, sure=True)
+
+    def _failed(self, state: ClusterState, decision: Decision, memory: Memory, failure: Failure) -> FailedTry[Failure]:
+        # The subject after the try: what the try itself has changed upstream must not start the next one.
+        return memory.failed(self._subject(state, decision), failure)
+
+    async def _do(self, state: ClusterState, decision: Decision, memory: Memory) -> Outcome:
+        if decision.do is Do.PREVIEW:
+            planned = await self._previewer.publish(state, decision.objects, decision.plan)
+            return Outcome(results=_planned(state, planned))
+        await self._previewer.withdraw(state.deployment)
+        if decision.do is Do.SUSPEND:
+            gone = await self._releaser.remove_objects(state)
+            text = "Suspended" if gone else "Suspending: the upstream resources are being removed"
+            result = StepResult(component="Suspend", reason="Suspended", message=text, blocks_ready=True, waits=True)
+            return Outcome(results=(result,), live={})  # objects that are being deleted do not count
+        try:
+            await self._hold(state.deployment)
+        except NotFound:
+            return Outcome(silent=True)  # deleted a moment ago: the watch reports it next
+        assert decision.plan is not None, "a decision to apply has a plan"
+        try:
+            return await self._executor.apply(state, decision, decision.plan, memory)
+        except Occupied:  # the caches know our own objects only
+            found = await self._executor.look_up(state, decision.objects)
+        again = plan_of(
+            decision.objects, found, deployment=state.deployment, provider=self._host.name, dead=decision.dead
+        )
+        return await self._executor.apply(state, decision, again, memory, sure=True)
 
     async def _hold(self, deployment: Resource) -> None:
-        """Put our finalizer on, and change nothing else of what is the user's."""
+        """Add our finalizer, and nothing else."""
         if self._finalizer not in finalizers_of(deployment):
             with self._deployments.writing(key_of(deployment)):
                 answer = await add_finalizer(
@@ -268,70 +275,74 @@ class ProviderReconciler:
                 )
                 self._deployments.note(answer)
 
-    def _subject(self, seen: Seen, decision: Decision) -> Subject:
-        """What a try is about: a spec, what it comes to, and the upstream that takes or refuses it."""
+    def _subject(self, state: ClusterState, decision: Decision) -> Subject:
+        """What a try is about: the spec, its objects, and the upstream that accepts or refuses them."""
         objects = decision.objects
-        primary = self._upstream.find(seen.key.namespace, identity_in(objects[0])) if objects else None
-        state = primary and (uid_of(primary), dig(primary, "metadata", "generation"), is_deleting(primary))
+        primary = self._upstream.find(state.key.namespace, identity_in(objects[0])) if objects else None
+        primary_state = primary and (uid_of(primary), dig(primary, "metadata", "generation"), is_deleting(primary))
         digests = (f"{named(obj)} {annotations_of(obj).get(names.SPEC_HASH)}" for obj in objects)
         return Subject(
-            uid=uid_of(seen.deployment),
-            generation=seen.deployment["metadata"].get("generation", 0),
+            uid=uid_of(state.deployment),
+            generation=state.deployment["metadata"].get("generation", 0),
             wanted=(decision.do.value, *digests),
-            upstream=(self._upstream.state, state),
+            upstream=(self._upstream.state, primary_state),
         )
 
     # ------------------------------------------------------------------------------------------------------ report
 
     async def _report(
         self,
-        seen: Seen,
+        state: ClusterState,
         decision: Decision,
         outcome: Outcome,
         observed: Observation | PluginFault | None,
         memory: Memory,
     ) -> float | None:
-        """Write the status if it differs from what stands there; returns when time alone will change it."""
+        """Write the status if it differs from the live one; returns the seconds after which time alone changes it."""
         if outcome.silent:
             return None
-        report = _found(seen, self._host, decision, outcome, observed)
-        deployment = self._deployments.get(seen.key)
+        report = _found(state, self._host, decision, outcome, observed)
+        deployment = self._deployments.get(state.key)
         if deployment is None or is_deleting(deployment):
             return None
-        if seen.held_by and seen.dry_run:
-            # The one before us speaks for what runs; of us there is only the plan.
-            await self._status.write(deployment, planned_status(deployment, report, now=seen.now))
+        if state.held_by and state.dry_run:
+            # The previous provider still reports what runs; we report the plan only.
+            await self._status.write(deployment, planned_status(deployment, report, now=state.now))
             return None
-        evidence = seen.evidence
+        evidence = state.evidence
         if report.primary is None or report.observation is None:
-            evidence = None  # whatever is wrong with an old object and its pods is history
+            evidence = None  # what is wrong with an old object and its pods does not count any more
         elif evidence is not None:
             served = record_of_service(report, deployment.get("status") or {})
             evidence = replace(evidence, served=served is not None)
-        status, verdict, found = conclude(report, evidence, deployment=deployment, memory=memory, now=seen.now)
+        status, verdict, found = conclude(report, evidence, deployment=deployment, memory=memory, now=state.now)
         if await self._status.write(deployment, status):
-            for said in announcements(deployment, found.report, verdict, cause=found.root_cause):
+            for event in announcements(deployment, found.report, verdict, cause=found.root_cause):
                 self._events.emit(
                     deployment,
-                    reason=said.reason,
-                    note=said.note,
+                    reason=event.reason,
+                    note=event.note,
                     warning=True,
-                    action=EVENTS[said.reason].action,
-                    related=said.related,
+                    action=EVENTS[event.reason].action,
+                    related=event.related,
                 )
-        return _soonest(found.wake_after, None if seen.rolled_out else _ROLL_OUT_RETRY)
+        return _soonest(found.wake_after, None if state.rolled_out else _ROLL_OUT_RETRY)
 
 
 def _found(
-    seen: Seen, host: ProviderHost, decision: Decision, outcome: Outcome, observed: Observation | PluginFault | None
+    state: ClusterState,
+    host: ProviderHost,
+    decision: Decision,
+    outcome: Outcome,
+    observed: Observation | PluginFault | None,
 ) -> Report:
-    """What was decided and done, and what the plugin makes of what is there now."""
-    report = Report(said=(*decision.said, *outcome.said), warnings=decision.warnings, subject=decision.subject)
-    primary = seen.primary
+    """The report on what was decided and done, and on what the plugin observes now."""
+    report = Report(results=(*decision.results, *outcome.results), warnings=decision.warnings, subject=decision.subject)
+    primary = state.primary
     if primary is None:
         return report
     name, kind = key_of(primary).name, str(primary.get("kind"))
-    installed = seen.installed.get(identity_in(primary)[:2])
+    installed = state.installed.get(identity_in(primary)[:2])
     served = installed.served if installed is not None else ()
     own = next((upstream for upstream in served if upstream.api_version == primary.get("apiVersion")), None)
     report = replace(
@@ -339,33 +350,35 @@ def _found(
         resource=primary,
         leaving=outcome.leaving is not None,
         schema_hash=own.schema_hash if own is not None else "",
-        applied=seen.applied,
-        selector=selector_of(host, seen.key.name, name),
-        subject=decision.subject or f"{kind}/{seen.key.namespace}/{name}",
-        rolled_out=seen.rolled_out,
+        applied=state.applied,
+        selector=selector_of(host, state.key.name, name),
+        subject=decision.subject or f"{kind}/{state.key.namespace}/{name}",
+        rolled_out=state.rolled_out,
     )
     if isinstance(observed, PluginFault):
-        told = plugin_fault(observed)
-        return report if told in report.said else report.with_(told)
+        result = plugin_fault(observed)
+        return report if result in report.results else report.with_(result)
     if observed is not None and outcome.leaving is not None:
         observed = leaving(observed, outcome.leaving)
     selector = observed.selector if observed is not None and observed.selector else report.selector
     return replace(report, observation=observed, selector=selector)
 
 
-def _outage(seen: Seen, memory: Memory, error: KubeError) -> Outcome:
-    """What to say of a failure that is tried again and again, once it lasts: in the words of the first of its kind."""
+def _outage(state: ClusterState, memory: Memory, error: KubeError) -> Outcome:
+    """The report on a failure that is retried, once it lasts: in the words of the first failure of its kind."""
     last = memory.tries.last
-    told = memory.outage(last.what if last is not None and isinstance(last.what, KubeError) else error, now=seen.now)
-    return Outcome(silent=True) if told is None or seen.held_by else Outcome(said=(told,))
+    result = memory.outage(last.what if last is not None and isinstance(last.what, KubeError) else error, now=state.now)
+    return Outcome(silent=True) if result is None or state.held_by else Outcome(results=(result,))
 
 
 def _soonest(*seconds: float | None) -> float | None:
     return min((each for each in seconds if each is not None), default=None)
 
 
-def _planned(seen: Seen, planned: Told) -> tuple[Told, ...]:
-    """The plan; where nothing runs, that only a plan was asked for is why."""
-    if seen.primary is not None:
+def _planned(state: ClusterState, planned: StepResult) -> tuple[StepResult, ...]:
+    """The plan; where nothing runs, the dry run itself is the reason."""
+    if state.primary is not None:
         return (planned,)
-    return planned, Told(component="DryRun", reason="DryRun", message=planned.message, hinders=True, waits=True)
+    return planned, StepResult(
+        component="DryRun", reason="DryRun", message=planned.message, blocks_ready=True, waits=True
+    )

@@ -1,4 +1,4 @@
-"""The provider's part of a ModelDeployment's status: what was done and seen in, status and events out. Pure.
+"""The provider's part of a ModelDeployment's status, from what a pass did and observed; and its events. Pure.
 
 Every field here has one writer, the provider (spec/core.md, "Who owns which status field").
 """
@@ -36,7 +36,7 @@ from airunway.status.rootcause import RootCause
 __all__ = [
     "Announcement",
     "Report",
-    "Told",
+    "StepResult",
     "announcements",
     "fault_of",
     "leaving",
@@ -50,23 +50,29 @@ __all__ = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """`condition` is the condition's type (empty: none is written), `ok` its status.
-
-    With `hinders` the deployment is not ready because of it; the rest says how, as of a fault: `component` (default:
-    the condition), `waits`, `partial`, `category` where the reason alone does not tell, `since`.
-    """
+class StepResult:
+    """The result of one step: the source of a condition, and of a fault where it blocks readiness."""
 
     condition: str = ""
+    """Type of the condition; empty: none is written."""
     ok: bool = False
+    """Status of the condition."""
     reason: str
+    """Reason of the condition and of the fault."""
     message: str
-    hinders: bool = False
+    """Message of both."""
+    blocks_ready: bool = False
+    """Whether the deployment is not ready because of it; the fields below describe that fault."""
     component: str = ""
+    """Component of the fault; empty: the condition's type."""
     waits: bool = False
+    """Whether something else has to happen first, without a change of the deployment."""
     partial: bool = False
+    """Whether the rest serves."""
     category: Category | None = None
+    """Category of the fault where the reason alone does not decide it."""
     since: datetime | None = None
+    """When the fault began; None: now."""
 
     def as_condition(self) -> Condition | None:
         if not self.condition:
@@ -74,7 +80,7 @@ class Told:
         return Condition(type=self.condition, status=self.ok, reason=self.reason, message=self.message)
 
     def as_fault(self) -> Fault | None:
-        if not self.hinders:
+        if not self.blocks_ready:
             return None
         return Fault(
             component=self.component or self.condition,
@@ -105,24 +111,28 @@ _SECRET = re.compile(r'secrets? "([^"]+)" (?:not found|does not exist)')
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Everything that one pass found out.
+    """What one pass found out."""
 
-    `said` is what its steps have to say, in the order in which it is to be named. `resource` is the object that the
-    status names as the deployment's: the primary one, also while it is `leaving`, to be made anew. `subject` names what
-    a fault of the upstream is about (``Kind/namespace/name``). `selector` selects the serving pods, and `applied` is
-    when we changed the primary last; `rolled_out` is False while its pods are known to be of an older revision.
-    """
-
-    said: tuple[Told, ...] = ()
+    results: tuple[StepResult, ...] = ()
+    """Results of its steps, in the order in which they are reported."""
     resource: Resource | None = None
+    """The primary object; None: there is none."""
     leaving: bool = False
+    """Whether that is an old object that is being deleted, to be recreated."""
     schema_hash: str = ""
+    """Hash of the schema that it was read with."""
     observation: Observation | None = None
+    """The plugin's observation."""
     warnings: tuple[Finding, ...] = ()
+    """Warnings for the status."""
     subject: str = ""
+    """What a fault of the upstream is about (``Kind/namespace/name``)."""
     applied: datetime | None = None
+    """When we last changed the primary object."""
     rolled_out: bool = True
+    """False while its pods are known to be of an older revision."""
     selector: str = ""
+    """Label selector of the serving pods."""
 
     @property
     def primary(self) -> Resource | None:
@@ -132,15 +142,15 @@ class Report:
     @property
     def faults(self) -> tuple[Fault, ...]:
         """The faults that the runtime itself sees (upstream missing, recreation under way, …)."""
-        return tuple(fault for told in self.said if (fault := told.as_fault()) is not None)
+        return tuple(fault for result in self.results if (fault := result.as_fault()) is not None)
 
-    def told(self, condition: str) -> Told | None:
-        """What is said in the condition of that type; the last word counts."""
-        return next((told for told in reversed(self.said) if told.condition == condition), None)
+    def result(self, condition: str) -> StepResult | None:
+        """The result for the condition of that type; the last one counts."""
+        return next((result for result in reversed(self.results) if result.condition == condition), None)
 
-    def with_(self, *said: Told) -> Report:
-        """The report with more to say."""
-        return replace(self, said=(*self.said, *said))
+    def with_(self, *results: StepResult) -> Report:
+        """The report with more results."""
+        return replace(self, results=(*self.results, *results))
 
 
 def fault_of(component: Component, since: datetime | None) -> Fault:
@@ -282,13 +292,13 @@ def warning_text(finding: Finding) -> str:
 
 
 def located(finding: Finding) -> str:
-    """What a finding says, with the field that it is about in front."""
+    """The finding's message, with its field in front."""
     return f"{finding.path}: {finding.message}" if finding.path else finding.message
 
 
 def _conditions(report: Report, verdict: Verdict) -> list[Condition]:
     conditions = overall_conditions(verdict)
-    conditions += [condition for told in report.said if (condition := told.as_condition()) is not None]
+    conditions += [condition for result in report.results if (condition := result.as_condition()) is not None]
     conditions += [
         Condition(
             type=f"{as_word(component.name, otherwise='Component')}Ready",
@@ -301,10 +311,10 @@ def _conditions(report: Report, verdict: Verdict) -> list[Condition]:
     return conditions
 
 
-def leaving(observation: Observation, told: Told) -> Observation:
-    """What is told of an object that is made anew: its endpoint and counts, and of its components only that."""
+def leaving(observation: Observation, result: StepResult) -> Observation:
+    """The observation of an object that is being recreated: every component reports only that."""
     components = tuple(
-        replace(component, ready=False, reason=told.reason, message=told.message, waits=False, partial=False)
+        replace(component, ready=False, reason=result.reason, message=result.message, waits=False, partial=False)
         for component in observation.components
     )
     return replace(observation, components=components, current=True, refused=None)
@@ -312,10 +322,10 @@ def leaving(observation: Observation, told: Told) -> Observation:
 
 def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Resource:
     """The status while another provider still speaks for the deployment: the plan, or why there is none."""
-    planned = report.told("DryRun")
-    refused = report.told("ProviderCompatible")
+    planned = report.result("DryRun")
+    refused = report.result("ProviderCompatible")
     if planned is None and refused is not None and not refused.ok:
-        planned = Told(condition="DryRun", ok=True, reason="WouldBeRefused", message=refused.message)
+        planned = StepResult(condition="DryRun", ok=True, reason="WouldBeRefused", message=refused.message)
     condition = planned.as_condition() if planned is not None else None
     if condition is None:
         return {}
@@ -370,7 +380,7 @@ def announcements(
         yield Announcement(reason="SecretNotFound", note=_missing_secret(before, cause), related=report.primary)
     if verdict.phase in (Phase.FAILED, Phase.DEGRADED) and dig(before, "status", "phase") != verdict.phase.value:
         yield Announcement(reason="ProviderError", note=_error(report, verdict), related=report.primary)
-    compatible = report.told("ProviderCompatible")
+    compatible = report.result("ProviderCompatible")
     if compatible is not None:
         known = condition_of(before, "ProviderCompatible") or {}
         news = (known.get("reason"), known.get("message")) != (compatible.reason, compatible.message)
@@ -378,14 +388,14 @@ def announcements(
             yield Announcement(reason="UnverifiedSchema", note=compatible.message)
         if news and compatible.reason == "UnsupportedSchema":
             yield Announcement(reason="UnsupportedSchema", note=compatible.message)
-    # Those beyond the limit are not in the status either, so that nobody could tell whether they are new.
+    # Warnings beyond the limit are not in the status either: whether they are new is unknown.
     shown = [finding for finding in report.warnings[:MAX_WARNINGS] if finding.reason == "UnknownOverride"]
     if any(_is_new(finding, before) for finding in shown):
         yield Announcement(reason="UnknownOverride", note=_unknown_overrides(report, before, shown))
 
 
 def _unknown_overrides(report: Report, before: Resource, shown: Sequence[Finding]) -> str:
-    """One event for all of them: the author of one deployment must not fill the namespace's events, and our log."""
+    """One event for all of them: one deployment must not fill the namespace's events and our log."""
     count = sum(finding.reason == "UnknownOverride" for finding in report.warnings)
     new = [finding for finding in shown if _is_new(finding, before)]
     if count == 1:

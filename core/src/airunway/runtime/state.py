@@ -1,4 +1,4 @@
-"""The state of one deployment at the beginning of a pass, and which objects are ours: one view out of the caches."""
+"""The state of one deployment at the beginning of a pass, read from the caches, and which objects are ours."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from airunway.runtime.crd_versions import Installed
 from airunway.status.evidence import EventFacts, Evidence, parse_moment
 
 __all__ = [
+    "ClusterState",
     "Identity",
-    "Seen",
     "applied_at",
     "finalizers_of",
     "identity_in",
@@ -38,29 +38,35 @@ __all__ = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seen:
-    """Out of the caches, all of the same moment.
-
-    `live` is everything of the written kinds that carries the deployment's label, `selected` what read-only kinds have
-    of it, `find` looks further objects up by the names that a plan wants. `installed` is the verdict on the kinds by
-    (group, kind). `settled` is False while a cache is incomplete: absence
-    means nothing then. `rolled_out` is False while pods are known to be of an older revision. `written` is the primary
-    object as this very pass has left it.
-    """
+class ClusterState:
+    """What the caches hold of one deployment at one moment."""
 
     provider: str
+    """The provider that reconciles."""
     deployment: Resource
+    """The ModelDeployment."""
     live: Mapping[Identity, Resource]
+    """Objects of the kinds that the provider writes which carry the deployment's label."""
     selected: tuple[Resource, ...]
+    """Objects of the kinds that the provider only reads which belong to the deployment."""
     find: Callable[[Sequence[Resource]], Mapping[Identity, Resource]]
+    """`live`, and what else has the names of the given objects."""
     evidence: Evidence | None
+    """Pods, claims, Jobs and events; None without a primary object."""
     events: tuple[EventFacts, ...]
+    """Events about the objects themselves."""
     installed: Mapping[tuple[str, str], Installed]
+    """Which upstream version is served, by (group, kind)."""
     settled: bool
+    """False while a cache is incomplete, so that absence means nothing."""
     rolled_out: bool
+    """False while pods are known to be of an older revision."""
     kubernetes: tuple[int, int]
+    """Major and minor version of the cluster."""
     now: datetime
+    """The time of the pass."""
     written: Resource | None = None
+    """The primary object as this pass has written it."""
 
     @cached_property
     def key(self) -> ObjectKey:
@@ -89,7 +95,7 @@ class Seen:
 
     @property
     def validated(self) -> Resource | None:
-        """The core's verdict on this very generation; None while it has not looked."""
+        """The core's verdict on this generation; None until there is one."""
         found = condition_of(self.deployment, "Validated")
         generation = dig(self.deployment, "metadata", "generation")
         return found if found is not None and found.get("observedGeneration") == generation else None
@@ -154,9 +160,9 @@ def identity_in(obj: Resource) -> Identity:
 
 
 def recorded_settings(primary: Resource | None, manager: str) -> tuple[str, dict[str, object]] | None:
-    """What the primary object was made with: a digest as `Asked.lasting`, and the provider's kept settings.
+    """What the primary object was made with: a digest as `SpecDigests.lasting`, and the provider's kept settings.
 
-    None where it was made before there was such a record, or where somebody else wrote it.
+    None where there is no such record yet, or where another manager wrote it.
     """
     text = annotations_of(primary or {}).get(names.RUNTIME_SETTINGS)
     if primary is None or not isinstance(text, str) or not _is_ours(primary, names.RUNTIME_SETTINGS, manager):
@@ -184,8 +190,8 @@ def _is_ours(obj: Resource, annotation: str, manager: str) -> bool:
 def is_ours(live: Resource, deployment: Resource, provider: str) -> bool:
     """Whether the object was made by this provider for exactly this deployment (by uid).
 
-    One that has no controlling owner any more is known by its annotation: the next apply restores the reference.
-    Objects of the same deployment with another provider's label, or the core's own, are somebody else's.
+    One that has lost its controlling owner is known by its annotation: the next apply restores the reference.
+    Objects of the same deployment with another provider's label, or the core's own, are not ours.
     """
     if labels_of(live).get(names.PROVIDER) != provider:
         return False

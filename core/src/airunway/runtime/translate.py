@@ -1,4 +1,4 @@
-"""What a provider makes of a deployment, completed so that it can be applied. Pure; needs no cluster.
+"""A provider's translation of a deployment, completed so that it can be applied. Pure; needs no cluster.
 
 Completed means: namespace, owner, labels, and annotations for the transformer that wrote it, what it was written for,
 and digests of everything whose change needs a new object (spec rulings 9, 10, 26, 27).
@@ -37,28 +37,28 @@ from airunway.validation import without_effect
 __all__ = [
     "INTERRUPTS_ON_CHANGE",
     "REPLACE_ON_CHANGE",
-    "Asked",
-    "Judgement",
+    "SpecDigests",
+    "TranslationResult",
     "complete",
     "identity_of",
-    "judge",
     "parsed",
     "propagated_labels",
     "selector_of",
+    "translate",
     "written_for",
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
-    """Whether the provider can honour the deployment: not if there are `blockers`.
-
-    `objects` are the desired ones, complete, the primary first; none with blockers, or where nothing is to run.
-    """
+class TranslationResult:
+    """Whether the provider can honour the deployment, and how."""
 
     blockers: tuple[Finding, ...]
+    """Why it cannot; empty: it can."""
     warnings: tuple[Finding, ...]
+    """What the user should know."""
     objects: tuple[Resource, ...] = ()
+    """The desired objects, complete, the primary first; none with blockers, or while suspended."""
 
 
 def parsed(deployment: Resource) -> ModelDeployment:
@@ -68,27 +68,26 @@ def parsed(deployment: Resource) -> ModelDeployment:
     return parse_deployment(deployment)
 
 
-def judge(
+def translate(
     host: ProviderHost,
     deployment: Resource,
     typed: ModelDeployment,
     context: Context[Any],
     *,
-    asked: Asked | None = None,
+    digests: SpecDigests | None = None,
     records: bool = True,
-) -> Judgement:
-    """What speaks against the deployment, else what is to be there for it. Raises PluginFault.
+) -> TranslationResult:
+    """The blockers of the deployment, else its desired objects. Raises PluginFault.
 
-    `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed; `asked` is what
+    `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed; `digests` is what
     `written_for` says of it, where that is known already. With `records` the settings that what runs keeps are noted on
     the primary object. Overrides that the provider's schema refuses are not shown to
-    the plugin. A field that the user set and the provider never looked at is reported here: nothing is dropped without
-    a word (ruling 18).
+    the plugin. A field that the user set and the provider never read is reported here (ruling 18).
     """
     unclaimed = _unclaimed(typed)
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
-    if overrides.errors:  # what the schema refuses no plugin has to read
-        return Judgement(blockers=(*unclaimed, *overrides.errors), warnings=overrides.unknown)
+    if overrides.errors:  # the plugin never sees overrides that the schema refuses
+        return TranslationResult(blockers=(*unclaimed, *overrides.errors), warnings=overrides.unknown)
     view, reads = tracked(typed)
     compatibility = host.can_handle(view, context)
     host.heeds |= reads.metadata
@@ -99,36 +98,36 @@ def judge(
     )
     warnings = (*overrides.unknown, *compatibility.warnings, *unused)
     if blockers or typed.spec.suspend:
-        return Judgement(blockers=blockers, warnings=warnings)
+        return TranslationResult(blockers=blockers, warnings=warnings)
     translation = host.translate_spec(view, context)
     host.heeds |= reads.metadata
     objects = list(translation.objects)
     if overrides.merge:
         for part in placed(overrides.merge, translation.overrides_at):
             objects[0] = merged(objects[0], part)
-    told = {finding.path for finding in warnings}
+    warned = {finding.path for finding in warnings}
     provided = ("spec.model.cache",) if context.cache is not None else ()
-    ignored = (finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in told)
-    asked = asked or written_for(deployment, typed)
+    ignored = (finding for finding in ignored_fields(typed, reads, provided=provided) if finding.path not in warned)
+    digests = digests or written_for(deployment, typed)
     kept = kept_settings(context.settings) if records else {}
     desired = complete(
         objects,
         deployment,
         provider=host.name,
         transformer=_writer(host, objects[0], context).name,
-        wanted_for=asked.wanted,
-        settings={"for": asked.lasting, "provider": kept} if kept else None,
+        wanted_for=digests.wanted,
+        settings={"for": digests.lasting, "provider": kept} if kept else None,
         identity=identity_of(typed, context.engine),
         topology=translation.replace_on,
         interrupts=translation.interrupts,
         immutable=[_immutable(host, obj, context, primary=i == 0) for i, obj in enumerate(objects)],
         pod_labels=[_kind(host, obj).labels.values() for obj in objects],
     )
-    return Judgement(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))
+    return TranslationResult(blockers=(), warnings=(*warnings, *ignored), objects=tuple(desired))
 
 
 def _unclaimed(typed: ModelDeployment) -> list[Finding]:
-    """Volumes with a size of their own: nobody makes their claims yet, and pods would wait for them for ever."""
+    """Volumes with a size of their own: their claims are not created yet, and pods would wait for them for ever."""
     return [
         Finding(
             path=f"spec.model.storage.volumes[{position}].size",
@@ -183,7 +182,7 @@ the object itself, which mean something in one API version only.
 
 INTERRUPTS_ON_CHANGE = f"{names.GROUP}/interrupts-on-change"
 """Annotation of the primary object: JSON map from what interrupts serving when it changes in place to a digest of it
-and what is said before (`Interruption`)."""
+and the announcement (`Interruption`)."""
 
 
 _HASH_LENGTH = 16
@@ -211,29 +210,29 @@ def identity_of(deployment: ModelDeployment, engine: str) -> dict[str, object]:
     }
 
 
-class Asked(NamedTuple):
-    """Digests of what a translation was asked for. `wanted` is of all of it, `lasting` without replica counts and
-    ``suspend``: an autoscaler must take nothing new (spec rulings 23 and 27).
-    """
+class SpecDigests(NamedTuple):
+    """Digests of what a translation was asked for."""
 
     wanted: str
+    """Of all of it."""
     lasting: str
+    """Without replica counts and ``suspend``: scaling must not take a new transformer (spec rulings 23 and 27)."""
 
 
-def written_for(deployment: Resource, typed: ModelDeployment) -> Asked:
+def written_for(deployment: Resource, typed: ModelDeployment) -> SpecDigests:
     """Digests of what a translation was asked for: the spec without what never reaches it, the engine, the adoption.
 
     Without defaults: the API server fills in those of the CRD, a preview does not; and a default that a newer release
     adds must not make every object look as if it was written for something else. `typed` is the same object, parsed.
     """
-    essence = typed.spec.to_essence()
-    spec = {key: value for key, value in essence.items() if key not in _NOT_UPSTREAM}
+    comparable = typed.spec.to_essence()
+    spec = {key: value for key, value in comparable.items() if key not in _NOT_UPSTREAM}
     engine = dig(deployment, "status", "engine", "type", default="")
     adopted = annotations_of(deployment).get(names.ADOPT, "")
     lasting = {key: value for key, value in spec.items() if key not in _PASSING}
     if scaling := _without_counts(spec.get("scaling") or {}):
         lasting["scaling"] = scaling
-    return Asked(*(digest([part, engine, adopted], length=_HASH_LENGTH) for part in (spec, lasting)))
+    return SpecDigests(*(digest([part, engine, adopted], length=_HASH_LENGTH) for part in (spec, lasting)))
 
 
 def _without_counts(scaling: Mapping[str, object]) -> dict[str, object]:
@@ -327,9 +326,9 @@ def _with_pod_labels(obj: Resource, whose: Mapping[str, str], *, places: Iterabl
 
 
 def _outages(interrupts: Mapping[str, Interruption]) -> str:
-    """A digest of each value, with what is said when it changes."""
-    said = {name: [digest(found.value, length=_SHORT), found.message] for name, found in interrupts.items()}
-    return canonical_json(said).decode()
+    """A digest of each value, with the message when it changes."""
+    outages = {name: [digest(found.value, length=_SHORT), found.message] for name, found in interrupts.items()}
+    return canonical_json(outages).decode()
 
 
 def _at(obj: Resource, steps: Sequence[str]) -> object:

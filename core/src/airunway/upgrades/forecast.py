@@ -18,7 +18,7 @@ from airunway.plugins.manifest import api_version
 from airunway.resource import ObjectKey, Resource, annotations_of, is_deleting, key_of
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
 from airunway.runtime.plan import Action, Decision, Do, decide
-from airunway.runtime.state import Seen, identity_in, named
+from airunway.runtime.state import ClusterState, identity_in, named
 from airunway.upgrades.acceptance import refusals
 from airunway.upgrades.schemas import defaulted, dropped, gained, pruned, schema_in
 
@@ -125,8 +125,8 @@ def forecast(
     """
 
     def look(cluster: Cluster, of: Resource) -> tuple[Effect, str]:
-        seen = _seen(host, of, objects, cluster, now=now, verify=verify)
-        return _effect(decide(seen, host, settings=settings), cluster)
+        state = _seen(host, of, objects, cluster, now=now, verify=verify)
+        return _effect(decide(state, host, settings=settings), cluster)
 
     already, trouble = look(before, deployment) if before is not None else (Effect.LEAVE, "")
     trouble = trouble if already is Effect.BREAK else ""
@@ -217,14 +217,14 @@ def _seen(
     *,
     now: datetime,
     verify: bool,
-) -> Seen:
+) -> ClusterState:
     """What the provider would see."""
     verdicts = {
         (kind.group, kind.kind): detect(kind, host.transformers_of(kind), cluster.facts(kind), verify=verify)
         for kind in host.manifest.upstream
     }
     live = {identity_in(read): read for obj in objects if (read := _read(obj, host, verdicts, cluster)) is not None}
-    return Seen(
+    return ClusterState(
         provider=host.name,
         deployment=deployment,
         live=live,
@@ -293,13 +293,13 @@ def _gained(objects: Sequence[Resource], after: Cluster) -> list[str]:
 
 def _effect(decision: Decision, cluster: Cluster) -> tuple[Effect, str]:
     plan = decision.plan
-    if decision.do is not Do.BRING or plan is None:
+    if decision.do is not Do.APPLY or plan is None:
         return _held_back(decision)
     steps = [step for step in plan.steps if step.action is not Action.KEEP]
     refused = [
-        f"{named(step.wanted)} would be refused: {'; '.join(said)}"
+        f"{named(step.wanted)} would be refused: {'; '.join(results)}"
         for step in steps
-        if step.wanted is not None and (said := _refused(step.wanted, cluster))
+        if step.wanted is not None and (results := _refused(step.wanted, cluster))
     ]
     if refused:
         return Effect.BREAK, refused[0]
@@ -315,8 +315,8 @@ def _effect(decision: Decision, cluster: Cluster) -> tuple[Effect, str]:
 
 def _held_back(decision: Decision) -> tuple[Effect, str]:
     """Nothing would be done: because nothing is asked for, or because it cannot be."""
-    faults = [fault for told in decision.said if (fault := told.as_fault()) is not None]
-    if decision.do is Do.WATCH and faults:
+    faults = [fault for result in decision.results if (fault := result.as_fault()) is not None]
+    if decision.do is Do.OBSERVE_ONLY and faults:
         return Effect.BREAK, f"{faults[-1].reason}: {faults[-1].message}"
     return Effect.LEAVE, ""
 

@@ -16,7 +16,7 @@ from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import Context
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource
-from airunway.runtime.translate import Judgement, judge, parsed
+from airunway.runtime.translate import TranslationResult, parsed, translate
 
 __all__ = ["NAME", "NOW", "OF_THE_CORE", "TOGGLES", "Base", "Toggle", "bases", "judged", "merged_spec", "spec_fields"]
 
@@ -238,7 +238,7 @@ def _thinkable(host: ProviderHost) -> Iterator[Base]:
             yield Base(name=f"{engine.name} on CPU", engine=engine.name, spec=cpu)
 
 
-def judged(host: ProviderHost, base: Base, spec: Resource, *, context: Context[Any] | None = None) -> Judgement:
+def judged(host: ProviderHost, base: Base, spec: Resource, *, context: Context[Any] | None = None) -> TranslationResult:
     """What comes of a deployment with that spec, the runtime's own checks included. Raises PluginFault."""
     deployment = {
         "apiVersion": API_VERSION,
@@ -249,7 +249,7 @@ def judged(host: ProviderHost, base: Base, spec: Resource, *, context: Context[A
     }
     if context is None:
         context = assumed_context(host, engine=base.engine, now=NOW, settings=base.settings, absent=base.absent)
-    return judge(host, deployment, parsed(deployment), context)
+    return translate(host, deployment, parsed(deployment), context)
 
 
 def merged_spec(spec: Resource, *changes: Resource) -> Resource:

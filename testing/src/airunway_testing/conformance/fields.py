@@ -19,7 +19,7 @@ from airunway.api import names
 from airunway.plugins.contract import Finding
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, canonical_json
-from airunway.runtime.translate import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, Judgement
+from airunway.runtime.translate import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, TranslationResult
 from airunway_testing.conformance.cases import TOGGLES, Base, Toggle, bases, judged, merged_spec
 
 __all__ = ["Answer", "Outcome", "outcomes", "plain"]
@@ -96,7 +96,7 @@ def _steps(path: str) -> list[str]:
     return re.findall(r"[^.\[\]]+", re.sub(r"\[\d*\]", "", path))
 
 
-def _essence(found: Judgement) -> bytes:
+def _essence(found: TranslationResult) -> bytes:
     """What would be written, without what the runtime only notes on it."""
     return canonical_json([plain(obj) for obj in found.objects])
 

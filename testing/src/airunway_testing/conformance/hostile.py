@@ -19,7 +19,7 @@ from airunway.api.modeldeployment import ParseError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig
 from airunway.runtime.state import identity_in
-from airunway.runtime.translate import Judgement
+from airunway.runtime.translate import TranslationResult
 from airunway.sdk import Reading
 from airunway_testing.conformance.cases import Base, bases, judged, merged_spec
 from airunway_testing.conformance.fields import plain
@@ -132,7 +132,7 @@ def hostile_faults(host: ProviderHost, asked: Sequence[Base] | None = None) -> I
     yield from map(str, told.values())
 
 
-def _judged(host: ProviderHost, base: Base, change: Resource) -> Judgement | None:
+def _judged(host: ProviderHost, base: Base, change: Resource) -> TranslationResult | None:
     """None for a deployment that is refused."""
     try:
         found = judged(host, base, merged_spec(base.spec, change))
@@ -169,7 +169,7 @@ def _leaves(schema: Resource) -> Iterator[tuple[str, ...]]:
         yield ()
 
 
-def _strays(host: ProviderHost, harmless: Judgement, found: Judgement, text: str) -> _Stray | None:
+def _strays(host: ProviderHost, harmless: TranslationResult, found: TranslationResult, text: str) -> _Stray | None:
     """The first place at which two judgements differ by more than the text that stands for the harmless word."""
     before, after = ([plain(obj) for obj in judgement.objects] for judgement in (harmless, found))
     if len(before) != len(after):

@@ -15,7 +15,7 @@ import yaml
 
 from airunway import __version__
 from airunway.resource import Resource, annotations_of, key_of
-from airunway.runtime.crd_versions import essence
+from airunway.runtime.crd_versions import comparable
 from airunway.upgrades.definitions import Definition, chosen, definition_of
 from airunway_testing.conformance.chart import provider_files
 from airunway_testing.scaffold.shape import shape_of
@@ -125,7 +125,7 @@ def _of_one_version(crd: Resource, version: str) -> Resource:
 def _without_descriptions(crd: Resource) -> Resource:
     """What a schema's hash leaves out too."""
     versions = [
-        {**version, "schema": {"openAPIV3Schema": essence(version["schema"]["openAPIV3Schema"])}}
+        {**version, "schema": {"openAPIV3Schema": comparable(version["schema"]["openAPIV3Schema"])}}
         for version in crd["spec"]["versions"]
     ]
     return {**crd, "spec": {**crd["spec"], "versions": versions}}

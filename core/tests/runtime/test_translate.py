@@ -16,7 +16,7 @@ from airunway.plugins.errors import PluginFault
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, annotations_of, copy_of
 from airunway.runtime.report import located
-from airunway.runtime.translate import Judgement, judge, parsed, selector_of
+from airunway.runtime.translate import TranslationResult, parsed, selector_of, translate
 from airunway.sdk import Compatibility, Finding, Translation, overrides
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -25,13 +25,13 @@ MakeHost = Callable[..., ProviderHost]
 MakeDeployment = Callable[..., Resource]
 
 
-def judged(host: ProviderHost, deployment: Resource, **assumed: Any) -> Judgement:
+def translated(host: ProviderHost, deployment: Resource, **assumed: Any) -> TranslationResult:
     context = assumed_context(host, engine="vllm", now=NOW, **assumed)
-    return judge(host, deployment, parsed(deployment), context)
+    return translate(host, deployment, parsed(deployment), context)
 
 
 def test_desired_objects_are_complete_the_primary_first(toy: MakeHost, plain: MakeDeployment) -> None:
-    found = judged(toy(), plain())
+    found = translated(toy(), plain())
     assert (found.blockers, found.warnings) == ((), ())
     assert [(obj["kind"], obj["metadata"]["namespace"]) for obj in found.objects] == [
         ("Thing", "ml"),
@@ -50,7 +50,7 @@ def test_a_field_that_the_user_set_and_nobody_looked_at_is_reported_by_the_runti
         "image": "read-by-the-toy",
         "gateway": {"enabled": False},
     }
-    found = judged(toy(), plain(**spec))
+    found = translated(toy(), plain(**spec))
     reported = {finding.path: finding for finding in found.warnings}
     assert {"spec.engine.contextLength", "spec.engine.args", "spec.tolerations.key"} <= set(reported)
     assert not [path for path in reported if path.startswith(("spec.image", "spec.gateway", "spec.runtimeConfig"))]
@@ -59,7 +59,7 @@ def test_a_field_that_the_user_set_and_nobody_looked_at_is_reported_by_the_runti
 
 
 def test_a_field_that_nothing_acts_on_yet_is_reported(toy: MakeHost, plain: MakeDeployment) -> None:
-    found = judged(toy(), plain(gateway={"pathTemplate": "/{name}"}, runtimeConfigName="other"))
+    found = translated(toy(), plain(gateway={"pathTemplate": "/{name}"}, runtimeConfigName="other"))
     assert {located(finding) for finding in found.warnings} >= {
         "spec.gateway: has no effect, as this release makes no routes",
         "spec.runtimeConfigName: has no effect, as this release reads no runtime configs",
@@ -68,13 +68,13 @@ def test_a_field_that_nothing_acts_on_yet_is_reported(toy: MakeHost, plain: Make
 
 def test_the_engine_reaches_a_provider_in_its_context(toy: MakeHost, plain: MakeDeployment) -> None:
     """Reading ``context.engine`` and not ``spec.engine.type`` is right: the user may have left it to the core."""
-    assert judged(toy(), plain(engine={"type": "vllm"})).warnings == ()
+    assert translated(toy(), plain(engine={"type": "vllm"})).warnings == ()
 
 
 def test_what_the_provider_itself_says_of_a_field_is_not_said_twice(toy: MakeHost, plain: MakeDeployment) -> None:
     own = Finding(path="spec.engine.contextLength", reason="FieldIgnored", message="the Thing chooses its own")
     host = toy(can_handle=lambda d, c: Compatibility(warnings=(own,)))
-    found = judged(host, plain(engine={"type": "vllm", "contextLength": 4096}))
+    found = translated(host, plain(engine={"type": "vllm", "contextLength": 4096}))
     assert [finding for finding in found.warnings if finding.path == own.path] == [own]
 
 
@@ -84,7 +84,7 @@ def test_what_can_handle_alone_looked_at_counts_as_seen(toy: MakeHost, plain: Ma
         return Compatibility()
 
     host = toy(can_handle=reading)
-    assert judged(host, plain(engine={"type": "vllm", "contextLength": 4096})).warnings == ()
+    assert translated(host, plain(engine={"type": "vllm", "contextLength": 4096})).warnings == ()
 
 
 def test_b1_a_volume_that_is_to_be_made_from_its_size_blocks(toy: MakeHost, plain: MakeDeployment) -> None:
@@ -92,7 +92,7 @@ def test_b1_a_volume_that_is_to_be_made_from_its_size_blocks(toy: MakeHost, plai
         {"name": "there", "claimName": "c", "mountPath": "/a"},
         {"name": "sized", "size": "10Gi", "mountPath": "/b"},
     ]
-    found = judged(toy(), plain(model={"id": "o/m", "storage": {"volumes": volumes}}))
+    found = translated(toy(), plain(model={"id": "o/m", "storage": {"volumes": volumes}}))
     assert [finding.path for finding in found.blockers] == ["spec.model.storage.volumes[1].size"]
     assert "create a PersistentVolumeClaim, name it in claimName and take size out" in found.blockers[0].message
     assert found.objects == ()
@@ -106,8 +106,8 @@ def test_blockers_of_the_plugin_leave_no_objects_and_its_translation_is_not_aske
 
     blocker = Finding(path="spec.x", reason="IncompatibleConfiguration", message="no")
     host = toy(can_handle=lambda d, c: Compatibility(blockers=(blocker,)), translate_spec=never)
-    assert judged(host, plain()) == Judgement(blockers=(blocker,), warnings=())
-    assert judged(toy(translate_spec=never), plain(suspend=True)).objects == ()
+    assert translated(host, plain()) == TranslationResult(blockers=(blocker,), warnings=())
+    assert translated(toy(translate_spec=never), plain(suspend=True)).objects == ()
 
 
 SCHEMA = overrides.keys(
@@ -120,7 +120,7 @@ def test_b2_overrides_are_checked_merged_into_the_primary_and_unknown_keys_named
     toy: MakeHost, plain: MakeDeployment
 ) -> None:
     wanted = {"spec": {"note": "hi", "pools": [{"memory": "1Gi", "memroy": "2Gi"}]}, "mode": "fast"}
-    found = judged(toy(override_schema=SCHEMA), plain(provider={"name": "toy", "overrides": wanted}))
+    found = translated(toy(override_schema=SCHEMA), plain(provider={"name": "toy", "overrides": wanted}))
     assert [finding.path for finding in found.warnings] == ["spec.provider.overrides.spec.pools[0].memroy"]
     thing = found.objects[0]
     assert thing["spec"]["note"] == "hi"
@@ -128,7 +128,7 @@ def test_b2_overrides_are_checked_merged_into_the_primary_and_unknown_keys_named
     assert thing["spec"]["pools"] == [{"memory": "1Gi"}]
     assert "mode" not in thing, "the translation reads typed ones itself"
     beyond = {"spec": {"pools": [{"memory": "5Ti"}]}}
-    blocked = judged(toy(override_schema=SCHEMA), plain(provider={"name": "toy", "overrides": beyond}))
+    blocked = translated(toy(override_schema=SCHEMA), plain(provider={"name": "toy", "overrides": beyond}))
     assert [finding.reason for finding in blocked.blockers] == ["InvalidOverride"]
 
 
@@ -140,7 +140,7 @@ def test_a_plugin_is_not_asked_about_overrides_that_its_own_schema_refuses(
         return Compatibility()
 
     host = toy(override_schema=overrides.keys(size=overrides.typed(overrides.REPLICAS)), can_handle=reads_a_number)
-    found = judged(host, plain(provider={"name": "toy", "overrides": {"size": "many"}}))
+    found = translated(host, plain(provider={"name": "toy", "overrides": {"size": "many"}}))
     assert [finding.path for finding in found.blockers] == ["spec.provider.overrides.size"]
 
 
@@ -150,7 +150,7 @@ def test_overrides_go_where_the_translation_has_a_place_for_them(toy: MakeHost, 
         return Translation(objects=(thing,), overrides_at={"spec.note": "spec.inner.note"})
 
     wanted = {"spec": {"note": "hi", "pools": []}}
-    found = judged(toy(override_schema=SCHEMA, translate_spec=inside), plain(provider={"overrides": wanted}))
+    found = translated(toy(override_schema=SCHEMA, translate_spec=inside), plain(provider={"overrides": wanted}))
     assert found.objects[0]["spec"] == {"inner": {"note": "hi"}, "pools": []}
 
 
@@ -182,7 +182,7 @@ def test_a_plugin_that_changes_the_deployment_it_is_given_changes_nobody_else_s(
     deployment = plain(**spec)
     before = copy_of(deployment)
     host = toy(override_schema=SCHEMA, can_handle=vandal)
-    found = judged(host, deployment)
+    found = translated(host, deployment)
     assert deployment == before
     assert found.objects[0]["spec"]["note"] == "hi"
 
@@ -193,7 +193,7 @@ def test_a_deployment_cannot_be_assigned_to(toy: MakeHost, plain: MakeDeployment
         return Compatibility()
 
     with pytest.raises(PluginFault, match="can_handle raised AttributeError"):
-        judged(toy(can_handle=vandal), plain())
+        translated(toy(can_handle=vandal), plain())
 
 
 # -------------------------------------------------------------------------------------------------------- selectors
@@ -222,4 +222,6 @@ def test_g10_the_selector_for_scale_is_of_the_serving_pods(
 def test_the_replaceable_topology_comes_from_the_translation(toy: MakeHost, plain: MakeDeployment) -> None:
     thing = {"apiVersion": "toy.example.org/v2", "kind": "Thing", "metadata": {"name": "llama"}}
     host = toy(translate_spec=lambda d, c: Translation(objects=(thing,), replace_on={"roles": ["a"]}))
-    assert '"topology":{"roles":' in annotations_of(judged(host, plain()).objects[0])["airunway.ai/replace-on-change"]
+    assert (
+        '"topology":{"roles":' in annotations_of(translated(host, plain()).objects[0])["airunway.ai/replace-on-change"]
+    )

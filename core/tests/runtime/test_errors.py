@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airunway.kube import Answer, ApiError, ConnectionFailed, RequestTimedOut
-from airunway.runtime.errors import MEANINGS, meaning_of
+from airunway.runtime.errors import POLICIES, policy_of
 from airunway.status import REASONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "architecture.md"
@@ -17,12 +17,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "architecture.md"
 def test_the_page_has_every_answer_with_its_reason() -> None:
     rows = re.findall(r"^\| ([a-z ]+) \| .* \| `(\w+)` \| (at once|once it lasts) \|", PAGE.read_text(), re.MULTILINE)
     assert {(name, reason, when == "at once") for name, reason, when in rows} == {
-        (answer.value, MEANINGS[answer].reason, MEANINGS[answer].refuses) for answer in Answer
+        (answer.value, POLICIES[answer].reason, POLICIES[answer].refuses) for answer in Answer
     }
 
 
 def test_every_reason_is_registered() -> None:
-    assert {meaning.reason for meaning in MEANINGS.values()} <= REASONS.keys()
+    assert {policy.reason for policy in POLICIES.values()} <= REASONS.keys()
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_every_reason_is_registered() -> None:
     ],
 )
 def test_a_failure_gets_its_reason(error: ApiError, reason: str) -> None:
-    assert meaning_of(error).reason == reason
+    assert policy_of(error).reason == reason

@@ -10,7 +10,7 @@ import pytest
 
 from airunway.plugins.contract import Component, Observation, Replicas
 from airunway.resource import Resource, format_time
-from airunway.runtime.diagnosis import ROWS, Diagnosis, Scene, conclude, row_of
+from airunway.runtime.diagnosis import RULES, Diagnosis, PodSummary, conclude, rule_of
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
 from airunway.status.evidence import ContainerFacts, Evidence, PodFacts
@@ -43,7 +43,7 @@ def symptom() -> Symptom:
     return found
 
 
-SCENE = Scene(
+SUMMARY = PodSummary(
     shown=(),
     counts=PodCounts(),
     short=1,
@@ -92,15 +92,15 @@ CASES: list[tuple[str, dict[str, Any], tuple[bool, str] | None]] = [
 
 @pytest.mark.parametrize(("row", "changes", "shown"), CASES, ids=lambda value: str(value)[:60])
 def test_each_row_shows_the_pods_in_its_way(row: str, changes: dict[str, Any], shown: tuple[bool, str] | None) -> None:
-    name, _, show = row_of(replace(SCENE, **changes))
-    component = show(replace(SCENE, **changes))
+    name, _, show = rule_of(replace(SUMMARY, **changes))
+    component = show(replace(SUMMARY, **changes))
     assert name == row
     assert (None if component is None else (component.ready, component.reason)) == shown
 
 
 def test_every_row_has_its_case_and_the_last_one_takes_everything() -> None:
-    assert [name for name, *_ in ROWS] == list(dict.fromkeys(name for name, *_ in CASES))
-    assert ROWS[-1][1](SCENE)
+    assert [name for name, *_ in RULES] == list(dict.fromkeys(name for name, *_ in CASES))
+    assert RULES[-1][1](SUMMARY)
 
 
 # ---------------------------------------------------------------------------------------------------- roles (G10)
