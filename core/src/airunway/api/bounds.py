@@ -164,7 +164,9 @@ def is_modest(value: object, *, limit: int) -> bool:
         return False
     # What is between quotes is a text or what stands between two; one with quotes inside counts with its neighbours.
     brackets = text.translate(None, _NO_BRACKETS)
-    if len(text) + len(brackets) > limit or max(map(len, text.replace(b'\\"', b"  ").split(b'"'))) > MAX_KEY:
+    if len(text) + len(brackets) > limit:
+        return False
+    if len(text) > MAX_KEY and max(map(len, text.replace(b'\\"', b"  ").split(b'"'))) > MAX_KEY:
         return False
     for _ in range((MAX_DEPTH - 2) // 2):  # the one or two innermost levels each; brackets in texts only add to them
         if not brackets:

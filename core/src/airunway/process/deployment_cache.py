@@ -146,13 +146,10 @@ class DeploymentProjection:
         entries = metadata.get("managedFields")
         if isinstance(entries, list):
             # Without its entry a manager writes once more what is there already, which the API server counts as none.
-            metadata["managedFields"] = [
-                entry
-                for entry in entries
-                if isinstance(entry, dict)
-                and entry.get("manager") in self._managers
-                and not _is_over(entry, _MAX_ENTRY)
-            ]
+            kept = [entry for entry in entries if isinstance(entry, dict) and entry.get("manager") in self._managers]
+            if not is_modest(kept, limit=_MAX_ENTRY):  # one look at all of them serves nearly always
+                kept = [entry for entry in kept if not _is_over(entry, _MAX_ENTRY)]
+            metadata["managedFields"] = kept
 
 
 def whole(obj: Resource) -> Resource:
