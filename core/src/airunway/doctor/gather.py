@@ -28,19 +28,19 @@ from airunway.kube import (
     SERVICE,
     SERVICE_ACCOUNT,
     STORAGE_CLASS,
-    Answer,
     ApiError,
     Client,
+    ErrorKind,
     Forbidden,
     Kind,
     KubeError,
     NotFound,
 )
 from airunway.plugins.host import ProviderHost
+from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.webhook.configuration import CONFIGURATION_KIND, webhooks_of
 from airunway.webhook.secret import SECRET
-from airunway.words import bounded
 
 __all__ = ["gather"]
 
@@ -282,9 +282,9 @@ class _Reader:
         try:
             await self._client.create(MODEL_DEPLOYMENT, probe, dry_run=True)
         except ApiError as error:
-            if error.answer is Answer.WEBHOOK_DOWN:
+            if error.kind is ErrorKind.WEBHOOK_FAILED:
                 return Call(failed=error.message)
-            if error.answer is Answer.MISSING_RIGHT or error.status >= 500:
+            if error.kind is ErrorKind.FORBIDDEN or error.status >= 500:
                 raise
         return Call()
 

@@ -13,7 +13,7 @@ from email.utils import parsedate_to_datetime
 from airunway.kube.config import ClusterConfig
 from airunway.kube.errors import MalformedAnswer, NotFound
 from airunway.kube.kinds import SUBJECT_ACCESS_REVIEW, Kind
-from airunway.kube.pages import Page, decoded_object, read_pages
+from airunway.kube.pagination import Page, decoded_object, read_pages
 from airunway.kube.session import JSON, Session, user_agent_of
 from airunway.kube.watch import WatchEvent, decoded_events, stream_seconds
 from airunway.resource import ObjectKey, Resource, dig, key_of

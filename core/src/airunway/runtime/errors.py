@@ -1,6 +1,6 @@
 """What becomes of an error answer to a write upstream: the reason in the condition, and when it is tried again.
 
-Pure. What the server meant is decided in `kube/answers.py`; here it gets the words of the status (spec ruling 28).
+Pure. What the server meant is decided in `kube/error_kinds.py`; here it gets the words of the status (spec ruling 28).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airunway.kube import Answer, ApiError, KubeError, RequestTimedOut, TransportError
+from airunway.kube import ApiError, ErrorKind, KubeError, RequestTimedOut, TransportError
 from airunway.resource import Resource, key_of
 from airunway.runtime.state import named
 
@@ -31,36 +31,36 @@ class Meaning:
 _REFUSED = Meaning(reason="InvalidSpec", refuses=True)
 
 
-MEANINGS: Mapping[Answer, Meaning] = {
-    Answer.MISSING_RIGHT: Meaning(reason="Forbidden", refuses=True),
-    Answer.QUOTA: Meaning(reason="QuotaExceeded", refuses=True),
-    Answer.NAMESPACE_LEAVING: Meaning(reason="Terminating", refuses=True, waits=True),
-    Answer.NAMESPACE_ABSENT: Meaning(reason="Terminating", refuses=True, waits=True),
-    Answer.KIND_LEAVING: Meaning(reason="UpstreamNotInstalled", refuses=True, waits=True),
-    Answer.KIND_ABSENT: Meaning(reason="UpstreamNotInstalled", refuses=True, waits=True),
-    Answer.SCHEMA: Meaning(reason="InvalidSpec", refuses=True, lasts=True),
-    Answer.DENIED: _REFUSED,
-    Answer.INVALID: _REFUSED,
-    Answer.TOO_LARGE: _REFUSED,
-    Answer.UNAUTHENTICATED: Meaning(reason="Unauthorized"),
-    Answer.THROTTLED: Meaning(reason="RateLimited"),
-    Answer.WEBHOOK_DOWN: Meaning(reason="ServerError"),
-    Answer.SERVER: Meaning(reason="ServerError"),
-    Answer.OTHER_OBJECT: Meaning(reason="DependenciesUnreachable"),
-    Answer.EXISTS: Meaning(reason="DependenciesUnreachable"),
-    Answer.CONFLICT: Meaning(reason="DependenciesUnreachable"),
-    Answer.ABSENT: Meaning(reason="DependenciesUnreachable"),
-    Answer.EXPIRED: Meaning(reason="DependenciesUnreachable"),
-    Answer.UNKNOWN: Meaning(reason="DependenciesUnreachable"),
+MEANINGS: Mapping[ErrorKind, Meaning] = {
+    ErrorKind.FORBIDDEN: Meaning(reason="Forbidden", refuses=True),
+    ErrorKind.QUOTA: Meaning(reason="QuotaExceeded", refuses=True),
+    ErrorKind.NAMESPACE_TERMINATING: Meaning(reason="Terminating", refuses=True, waits=True),
+    ErrorKind.NAMESPACE_NOT_FOUND: Meaning(reason="Terminating", refuses=True, waits=True),
+    ErrorKind.KIND_TERMINATING: Meaning(reason="UpstreamNotInstalled", refuses=True, waits=True),
+    ErrorKind.KIND_NOT_SERVED: Meaning(reason="UpstreamNotInstalled", refuses=True, waits=True),
+    ErrorKind.SCHEMA: Meaning(reason="InvalidSpec", refuses=True, lasts=True),
+    ErrorKind.DENIED: _REFUSED,
+    ErrorKind.INVALID: _REFUSED,
+    ErrorKind.TOO_LARGE: _REFUSED,
+    ErrorKind.UNAUTHENTICATED: Meaning(reason="Unauthorized"),
+    ErrorKind.THROTTLED: Meaning(reason="RateLimited"),
+    ErrorKind.WEBHOOK_FAILED: Meaning(reason="ServerError"),
+    ErrorKind.SERVER_ERROR: Meaning(reason="ServerError"),
+    ErrorKind.UID_MISMATCH: Meaning(reason="DependenciesUnreachable"),
+    ErrorKind.ALREADY_EXISTS: Meaning(reason="DependenciesUnreachable"),
+    ErrorKind.CONFLICT: Meaning(reason="DependenciesUnreachable"),
+    ErrorKind.NOT_FOUND: Meaning(reason="DependenciesUnreachable"),
+    ErrorKind.EXPIRED: Meaning(reason="DependenciesUnreachable"),
+    ErrorKind.UNKNOWN: Meaning(reason="DependenciesUnreachable"),
 }
-"""Every answer; docs/architecture.md has the table for readers, and a test compares the two."""
+"""Every kind of error; docs/architecture.md has the table for readers, and a test compares the two."""
 
 
 def meaning_of(error: KubeError) -> Meaning:
     """What the status says of a failure to write."""
     match error:
         case ApiError():
-            return MEANINGS[error.answer]
+            return MEANINGS[error.kind]
         case RequestTimedOut():
             return Meaning(reason="Timeout")
         case TransportError():
@@ -70,19 +70,19 @@ def meaning_of(error: KubeError) -> Meaning:
 
 
 class Refused(Exception):
-    """The server will not take an object as it is, or we cannot address it (no `answer`). `obj` says which, no more."""
+    """The server will not take an object as it is, or we cannot address it (no `kind`). `obj` says which, no more."""
 
-    def __init__(self, obj: Resource, message: str, answer: Answer | None = None) -> None:
+    def __init__(self, obj: Resource, message: str, kind: ErrorKind | None = None) -> None:
         super().__init__(f"{named(obj)} was refused: {message}")
         namespace, name = key_of(obj)
         metadata = {"namespace": namespace, "name": name}
         self.obj: Resource = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind"), "metadata": metadata}
         self.message = message
-        self.answer = answer
+        self.kind = kind
 
     @property
     def meaning(self) -> Meaning:
-        return MEANINGS[self.answer or Answer.INVALID]
+        return MEANINGS[self.kind or ErrorKind.INVALID]
 
 
 class Occupied(Exception):

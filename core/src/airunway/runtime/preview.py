@@ -16,13 +16,13 @@ import yaml
 
 from airunway.api import names
 from airunway.kube import CONFIG_MAP, NotFound, needs_apply
+from airunway.redaction import redacted
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, owner_reference, uid_of
 from airunway.runtime.apply import NEVER, Writer
 from airunway.runtime.errors import Refused
 from airunway.runtime.plan import Action, Plan, Step, conflict_text
 from airunway.runtime.report import Told
 from airunway.runtime.state import Seen, named
-from airunway.words import redacted
 
 __all__ = ["PLAN_LIMIT", "Previewer", "plan_data", "plan_name", "shown"]
 
