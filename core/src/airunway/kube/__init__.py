@@ -5,6 +5,7 @@ from airunway.kube.backoff import Backoff, backoff_delay
 from airunway.kube.client import AccessDecision, Client
 from airunway.kube.config import ClusterConfig, in_cluster_config, load_config
 from airunway.kube.controller import Controller, PassResult, wait_until_synced
+from airunway.kube.discovery import served_kinds, served_resources, wait_until_established
 from airunway.kube.error_kinds import ErrorKind
 from airunway.kube.errors import (
     AlreadyExists,
@@ -138,8 +139,11 @@ __all__ = [
     "reflector_of",
     "remove_finalizers",
     "retry_after_of",
+    "served_kinds",
+    "served_resources",
     "strip_managed_fields",
     "transform_once",
     "user_agent_of",
+    "wait_until_established",
     "wait_until_synced",
 ]

@@ -515,10 +515,7 @@ class Writer:
 
     async def find(self, wanted: Resource) -> Resource | None:
         """The object of that name as the API server has it, whosever it is."""
-        try:
-            return await self.client.get(self.view(wanted).kind, key_of(wanted))
-        except NotFound:
-            return None
+        return await self.client.find(self.view(wanted).kind, key_of(wanted))
 
 
 # ---------------------------------------------------------------------------------------------------------- letting go

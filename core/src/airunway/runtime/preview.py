@@ -90,10 +90,7 @@ class Previewer:
 
         Raises Conflict where somebody makes or replaces a ConfigMap of that name at this moment.
         """
-        try:
-            published = await self._writer.client.get(CONFIG_MAP, _key(deployment))
-        except NotFound:
-            published = None
+        published = await self._writer.client.find(CONFIG_MAP, _key(deployment))
         # Without the managed-by label: this is no part of what the deployment needs, and must not be pruned as such.
         plan = {
             "apiVersion": "v1",
