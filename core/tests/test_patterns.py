@@ -215,5 +215,5 @@ def test_m8_the_tables_are_among_what_is_found() -> None:
     tables = (texts.ENGINE, texts.IMAGE_PULL, texts.SCHEDULING, texts.CREATION, texts.MOUNT, texts.PROVISIONING)
     known = {pattern.pattern for pattern in PATTERNS.values()}
     assert {row.pattern.pattern for table in tables for row in table} <= known
-    assert {"airunway.words._ESCAPES", "airunway_kaito.reasons.ERRORS"} <= set(PATTERNS)
+    assert {"airunway.redaction._ESCAPES", "airunway_kaito.reasons.ERRORS"} <= set(PATTERNS)
     assert len(PATTERNS) > 80

@@ -11,9 +11,9 @@ from typing import Protocol
 
 import pytest
 
-from airunway.ages import SKEW
 from airunway.api import names
 from airunway.controller.application import CoreSettings
+from airunway.first_seen import SKEW
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, Client, NotFound
 from airunway.plugins.host import ProviderHost

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from airunway.ages import SKEW
 from airunway.api import names
+from airunway.first_seen import SKEW
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost

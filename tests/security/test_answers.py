@@ -16,16 +16,16 @@ import yaml
 from airunway.kube import (
     CUSTOM_RESOURCE_DEFINITION,
     POD,
-    Answer,
     ApiError,
     Client,
     Conflict,
+    ErrorKind,
     Kind,
     NotFound,
     is_retryable,
     load_config,
 )
-from airunway.kube.answers import ANSWERS
+from airunway.kube.error_kinds import ERROR_PATTERNS
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import install_definitions, remove_definition
@@ -91,10 +91,10 @@ class Scene:
 
 
 Situation: TypeAlias = Callable[[Scene], Awaitable[object]]
-SITUATIONS: dict[str, tuple[Answer, Situation]] = {}
+SITUATIONS: dict[str, tuple[ErrorKind, Situation]] = {}
 
 
-def answers(expected: Answer) -> Callable[[Situation], Situation]:
+def answers(expected: ErrorKind) -> Callable[[Situation], Situation]:
     def register(situation: Situation) -> Situation:
         SITUATIONS[situation.__name__.replace("_", " ").strip()] = (expected, situation)
         return situation
@@ -102,14 +102,14 @@ def answers(expected: Answer) -> Callable[[Situation], Situation]:
     return register
 
 
-@answers(Answer.MISSING_RIGHT)
+@answers(ErrorKind.FORBIDDEN)
 async def a_user_without_rights(scene: Scene) -> None:
     config = load_config(kubeconfig=scene.cluster.kubeconfig_for(f"nobody-{uuid4().hex[:6]}"))
     async with Client(config) as theirs:
         await scene.apply(scene.thing(), client=theirs)
 
 
-@answers(Answer.UNAUTHENTICATED)
+@answers(ErrorKind.UNAUTHENTICATED)
 async def a_token_that_nobody_issued(scene: Scene) -> None:
     known = yaml.safe_load(scene.cluster.kubeconfig.read_text())
     for user in known["users"]:
@@ -120,7 +120,7 @@ async def a_token_that_nobody_issued(scene: Scene) -> None:
         await scene.apply(scene.thing(), client=theirs)
 
 
-@answers(Answer.QUOTA)
+@answers(ErrorKind.QUOTA)
 async def a_quota_that_is_used_up(scene: Scene) -> None:
     hard = {f"count/things.{GROUP}": "0"}
     body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": scene.namespace}}
@@ -131,7 +131,7 @@ async def a_quota_that_is_used_up(scene: Scene) -> None:
     await scene.until_refused()
 
 
-@answers(Answer.NAMESPACE_LEAVING)
+@answers(ErrorKind.NAMESPACE_TERMINATING)
 async def a_namespace_that_is_being_deleted(scene: Scene) -> None:
     name = f"leaving-{uuid4().hex[:8]}"
     await scene.client.create(NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -147,14 +147,14 @@ async def a_namespace_that_is_being_deleted(scene: Scene) -> None:
         await scene.client.merge_patch(THING, ObjectKey(name, "held"), {"metadata": {"finalizers": None}})
 
 
-@answers(Answer.NAMESPACE_ABSENT)
+@answers(ErrorKind.NAMESPACE_NOT_FOUND)
 async def a_namespace_that_is_not_there(scene: Scene) -> None:
     obj = scene.thing()
     obj["metadata"]["namespace"] = "nowhere"
     await scene.apply(obj)
 
 
-@answers(Answer.KIND_LEAVING)
+@answers(ErrorKind.KIND_TERMINATING)
 async def a_definition_that_is_being_deleted(scene: Scene) -> None:
     group = f"g{uuid4().hex[:8]}.example.com"
     kind = Kind(group, "v1", "Thing", "things")
@@ -169,52 +169,52 @@ async def a_definition_that_is_being_deleted(scene: Scene) -> None:
         await remove_definition(scene.client, f"things.{group}")
 
 
-@answers(Answer.KIND_ABSENT)
+@answers(ErrorKind.KIND_NOT_SERVED)
 async def a_group_that_is_not_installed(scene: Scene) -> None:
     await scene.apply(scene.thing(group="absent.example.com"), Kind("absent.example.com", "v1", "Thing", "things"))
 
 
-@answers(Answer.KIND_ABSENT)
+@answers(ErrorKind.KIND_NOT_SERVED)
 async def a_version_that_is_not_served(scene: Scene) -> None:
     await scene.apply({**scene.thing(), "apiVersion": f"{GROUP}/v9"}, Kind(GROUP, "v9", "Thing", "things"))
 
 
-@answers(Answer.KIND_ABSENT)
+@answers(ErrorKind.KIND_NOT_SERVED)
 async def a_kind_of_the_core_that_does_not_exist(scene: Scene) -> None:
     await scene.apply({**scene.thing(), "apiVersion": "v1"}, Kind("", "v1", "Thing", "things"))
 
 
-@answers(Answer.SCHEMA)
+@answers(ErrorKind.SCHEMA)
 async def a_field_that_the_schema_has_not(scene: Scene) -> None:
     await scene.apply({**scene.thing(), "spec": {"unknown": 1}})
 
 
-@answers(Answer.SCHEMA)
+@answers(ErrorKind.SCHEMA)
 async def a_value_of_another_type(scene: Scene) -> None:
     await scene.apply({**scene.thing(), "spec": {"number": "one"}})
 
 
-@answers(Answer.INVALID)
+@answers(ErrorKind.INVALID)
 async def a_value_out_of_range(scene: Scene) -> None:
     await scene.apply({**scene.thing(), "spec": {"number": 7}})
 
 
-@answers(Answer.TOO_LARGE)
+@answers(ErrorKind.TOO_LARGE)
 async def an_object_above_the_limit_of_etcd(scene: Scene) -> None:
     await scene.apply({**scene.thing(), "spec": {"text": "x" * 1_900_000}})
 
 
-@answers(Answer.TOO_LARGE)
+@answers(ErrorKind.TOO_LARGE)
 async def an_object_above_the_limit_of_messages_to_etcd(scene: Scene) -> None:
     await scene.apply({**scene.thing(), "spec": {"text": "x" * 2_900_000}})
 
 
-@answers(Answer.TOO_LARGE)
+@answers(ErrorKind.TOO_LARGE)
 async def a_request_above_the_limit(scene: Scene) -> None:
     await scene.apply({**scene.thing(), "spec": {"text": "x" * 4_000_000}})
 
 
-@answers(Answer.DENIED)
+@answers(ErrorKind.DENIED)
 async def a_pod_that_the_namespace_s_security_level_forbids(scene: Scene) -> None:
     level = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     await scene.client.merge_patch(NAMESPACE, ObjectKey("", scene.namespace), level)
@@ -227,7 +227,7 @@ async def a_pod_that_the_namespace_s_security_level_forbids(scene: Scene) -> Non
 async def test_ruling_28_an_admission_policy_denies_whatever_its_code(reason: str, scene: Scene) -> None:
     with pytest.raises(ApiError) as caught:
         await denied_by_policy(scene, reason)
-    assert caught.value.answer is Answer.DENIED, str(caught.value)
+    assert caught.value.kind is ErrorKind.DENIED, str(caught.value)
 
 
 async def denied_by_policy(scene: Scene, reason: str) -> None:
@@ -248,7 +248,7 @@ async def denied_by_policy(scene: Scene, reason: str) -> None:
         await scene.client.delete(POLICY, ObjectKey("", name))
 
 
-@answers(Answer.WEBHOOK_DOWN)
+@answers(ErrorKind.WEBHOOK_FAILED)
 async def a_webhook_that_is_down(scene: Scene) -> None:
     name = f"answers-{uuid4().hex[:8]}"
     webhook = {
@@ -268,41 +268,41 @@ async def a_webhook_that_is_down(scene: Scene) -> None:
         await scene.client.delete(WEBHOOK, ObjectKey("", name))
 
 
-@answers(Answer.OTHER_OBJECT)
+@answers(ErrorKind.UID_MISMATCH)
 async def the_uid_of_an_object_that_is_gone(scene: Scene) -> None:
     await scene.apply(scene.thing(uid=NOBODY))
 
 
-@answers(Answer.OTHER_OBJECT)
+@answers(ErrorKind.UID_MISMATCH)
 async def the_uid_of_another_object(scene: Scene) -> None:
     await scene.apply(scene.thing())
     await scene.apply(scene.thing(uid=NOBODY))
 
 
-@answers(Answer.EXISTS)
+@answers(ErrorKind.ALREADY_EXISTS)
 async def a_creation_of_what_is_there(scene: Scene) -> None:
     await scene.client.create(THING, scene.thing())
     await scene.client.create(THING, scene.thing())
 
 
-@answers(Answer.CONFLICT)
+@answers(ErrorKind.CONFLICT)
 async def a_stale_version(scene: Scene) -> None:
     await scene.apply(scene.thing())
     await scene.apply(scene.thing(resourceVersion="1"))
 
 
-@answers(Answer.CONFLICT)
+@answers(ErrorKind.CONFLICT)
 async def a_field_of_another_manager(scene: Scene) -> None:
     await scene.client.apply(THING, {**scene.thing(), "spec": {"number": 1}}, manager="one")
     await scene.client.apply(THING, {**scene.thing(), "spec": {"number": 2}}, manager="two")
 
 
-@answers(Answer.ABSENT)
+@answers(ErrorKind.NOT_FOUND)
 async def an_object_that_is_not_there(scene: Scene) -> None:
     await scene.client.get(THING, ObjectKey(scene.namespace, "nobody"))
 
 
-@answers(Answer.THROTTLED)
+@answers(ErrorKind.THROTTLED)
 async def an_eviction_that_a_budget_forbids(scene: Scene) -> None:
     await scene.client.create(POD, pod(scene, "p"))
     where = {"name": "b", "namespace": scene.namespace}
@@ -317,7 +317,7 @@ async def an_eviction_that_a_budget_forbids(scene: Scene) -> None:
     await scene.client.create(eviction, body)
 
 
-@answers(Answer.SERVER)
+@answers(ErrorKind.SERVER_ERROR)
 async def an_aggregated_api_without_a_server(scene: Scene) -> None:
     group = f"g{uuid4().hex[:8]}.example.com"
     name = f"v1.{group}"
@@ -342,7 +342,7 @@ async def an_aggregated_api_without_a_server(scene: Scene) -> None:
         await scene.client.delete(API_SERVICE, ObjectKey("", name))
 
 
-@answers(Answer.UNKNOWN)
+@answers(ErrorKind.UNKNOWN)
 async def a_method_that_is_not_allowed(scene: Scene) -> None:
     reviews = Kind("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False)
     await scene.client.list_all(reviews)
@@ -370,13 +370,13 @@ async def test_ruling_28_an_answer_is_understood(situation: str, scene: Scene) -
     expected, make = SITUATIONS[situation]
     with pytest.raises(ApiError) as caught:
         await make(scene)
-    assert caught.value.answer is expected, f"{caught.value} {caught.value.details}"
-    assert is_retryable(caught.value) == expected.passes
-    if expected is Answer.OTHER_OBJECT:
+    assert caught.value.kind is expected, f"{caught.value} {caught.value.details}"
+    assert is_retryable(caught.value) == expected.is_retryable
+    if expected is ErrorKind.UID_MISMATCH:
         assert isinstance(caught.value, Conflict)
 
 
 def test_every_answer_of_the_table_is_made_by_some_situation() -> None:
     """But for history that is compacted: that takes minutes (core/tests/kube/test_reflector.py has it)."""
     made = {answer for answer, _ in SITUATIONS.values()}
-    assert made == ({row.answer for row in ANSWERS} | {Answer.UNKNOWN}) - {Answer.EXPIRED}
+    assert made == ({pattern.kind for pattern in ERROR_PATTERNS} | {ErrorKind.UNKNOWN}) - {ErrorKind.EXPIRED}

@@ -6,12 +6,9 @@ accepts any JSON object that an API server can return and never raises on a miss
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -37,7 +34,6 @@ __all__ = [
     "owner_reference",
     "parse_time",
     "uid_of",
-    "uncollected",
     "yaml_json",
 ]
 
@@ -171,15 +167,3 @@ def age_seconds(text: object, now: datetime) -> float | None:
     """Seconds between an RFC 3339 text and `now`; None if the text is not a time."""
     moment = parse_time(text)
     return None if moment is None else (now - moment).total_seconds()
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Without garbage collection: while a document of megabytes is read it would take more time than the reading."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()

@@ -12,7 +12,7 @@ import math
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from airunway.cel import CelCompileError, CelEvaluationError, Evaluator, Program, compile_expression
+from airunway.cel import CelCompileError, CelEvaluationError, CelProgram, Evaluator, compile_expression
 
 SPEC = {
     "text": "Hello Wörld",
@@ -82,14 +82,14 @@ def larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 EXPRESSIONS = st.recursive(st.sampled_from(ATOMS), larger, max_leaves=6)
 
 
-def program(expression: str, evaluator: Evaluator) -> Program | None:
+def program(expression: str, evaluator: Evaluator) -> CelProgram | None:
     try:
         return compile_expression(expression, evaluator=evaluator)
     except CelCompileError:
         return None
 
 
-def outcome(compiled: Program) -> object:
+def outcome(compiled: CelProgram) -> object:
     try:
         return shape(compiled.evaluate({"spec": SPEC}))
     except CelEvaluationError:

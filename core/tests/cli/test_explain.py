@@ -12,10 +12,10 @@ from typer.testing import CliRunner, Result
 
 from airunway.api import names
 from airunway.cli.main import app
-from airunway.columns import as_columns
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, Client
 from airunway.resource import ObjectKey, Resource
+from airunway.table import format_table
 from airunway_testing.operator import install_definitions
 
 GPU = {"gpu": {"count": 1}}
@@ -80,7 +80,7 @@ def test_a_table_of_every_candidate(write: Any) -> None:
 
 def test_a_narrow_terminal_folds_the_details_under_each_other() -> None:
     rows = [("kaito", "rule", "true (priority 5) spec.a == 'b'"), ("", "rule", "x" * 40)]
-    assert as_columns(("provider", "check", "detail"), rows, width=45).splitlines() == [
+    assert format_table(("provider", "check", "detail"), rows, width=45).splitlines() == [
         "PROVIDER  CHECK  DETAIL",
         "kaito     rule   true (priority 5) spec.a ==",
         "                 'b'",
@@ -89,7 +89,7 @@ def test_a_narrow_terminal_folds_the_details_under_each_other() -> None:
     ]
     # Without room for it, and where nobody said how wide it is, nothing is folded.
     for width in (None, 40):
-        assert len(as_columns(("provider", "check", "detail"), rows, width=width).splitlines()) == 3
+        assert len(format_table(("provider", "check", "detail"), rows, width=width).splitlines()) == 3
 
 
 def test_why_not(write: Any) -> None:

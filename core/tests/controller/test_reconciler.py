@@ -12,7 +12,7 @@ import pytest
 from airunway.api import names
 from airunway.controller.decision import decide
 from airunway.controller.reconciler import CoreReconciler
-from airunway.kube import Client, Conflict, EventRecorder, Overlay
+from airunway.kube import Client, Conflict, EventRecorder, MutationCache
 from airunway.resource import ObjectKey, Resource, condition_of, copy_of, dig
 from airunway.selection import ProviderFacts, provider_facts
 from airunway.validation import Violation
@@ -169,7 +169,7 @@ class Server:
         facts: Mapping[str, ProviderFacts] = {each.name: each for each in providers}
         return CoreReconciler(
             client=cast("Client", self),
-            deployments=Overlay(cache),
+            deployments=MutationCache(cache),
             providers=lambda: facts,
             events=cast("EventRecorder", self),
             selector=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airunway.kube import Client, Conflict, Kind, Overlay, Reflector, StatusWriter
+from airunway.kube import Client, Conflict, Kind, MutationCache, Reflector, StatusWriter
 from airunway.resource import ObjectKey, Resource
 
 pytestmark = pytest.mark.apiserver
@@ -25,7 +25,7 @@ def body(widget: Kind, key: ObjectKey) -> Resource:
 
 @pytest.fixture
 def writer(client: Client, widget: Kind) -> StatusWriter:
-    return StatusWriter(client=client, kind=widget, objects=Overlay(Reflector(client, widget)), manager=ME)
+    return StatusWriter(client=client, kind=widget, objects=MutationCache(Reflector(client, widget)), manager=ME)
 
 
 async def test_what_is_said_of_one_object_is_not_written_to_the_next_of_its_name(

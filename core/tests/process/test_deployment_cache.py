@@ -11,7 +11,7 @@ import pytest
 from airunway.api.bounds import EXCESS, MAX_FINALIZERS, excess
 from airunway.api.modeldeployment import ParseError
 from airunway.api.names import provider_finalizer, provider_manager
-from airunway.kube import Overlay
+from airunway.kube import MutationCache
 from airunway.process.deployment_cache import DeploymentProjection, whole
 from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.runtime.translate import parsed
@@ -156,7 +156,7 @@ def test_a_pass_sees_the_whole_spec() -> None:
 
         def add_handler(self, handler: Any) -> None: ...
 
-    overlay = Overlay(Cache(), project=DeploymentProjection([MANAGER]), restore=whole)
+    overlay = MutationCache(Cache(), project=DeploymentProjection([MANAGER]), restore=whole)
     assert overlay.get(ObjectKey("b", "a")) == obj
     newer: Resource = orjson.loads(orjson.dumps(obj))
     newer["metadata"]["resourceVersion"] = "8"

@@ -10,7 +10,7 @@ import pytest
 from airunway.plugins.contract import Component, Finding, Observation
 from airunway.resource import Resource
 from airunway.runtime.report import MAX_WARNINGS, Announcement, Report, announcements, warning_text
-from airunway.status import Fault, Phase, Verdict
+from airunway.status import Fault, Phase, Rollup
 from airunway.status.rootcause import RootCause
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -30,9 +30,9 @@ def report(*warnings: Finding) -> Report:
     )
 
 
-def verdict(phase: Phase, component: str = "Inference") -> Verdict:
+def verdict(phase: Phase, component: str = "Inference") -> Rollup:
     fault = Fault(component=component, reason="UpstreamFailed", message="no GPUs")
-    return Verdict(phase=phase, reason="UpstreamFailed", message="no GPUs", ready=False, fault=fault)
+    return Rollup(phase=phase, reason="UpstreamFailed", message="no GPUs", ready=False, fault=fault)
 
 
 def cause(message: str) -> RootCause:
@@ -42,7 +42,7 @@ def cause(message: str) -> RootCause:
     )  # fmt: skip
 
 
-def said(before: Resource, found: Report, now: Verdict, because: RootCause | None = None) -> list[Announcement]:
+def said(before: Resource, found: Report, now: Rollup, because: RootCause | None = None) -> list[Announcement]:
     return list(announcements(before, found, now, cause=because))
 
 

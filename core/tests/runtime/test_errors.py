@@ -1,4 +1,4 @@
-"""Every answer has a meaning, and the page for readers has them all."""
+"""Every kind of error has a meaning, and the page for readers has them all."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from airunway.kube import Answer, ApiError, ConnectionFailed, RequestTimedOut
+from airunway.kube import ApiError, ConnectionFailed, ErrorKind, RequestTimedOut
 from airunway.runtime.errors import POLICIES, policy_of
 from airunway.status import REASONS
 
 PAGE = Path(__file__).parents[3] / "docs" / "architecture.md"
 
 
-def test_the_page_has_every_answer_with_its_reason() -> None:
+def test_the_page_has_every_error_kind_with_its_reason() -> None:
     rows = re.findall(r"^\| ([a-z ]+) \| .* \| `(\w+)` \| (at once|once it lasts) \|", PAGE.read_text(), re.MULTILINE)
     assert {(name, reason, when == "at once") for name, reason, when in rows} == {
-        (answer.value, POLICIES[answer].reason, POLICIES[answer].refuses) for answer in Answer
+        (kind.value, POLICIES[kind].reason, POLICIES[kind].refuses) for kind in ErrorKind
     }
 
 

@@ -11,7 +11,7 @@ from core.tests.conftest import MakeDeployment, MakeHost
 from core.tests.runtime.views import NOW, made, state
 
 from airunway.api import names
-from airunway.kube import Overlay
+from airunway.kube import MutationCache
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
 from airunway.runtime.apply import RETRY, Finalizer
@@ -50,11 +50,11 @@ class Server:
         self.said.append(status["message"])
 
 
-def releaser(server: Server, cached: Resource, *, now: Any, projected: bool = False) -> tuple[Finalizer, Overlay]:
+def releaser(server: Server, cached: Resource, *, now: Any, projected: bool = False) -> tuple[Finalizer, MutationCache]:
     manager = names.provider_manager("toy")
     project = DeploymentProjection([manager]) if projected else (lambda obj: obj)
     cache = SimpleNamespace(get=lambda _key: project(copy_of(cached)), add_handler=lambda _handler: None)
-    overlay = Overlay(cache, project=project)
+    overlay = MutationCache(cache, project=project)
     upstream = SimpleNamespace(unread=lambda: (), views=lambda: ())
     writer = SimpleNamespace(
         client=server,

@@ -13,7 +13,7 @@ from airunway.controller.decision import decide
 from airunway.resource import Resource, condition_of, dig
 from airunway.selection import ProviderFacts, forbidden_by, provider_facts, recorded
 from airunway.selection.advice import with_changes
-from airunway.selection.explanation import Verdict, explain
+from airunway.selection.explanation import CandidateVerdict, explain
 from airunway.validation import validate
 from airunway.validation.policy import NAMESPACE_NAME, Policy, parse_policy
 
@@ -63,8 +63,8 @@ def test_a_choice_is_explained() -> None:
     assert explanation.engine is not None
     assert (explanation.engine.engine, explanation.provider) == ("vllm", "dynamo")
     assert [explanation.verdict(candidate) for candidate in explanation.candidates] == [
-        Verdict.SELECTED,
-        Verdict.ELIGIBLE,
+        CandidateVerdict.SELECTED,
+        CandidateVerdict.ELIGIBLE,
     ]
     kaito = explanation.as_resource()["candidates"][1]
     assert [rule["result"] for rule in kaito["rules"]] == [False, None]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airunway.api.modeldeployment import parse_deployment
 from airunway.controller.decision import decide
 from airunway.resource import Resource, condition_of
-from airunway.selection import Candidate, Check, ProviderFacts, RuleResult, provider_facts, recorded
+from airunway.selection import Candidate, FailedCheck, ProviderFacts, RuleResult, provider_facts, recorded
 from airunway.selection.record import MAX_BYTES
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -97,7 +97,7 @@ CANDIDATES = st.lists(
     st.builds(
         lambda name, failed, rules, score: Candidate(
             name=name,
-            failed=tuple(Check(name="x", path="spec", message=text) for text in failed),
+            failed=tuple(FailedCheck(name="x", path="spec", message=text) for text in failed),
             rules=tuple(RuleResult(condition=text, priority=3, value=value, error=text) for text, value in rules),
             score=score,
         ),

@@ -12,14 +12,14 @@ from airunway.controller.decision import Decision, decide
 from airunway.resource import Resource, condition_of, dig
 from airunway.selection import (
     ProviderFacts,
-    Refusal,
+    ProviderRefusal,
     provider_facts,
     recorded,
     refusals,
     refused_by,
     request_of,
 )
-from airunway.selection.explanation import Verdict, explain
+from airunway.selection.explanation import CandidateVerdict, explain
 from airunway.selection.provider import choose_provider
 from airunway.selection.record import MAX_BYTES
 
@@ -206,21 +206,25 @@ def test_explain_tells_the_same_story_and_asks_the_plugins_that_are_at_hand() ->
     )
     asked: list[tuple[str, str]] = []
 
-    def ask(name: str, engine: str) -> Refusal | None:
+    def ask(name: str, engine: str) -> ProviderRefusal | None:
         asked.append((name, engine))
-        return Refusal(generation=0, reason="No", message="no") if name != "last" else None
+        return ProviderRefusal(generation=0, reason="No", message="no") if name != "last" else None
 
     fresh = explain(deployment(), ALL, now=NOW, asked=ask)
     assert fresh.provider == "last"
     assert fresh.as_resource()["engine"]["type"] == "sglang"
     assert asked == [("best", "vllm"), ("next", "vllm"), ("last", "sglang")]
     verdicts = {each.name: fresh.verdict(each) for each in fresh.candidates}
-    assert verdicts == {"best": Verdict.REJECTED, "next": Verdict.REJECTED, "last": Verdict.SELECTED}
+    assert verdicts == {
+        "best": CandidateVerdict.REJECTED,
+        "next": CandidateVerdict.REJECTED,
+        "last": CandidateVerdict.SELECTED,
+    }
 
 
 def test_refusals_have_room_and_are_read_back_as_they_were_written() -> None:
     providers = [config(f"p{number:02}", "vllm") for number in range(40)]
-    words = {each.name: Refusal(generation=1, reason="R" * 300, message="é" * 5000) for each in providers}
+    words = {each.name: ProviderRefusal(generation=1, reason="R" * 300, message="é" * 5000) for each in providers}
     request = request_of(deployment()["spec"])
     choice = choose_provider(request, providers, engine="vllm", now=NOW, refused=words)
     assert len(orjson.dumps(recorded(choice.candidates))) <= MAX_BYTES

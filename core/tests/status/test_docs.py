@@ -8,7 +8,7 @@ from pathlib import Path
 import airunway
 from airunway.controller.decision import CORE_CONDITIONS
 from airunway.status import OVERALL, REASONS
-from airunway.status.catalogue import CONDITIONS, Writer
+from airunway.status.catalogue import CONDITIONS, ConditionWriter
 from airunway.status.codes import CODES, PAGE
 from airunway.status.docs import page
 
@@ -47,5 +47,5 @@ def test_every_condition_that_the_source_writes_is_in_the_catalogue() -> None:
 
 
 def test_the_catalogue_knows_the_writers() -> None:
-    assert {c.name for c in CONDITIONS if c.writer is Writer.CORE} == CORE_CONDITIONS
-    assert {c.name for c in CONDITIONS if c.writer is Writer.SPEAKER} == set(OVERALL)
+    assert {c.name for c in CONDITIONS if c.writer is ConditionWriter.CORE} == CORE_CONDITIONS
+    assert {c.name for c in CONDITIONS if c.writer is ConditionWriter.SPEAKER} == set(OVERALL)

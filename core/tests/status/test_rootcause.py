@@ -20,7 +20,7 @@ from airunway.status.evidence import (
     job_facts,
 )
 from airunway.status.rootcause import find_root_cause, find_symptoms
-from airunway.status.texts import Meaning, first_meaning
+from airunway.status.texts import MessagePattern, first_meaning
 from airunway_testing.evidence import (
     NOW,
     QUOTA,
@@ -318,7 +318,7 @@ def test_what_a_pod_said_is_looked_through_once_however_often_it_is_read() -> No
         def search(self, text: str) -> None:
             looked.append(text)
 
-    table = (Meaning(cast("re.Pattern[str]", Pattern()), "PodFailed", "", "a test"),)
+    table = (MessagePattern(cast("re.Pattern[str]", Pattern()), "PodFailed", "", "a test"),)
     for _ in range(3):
         assert first_meaning(["one", "another"], table) is None
     assert looked == ["one", "another"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from airunway.api import bounds
 from airunway.api.bounds import MAX_CAUSES, MAX_DEPTH, MAX_KEY, MAX_SPEC, is_modest, size_of
-from airunway.places import MAX_PATH, Place, entries, shortened
+from airunway.json_path import MAX_PATH, JsonPath, entries, shortened
 from airunway.resource import Resource
 from airunway.runtime.overrides import check_overrides
 from airunway.validation import validate
@@ -258,7 +258,7 @@ def test_a_change_away_from_what_is_too_large_is_judged_by_what_it_becomes() -> 
 def test_places_make_a_path_for_what_is_told() -> None:
     found = {str(place): value for place, _, value in entries({"a": [{"b": 1}, 2], "c": {"d": None}}, "root")}
     assert found == {"root.a": [{"b": 1}, 2], "root.a[0].b": 1, "root.c": {"d": None}, "root.c.d": None}
-    assert str(Place(Place(None, "x"), "y" * 1000)).startswith("x.yyy")
+    assert str(JsonPath(JsonPath(None, "x"), "y" * 1000)).startswith("x.yyy")
     assert len(shortened("p" * 1000)) == MAX_PATH
     assert shortened("a" * 300 + ".kind").endswith("aaa.kind")
 

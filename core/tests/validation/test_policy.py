@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from airunway.validation.policy import (
     NAMESPACE_NAME,
     Grants,
+    NamespaceRule,
     Policy,
     PolicyError,
-    Rule,
     Selector,
     parse_policy,
     violations,
@@ -178,7 +178,7 @@ EXPRESSIONS = st.tuples(
     st.sampled_from(["x", "y"]), st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]), st.just(("1",))
 )
 RULES = st.builds(
-    Rule,
+    NamespaceRule,
     selector=st.builds(Selector, labels=LABELS, expressions=st.lists(EXPRESSIONS, max_size=2).map(tuple)),
     providers=LISTS,
     engines=LISTS,
@@ -190,7 +190,7 @@ POLICIES = st.builds(Policy, rules=st.lists(RULES, max_size=4).map(tuple), deny=
 
 @given(POLICIES, RULES, LABELS, st.sampled_from(["a", "b", "c"]))
 def test_one_more_rule_takes_nothing_away_that_another_rule_lists(
-    policy: Policy, rule: Rule, labels: dict[str, str], provider: str
+    policy: Policy, rule: NamespaceRule, labels: dict[str, str], provider: str
 ) -> None:
     before = policy.grants(labels)
     after = Policy(rules=(*policy.rules, rule), deny=policy.deny).grants(labels)
@@ -211,7 +211,7 @@ def test_the_order_of_rules_does_not_matter(policy: Policy, labels: dict[str, st
 @given(POLICIES, LABELS)
 def test_a_rule_that_does_not_match_changes_nothing(policy: Policy, labels: dict[str, str]) -> None:
     never = Selector(labels={"never": "there"})
-    more = Policy(rules=(*policy.rules, Rule(selector=never, providers=())), deny=policy.deny)
+    more = Policy(rules=(*policy.rules, NamespaceRule(selector=never, providers=())), deny=policy.deny)
     assert more.grants(labels) == policy.grants(labels)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airunway.api.rules import MODEL_DEPLOYMENT_RULES, Rule
+from airunway.api.rules import MODEL_DEPLOYMENT_RULES, ValidationRule
 from airunway.cel import CelError, Evaluator, compile_expression
 
 SIZES = st.one_of(
@@ -40,7 +40,7 @@ NODES = st.fixed_dictionaries(
 CHECKED = [rule for rule in MODEL_DEPLOYMENT_RULES if rule.check is not None]
 
 
-def by_expression(rule: Rule, node: Any, old: Any) -> bool:
+def by_expression(rule: ValidationRule, node: Any, old: Any) -> bool:
     variables = ("self", "oldSelf") if rule.is_transition else ("self",)
     program = compile_expression(rule.expression, variables=variables, evaluator=Evaluator.CEL_PYTHON, trusted=True)
     try:
@@ -52,7 +52,7 @@ def by_expression(rule: Rule, node: Any, old: Any) -> bool:
 @pytest.mark.parametrize("rule", CHECKED, ids=lambda rule: f"{rule.path}{rule.field}: {rule.message}"[:60])
 @settings(max_examples=150)
 @given(node=NODES, old=NODES)
-def test_h5_the_check_of_a_rule_says_what_its_expression_says(rule: Rule, node: Any, old: Any) -> None:
+def test_h5_the_check_of_a_rule_says_what_its_expression_says(rule: ValidationRule, node: Any, old: Any) -> None:
     assert rule.check is not None
     assert rule.check(node, old) == by_expression(rule, node, old)
 

@@ -29,13 +29,14 @@ from airunway.kube import (
     load_config,
     needs_apply,
     user_agent_of,
+    wait_until_established,
 )
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics, Role
 from airunway.process.parts import Application, Lead, Parts, Work
-from airunway.resource import ObjectKey, Resource, is_deleting, is_true, key_of, uid_of
+from airunway.resource import ObjectKey, Resource, is_deleting, key_of, uid_of
 from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway.runtime.crd_versions import crd_facts
 from airunway_testing.controlplane.stages import OUTCOME
@@ -99,10 +100,7 @@ async def install_definitions(client: Client, definitions: Sequence[Resource] = 
             or needs_apply(definition, live, manager=_INSTALLER)
         ):
             await client.apply(CUSTOM_RESOURCE_DEFINITION, definition, manager=_INSTALLER, force=True)
-    async with asyncio.timeout(PATIENCE):
-        for definition in wanted:
-            while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition)), "Established"):
-                await asyncio.sleep(_LOOK)
+    await wait_until_established(client, (key_of(definition).name for definition in wanted), timeout=PATIENCE)
 
 
 async def remove_definition(client: Client, name: str) -> None:

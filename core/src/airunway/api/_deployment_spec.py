@@ -17,7 +17,7 @@ from airunway.api._base import (
     Text,
     list_map,
 )
-from airunway.api._deployment_storage import Cache, Storage, Volume
+from airunway.api._deployment_storage import ModelCacheSpec, Storage, Volume
 from airunway.api._pods import EnvVar, LocalObjectReference, SecurityContext, Toleration
 from airunway.api.bounds import (
     MAX_CONSTRAINTS,
@@ -30,18 +30,18 @@ from airunway.api.bounds import (
 
 __all__ = [
     "DEFAULT_GPU_TYPE",
-    "Cache",
     "Engine",
-    "Gateway",
     "GatewayReference",
+    "GatewaySpec",
     "Gpu",
     "Model",
+    "ModelCacheSpec",
     "ModelDeploymentSpec",
     "PodTemplate",
     "PodTemplateMetadata",
-    "Provider",
+    "ProviderSpec",
     "Resources",
-    "Role",
+    "RoleSpec",
     "Scaling",
     "Secrets",
     "SecurityContext",
@@ -77,10 +77,12 @@ class Model(ApiModel):
         "Default: huggingface.",
     )
     storage: Storage = Field(default_factory=Storage, description="Volumes of the model server. Default: none.")
-    cache: Cache = Field(default_factory=Cache, description="Caching of the weights in the cluster. Default: no cache.")
+    cache: ModelCacheSpec = Field(
+        default_factory=ModelCacheSpec, description="Caching of the weights in the cluster. Default: no cache."
+    )
 
 
-class Provider(ApiModel):
+class ProviderSpec(ApiModel):
     """The provider that runs the model."""
 
     name: Text = Field(
@@ -165,7 +167,7 @@ class Gpu(ApiModel):
     )
 
 
-class Role(ApiModel):
+class RoleSpec(ApiModel):
     """The workers of one role in disaggregated mode."""
 
     replicas: Count = Field(
@@ -195,10 +197,10 @@ class Scaling(ApiModel):
         json_schema_extra=SERVER_DEFAULT,
         description="Replicas in aggregated mode, a number from 0 (scaled to zero) to 32. Default: 1.",
     )
-    prefill: Role | None = Field(
+    prefill: RoleSpec | None = Field(
         default=None, description="Prefill workers. Required in disaggregated mode, ignored otherwise."
     )
-    decode: Role | None = Field(
+    decode: RoleSpec | None = Field(
         default=None, description="Decode workers. Required in disaggregated mode, ignored otherwise."
     )
 
@@ -261,7 +263,7 @@ class GatewayReference(ApiModel):
     )
 
 
-class Gateway(ApiModel):
+class GatewaySpec(ApiModel):
     """How the model is reached from outside."""
 
     enabled: bool | None = Field(
@@ -300,8 +302,8 @@ class ModelDeploymentSpec(ApiModel):
     """What is to run."""
 
     model: Model = Field(description="Model to serve. Required.")
-    provider: Provider = Field(
-        default_factory=Provider, description="Provider that runs the model. Default: selected automatically."
+    provider: ProviderSpec = Field(
+        default_factory=ProviderSpec, description="Provider that runs the model. Default: selected automatically."
     )
     engine: Engine = Field(
         default_factory=Engine, description="Inference engine and its settings. Default: selected automatically."
@@ -332,8 +334,8 @@ class ModelDeploymentSpec(ApiModel):
     secrets: Secrets = Field(
         default_factory=Secrets, description="Names of Secrets that the model server uses. Default: none."
     )
-    gateway: Gateway = Field(
-        default_factory=Gateway, description="How the model is reached through a gateway. Default: as detected."
+    gateway: GatewaySpec = Field(
+        default_factory=GatewaySpec, description="How the model is reached through a gateway. Default: as detected."
     )
     node_selector: dict[str, Value] = Field(
         default_factory=dict, max_length=MAX_ENTRIES, description="Node labels that the pods require. Default: none."

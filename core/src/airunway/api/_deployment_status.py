@@ -12,7 +12,7 @@ from airunway.resource import Resource
 __all__ = [
     "PHASES",
     "UNSEEN",
-    "Condition",
+    "ModelDeploymentCondition",
     "ModelDeploymentStatus",
 ]
 
@@ -40,7 +40,7 @@ Tools that follow kstatus take an object without any status for one that is as i
 _Short = Annotated[str, Field(max_length=1024)]
 
 
-class Condition(ApiModel):
+class ModelDeploymentCondition(ApiModel):
     """One aspect of the state, as in every Kubernetes API."""
 
     type: str = Field(
@@ -151,7 +151,7 @@ class ModelCacheStatus(ApiModel):
     ready: bool = Field(default=False, description="Whether the weights are complete. Default: false.")
 
 
-class Refusal(ApiModel):
+class RefusalStatus(ApiModel):
     """What a provider itself said against the spec before anything of the deployment existed."""
 
     generation: Int64 = Field(default=0, description="Generation of the spec that was refused, a number.")
@@ -159,7 +159,7 @@ class Refusal(ApiModel):
     message: str | None = Field(default=None, max_length=1024, description="Why, as a sentence, with the field.")
 
 
-class Candidate(ApiModel):
+class CandidateStatus(ApiModel):
     """One provider as seen by the selection."""
 
     name: str = Field(max_length=253, description="Provider that was considered. Required.")
@@ -168,7 +168,7 @@ class Candidate(ApiModel):
     reasons: list[_Short] = Field(
         default_factory=list, max_length=16, description="Why, as sentences: failed checks, true rules, rule errors."
     )
-    refusal: Refusal | None = Field(
+    refusal: RefusalStatus | None = Field(
         default=None,
         description="Refusal of the provider itself (ProviderCompatible=False): the next candidate is chosen.",
     )
@@ -177,7 +177,7 @@ class Candidate(ApiModel):
 class SelectionStatus(ApiModel):
     """How the provider was selected; at most 8 KiB."""
 
-    candidates: list[Candidate] = Field(
+    candidates: list[CandidateStatus] = Field(
         default_factory=list,
         max_length=32,
         json_schema_extra=list_map("name"),
@@ -186,7 +186,7 @@ class SelectionStatus(ApiModel):
     evaluated_at: Timestamp = Field(default=None, description="Moment of the selection (RFC 3339).")
 
 
-class RootCause(ApiModel):
+class RootCauseStatus(ApiModel):
     """The one fault behind all that is wrong."""
 
     code: str | None = Field(default=None, max_length=256, description="Kind of fault, such as ImagePull.NotFound.")
@@ -220,7 +220,7 @@ class ModelDeploymentStatus(ApiModel):
     observed_generation: Int64 | None = Field(
         default=None, description="Generation of the spec that the provider has applied, a number."
     )
-    conditions: list[Condition] = Field(
+    conditions: list[ModelDeploymentCondition] = Field(
         default_factory=list, json_schema_extra=list_map("type"), description="State aspect by aspect."
     )
     engine: EngineStatus = Field(default_factory=EngineStatus, description="Engine in use.")
@@ -233,7 +233,7 @@ class ModelDeploymentStatus(ApiModel):
     )
     model_cache: ModelCacheStatus = Field(default_factory=ModelCacheStatus, description="Cached weights in use.")
     selection: SelectionStatus = Field(default_factory=SelectionStatus, description="How the provider was selected.")
-    root_cause: RootCause | None = Field(default=None, description="Fault behind all that is wrong, if any.")
+    root_cause: RootCauseStatus | None = Field(default=None, description="Fault behind all that is wrong, if any.")
     warnings: list[_Short] = Field(
         default_factory=list, max_length=32, description="Things to know that stop nothing, as sentences."
     )

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from airunway.api._base import EMPTY_MEANS_ABSENT, SERVER_DEFAULT, ApiModel, Quantity, Text, list_map
 
-__all__ = ["Cache", "Storage", "Volume"]
+__all__ = ["ModelCacheSpec", "Storage", "Volume"]
 
 _MOUNT_PATHS = {"modelCache": "/model-cache", "compilationCache": "/compilation-cache", "custom": None}
 
@@ -77,7 +77,7 @@ class Storage(ApiModel):
     )
 
 
-class Cache(ApiModel):
+class ModelCacheSpec(ApiModel):
     """How the weights are cached in the cluster."""
 
     mode: Literal["None", "Shared", "Dedicated"] = Field(

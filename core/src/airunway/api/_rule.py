@@ -9,7 +9,7 @@ from decimal import Decimal
 from airunway.quantity import MAX_EXPONENT, parse_quantity, same_quantity
 from airunway.resource import Resource
 
-__all__ = ["FORBIDDEN", "INVALID", "REQUIRED", "Rule", "amount_of", "is_quantity", "quantity_rules"]
+__all__ = ["FORBIDDEN", "INVALID", "REQUIRED", "ValidationRule", "amount_of", "is_quantity", "quantity_rules"]
 
 INVALID = "FieldValueInvalid"
 REQUIRED = "FieldValueRequired"
@@ -21,7 +21,7 @@ Check = Callable[[Resource, Resource | None], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class ValidationRule:
     """One rule. `field` is the path below the node that an error names; `message_expression`, when given, makes the
     message (with `message` for when it cannot). A rule whose expression has `oldSelf` speaks of changes and runs on
     updates only.
@@ -48,10 +48,10 @@ class Rule:
         return "oldSelf" in self.expression
 
 
-def quantity_rules(path: str, field: str, *, maximum: str = "", example: str) -> Iterator[Rule]:
+def quantity_rules(path: str, field: str, *, maximum: str = "", example: str) -> Iterator[ValidationRule]:
     text = f"string(self.{field})"
     absent = f"!has(self.{field}) || {text} == ''"
-    yield Rule(
+    yield ValidationRule(
         path=path,
         expression=f"{absent} || (isQuantity({text}) && !quantity({text}).isLessThan(quantity('0')))",
         message=f"invalid resource quantity (write it like {example})",
@@ -61,7 +61,7 @@ def quantity_rules(path: str, field: str, *, maximum: str = "", example: str) ->
         ),
     )
     if maximum:
-        yield Rule(
+        yield ValidationRule(
             path=path,
             expression=f"{absent} || !isQuantity({text}) || quantity({text}).compareTo(quantity('{maximum}')) <= 0",
             message=f"exceeds maximum allowed ({maximum})",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airunway.api._rule import FORBIDDEN, REQUIRED, Rule, amount_of, is_quantity, quantity_rules
+from airunway.api._rule import FORBIDDEN, REQUIRED, ValidationRule, amount_of, is_quantity, quantity_rules
 from airunway.resource import Resource
 
 __all__ = ["storage_rules"]
@@ -23,9 +23,9 @@ def _effective(owner: str, field: str, default: str) -> str:
     return f"(has({owner}.{field}) && {owner}.{field} != '' ? {owner}.{field} : {default.format(owner)})"
 
 
-def storage_rules() -> Iterator[Rule]:
+def storage_rules() -> Iterator[ValidationRule]:
     item = "spec.model.storage.volumes[*]"
-    yield Rule(
+    yield ValidationRule(
         path=item,
         expression="has(self.size) || (has(self.claimName) && self.claimName != '')",
         message="claimName is required when size is not set (name an existing PersistentVolumeClaim)",
@@ -33,14 +33,14 @@ def storage_rules() -> Iterator[Rule]:
         reason=REQUIRED,
     )
     yield from quantity_rules(item, "size", example="100Gi")
-    yield Rule(
+    yield ValidationRule(
         path=item,
         expression="!has(self.size) || !has(self.readOnly) || !self.readOnly",
         message="readOnly must not be true when size is set (a new claim has to be written first)",
         field=".readOnly",
     )
     for field in ("accessMode", "storageClassName"):
-        yield Rule(
+        yield ValidationRule(
             path=item,
             expression=f"!has(self.{field}) || has(self.size)",
             message=f"{field} is only applicable when size is set (an existing claim has its own)",
@@ -48,20 +48,20 @@ def storage_rules() -> Iterator[Rule]:
             reason=FORBIDDEN,
         )
     mount = "!has(self.mountPath) || self.mountPath == ''"
-    yield Rule(
+    yield ValidationRule(
         path=item,
         expression=f"{mount} || self.mountPath.startsWith('/')",
         message="mountPath must be an absolute path (start with /)",
         field=".mountPath",
     )
-    yield Rule(
+    yield ValidationRule(
         path=item,
         expression="self.purpose != 'custom' || (has(self.mountPath) && self.mountPath != '')",
         message="mountPath is required when purpose is custom",
         field=".mountPath",
         reason=REQUIRED,
     )
-    yield Rule(
+    yield ValidationRule(
         path=item,
         expression=f"{mount} || !(self.mountPath == '/' || self.mountPath.contains('//')"
         " || (self.mountPath + '/').contains('/./') || (self.mountPath + '/').contains('/../'))",
@@ -69,7 +69,7 @@ def storage_rules() -> Iterator[Rule]:
         field=".mountPath",
     )
     for system in _SYSTEM_PATHS:
-        yield Rule(
+        yield ValidationRule(
             path=item,
             expression=f"{mount} || !(self.mountPath == '{system}' || self.mountPath.startsWith('{system}/'))",
             message=f"mountPath must not overlap with system path {system}",
@@ -78,16 +78,16 @@ def storage_rules() -> Iterator[Rule]:
     yield from _list_rules()
 
 
-def _list_rules() -> Iterator[Rule]:
+def _list_rules() -> Iterator[ValidationRule]:
     storage = "spec.model.storage"
     for purpose in ("modelCache", "compilationCache"):
-        yield Rule(
+        yield ValidationRule(
             path=storage,
             expression=f"!has(self.volumes) || self.volumes.filter(v, v.purpose == '{purpose}').size() <= 1",
             message=f"at most one volume with purpose={purpose} is allowed",
             field=".volumes",
         )
-    yield Rule(
+    yield ValidationRule(
         path=storage,
         expression="!has(self.volumes) || self.volumes.all(v, !has(v.mountPath) || v.mountPath == ''"
         " || self.volumes.exists_one(w, has(w.mountPath) && w.mountPath == v.mountPath))",
@@ -95,7 +95,7 @@ def _list_rules() -> Iterator[Rule]:
         field=".volumes",
     )
     for purpose, path in (("modelCache", "/model-cache"), ("compilationCache", "/compilation-cache")):
-        yield Rule(
+        yield ValidationRule(
             path=storage,
             expression=f"!has(self.volumes) || !self.volumes.exists(v, v.purpose == '{purpose}'"
             f" && (!has(v.mountPath) || v.mountPath == '')) || !self.volumes.exists(v, has(v.mountPath)"
@@ -103,14 +103,14 @@ def _list_rules() -> Iterator[Rule]:
             message=f"duplicate mount path: {path} is where the {purpose} volume is mounted by default",
             field=".volumes",
         )
-    yield Rule(
+    yield ValidationRule(
         path=storage,
         expression="!has(self.volumes) || self.volumes.all(v, !has(v.claimName) || v.claimName == ''"
         " || self.volumes.exists_one(w, has(w.claimName) && w.claimName == v.claimName))",
         message="duplicate claim name: every volume needs a claim of its own",
         field=".volumes",
     )
-    yield Rule(
+    yield ValidationRule(
         path="",
         expression="!has(self.spec.model.storage) || !has(self.spec.model.storage.volumes)"
         " || self.spec.model.storage.volumes.all(v, !has(v.size) || !has(v.claimName) || v.claimName == ''"
@@ -121,7 +121,7 @@ def _list_rules() -> Iterator[Rule]:
         unless_unchanged="spec.model",
     )
     old = "!has(oldSelf.storage) || !has(oldSelf.storage.volumes)"
-    yield Rule(
+    yield ValidationRule(
         path="spec.model",
         expression=f"{old} || oldSelf.storage.volumes.all(o, !has(o.size) || (has(self.storage)"
         " && has(self.storage.volumes) && self.storage.volumes.exists(v, v.name == o.name)))",
@@ -133,7 +133,7 @@ def _list_rules() -> Iterator[Rule]:
         f"{_effective('self', field, default)} == {_effective('oldSelf', field, default)}"
         for field, default in _SIZED_VOLUME_DEFAULTS.items()
     )
-    yield Rule(
+    yield ValidationRule(
         path=f"{storage}.volumes[*]",
         expression=f"!has(oldSelf.size) || !isQuantity(string(oldSelf.size)) || (has(self.size) && {same}"
         " && quantity(string(self.size)).compareTo(quantity(string(oldSelf.size))) == 0"

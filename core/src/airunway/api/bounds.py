@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from airunway.places import shortened
+from airunway.json_path import shortened
 from airunway.resource import Resource, dig
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
     "MAX_TOLERATIONS",
     "MAX_VALUE",
     "Excess",
-    "Size",
+    "JsonSize",
     "excess",
     "is_modest",
     "noted_excess",
@@ -91,7 +91,7 @@ class Excess(NamedTuple):
     reason: str = "FieldValueTooLong"
 
 
-class Size(NamedTuple):
+class JsonSize(NamedTuple):
     """Bytes of the JSON, and how many values it has. What is `over` was not looked at to its end."""
 
     length: int
@@ -101,7 +101,7 @@ class Size(NamedTuple):
     long_key: str = ""
 
 
-def size_of(value: object, *, limit: int, depth: int = MAX_DEPTH) -> Size:
+def size_of(value: object, *, limit: int, depth: int = MAX_DEPTH) -> JsonSize:
     """The size of a JSON value; work and memory are bounded by `limit` (bytes), whatever the value is.
 
     `over` if it has more than `limit` bytes; `too_deep` if values stand `depth` levels below it (a scalar counts, as an
@@ -113,14 +113,14 @@ def size_of(value: object, *, limit: int, depth: int = MAX_DEPTH) -> Size:
         level, node = pending.pop()
         values += 1
         if level >= depth:
-            return Size(length, values, too_deep=True)
+            return JsonSize(length, values, too_deep=True)
         if isinstance(node, dict):
             length += 2 + 2 * len(node)
             if length > limit:
-                return Size(length, values, over=True)
+                return JsonSize(length, values, over=True)
             for key in node:
                 if len(key) > MAX_KEY:
-                    return Size(length, values, over=len(key) > limit, long_key=key[:MAX_KEY])
+                    return JsonSize(length, values, over=len(key) > limit, long_key=key[:MAX_KEY])
                 length += _length(key, limit)
             pending.extend((level + 1, child) for child in node.values())
         elif isinstance(node, list):
@@ -130,8 +130,8 @@ def size_of(value: object, *, limit: int, depth: int = MAX_DEPTH) -> Size:
         else:
             length += _length(node, limit)
         if length > limit:
-            return Size(length, values, over=True)
-    return Size(length, values)
+            return JsonSize(length, values, over=True)
+    return JsonSize(length, values)
 
 
 def _length(value: object, limit: int) -> int:
@@ -175,7 +175,7 @@ def is_modest(value: object, *, limit: int) -> bool:
     return False
 
 
-def excess(obj: Resource, *, measured: Size | None = None) -> list[Excess]:
+def excess(obj: Resource, *, measured: JsonSize | None = None) -> list[Excess]:
     """The limits that a ModelDeployment is over, at most one of each part; empty for one that may be walked.
 
     `measured` is the `size_of` its spec with the limit `MAX_SPEC`, where that was asked for already.
@@ -207,7 +207,7 @@ def noted_excess(obj: Resource) -> list[Excess]:
     return [Excess(*entry) for entry in told] if isinstance(told, list) else []
 
 
-def _of_spec(spec: object, size: Size) -> Excess | None:
+def _of_spec(spec: object, size: JsonSize) -> Excess | None:
     if size.too_deep:
         message = f"nested more than {MAX_DEPTH} deep: no setting needs that, write it flatter"
         return Excess("spec", message, "FieldValueInvalid")

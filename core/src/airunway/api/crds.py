@@ -17,7 +17,7 @@ from airunway.api._base import ApiModel
 from airunway.api._deployment_status import UNSEEN
 from airunway.api._schema import SchemaError, structural_schema
 from airunway.api.names import GROUP, VERSION
-from airunway.api.rules import MODEL_DEPLOYMENT_RULES, Rule
+from airunway.api.rules import MODEL_DEPLOYMENT_RULES, ValidationRule
 from airunway.resource import Resource, copy_of
 
 __all__ = ["custom_resource_definitions", "schema_of", "to_yaml", "write"]
@@ -42,7 +42,7 @@ class _Definition:
     model: type[ApiModel]
     required: tuple[str, ...]
     columns: tuple[_Column, ...]
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ValidationRule, ...] = ()
     scale: Resource | None = None
     unseen: Resource | None = None
     selectable: tuple[str, ...] = ()
@@ -209,7 +209,7 @@ def _node(schema: Resource, path: str) -> Resource:
     return schema
 
 
-def _validation(rule: Rule) -> Resource:
+def _validation(rule: ValidationRule) -> Resource:
     validation: Resource = {"rule": rule.expression, "message": rule.message, "reason": rule.reason}
     if rule.unless_unchanged:
         # `oldSelf` is optional then: there is none when the object is created.

@@ -17,7 +17,7 @@ from airunway.api._base import (
     list_map,
     parse_model,
 )
-from airunway.api._deployment_status import Condition
+from airunway.api._deployment_status import ModelDeploymentCondition
 from airunway.api.names import API_VERSION
 from airunway.resource import Resource
 
@@ -26,18 +26,18 @@ __all__ = [
     "PLURAL",
     "Capabilities",
     "EndpointPicker",
-    "EngineCapability",
+    "EngineCapabilitySpec",
     "EngineGateway",
     "HelmChart",
     "HelmRepo",
     "InferenceProviderConfig",
     "InferenceProviderConfigSpec",
     "InferenceProviderConfigStatus",
-    "Installation",
+    "InstallationSpec",
+    "InstallationStep",
     "ParseError",
-    "SelectionRule",
-    "Step",
-    "UpstreamKind",
+    "SelectionRuleSpec",
+    "UpstreamKindSpec",
     "parse_provider_config",
 ]
 
@@ -85,7 +85,7 @@ class EngineGateway(ApiModel):
     )
 
 
-class EngineCapability(ApiModel):
+class EngineCapabilitySpec(ApiModel):
     """What the provider can do with one engine."""
 
     name: str = Field(
@@ -124,7 +124,7 @@ class EngineCapability(ApiModel):
 class Capabilities(ApiModel):
     """What the provider can do."""
 
-    engines: list[EngineCapability] = Field(
+    engines: list[EngineCapabilitySpec] = Field(
         default_factory=list,
         max_length=64,
         json_schema_extra=list_map("name"),
@@ -132,7 +132,7 @@ class Capabilities(ApiModel):
     )
 
 
-class SelectionRule(ApiModel):
+class SelectionRuleSpec(ApiModel):
     """A rule that makes the provider preferable for some deployments."""
 
     condition: str = Field(
@@ -146,7 +146,7 @@ class SelectionRule(ApiModel):
     )
 
 
-class UpstreamKind(ApiModel):
+class UpstreamKindSpec(ApiModel):
     """A kind of the upstream that the provider writes."""
 
     group: str = Field(max_length=253, description="API group of the upstream kind. Required.")
@@ -188,7 +188,7 @@ class HelmChart(ApiModel):
     values: FreeForm = Field(default_factory=dict, description="Values of the chart, free-form. Default: none.")
 
 
-class Step(ApiModel):
+class InstallationStep(ApiModel):
     """One step of an installation by hand."""
 
     title: str = Field(max_length=1024, description="What the step does. Required.")
@@ -196,7 +196,7 @@ class Step(ApiModel):
     description: str | None = Field(default=None, max_length=8192, description="What to know about the step.")
 
 
-class Installation(ApiModel):
+class InstallationSpec(ApiModel):
     """How an administrator installs the upstream."""
 
     description: str | None = Field(default=None, max_length=8192, description="What gets installed, as text.")
@@ -213,7 +213,7 @@ class Installation(ApiModel):
         json_schema_extra=list_map("name"),
         description="Helm charts to install, in this order. Default: none.",
     )
-    steps: list[Step] = Field(
+    steps: list[InstallationStep] = Field(
         default_factory=list, max_length=64, description="Steps to do by hand, in this order. Default: none."
     )
 
@@ -228,7 +228,7 @@ class InferenceProviderConfigSpec(ApiModel):
         description="Whether the provider takes part in automatic selection: Auto, or Explicit (only when "
         "spec.provider.name names it). Default: Auto.",
     )
-    selection_rules: list[SelectionRule] = Field(
+    selection_rules: list[SelectionRuleSpec] = Field(
         default_factory=list,
         max_length=64,
         description="Rules that make the provider preferable for some deployments. Default: none (score 0).",
@@ -238,13 +238,15 @@ class InferenceProviderConfigSpec(ApiModel):
         max_length=16,
         description="Versions of the provider contract that the provider speaks. Default: unknown.",
     )
-    upstream: list[UpstreamKind] = Field(
+    upstream: list[UpstreamKindSpec] = Field(
         default_factory=list,
         max_length=32,
         json_schema_extra=list_map("group", "kind"),
         description="Upstream kinds that the provider writes. Default: none.",
     )
-    installation: Installation | None = Field(default=None, description="How an administrator installs the upstream.")
+    installation: InstallationSpec | None = Field(
+        default=None, description="How an administrator installs the upstream."
+    )
     documentation: str | None = Field(default=None, max_length=2048, description="URL of the provider's documentation.")
 
 
@@ -265,7 +267,7 @@ class InferenceProviderConfigStatus(ApiModel):
     upstream_schema_hash: str | None = Field(
         default=None, max_length=253, description="Digest of the upstream schema in use (sha256)."
     )
-    conditions: list[Condition] = Field(
+    conditions: list[ModelDeploymentCondition] = Field(
         default_factory=list, json_schema_extra=list_map("type"), description="State aspect by aspect."
     )
     namespaces: dict[str, Annotated[str, Field(max_length=2048)]] = Field(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airunway.api._rule import FORBIDDEN, REQUIRED, Rule, quantity_rules
+from airunway.api._rule import FORBIDDEN, REQUIRED, ValidationRule, quantity_rules
 from airunway.api._storage_rules import storage_rules
 from airunway.api.names import MAX_NAME_LENGTH
 
@@ -21,7 +21,7 @@ __all__ = [
     "MAX_MEMORY",
     "MAX_REPLICAS",
     "MODEL_DEPLOYMENT_RULES",
-    "Rule",
+    "ValidationRule",
 ]
 
 MAX_GPUS = 64
@@ -69,8 +69,8 @@ def _given(owner: str, field: str) -> str:
     return f"(has({owner}.{field}) && string({owner}.{field}) != '')"
 
 
-def _name_rules() -> Iterator[Rule]:
-    yield Rule(
+def _name_rules() -> Iterator[ValidationRule]:
+    yield ValidationRule(
         path="",
         expression=f"size(self.metadata.name) <= {MAX_NAME_LENGTH}",
         message=f"the name is too long: choose one of at most {MAX_NAME_LENGTH} characters, because pods, services and "
@@ -78,7 +78,7 @@ def _name_rules() -> Iterator[Rule]:
         field=".metadata.name",
         unless_unchanged="metadata.name",
     )
-    yield Rule(
+    yield ValidationRule(
         path="",
         expression="self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
         message="the name must start with a lower-case letter and have only lower-case letters, digits and '-' after "
@@ -88,9 +88,9 @@ def _name_rules() -> Iterator[Rule]:
     )
 
 
-def _gpu_rules() -> Iterator[Rule]:
+def _gpu_rules() -> Iterator[ValidationRule]:
     for engine, title in _GPU_ENGINES.items():
-        yield Rule(
+        yield ValidationRule(
             path="spec",
             expression=f"!(has(self.engine) && has(self.engine.type) && self.engine.type == '{engine}')"
             f" || {_DISAGGREGATED} || {_HAS_GPUS}",
@@ -99,15 +99,15 @@ def _gpu_rules() -> Iterator[Rule]:
         )
 
 
-def _mode_rules() -> Iterator[Rule]:
-    yield Rule(
+def _mode_rules() -> Iterator[ValidationRule]:
+    yield ValidationRule(
         path="spec",
         expression=f"!{_DISAGGREGATED} || !{_HAS_GPUS}",
         message="Cannot specify both resources.gpu and scaling.prefill/decode",
         field=".resources.gpu",
         reason=FORBIDDEN,
     )
-    yield Rule(
+    yield ValidationRule(
         path="spec",
         expression=f"!{_DISAGGREGATED} || (has(self.scaling) && has(self.scaling.prefill) && has(self.scaling.decode))",
         message="Disaggregated mode requires scaling.prefill and scaling.decode",
@@ -117,14 +117,14 @@ def _mode_rules() -> Iterator[Rule]:
     for role in ("prefill", "decode"):
         absent = f"!{_DISAGGREGATED} || !has(self.scaling) || !has(self.scaling.{role})"
         node = f"self.scaling.{role}"
-        yield Rule(
+        yield ValidationRule(
             path="spec",
             expression=f"{absent} || (has({node}.gpu) && has({node}.gpu.count) && {node}.gpu.count > 0)",
             message=f"Disaggregated mode requires scaling.{role}.gpu.count",
             field=f".scaling.{role}.gpu.count",
             reason=REQUIRED,
         )
-        yield Rule(
+        yield ValidationRule(
             path="spec",
             expression=f"{absent} || {_given(node, 'memory')}",
             message=f"Disaggregated mode requires scaling.{role}.memory",
@@ -133,28 +133,28 @@ def _mode_rules() -> Iterator[Rule]:
         )
 
 
-def _field_rules() -> Iterator[Rule]:
-    yield Rule(
+def _field_rules() -> Iterator[ValidationRule]:
+    yield ValidationRule(
         path="spec.model",
         expression="self.source != 'huggingface' || (has(self.id) && self.id != '')",
         message="model.id is required when source is huggingface",
         field=".id",
         reason=REQUIRED,
     )
-    yield Rule(
+    yield ValidationRule(
         path="spec",
         expression="!has(self.image) || self.image == '' || !has(self.engine) || !has(self.engine.image)"
         " || self.engine.image == '' || self.image == self.engine.image",
         message="image and engine.image name different images: keep only engine.image",
         field=".image",
     )
-    yield Rule(
+    yield ValidationRule(
         path="spec.engine",
         expression="!has(self.type) || self.type.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
         message="engine.type is lower-case letters, digits and '-', such as vllm; leave it out to have one selected",
         field=".type",
     )
-    yield Rule(
+    yield ValidationRule(
         path="spec",
         expression="!has(self.runtimeConfigName) || self.runtimeConfigName == ''"
         " || self.runtimeConfigName.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$')",
@@ -162,7 +162,7 @@ def _field_rules() -> Iterator[Rule]:
         field=".runtimeConfigName",
     )
     in_both = "t.startsWith('--') && t.substring(2).split('=')[0] in self.args"
-    yield Rule(
+    yield ValidationRule(
         path="spec.engine",
         expression=f"!has(self.args) || !has(self.extraArgs) || !self.extraArgs.exists(t, {in_both})",
         message="the same flag is set in engine.args and engine.extraArgs: keep one of the two",
@@ -172,7 +172,7 @@ def _field_rules() -> Iterator[Rule]:
     )
 
 
-def _ceiling_rules() -> Iterator[Rule]:
+def _ceiling_rules() -> Iterator[ValidationRule]:
     for path in ("spec.resources", "spec.scaling.prefill", "spec.scaling.decode"):
         yield _number_rule(f"{path}.gpu", "count", MAX_GPUS)
         yield from quantity_rules(path, "memory", maximum=MAX_MEMORY, example="32Gi")
@@ -181,8 +181,8 @@ def _ceiling_rules() -> Iterator[Rule]:
         yield _number_rule(path, "replicas", MAX_REPLICAS)
 
 
-def _number_rule(path: str, field: str, maximum: int) -> Rule:
-    return Rule(
+def _number_rule(path: str, field: str, maximum: int) -> ValidationRule:
+    return ValidationRule(
         path=path,
         expression=f"!has(self.{field}) || self.{field} <= {maximum}",
         message=f"exceeds maximum allowed ({maximum})",
@@ -190,7 +190,7 @@ def _number_rule(path: str, field: str, maximum: int) -> Rule:
     )
 
 
-MODEL_DEPLOYMENT_RULES: tuple[Rule, ...] = (
+MODEL_DEPLOYMENT_RULES: tuple[ValidationRule, ...] = (
     *_name_rules(),
     *_gpu_rules(),
     *_mode_rules(),

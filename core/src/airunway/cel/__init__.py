@@ -1,6 +1,6 @@
 """The one adapter to a CEL evaluator: Kubernetes CEL over plain Python values, with bounded cost.
 
-`compile_expression` gives a `Program`. There are two evaluators: ``cel-cpp`` (from cel-expr-python), preferred, and
+`compile_expression` gives a `CelProgram`. There are two evaluators: ``cel-cpp`` (from cel-expr-python), preferred, and
 ``cel-python``, for platforms where the first has no wheel and for every expression with quantities: cel-cpp's binding
 never frees the arguments of functions written in Python (`airunway.cel._cel_cpp`). Callers never see which one is in
 use, except through `evaluator_name` for logs. A corpus of expressions runs on both and on a real API server; every
@@ -43,9 +43,9 @@ from airunway.cel._program import (
     CelCompileError,
     CelError,
     CelEvaluationError,
+    CelProgram,
+    DataSize,
     Evaluator,
-    Program,
-    Size,
     available_evaluators,
     compile_expression,
     evaluator_name,
@@ -57,9 +57,9 @@ __all__ = [
     "CelCompileError",
     "CelError",
     "CelEvaluationError",
+    "CelProgram",
+    "DataSize",
     "Evaluator",
-    "Program",
-    "Size",
     "available_evaluators",
     "compile_expression",
     "evaluator_name",

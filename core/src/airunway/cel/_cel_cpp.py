@@ -22,7 +22,7 @@ _LONGEST_MESSAGE = 300  # the library quotes whole values
 _STATUS = re.compile(r"^[A-Z_]+: ")
 
 
-class CompiledExpression:
+class CppExpression:
     """An expression of cel-cpp."""
 
     def __init__(self, expression: cel.Expression) -> None:
@@ -46,10 +46,10 @@ class CompiledExpression:
         raise CelEvaluationError(_first_line(problem))
 
 
-def compile_program(expression: str, variables: tuple[str, ...]) -> CompiledExpression:
+def compile_program(expression: str, variables: tuple[str, ...]) -> CppExpression:
     """Compile and type-check. Raises CelCompileError."""
     try:
-        return CompiledExpression(_environment(variables).compile(expression))
+        return CppExpression(_environment(variables).compile(expression))
     except RuntimeError as error:
         located = _LOCATED.search(str(error))
         text = f"line {located[1]}, column {int(located[2])}: {located[3]}" if located else _first_line(str(error))

@@ -45,7 +45,7 @@ class Node(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CompiledExpression:
+class PythonExpression:
     """An expression on cel-python's grammar."""
 
     root: Node
@@ -61,13 +61,13 @@ class CompiledExpression:
             raise CelEvaluationError("a value is nested too deep") from None
 
 
-def compile_program(expression: str, variables: tuple[str, ...]) -> CompiledExpression:
+def compile_program(expression: str, variables: tuple[str, ...]) -> PythonExpression:
     """Parse, check names and obvious types. Raises CelCompileError."""
     try:
         tree = _parser().parse(expression)
     except CELParseError as error:
         raise CelCompileError(f"line {error.line}, column {error.column}: syntax error") from error
-    return CompiledExpression(_Compiler().compile(tree, dict.fromkeys(variables, "dyn"), 0))
+    return PythonExpression(_Compiler().compile(tree, dict.fromkeys(variables, "dyn"), 0))
 
 
 @lru_cache(maxsize=1)

@@ -16,7 +16,7 @@ import orjson
 
 from airunway.cel._errors import CelCompileError, CelEvaluationError
 
-__all__ = ["CostModel", "Size", "cost_model", "size_of", "uses_quantities"]
+__all__ = ["CostModel", "DataSize", "cost_model", "size_of", "uses_quantities"]
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+|//[^\n]*)
@@ -52,16 +52,16 @@ _REGEX_WEIGHT = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class DataSize:
     """What matters of the data: about how many `characters` it is as JSON, and how long its `widest` list or map is."""
 
     characters: int
     widest: int
 
 
-def size_of(bindings: Mapping[str, object]) -> Size:
+def size_of(bindings: Mapping[str, object]) -> DataSize:
     """The size of bindings, for any number of evaluations. Raises CelEvaluationError for what cannot be evaluated."""
-    return Size(characters=_characters(bindings), widest=_widest(bindings))
+    return DataSize(characters=_characters(bindings), widest=_widest(bindings))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class CostModel:
     products: int
     weight: int
 
-    def check(self, size: Size) -> int:
+    def check(self, size: DataSize) -> int:
         """About how many characters evaluating with bindings of this size may touch, at most.
 
         Raises CelEvaluationError if it might cost too much.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-from airunway.cel._cost import CostModel, Size, cost_model, size_of, uses_quantities
+from airunway.cel._cost import CostModel, DataSize, cost_model, size_of, uses_quantities
 from airunway.cel._errors import CelCompileError, CelError, CelEvaluationError
 
 __all__ = [
@@ -16,9 +16,9 @@ __all__ = [
     "CelCompileError",
     "CelError",
     "CelEvaluationError",
+    "CelProgram",
+    "DataSize",
     "Evaluator",
-    "Program",
-    "Size",
     "available_evaluators",
     "compile_expression",
     "evaluator_name",
@@ -53,7 +53,7 @@ class Backend(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Program:
+class CelProgram:
     """A compiled expression. Safe to keep, to share between threads and to evaluate any number of times."""
 
     expression: str
@@ -67,7 +67,7 @@ class Program:
         """The static type of the result (``bool``, ``string``, …), or ``dyn`` where only evaluation can tell."""
         return self.backend.result_type
 
-    def work(self, size: Size) -> int:
+    def work(self, size: DataSize) -> int:
         """About how many characters `evaluate` may touch with bindings of this size, at most; 0 if it is trusted.
 
         For those who evaluate many expressions of others and have to bound the sum. Raises CelEvaluationError where
@@ -75,7 +75,7 @@ class Program:
         """
         return self.cost.check(size) if self.cost is not None else 0
 
-    def evaluate(self, bindings: Mapping[str, object], *, size: Size | None = None) -> object:
+    def evaluate(self, bindings: Mapping[str, object], *, size: DataSize | None = None) -> object:
         """The value for these bindings (JSON-like values by variable name), as plain Python.
 
         `size` is that of the bindings, where it is known already.
@@ -104,7 +104,7 @@ def compile_expression(
     variables: Sequence[str] = ("spec",),
     evaluator: Evaluator | None = None,
     trusted: bool = False,
-) -> Program:
+) -> CelProgram:
     """Compile Kubernetes CEL over dynamically typed `variables`.
 
     `evaluator` forces one library (for tests that compare them); by default the preferred one that is installed, and
@@ -125,7 +125,7 @@ def compile_expression(
         if not quantities:
             raise
         raise CelCompileError(f"{error}{_NOT_WITH_QUANTITIES}") from error
-    return Program(
+    return CelProgram(
         expression=expression,
         variables=names,
         evaluator=chosen,

@@ -9,7 +9,7 @@ import typer
 
 from airunway.cli import inputs
 from airunway.cli.options import Context, Kubeconfig
-from airunway.words import plain
+from airunway.redaction import printable
 
 if TYPE_CHECKING:
     from airunway.kube import Client
@@ -89,7 +89,7 @@ def _guarded(wanted: list[Resource], *, kubeconfig: Path | None, context: str | 
 
     found = inputs.on_cluster(work, kubeconfig=kubeconfig, context=context)
     for harm in found:
-        typer.echo(plain(str(harm)))
+        typer.echo(printable(str(harm)))
     if found:
         raise typer.Exit(HARMS)
     done = "is in place" if apply else "takes nothing from any object"

@@ -10,7 +10,7 @@ import typer
 from airunway.cli import inputs
 from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
-from airunway.words import plain
+from airunway.redaction import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,11 +98,11 @@ def _print(found: Examination) -> None:
     ascii_only = not (sys.stdout.encoding or "").lower().startswith("utf")
     report = lines(found, width=width, ascii_only=ascii_only)
     if width is None:
-        typer.echo("\n".join(plain(line.text) for line in report))
+        typer.echo("\n".join(printable(line.text) for line in report))
         return
     from rich.console import Console
     from rich.text import Text
 
     console = Console(highlight=False, soft_wrap=True)
     for line in report:
-        console.print(Text(plain(line.text), style=line.style))
+        console.print(Text(printable(line.text), style=line.style))

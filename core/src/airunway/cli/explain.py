@@ -11,15 +11,15 @@ import typer
 
 from airunway.cli import inputs, processes
 from airunway.cli.printing import as_document, terminal_width
-from airunway.columns import as_columns
-from airunway.words import plain
+from airunway.redaction import printable
+from airunway.table import format_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from airunway.resource import Resource
     from airunway.selection import Candidate
-    from airunway.selection.advice import Advice, FieldChange
+    from airunway.selection.advice import Advice, FieldEdit
     from airunway.selection.explanation import Explanation
 
 __all__ = ["explain"]
@@ -104,9 +104,9 @@ def explain(
         for deployment, explanation in zip(deployments, explanations, strict=True)
     ]
     if output == "table":
-        typer.echo("\n\n".join("\n".join(map(plain, _told(explanation, why_not))) for explanation in explanations))
+        typer.echo("\n\n".join("\n".join(map(printable, _told(explanation, why_not))) for explanation in explanations))
         for deployment in deployments if target else ():
-            typer.echo("\n".join(["", *map(plain, _state(deployment))]))
+            typer.echo("\n".join(["", *map(printable, _state(deployment))]))
     else:
         typer.echo(as_document([explanation.as_resource() for explanation in explanations], output), nl=False)
 
@@ -153,9 +153,9 @@ def _told(explanation: Explanation, why_not: str) -> Iterator[str]:
     if explanation.candidates:
         yield ""
         rows = [row for candidate in explanation.candidates for row in _rows(explanation, candidate)]
-        yield from as_columns(("provider", "verdict", "score", "check", "detail"), rows, width=terminal_width()).split(
-            "\n"
-        )
+        yield from format_table(
+            ("provider", "verdict", "score", "check", "detail"), rows, width=terminal_width()
+        ).split("\n")
     for candidate in explanation.candidates:
         asked = candidate.name == why_not
         if asked or (explanation.provider is None and not why_not):
@@ -232,7 +232,7 @@ def _edits(advice: Advice) -> Iterator[str]:
         yield f"  {_edit(change)}"
 
 
-def _edit(change: FieldChange) -> str:
+def _edit(change: FieldEdit) -> str:
     now = "absent" if change.before is None else change.before
     if change.after is None:
         return f"remove {change.path} (now: {now})"

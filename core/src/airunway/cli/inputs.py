@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 import typer
 
 from airunway.cli.validate import ManifestError, read_manifests
+from airunway.redaction import printable
 from airunway.resource import ObjectKey, Resource, copy_of, dig, key_of, labels_of, parse_time
-from airunway.words import plain
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from airunway.kube import Client, KubeError
     from airunway.plugins.host import ProviderHost
     from airunway.runtime.translate import TranslationResult
-    from airunway.selection import Refusal
+    from airunway.selection import ProviderRefusal
     from airunway.validation.policy import Policy
 
 __all__ = [
@@ -61,7 +61,7 @@ _DEPLOYMENT_WORDS = (
 
 def fail(message: str) -> NoReturn:
     """Say on standard error what is wrong, and end with 1."""
-    typer.echo("\n".join(map(plain, f"airunway: {message}".splitlines())), err=True)
+    typer.echo("\n".join(map(printable, f"airunway: {message}".splitlines())), err=True)
     raise typer.Exit(1)
 
 
@@ -173,24 +173,24 @@ def choose(deployment: Resource, *, provider: str, now: datetime) -> Choice:
     return choose_among(installed_configs([named] if named else None), deployment, provider=named, now=now)
 
 
-def asking_plugins(deployment: Resource, *, now: datetime) -> Callable[[str, str], Refusal | None]:
+def asking_plugins(deployment: Resource, *, now: datetime) -> Callable[[str, str], ProviderRefusal | None]:
     """What an installed plugin says against the deployment, by names of provider and engine.
 
     None: it says nothing, or is not installed.
     """
     from airunway.plugins.errors import PluginError, PluginFault
     from airunway.runtime.report import located
-    from airunway.selection import Refusal
+    from airunway.selection import ProviderRefusal
 
-    def asked(name: str, engine: str) -> Refusal | None:
+    def asked(name: str, engine: str) -> ProviderRefusal | None:
         try:
             judged = _judged(deployment, name, engine, now=now)
         except (PluginError, PluginFault) as error:
-            return Refusal(generation=0, reason="ProviderError", message=str(error))
+            return ProviderRefusal(generation=0, reason="ProviderError", message=str(error))
         if judged is None or not judged.blockers:
             return None
         text = "; ".join(located(finding) for finding in judged.blockers)
-        return Refusal(generation=0, reason=judged.blockers[0].reason, message=text)
+        return ProviderRefusal(generation=0, reason=judged.blockers[0].reason, message=text)
 
     return asked
 
@@ -289,13 +289,13 @@ def on_cluster(
 
 def _advice(error: KubeError, server: str) -> str:
     """What the user can do about it, as the end of a sentence."""
-    from airunway.kube import Answer, ApiError, TransportError, Unauthorized
+    from airunway.kube import ApiError, ErrorKind, TransportError, Unauthorized
 
     if isinstance(error, TransportError):
         return f". Is {server} the cluster that is meant (--context, --kubeconfig), and can this machine reach it?"
     if isinstance(error, Unauthorized):
         return f". {server} does not know this user: log in again, or name another --context"
-    if isinstance(error, ApiError) and error.answer is Answer.KIND_ABSENT:
+    if isinstance(error, ApiError) and error.kind is ErrorKind.KIND_NOT_SERVED:
         return ". Is AI Runway installed there? `airunway doctor` says what is missing"
     return ""
 

@@ -12,7 +12,7 @@ import typer
 
 from airunway.cli import inputs
 from airunway.cli.options import Context, Kubeconfig
-from airunway.words import plain
+from airunway.redaction import printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -96,7 +96,7 @@ def upgrade(
                 carried(name)
                 chosen.append(name)
             except NotCarried as reason:
-                typer.echo(plain(f"{name} stays as it is: {reason}"))
+                typer.echo(printable(f"{name} stays as it is: {reason}"))
         if not chosen:
             inputs.fail("nothing was changed: nothing that is installed here carries the chart of a release there")
         await _bring(client, helm, chosen, dry_run=dry_run, timeout=timeout)
@@ -143,7 +143,7 @@ def uninstall(
                 await helm.remove(name)
                 typer.echo(f"{name}: uninstalled")
         for line in stays:
-            typer.echo(plain(f"stays: {line}"))
+            typer.echo(printable(f"stays: {line}"))
 
     _run(work, namespace=namespace, kubeconfig=kubeconfig, context=context)
 
@@ -241,9 +241,9 @@ def _refuse(reasons: Iterable[str]) -> None:
 def _list(name: str, what: str, objects: Iterable[Resource]) -> None:
     from airunway.install.cluster import named
 
-    typer.echo(plain(f"{name}, {what}:"))
+    typer.echo(printable(f"{name}, {what}:"))
     for obj in objects:
-        typer.echo(plain(f"  {named(obj)}"))
+        typer.echo(printable(f"  {named(obj)}"))
 
 
 def _confirm(*, yes: bool) -> None:

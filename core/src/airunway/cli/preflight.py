@@ -13,9 +13,9 @@ from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.cli.processes import parse_settings
 from airunway.cli.validate import ManifestError
-from airunway.columns import as_columns
+from airunway.redaction import printable
 from airunway.resource import Resource, key_of
-from airunway.words import plain
+from airunway.table import format_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -110,7 +110,7 @@ def preflight(
         except PluginError as error:
             inputs.fail(str(error))
     if output == "table":
-        typer.echo("\n".join(map(plain, [*_told_conduct(conduct, values), *_told(found, origins)])))
+        typer.echo("\n".join(map(printable, [*_told_conduct(conduct, values), *_told(found, origins)])))
     else:
         document = {**_document(found, origins), "running": _running(conduct, values)}
         typer.echo(as_document([document], output), nl=False)
@@ -222,7 +222,7 @@ def _from_file(host: ProviderHost, path: Path, namespace: str, definitions: Mapp
         if choice.provider == host.name:
             given.append(_as_given(choice))
         else:
-            typer.echo(plain(f"airunway preflight: {key_of(deployment)} goes to {choice.provider}"), err=True)
+            typer.echo(printable(f"airunway preflight: {key_of(deployment)} goes to {choice.provider}"), err=True)
     return Running(cluster=cluster, deployments=tuple(given), objects={}, planned=True)
 
 
@@ -272,7 +272,7 @@ def _told(found: Preflight, origins: Mapping[str, Path]) -> Iterator[str]:
         rows = [
             (str(each.deployment), each.at_once.value, each.on_change.value, _reason(each)) for each in found.forecasts
         ]
-        yield from as_columns(("deployment", "now", "on change", "why"), rows, width=terminal_width()).split("\n")
+        yield from format_table(("deployment", "now", "on change", "why"), rows, width=terminal_width()).split("\n")
         yield ""
     if not found.forecasts:
         yield "No deployments."

@@ -7,8 +7,8 @@ import shutil
 import sys
 from collections.abc import Sequence
 
+from airunway.redaction import escaped
 from airunway.resource import Resource
-from airunway.words import escaped
 
 __all__ = ["as_document", "terminal_width"]
 

@@ -9,8 +9,8 @@ import typer
 
 from airunway.cli import inputs
 from airunway.cli.printing import as_document
-from airunway.columns import as_columns
-from airunway.words import plain
+from airunway.redaction import printable
+from airunway.table import format_table
 
 if TYPE_CHECKING:
     from airunway.resource import Resource
@@ -53,7 +53,7 @@ def schema(
     if not usable:
         inputs.fail("\n".join(refused))
     for text in refused:
-        typer.echo(plain(f"airunway: {text}"), err=True)
+        typer.echo(printable(f"airunway: {text}"), err=True)
     if output == "table":
         typer.echo("\n\n".join(map(_told, usable)))
     else:
@@ -72,7 +72,7 @@ def _told(definition: Definition) -> str:
         for version in definition.versions
     ]
     heading = f"kind {definition.kind}, plural {definition.plural}, group {definition.group}"
-    return f"{plain(heading)}\n{as_columns(('version', 'schema hash', 'served', 'stored', 'immutable'), rows)}"
+    return f"{printable(heading)}\n{format_table(('version', 'schema hash', 'served', 'stored', 'immutable'), rows)}"
 
 
 def _document(definition: Definition) -> Resource:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 import yaml
 
-from airunway.resource import Resource, dig, key_of, labels_of, uncollected
-from airunway.words import plain
+from airunway.gc_tuning import gc_paused
+from airunway.redaction import printable
+from airunway.resource import Resource, dig, key_of, labels_of
 
 if TYPE_CHECKING:
     from airunway.validation.policy import Policy
@@ -91,7 +92,7 @@ def read_manifests(stream: TextIO) -> Iterator[Resource]:
     """The objects of a YAML or JSON stream, those inside a List one by one. Raises ManifestError."""
     try:
         text = stream.read()
-        with uncollected():
+        with gc_paused():
             _refuse_depth(text)
             documents = list(yaml.load_all(text, Loader=_Loader))
         for document in documents:
@@ -157,7 +158,7 @@ def validate(
             with _opened(path) as stream:
                 read += [(path, obj) for obj in read_manifests(stream)]
         except (OSError, UnicodeDecodeError, ManifestError) as error:
-            typer.echo(plain(f"{path}: {error}"), err=True)
+            typer.echo(printable(f"{path}: {error}"), err=True)
             unreadable += 1
     labels = {key_of(obj).name: labels_of(obj) for _, obj in read if dig(obj, "kind") == "Namespace"}
     for path, obj in read:
@@ -190,11 +191,11 @@ def _report(path: str, obj: object, policy: Policy, namespace_labels: Mapping[st
     label = f"{obj.get('kind')}/{dig(obj, 'metadata', 'name') or dig(obj, 'metadata', 'generateName') or '(no name)'}"
     found = violations_of(obj)
     for warning in (*warnings(obj), *(_unknown_options(obj) if obj.get("kind") == KIND and not found else ())):
-        typer.echo(plain(f"{path}: {label}: warning: {warning}"), err=True)
+        typer.echo(printable(f"{path}: {label}: warning: {warning}"), err=True)
     if not found and obj.get("kind") == KIND:
         found = forbidden_by(policy, obj, namespace_labels=namespace_labels)
     for violation in found:
-        typer.echo(plain(f"{path}: {label}: {violation}"))
+        typer.echo(printable(f"{path}: {label}: {violation}"))
     return len(found)
 
 

@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from airunway.ages import Ages
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.guarded import GuardParameters
 from airunway.controller.policies import Policies, PolicyFile
 from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
+from airunway.first_seen import FirstSeen
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
     AnyReflector,
     Client,
     KubeError,
-    Overlay,
+    MutationCache,
     Priority,
-    compacting,
+    compact_objects,
     wait_until_synced,
 )
 from airunway.process.caches import Caches
@@ -104,10 +104,10 @@ class CoreApplication:
         self._deployments = self._follower.deployments
         self._queue = self._follower.queue("core")
         self._config_queue = self._follower.queue("configs")
-        project = compacting(names.CORE_MANAGER)
+        project = compact_objects(names.CORE_MANAGER)
         self._configs = caches.of(INFERENCE_PROVIDER_CONFIG, project=project)
         self._facts: dict[str, ProviderFacts] = {}
-        self._heartbeats: Ages[str] = Ages(self._clock)
+        self._heartbeats: FirstSeen[str] = FirstSeen(self._clock)
         self._policies: Policies | None = None
         if settings.policy is not None:
             self._policies = Policies(
@@ -135,7 +135,7 @@ class CoreApplication:
         )
         self._config_reconciler = ProviderConfigReconciler(
             client=client,
-            configs=Overlay(self._configs, project=project),
+            configs=MutationCache(self._configs, project=project),
             clock=self._clock,
             silence_of=self._silence_of,
             on_silence=self._on_silence,

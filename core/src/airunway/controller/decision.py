@@ -17,7 +17,7 @@ from airunway.selection import (
     Candidate,
     EngineChoice,
     ProviderFacts,
-    Refusal,
+    ProviderRefusal,
     choose_provider,
     choose_willing_engine,
     denied,
@@ -245,7 +245,7 @@ def _engine(
     providers: Sequence[ProviderFacts],
     *,
     before: str | None,
-    refused: Mapping[str, Refusal],
+    refused: Mapping[str, ProviderRefusal],
     grants: Grants,
     now: datetime,
 ) -> EngineChoice:
@@ -270,7 +270,7 @@ def _provider(
     *,
     engine: str,
     before: str | None,
-    refused: Mapping[str, Refusal],
+    refused: Mapping[str, ProviderRefusal],
     selector: bool,
     grants: Grants,
     now: datetime,
@@ -315,7 +315,7 @@ def _verdicts(
     deployment: Resource,
     providers: Sequence[ProviderFacts],
     *,
-    refused: Mapping[str, Refusal],
+    refused: Mapping[str, ProviderRefusal],
     grants: Grants,
     now: datetime,
 ) -> Resource:
@@ -346,7 +346,11 @@ def _unselected(own: list[Condition], reason: str, message: str) -> Fault:
 
 
 def _select(
-    status: Resource, provider: str, reason: str, before: str | None, refused: Mapping[str, Refusal] | None = None
+    status: Resource,
+    provider: str,
+    reason: str,
+    before: str | None,
+    refused: Mapping[str, ProviderRefusal] | None = None,
 ) -> tuple[Happening, ...]:
     status["provider"] = {"name": provider, "selectedReason": reason}
     if provider == before:

@@ -9,7 +9,7 @@ from airunway.api import names
 from airunway.api.defaults import defaulted_spec
 from airunway.controller.decision import SILENT_AFTER
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
-from airunway.kube import Client, Overlay, StatusWriter
+from airunway.kube import Client, MutationCache, StatusWriter
 from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time
 from airunway.selection import AVAILABLE, STALE_AFTER, ProviderFacts, evaluate_rules, provider_facts
 from airunway.status import Condition, as_word, written
@@ -35,7 +35,7 @@ class ProviderConfigReconciler:
         self,
         *,
         client: Client,
-        configs: Overlay,
+        configs: MutationCache,
         clock: Callable[[], datetime],
         silence_of: Callable[[str], timedelta | None],
         on_silence: Callable[[str], None] = lambda _: None,
@@ -110,7 +110,7 @@ def availability(config: Resource, *, silence: timedelta | None) -> Condition:
 def _missing_heartbeat(config: Resource, facts: ProviderFacts, silence: timedelta | None) -> str:
     """That nothing is heard of the provider, and since when; empty where it is heard of.
 
-    A core that has just started takes the last heartbeat for new (`airunway.ages`): what was said of that very
+    A core that has just started takes the last heartbeat for new (`airunway.first_seen`): what was said of that very
     heartbeat before stays said.
     """
     if silence is None or facts.heartbeat is None:

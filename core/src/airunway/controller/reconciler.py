@@ -13,7 +13,7 @@ from airunway.controller.guarded import GuardParameters, providers_of
 from airunway.controller.policies import Policies
 from airunway.controller.release import Releaser
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Conflict, EventRecorder, Overlay, StatusWriter
+from airunway.kube import Client, Conflict, EventRecorder, MutationCache, StatusWriter
 from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, uid_of
 from airunway.selection import ProviderFacts, forbidden_now, unsettled
@@ -38,7 +38,7 @@ class CoreReconciler:
         self,
         *,
         client: Client,
-        deployments: Overlay,
+        deployments: MutationCache,
         providers: Callable[[], Mapping[str, ProviderFacts]],
         events: EventRecorder,
         selector: bool,

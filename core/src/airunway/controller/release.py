@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from airunway.ages import Ages
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER
+from airunway.first_seen import FirstSeen
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, EventRecorder, remove_finalizers
 from airunway.process.deployment_cache import with_all_finalizers
@@ -70,7 +70,7 @@ class Releaser:
         self._providers = providers
         self._events = events
         self._clock = clock
-        self._deletions: Ages[ObjectKey] = Ages(clock)
+        self._deletions: FirstSeen[ObjectKey] = FirstSeen(clock)
 
     def forget(self, key: ObjectKey) -> None:
         """The deployment is gone."""

@@ -10,7 +10,7 @@ from airunway.doctor.findings import CHECKS, Check, Finding, Severity
 from airunway.doctor.guards import comparable
 from airunway.doctor.rights import unknown_providers
 from airunway.doctor.snapshot import Snapshot, Unseen
-from airunway.words import bounded
+from airunway.redaction import bounded
 
 __all__ = ["Examination", "examine"]
 

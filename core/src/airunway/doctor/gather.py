@@ -28,19 +28,20 @@ from airunway.kube import (
     SERVICE,
     SERVICE_ACCOUNT,
     STORAGE_CLASS,
-    Answer,
     ApiError,
     Client,
+    ErrorKind,
     Forbidden,
     Kind,
     KubeError,
     NotFound,
+    served_kinds,
 )
 from airunway.plugins.host import ProviderHost
+from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.webhook.configuration import CONFIGURATION_KIND, webhooks_of
 from airunway.webhook.secret import SECRET
-from airunway.words import bounded
 
 __all__ = ["gather"]
 
@@ -217,10 +218,7 @@ class _Reader:
 
     async def _get(self, kind: Kind, key: ObjectKey) -> Resource | None:
         async with self._slots:
-            try:
-                return await self._client.get(kind, key)
-            except NotFound:
-                return None
+            return await self._client.find(kind, key)
 
     async def _named(self, kind: Kind, wanted: Iterable[str]) -> dict[str, Resource]:
         """Those that are there, of kinds without a namespace."""
@@ -282,32 +280,17 @@ class _Reader:
         try:
             await self._client.create(MODEL_DEPLOYMENT, probe, dry_run=True)
         except ApiError as error:
-            if error.answer is Answer.WEBHOOK_DOWN:
+            if error.kind is ErrorKind.WEBHOOK_FAILED:
                 return Call(failed=error.message)
-            if error.answer is Answer.MISSING_RIGHT or error.status >= 500:
+            if error.kind is ErrorKind.FORBIDDEN or error.status >= 500:
                 raise
         return Call()
 
     async def _served(self, groups: Iterable[str]) -> dict[str, dict[str, dict[str, str]]]:
-        async def path(where: str) -> Resource:
-            async with self._slots:
-                try:
-                    return await self._client.get_path(where)
-                except NotFound:
-                    return {}
-
         async def kinds(group: str) -> dict[str, dict[str, str]]:
-            found = await path(f"/apis/{group}")
-            versions = [str(version.get("version")) for version in found.get("versions") or ()]
-            listings = await asyncio.gather(*(path(f"/apis/{group}/{version}") for version in versions))
-            return {
-                version: {
-                    str(entry.get("kind")): str(entry.get("name"))
-                    for entry in listing.get("resources") or ()
-                    if "/" not in str(entry.get("name"))
-                }
-                for version, listing in zip(versions, listings, strict=True)
-            }
+            async with self._slots:
+                found = await served_kinds(self._client, group)
+            return {version: {name: kind.plural for name, kind in kinds.items()} for version, kinds in found.items()}
 
         listed = sorted(set(groups))
         return dict(zip(listed, await asyncio.gather(*map(kinds, listed)), strict=True))

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 from airunway import __version__
-from airunway.ages import SKEW, told_age
 from airunway.api import names
 from airunway.doctor.components import Component, pod_trouble, rivals
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.rollouts import stuck
 from airunway.doctor.snapshot import Snapshot
+from airunway.first_seen import SKEW, human_duration
 from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, parse_time
 
 __all__ = ["led_by"]
@@ -131,7 +131,7 @@ def _lapsed(seen: Snapshot, name: str) -> str:
         return f"{holder} holds it and has never renewed it."
     # A holder's clock may be behind the API server's by as much as a lease lasts.
     age = seen.now - renewed
-    return f"{holder} renewed it {told_age(age)} ago." if age > timedelta(seconds=2 * seconds) else ""
+    return f"{holder} renewed it {human_duration(age)} ago." if age > timedelta(seconds=2 * seconds) else ""
 
 
 @check(
@@ -172,7 +172,7 @@ def _foreign(seen: Snapshot, name: str, pods: list[str]) -> str:
         return ""
     said = f"{holder} holds it" if known else f"{holder} holds it, which is none of its pods"
     if ahead > SKEW:
-        said += f", and has renewed it {told_age(ahead)} in the future"
+        said += f", and has renewed it {human_duration(ahead)} in the future"
     seconds = dig(lease, "spec", "leaseDurationSeconds", default=_LEASE_SECONDS)
     return f"{said}; each renewal holds for {seconds} s."
 
@@ -306,7 +306,7 @@ def _halfway(seen: Snapshot) -> Iterator[Found]:
         if status not in _UNFINISHED:
             continue
         since = _changed(release)
-        age = f" since {told_age(seen.now - since)}" if since is not None else ""
+        age = f" since {human_duration(seen.now - since)}" if since is not None else ""
         yield Found(
             object=f"Secret/{key_of(release).namespace}/{key_of(release).name}",
             what=f"Revision {_number(release)} of release {name} is {status}{age}.",

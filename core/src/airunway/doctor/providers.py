@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from airunway.ages import SKEW, told_age
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import Snapshot
+from airunway.first_seen import SKEW, human_duration
 from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.resource import Resource, condition_of, dig, key_of, parse_time
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
@@ -63,7 +63,7 @@ def _silent(seen: Snapshot) -> Iterator[Found]:
         if facts.heartbeat is None:
             what = "It has never sent a heartbeat."
         else:
-            what = f"Its last heartbeat came {told_age(seen.now - facts.heartbeat)} ago."
+            what = f"Its last heartbeat came {human_duration(seen.now - facts.heartbeat)} ago."
         yield Found(object=_name(config), what=what + _whereabouts(seen, facts.name))
 
 
@@ -155,7 +155,7 @@ def _ahead(seen: Snapshot) -> Iterator[Found]:
     for config, facts in _all(seen):
         if facts.heartbeat is not None and facts.heartbeat - seen.now > SKEW:
             yield Found(
-                object=_name(config), what=f"Its last heartbeat is {told_age(facts.heartbeat - seen.now)} ahead."
+                object=_name(config), what=f"Its last heartbeat is {human_duration(facts.heartbeat - seen.now)} ahead."
             )
 
 

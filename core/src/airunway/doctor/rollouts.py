@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from airunway.ages import told_age
 from airunway.doctor.components import Component, pod_trouble
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import Snapshot
+from airunway.first_seen import human_duration
 from airunway.kube import DEPLOYMENT, REPLICA_SET
 from airunway.resource import Resource, annotations_of, condition_of, controller_owner, dig, key_of, parse_time
 
@@ -93,7 +93,7 @@ def _said(seen: Snapshot, component: Component, newest: Resource) -> str:
         ready = condition_of(pod, "Ready") or {}
         since = parse_time(ready.get("lastTransitionTime")) or _made(pod)
         if ready.get("status") != "True" and since is not None and seen.now - since > _PATIENCE:
-            return f"Pod {key_of(pod).name} is not ready for {told_age(seen.now - since)}: its log says why."
+            return f"Pod {key_of(pod).name} is not ready for {human_duration(seen.now - since)}: its log says why."
     return component.trouble if component.overdue else ""
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import Client, Kind, NotFound
+from airunway.kube import Client, Kind, NotFound, served_resources
 from airunway.resource import ObjectKey, Resource, annotations_of, key_of
 
 __all__ = ["named", "not_of_release", "what_stays"]
@@ -55,12 +54,7 @@ async def not_of_release(client: Client, objects: Sequence[Resource], *, name: s
 async def _kind_of(client: Client, obj: Resource) -> Kind | None:
     """How an object is addressed; None where the API server does not serve its kind."""
     group, _, version = str(obj.get("apiVersion")).rpartition("/")
-    wanted = Kind(group, version, str(obj.get("kind")), "")
-    with suppress(NotFound):
-        for entry in (await client.get_path(wanted.base_path)).get("resources") or ():
-            if entry.get("kind") == wanted.kind and "/" not in str(entry.get("name")):
-                return Kind(group, version, wanted.kind, str(entry["name"]), entry.get("namespaced") is True)
-    return None
+    return (await served_resources(client, group, version)).get(str(obj.get("kind")))
 
 
 async def what_stays(client: Client, *, namespace: str) -> list[str]:

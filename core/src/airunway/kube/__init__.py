@@ -1,11 +1,12 @@
 """Kubernetes without ModelDeployments: client, caches, work queue, controller, leader election, events."""
 
-from airunway.kube.answers import Answer
 from airunway.kube.apply import FieldChange, changed_fields, needs_apply, owned_by
 from airunway.kube.backoff import Backoff, backoff_delay
 from airunway.kube.client import AccessDecision, Client
 from airunway.kube.config import ClusterConfig, in_cluster_config, load_config
 from airunway.kube.controller import Controller, PassResult, wait_until_synced
+from airunway.kube.discovery import served_kinds, served_resources, wait_until_established
+from airunway.kube.error_kinds import ErrorKind
 from airunway.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -53,13 +54,13 @@ from airunway.kube.kinds import (
     kind_of_crd,
 )
 from airunway.kube.lease import LeaderElector
-from airunway.kube.overlay import Overlay
-from airunway.kube.pages import Page
-from airunway.kube.projection import LAST_APPLIED, compacting, remembering, share_status_parts, strip_managed_fields
+from airunway.kube.mutation_cache import MutationCache
+from airunway.kube.pagination import Page
 from airunway.kube.queue import Priority, QueueClosed, WorkQueue
 from airunway.kube.reflector import Handler, Index, Reflector
 from airunway.kube.session import user_agent_of
 from airunway.kube.status import StatusWriter
+from airunway.kube.transforms import LAST_APPLIED, compact_objects, intern_status, strip_managed_fields, transform_once
 from airunway.kube.union import AnyReflector, UnionReflector, reflector_of
 from airunway.kube.watch import WatchEvent
 
@@ -85,7 +86,6 @@ __all__ = [
     "STORAGE_CLASS",
     "AccessDecision",
     "AlreadyExists",
-    "Answer",
     "AnyReflector",
     "ApiError",
     "Backoff",
@@ -96,6 +96,7 @@ __all__ = [
     "Conflict",
     "ConnectionFailed",
     "Controller",
+    "ErrorKind",
     "EventRecorder",
     "FieldChange",
     "Forbidden",
@@ -107,8 +108,8 @@ __all__ = [
     "KubeError",
     "LeaderElector",
     "MalformedAnswer",
+    "MutationCache",
     "NotFound",
-    "Overlay",
     "Page",
     "PassResult",
     "Priority",
@@ -127,19 +128,22 @@ __all__ = [
     "api_error",
     "backoff_delay",
     "changed_fields",
-    "compacting",
+    "compact_objects",
     "in_cluster_config",
+    "intern_status",
     "is_retryable",
     "kind_of_crd",
     "load_config",
     "needs_apply",
     "owned_by",
     "reflector_of",
-    "remembering",
     "remove_finalizers",
     "retry_after_of",
-    "share_status_parts",
+    "served_kinds",
+    "served_resources",
     "strip_managed_fields",
+    "transform_once",
     "user_agent_of",
+    "wait_until_established",
     "wait_until_synced",
 ]

@@ -11,9 +11,10 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 
 from airunway.kube.config import ClusterConfig
+from airunway.kube.discovery import served_resources
 from airunway.kube.errors import MalformedAnswer, NotFound
 from airunway.kube.kinds import SUBJECT_ACCESS_REVIEW, Kind
-from airunway.kube.pages import Page, decoded_object, read_pages
+from airunway.kube.pagination import Page, decoded_object, read_pages
 from airunway.kube.session import JSON, Session, user_agent_of
 from airunway.kube.watch import WatchEvent, decoded_events, stream_seconds
 from airunway.resource import ObjectKey, Resource, dig, key_of
@@ -102,6 +103,13 @@ class Client:
         """One object. Raises NotFound."""
         path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
         return await self._json("get", "GET", path, resource=kind.plural)
+
+    async def find(self, kind: Kind, key: ObjectKey) -> Resource | None:
+        """One object, or None if there is none of that name, or no such kind."""
+        try:
+            return await self.get(kind, key)
+        except NotFound:
+            return None
 
     async def get_path(self, path: str, params: Mapping[str, str] | None = None) -> Resource:
         """The JSON document at an API path (discovery, ``/version``, OpenAPI)."""
@@ -231,11 +239,8 @@ class Client:
 
     async def is_served(self, kind: Kind) -> bool:
         """Whether the server has this kind in this version."""
-        try:
-            listing = await self.get_path(kind.base_path)
-        except NotFound:
-            return False
-        return any(dig(r, "name") == kind.plural for r in listing.get("resources") or ())
+        found = await served_resources(self, kind.group, kind.version)
+        return any(each.plural == kind.plural for each in found.values())
 
     # ------------------------------------------------------------------------------------------------ writing
 

@@ -21,7 +21,7 @@
         ├── AnswerTooLarge     more than the caller wants to have in memory at once
         └── MalformedAnswer    what arrived is not what an API server sends
 
-A caller that wants "try again later" asks `is_retryable`; one that wants to know what was said, `ApiError.answer`.
+A caller that wants "try again later" asks `is_retryable`; one that wants to know what was said, `ApiError.kind`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from airunway.kube.answers import Answer, answer_of
+from airunway.kube.error_kinds import ErrorKind, error_kind_of
 from airunway.resource import Resource, dig
 
 __all__ = [
@@ -117,7 +117,7 @@ class ApiError(KubeError):
         self.message = message
         self.details = details or {}
         self.retry_after = retry_after
-        self.answer = answer_of(status, reason, message, self.details)
+        self.kind = error_kind_of(status, reason, message, self.details)
 
     @property
     def causes(self) -> list[Resource]:
@@ -185,13 +185,13 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 }
 
 
-_BY_ANSWER: Mapping[Answer, type[ApiError]] = {
-    Answer.EXISTS: AlreadyExists,
-    Answer.OTHER_OBJECT: Conflict,
-    Answer.SCHEMA: Invalid,
-    Answer.TOO_LARGE: Invalid,
+_BY_KIND: Mapping[ErrorKind, type[ApiError]] = {
+    ErrorKind.ALREADY_EXISTS: AlreadyExists,
+    ErrorKind.UID_MISMATCH: Conflict,
+    ErrorKind.SCHEMA: Invalid,
+    ErrorKind.TOO_LARGE: Invalid,
 }
-"""Where the answer says more than its code."""
+"""Kinds of errors that the status code alone does not tell apart."""
 
 
 def api_error(status: int, body: Any, *, retry_after: float | None = None) -> ApiError:
@@ -205,8 +205,8 @@ def api_error(status: int, body: Any, *, retry_after: float | None = None) -> Ap
         retry_after = hint
     if retry_after is not None:
         retry_after = float(min(retry_after, LONGEST_HINT))  # before it is made a float: JSON has integers of any size
-    answer = answer_of(status, reason, message, details)
-    type_ = _BY_ANSWER.get(answer) or _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
+    kind = error_kind_of(status, reason, message, details)
+    type_ = _BY_KIND.get(kind) or _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     return type_(status, reason, message, details, retry_after)
 
 
@@ -226,7 +226,7 @@ def is_retryable(error: BaseException) -> bool:
     """Whether the same request can succeed later with nobody changing anything: 409, 429, 5xx, transport trouble."""
     if isinstance(error, TransportError):
         return True
-    return isinstance(error, ApiError) and error.answer.passes
+    return isinstance(error, ApiError) and error.kind.is_retryable
 
 
 def retry_after_of(error: BaseException) -> float:

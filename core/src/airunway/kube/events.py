@@ -23,8 +23,8 @@ from airunway.kube.event_limits import Buckets, Crowd
 from airunway.kube.kinds import EVENT
 from airunway.kube.lease import format_micro_time, steady_clock
 from airunway.kube.queue import Priority, Timers, WorkQueue
+from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, key_of, uid_of
-from airunway.words import bounded
 
 __all__ = ["MAX_NOTE_BYTES", "EventRecorder", "cut"]
 

@@ -8,7 +8,7 @@ from airunway.kube.apply import needs_apply
 from airunway.kube.client import Client
 from airunway.kube.errors import NotFound
 from airunway.kube.kinds import Kind
-from airunway.kube.overlay import Overlay
+from airunway.kube.mutation_cache import MutationCache
 from airunway.resource import Resource, key_of
 
 __all__ = ["StatusWriter"]
@@ -25,7 +25,7 @@ class StatusWriter:
         *,
         client: Client,
         kind: Kind,
-        objects: Overlay,
+        objects: MutationCache,
         manager: str,
         on_write: Callable[[Resource, Resource], None] = lambda _object, _status: None,
     ) -> None:

@@ -29,7 +29,7 @@ from airunway.plugins.contract import (
 )
 from airunway.plugins.settings import settings_problem
 from airunway.resource import dig
-from airunway.status.catalogue import CONDITIONS, Writer
+from airunway.status.catalogue import CONDITIONS, ConditionWriter
 
 __all__ = [
     "MAX_OBJECTS",
@@ -56,7 +56,7 @@ _OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _URL = re.compile(r"https?://[^\s/?#]\S*")
 _MAX_URL = 1024
 _COMPONENT = re.compile(r"[A-Z][A-Za-z0-9]{0,57}")
-_CORE_CONDITIONS = frozenset(condition.name for condition in CONDITIONS if condition.writer is Writer.CORE)
+_CORE_CONDITIONS = frozenset(condition.name for condition in CONDITIONS if condition.writer is ConditionWriter.CORE)
 
 _CLUSTER_SCOPED = frozenset(
     {

@@ -14,7 +14,7 @@ from contextvars import Context
 from typing import Any, TypeAlias, TypeVar
 
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import AnyReflector, Client, Handler, Kind, UnionReflector, reflector_of, remembering
+from airunway.kube import AnyReflector, Client, Handler, Kind, UnionReflector, reflector_of, transform_once
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource
@@ -41,7 +41,7 @@ class Caches:
         self, client: Client, *, project: DeploymentProjection, metrics: Metrics, namespaces: Sequence[str] = ()
     ) -> None:
         self.client = client
-        self.project = remembering(project)
+        self.project = transform_once(project)
         self.metrics = metrics
         self.namespaces = tuple(dict.fromkeys(namespaces))
         self._sources: dict[Hashable, _Source] = {}

@@ -27,7 +27,7 @@ from airunway.api.bounds import (
 )
 from airunway.api.names import GROUP, provider_finalizer, provider_of_finalizer, provider_of_manager
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import LAST_APPLIED, Client, NotFound, compacting
+from airunway.kube import LAST_APPLIED, Client, compact_objects
 from airunway.resource import Resource, dig, key_of, uid_of
 from airunway.selection import REFUSED_BY, is_denied, refused_by
 
@@ -76,7 +76,7 @@ class DeploymentProjection:
         self._managers = tuple(managers)
         self._finalizers = {provider_finalizer(name) for name in map(provider_of_manager, managers) if name}
         self._providers = providers
-        self._compact = compacting(self._managers)
+        self._compact = compact_objects(self._managers)
         self._outlines: dict[tuple[str, ...], Resource] = {}
         self._candidates: dict[bytes, list[Any]] = {}
 
@@ -167,11 +167,8 @@ async def with_all_finalizers(client: Client, deployment: Resource) -> Resource:
     """
     if len(dig(deployment, "metadata", "finalizers") or ()) < MAX_FINALIZERS:
         return deployment
-    try:
-        live = await client.get(MODEL_DEPLOYMENT, key_of(deployment))
-    except NotFound:
-        return deployment
-    return live if uid_of(live) == uid_of(deployment) else deployment
+    live = await client.find(MODEL_DEPLOYMENT, key_of(deployment))
+    return live if live is not None and uid_of(live) == uid_of(deployment) else deployment
 
 
 def _is_over(value: object, limit: int) -> bool:

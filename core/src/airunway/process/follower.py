@@ -13,7 +13,7 @@ from airunway.kube import (
     AnyReflector,
     Controller,
     EventRecorder,
-    Overlay,
+    MutationCache,
     Priority,
     WorkQueue,
 )
@@ -56,9 +56,9 @@ class Follower:
         )
         self._metrics.show_events(component, self.events)
 
-    def overlay(self) -> Overlay:
+    def overlay(self) -> MutationCache:
         """The deployments with the answers to the part's own writes on top, each with its whole spec."""
-        return Overlay(self.deployments, project=self._project, restore=whole)
+        return MutationCache(self.deployments, project=self._project, restore=whole)
 
     def queue(self, controller: str) -> WorkQueue[ObjectKey]:
         """A queue that namespaces share, shown in the metrics; while the first one has something, events wait."""

@@ -11,8 +11,8 @@ from types import TracebackType
 
 import orjson
 
+from airunway.redaction import escaped, printable, redacted, sanitized
 from airunway.resource import Resource, dig
-from airunway.words import escaped, plain, redacted, shown
 
 __all__ = ["configure_logging", "log_fields", "log_phase", "set_log_fields"]
 
@@ -72,13 +72,13 @@ class _TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
         text = super().formatMessage(record)
         fields = log_fields()
-        return shown(f"{text} [{' '.join(fields.values())}]" if fields else text)
+        return sanitized(f"{text} [{' '.join(fields.values())}]" if fields else text)
 
     def formatException(self, ei: _Raised) -> str:  # noqa: N802 - the name is logging's
-        return "\n".join(f"  | {plain(line)}" for line in redacted(super().formatException(ei)).splitlines())
+        return "\n".join(f"  | {printable(line)}" for line in redacted(super().formatException(ei)).splitlines())
 
     def formatStack(self, stack_info: str) -> str:  # noqa: N802 - the name is logging's
-        return "\n".join(f"  | {plain(line)}" for line in redacted(stack_info).splitlines())
+        return "\n".join(f"  | {printable(line)}" for line in redacted(stack_info).splitlines())
 
 
 def configure_logging(*, level: str, json: bool | None = None) -> None:

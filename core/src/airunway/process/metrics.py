@@ -24,7 +24,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 
 from airunway import __version__
-from airunway.garbage import uncollected
+from airunway.gc_tuning import gc_paused
 from airunway.kube import AnyReflector, EventRecorder, PassResult, WorkQueue
 from airunway.process.gaps import LoopGaps
 from airunway.process.metric_catalogue import METRICS, TURNED_AWAY_CAUSES, MetricType, Role
@@ -152,7 +152,7 @@ class Metrics:
 
     def _render(self, points: list[Iterable[Point]], accept: str) -> tuple[bytes, str]:
         encode, content_type = choose_encoder(accept)
-        with uncollected():
+        with gc_paused():
             families = _Families(chain(self.registry.collect(), _families(chain.from_iterable(points))))
             return encode(families), content_type
 

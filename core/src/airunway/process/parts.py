@@ -11,7 +11,7 @@ from airunway.kube import Backoff
 from airunway.plugins.errors import PluginError
 from airunway.process.lean_kopf import kopf
 from airunway.process.logs import set_log_fields
-from airunway.words import plain, redacted
+from airunway.redaction import printable, redacted
 
 __all__ = ["Application", "HasHandlers", "HasRemarks", "Lead", "Makers", "Parts", "Work"]
 
@@ -168,4 +168,4 @@ def _cause(error: BaseException) -> str:
     """The first thing that went wrong in it, on one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return redacted(plain(f"{type(error).__name__}: {error}"))[:512]
+    return redacted(printable(f"{type(error).__name__}: {error}"))[:512]

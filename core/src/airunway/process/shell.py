@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from airunway import __version__
-from airunway.garbage import short_collections
+from airunway.gc_tuning import short_gc_pauses
 from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
 from airunway.process.lean_kopf import kopf
 from airunway.process.memories import NoMemories
@@ -70,7 +70,7 @@ async def serve(
     what = f"{settings.component} {__version__}"
     log.info("%s starts as %s, with the API server at %s", what, settings.identity or "itself", config.server)
     async with AsyncExitStack() as stack:
-        stack.enter_context(short_collections())
+        stack.enter_context(short_gc_pauses())
         sys.setswitchinterval(_TURN)
         small_tls_buffers()
         await stack.enter_async_context(metrics_server(settings.metrics_address, metrics))

@@ -14,18 +14,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from time import monotonic
 
-from airunway.ages import Ages
 from airunway.api import names
+from airunway.first_seen import FirstSeen
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import (
-    Answer,
     ApiError,
     Client,
     Conflict,
+    ErrorKind,
     EventRecorder,
     KubeError,
+    MutationCache,
     NotFound,
-    Overlay,
     StatusWriter,
     changed_fields,
     remove_finalizers,
@@ -34,6 +34,7 @@ from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version
 from airunway.process.deployment_cache import with_all_finalizers
+from airunway.redaction import redacted
 from airunway.resource import (
     ObjectKey,
     Resource,
@@ -52,7 +53,6 @@ from airunway.runtime.plan import Action, Decision, Plan, Step, conflict_text, m
 from airunway.runtime.report import StepResult, terminating_status
 from airunway.runtime.state import ClusterState, Identity, finalizers_of, identity_in, is_ours, is_primary, named
 from airunway.status import Category
-from airunway.words import redacted
 
 __all__ = ["NEVER", "Executor", "Finalizer", "Outcome", "Writer", "held_by", "refusal_outcome"]
 
@@ -302,7 +302,7 @@ def refusal_outcome(
     if attempt <= QUIET_REFUSALS and missing_of(refused.message, refused.obj, young) is not None:
         return Outcome(silent=True, again=left)
     message = f"{named(refused.obj)} was refused: {redacted(refused.message)}"
-    if not decision.verified and refused.answer in (Answer.SCHEMA, Answer.INVALID):
+    if not decision.verified and refused.kind in (ErrorKind.SCHEMA, ErrorKind.INVALID):
         result = StepResult(
             condition="ProviderCompatible",
             reason="UnsupportedSchema",
@@ -436,7 +436,9 @@ class Writer:
         """Raises Refused for a kind, or a version of it, that the cluster does not serve."""
         view = self.upstream.view_of(obj)
         if view is None:
-            raise Refused(obj, f"the cluster does not serve {obj['kind']} in {obj['apiVersion']}", Answer.KIND_ABSENT)
+            raise Refused(
+                obj, f"the cluster does not serve {obj['kind']} in {obj['apiVersion']}", ErrorKind.KIND_NOT_SERVED
+            )
         return view
 
     def kind(self, obj: Resource) -> UpstreamKind:
@@ -468,7 +470,7 @@ class Writer:
                 raise
             except ApiError as error:
                 if policy_of(error).refuses or (dry_run and isinstance(error, NotFound)):
-                    raise Refused(wanted, error.message, error.answer) from error
+                    raise Refused(wanted, error.message, error.kind) from error
                 raise
             if not dry_run:
                 view.objects.note(answer)
@@ -490,7 +492,7 @@ class Writer:
             except Refused as refused:
                 others = [obj for obj in absent if obj is not wanted]
                 if missing_of(refused.message, wanted, others) is None:
-                    raise Refused(wanted, refused.message, refused.answer) from refused
+                    raise Refused(wanted, refused.message, refused.kind) from refused
 
     async def delete(self, obj: Resource) -> None:
         """Delete exactly this object, as its kind demands; one that is gone already is no error.
@@ -529,10 +531,7 @@ class Writer:
 
     async def find(self, wanted: Resource) -> Resource | None:
         """The object of that name as the API server has it, whosever it is."""
-        try:
-            return await self.client.get(self.view(wanted).kind, key_of(wanted))
-        except NotFound:
-            return None
+        return await self.client.find(self.view(wanted).kind, key_of(wanted))
 
 
 # ---------------------------------------------------------------------------------------------------------- letting go
@@ -549,7 +548,7 @@ class Finalizer:
         self,
         *,
         writer: Writer,
-        deployments: Overlay,
+        deployments: MutationCache,
         events: EventRecorder,
         status: StatusWriter,
         finalizer: str,
@@ -560,7 +559,7 @@ class Finalizer:
         self._events = events
         self._status = status
         self._finalizer = finalizer
-        self._begun: Ages[ObjectKey] = Ages(clock)
+        self._begun: FirstSeen[ObjectKey] = FirstSeen(clock)
 
     def forget(self, key: ObjectKey) -> None:
         """Drop what is remembered of a deployment that is gone."""

@@ -23,7 +23,7 @@ from airunway.plugins.contract import Component, Finding, Observation
 from airunway.resource import Resource, condition_of, dig
 from airunway.runtime.memory import Memory, previous_cause
 from airunway.runtime.report import Report, fault_of, located, provider_status, record_of_service
-from airunway.status import Category, Fault, Phase, Verdict, category_of
+from airunway.status import Category, Fault, Phase, Rollup, category_of
 from airunway.status.codes import CODES
 from airunway.status.evidence import Evidence, PodFacts, Reported, parse_moment
 from airunway.status.pods import POD_SHOWN, PodCounts, count_pods, shortage_of
@@ -392,7 +392,7 @@ def diagnose(
 
 def conclude(
     report: Report, evidence: Evidence | None, *, deployment: Resource, memory: Memory, now: datetime
-) -> tuple[Resource, Verdict, Diagnosis]:
+) -> tuple[Resource, Rollup, Diagnosis]:
     """The complete status that follows from a pass, the verdict that it rests on, and what is wrong, and why.
 
     `memory` dates what is wrong; the `wake_after` of the diagnosis is when time alone will change any of the three.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airunway.kube import Answer, ApiError, KubeError, RequestTimedOut, TransportError
+from airunway.kube import ApiError, ErrorKind, KubeError, RequestTimedOut, TransportError
 from airunway.resource import Resource, key_of
 from airunway.runtime.state import named
 
@@ -29,27 +29,27 @@ class ErrorPolicy:
 _REFUSED = ErrorPolicy(reason="InvalidSpec", refuses=True)
 
 
-POLICIES: Mapping[Answer, ErrorPolicy] = {
-    Answer.MISSING_RIGHT: ErrorPolicy(reason="Forbidden", refuses=True),
-    Answer.QUOTA: ErrorPolicy(reason="QuotaExceeded", refuses=True),
-    Answer.NAMESPACE_LEAVING: ErrorPolicy(reason="Terminating", refuses=True, waits=True),
-    Answer.NAMESPACE_ABSENT: ErrorPolicy(reason="Terminating", refuses=True, waits=True),
-    Answer.KIND_LEAVING: ErrorPolicy(reason="UpstreamNotInstalled", refuses=True, waits=True),
-    Answer.KIND_ABSENT: ErrorPolicy(reason="UpstreamNotInstalled", refuses=True, waits=True),
-    Answer.SCHEMA: ErrorPolicy(reason="InvalidSpec", refuses=True, lasts=True),
-    Answer.DENIED: _REFUSED,
-    Answer.INVALID: _REFUSED,
-    Answer.TOO_LARGE: _REFUSED,
-    Answer.UNAUTHENTICATED: ErrorPolicy(reason="Unauthorized"),
-    Answer.THROTTLED: ErrorPolicy(reason="RateLimited"),
-    Answer.WEBHOOK_DOWN: ErrorPolicy(reason="ServerError"),
-    Answer.SERVER: ErrorPolicy(reason="ServerError"),
-    Answer.OTHER_OBJECT: ErrorPolicy(reason="DependenciesUnreachable"),
-    Answer.EXISTS: ErrorPolicy(reason="DependenciesUnreachable"),
-    Answer.CONFLICT: ErrorPolicy(reason="DependenciesUnreachable"),
-    Answer.ABSENT: ErrorPolicy(reason="DependenciesUnreachable"),
-    Answer.EXPIRED: ErrorPolicy(reason="DependenciesUnreachable"),
-    Answer.UNKNOWN: ErrorPolicy(reason="DependenciesUnreachable"),
+POLICIES: Mapping[ErrorKind, ErrorPolicy] = {
+    ErrorKind.FORBIDDEN: ErrorPolicy(reason="Forbidden", refuses=True),
+    ErrorKind.QUOTA: ErrorPolicy(reason="QuotaExceeded", refuses=True),
+    ErrorKind.NAMESPACE_TERMINATING: ErrorPolicy(reason="Terminating", refuses=True, waits=True),
+    ErrorKind.NAMESPACE_NOT_FOUND: ErrorPolicy(reason="Terminating", refuses=True, waits=True),
+    ErrorKind.KIND_TERMINATING: ErrorPolicy(reason="UpstreamNotInstalled", refuses=True, waits=True),
+    ErrorKind.KIND_NOT_SERVED: ErrorPolicy(reason="UpstreamNotInstalled", refuses=True, waits=True),
+    ErrorKind.SCHEMA: ErrorPolicy(reason="InvalidSpec", refuses=True, lasts=True),
+    ErrorKind.DENIED: _REFUSED,
+    ErrorKind.INVALID: _REFUSED,
+    ErrorKind.TOO_LARGE: _REFUSED,
+    ErrorKind.UNAUTHENTICATED: ErrorPolicy(reason="Unauthorized"),
+    ErrorKind.THROTTLED: ErrorPolicy(reason="RateLimited"),
+    ErrorKind.WEBHOOK_FAILED: ErrorPolicy(reason="ServerError"),
+    ErrorKind.SERVER_ERROR: ErrorPolicy(reason="ServerError"),
+    ErrorKind.UID_MISMATCH: ErrorPolicy(reason="DependenciesUnreachable"),
+    ErrorKind.ALREADY_EXISTS: ErrorPolicy(reason="DependenciesUnreachable"),
+    ErrorKind.CONFLICT: ErrorPolicy(reason="DependenciesUnreachable"),
+    ErrorKind.NOT_FOUND: ErrorPolicy(reason="DependenciesUnreachable"),
+    ErrorKind.EXPIRED: ErrorPolicy(reason="DependenciesUnreachable"),
+    ErrorKind.UNKNOWN: ErrorPolicy(reason="DependenciesUnreachable"),
 }
 """Every kind of error; docs/architecture.md has the table for readers, and a test compares the two."""
 
@@ -58,7 +58,7 @@ def policy_of(error: KubeError) -> ErrorPolicy:
     """What the status says of a failure to write."""
     match error:
         case ApiError():
-            return POLICIES[error.answer]
+            return POLICIES[error.kind]
         case RequestTimedOut():
             return ErrorPolicy(reason="Timeout")
         case TransportError():
@@ -68,19 +68,19 @@ def policy_of(error: KubeError) -> ErrorPolicy:
 
 
 class Refused(Exception):
-    """The server refuses an object, or its kind is not served (no `answer`). `obj` has its identity only."""
+    """The server refuses an object, or its kind is not served (no `kind`). `obj` has its identity only."""
 
-    def __init__(self, obj: Resource, message: str, answer: Answer | None = None) -> None:
+    def __init__(self, obj: Resource, message: str, kind: ErrorKind | None = None) -> None:
         super().__init__(f"{named(obj)} was refused: {message}")
         namespace, name = key_of(obj)
         metadata = {"namespace": namespace, "name": name}
         self.obj: Resource = {"apiVersion": obj.get("apiVersion"), "kind": obj.get("kind"), "metadata": metadata}
         self.message = message
-        self.answer = answer
+        self.kind = kind
 
     @property
     def policy(self) -> ErrorPolicy:
-        return POLICIES[self.answer or Answer.INVALID]
+        return POLICIES[self.kind or ErrorKind.INVALID]
 
 
 class Occupied(Exception):

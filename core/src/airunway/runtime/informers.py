@@ -20,9 +20,9 @@ from airunway.kube import (
     Handler,
     Index,
     Kind,
-    Overlay,
-    compacting,
-    remembering,
+    MutationCache,
+    compact_objects,
+    transform_once,
     wait_until_synced,
 )
 from airunway.plugins.contract import UpstreamKind
@@ -53,7 +53,7 @@ class KindInformer:
     """
 
     kind: Kind
-    objects: Overlay
+    objects: MutationCache
     reflector: AnyReflector
     of: Index
     task: asyncio.Task[None]
@@ -95,7 +95,7 @@ class UpstreamInformers:
         self._host = host
         self._verify = verify
         self._manager = names.provider_manager(host.name)
-        self._project = remembering(compacting(self._manager))
+        self._project = transform_once(compact_objects(self._manager))
         self._notify = notify
         self._changed = changed
         self._written: dict[Kind, KindInformer] = {}
@@ -292,7 +292,7 @@ class UpstreamInformers:
         index = reflector.add_index(of)
         task = group.create_task(reflector.run(), name=f"upstream-{watched.plural}-{watched.version}")
         group.create_task(self._announce(reflector), name=f"synced-{watched.plural}")
-        objects = Overlay(reflector, project=self._project)
+        objects = MutationCache(reflector, project=self._project)
         return KindInformer(kind=watched, objects=objects, reflector=reflector, of=index, task=task)
 
     async def _announce(self, reflector: AnyReflector) -> None:

@@ -20,7 +20,7 @@ import orjson
 
 from airunway.api.bounds import MAX_CAUSES
 from airunway.api.rules import FORBIDDEN_OVERRIDES
-from airunway.places import Place, entries
+from airunway.json_path import JsonPath, entries
 from airunway.plugins.contract import Finding
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, canonical_json, copy_of, dig
@@ -62,9 +62,9 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
         if problem.validator != "additionalProperties"  # reported below as unknown, with the nearest key
     )
     for problem in islice(wrong, MAX_CAUSES):
-        place = Place(None, ROOT)
+        place = JsonPath(None, ROOT)
         for step in problem.absolute_path:
-            place = Place(place, step)
+            place = JsonPath(place, step)
         path = str(place)
         types = problem.validator_value
         wrong_type = f"must be of type {' or '.join(types) if isinstance(types, list) else types}"
@@ -119,20 +119,20 @@ def _validator(schema: bytes) -> Any:
     return _Validator(orjson.loads(schema))
 
 
-def _forbidden(overrides: Resource) -> Iterator[tuple[Place, str]]:
+def _forbidden(overrides: Resource) -> Iterator[tuple[JsonPath, str]]:
     for place, key, _ in entries(overrides, ROOT, below=lambda key: key not in FORBIDDEN_OVERRIDES):
         if key in FORBIDDEN_OVERRIDES:
             yield place, key
 
 
-def _unknown(overrides: Resource, schema: Resource) -> Iterator[tuple[Place, str, list[str], Resource]]:
+def _unknown(overrides: Resource, schema: Resource) -> Iterator[tuple[JsonPath, str, list[str], Resource]]:
     """Each key that the schema does not know, in lists too: its place, those that it knows there, what has the key."""
-    pending: list[tuple[Place, Any, Resource]] = [(Place(None, ROOT), overrides, schema)]
+    pending: list[tuple[JsonPath, Any, Resource]] = [(JsonPath(None, ROOT), overrides, schema)]
     while pending:
         at, node, described = pending.pop()
         if isinstance(node, list):
             items = _described(described.get("items"))
-            pending.extend(reversed([(Place(at, index), item, items) for index, item in enumerate(node)]))
+            pending.extend(reversed([(JsonPath(at, index), item, items) for index, item in enumerate(node)]))
         elif isinstance(node, dict):
             known, others = described.get("properties"), described.get("additionalProperties", False)
             if not isinstance(known, dict):
@@ -140,9 +140,9 @@ def _unknown(overrides: Resource, schema: Resource) -> Iterator[tuple[Place, str
             below = []
             for key, value in node.items():
                 if key in known or others:
-                    below.append((Place(at, key), value, _described(known.get(key, others))))
+                    below.append((JsonPath(at, key), value, _described(known.get(key, others))))
                 else:
-                    yield Place(at, key), key, list(known), node
+                    yield JsonPath(at, key), key, list(known), node
             pending.extend(reversed(below))
 
 

@@ -16,13 +16,13 @@ import yaml
 
 from airunway.api import names
 from airunway.kube import CONFIG_MAP, NotFound, needs_apply
+from airunway.redaction import redacted
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, owner_reference, uid_of
 from airunway.runtime.apply import NEVER, Writer
 from airunway.runtime.errors import Refused
 from airunway.runtime.plan import Action, Plan, Step, conflict_text
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState, named
-from airunway.words import redacted
 
 __all__ = ["PLAN_LIMIT", "Previewer", "plan_data", "plan_name", "shown"]
 
@@ -90,10 +90,7 @@ class Previewer:
 
         Raises Conflict where somebody makes or replaces a ConfigMap of that name at this moment.
         """
-        try:
-            published = await self._writer.client.get(CONFIG_MAP, _key(deployment))
-        except NotFound:
-            published = None
+        published = await self._writer.client.find(CONFIG_MAP, _key(deployment))
         # Without the managed-by label: this is no part of what the deployment needs, and must not be pruned as such.
         plan = {
             "apiVersion": "v1",

@@ -17,8 +17,8 @@ from airunway.kube import (
     Client,
     EventRecorder,
     KubeError,
+    MutationCache,
     NotFound,
-    Overlay,
     StatusWriter,
     add_finalizer,
 )
@@ -63,7 +63,7 @@ class ProviderReconciler:
         client: Client,
         host: ProviderHost,
         settings: object,
-        deployments: Overlay,
+        deployments: MutationCache,
         upstream: UpstreamInformers,
         evidence: EvidenceCollector,
         events: EventRecorder,

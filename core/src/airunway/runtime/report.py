@@ -19,7 +19,7 @@ from airunway.status import (
     Condition,
     Fault,
     Phase,
-    Verdict,
+    Rollup,
     as_word,
     bounded,
     category_of,
@@ -174,7 +174,7 @@ def provider_status(
     root_cause: RootCause | None = None,
     ready_pods: int | None = None,
     now: datetime,
-) -> tuple[Resource, Verdict]:
+) -> tuple[Resource, Rollup]:
     """The complete status that the provider wants to own, and the verdict that it rests on.
 
     No more replicas than `ready_pods` are ready in a status that is not Ready: the upstream's last word may be old.
@@ -259,7 +259,7 @@ def _has_warnings_of_another(deployment: Resource) -> bool:
     )
 
 
-def _named(verdict: Verdict, report: Report, cause: RootCause | None) -> Verdict:
+def _named(verdict: Rollup, report: Report, cause: RootCause | None) -> Rollup:
     """The verdict with the root cause's words, where what decided it is of the workload: they say what to do."""
     if cause is None or verdict.fault is None or not _is_of_workload(verdict, report):
         return verdict
@@ -269,7 +269,7 @@ def _named(verdict: Verdict, report: Report, cause: RootCause | None) -> Verdict
     return replace(verdict, reason=reason, message=cause.message)
 
 
-def _is_of_workload(verdict: Verdict, report: Report) -> bool:
+def _is_of_workload(verdict: Rollup, report: Report) -> bool:
     """Whether what decided the verdict is what the upstream or the pods have to say."""
     components = {"Pods", *(c.name for c in (report.observation.components if report.observation else ()))}
     return verdict.fault is not None and verdict.fault.component in components
@@ -296,7 +296,7 @@ def located(finding: Finding) -> str:
     return f"{finding.path}: {finding.message}" if finding.path else finding.message
 
 
-def _conditions(report: Report, verdict: Verdict) -> list[Condition]:
+def _conditions(report: Report, verdict: Rollup) -> list[Condition]:
     conditions = overall_conditions(verdict)
     conditions += [condition for result in report.results if (condition := result.as_condition()) is not None]
     conditions += [
@@ -334,7 +334,7 @@ def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Re
 
 def terminating_status(deployment: Resource, message: str, *, now: datetime) -> Resource:
     """The status while the upstream objects of a deleted deployment go away; what was known of them stays."""
-    verdict = Verdict(phase=Phase.TERMINATING, reason="Terminating", message=bounded(message), ready=False)
+    verdict = Rollup(phase=Phase.TERMINATING, reason="Terminating", message=bounded(message), ready=False)
     status = _status(deployment, verdict, overall_conditions(verdict), now=now)
     known = ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash")
     resource = {key: dig(deployment, "status", "provider", key) for key in known}
@@ -343,7 +343,7 @@ def terminating_status(deployment: Resource, message: str, *, now: datetime) -> 
     return status
 
 
-def _status(deployment: Resource, verdict: Verdict, conditions: list[Condition], *, now: datetime) -> Resource:
+def _status(deployment: Resource, verdict: Rollup, conditions: list[Condition], *, now: datetime) -> Resource:
     """What every status of ours begins with."""
     return {
         "phase": verdict.phase.value,
@@ -369,7 +369,7 @@ class Announcement:
 
 
 def announcements(
-    before: Resource, report: Report, verdict: Verdict, *, cause: RootCause | None = None
+    before: Resource, report: Report, verdict: Rollup, *, cause: RootCause | None = None
 ) -> Iterator[Announcement]:
     """The events for a deployment that had the status of `before` until now; `cause` is its root cause now."""
     if (
@@ -418,7 +418,7 @@ def _missing_secret(before: Resource, cause: RootCause) -> str:
     return f"Secret '{named[1]}' not found in namespace '{namespace}': {cause.message}"
 
 
-def _error(report: Report, verdict: Verdict) -> str:
+def _error(report: Report, verdict: Rollup) -> str:
     """The status message, with the upstream object before it where it is that object which has the error."""
     if report.resource is None or not _is_of_workload(verdict, report):
         return verdict.message

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from airunway.api import names
 from airunway.api.bounds import noted_excess
 from airunway.api.modeldeployment import ModelDeployment, ParseError, parse_deployment
-from airunway.places import values_at
+from airunway.json_path import values_at
 from airunway.plugins.contract import Context, Finding, Interruption, Transformer, UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.settings import kept_settings

@@ -15,7 +15,7 @@ from airunway.status.texts import (
     MOUNT,
     PROVISIONING,
     SCHEDULING,
-    Meaning,
+    MessagePattern,
     first_meaning,
     line_of,
 )
@@ -95,7 +95,7 @@ def is_observed(obj: object, *path: str) -> bool:
     return generation < 0 or seen < 0 or seen >= generation
 
 
-def meaning(message: str, *tables: Sequence[Meaning], otherwise: str = "") -> str:
+def meaning(message: str, *tables: Sequence[MessagePattern], otherwise: str = "") -> str:
     """The reason of the registry that a text stands for: the first row of the first table that matches.
 
     The tables of this module hold the words of Kubernetes, container runtimes, registries and engines.
@@ -106,12 +106,12 @@ def meaning(message: str, *tables: Sequence[Meaning], otherwise: str = "") -> st
     return otherwise
 
 
-def meanings(*rows: tuple[str, str]) -> tuple[Meaning, ...]:
+def meanings(*rows: tuple[str, str]) -> tuple[MessagePattern, ...]:
     """A table of an upstream's own words: patterns, found in any case, with the reasons that they stand for.
 
     Anybody can write what they are looked for in: a pattern must take time linear in it.
     """
-    return tuple(Meaning(re.compile(pattern, re.IGNORECASE), reason, "", "") for pattern, reason in rows)
+    return tuple(MessagePattern(re.compile(pattern, re.IGNORECASE), reason, "", "") for pattern, reason in rows)
 
 
 NETWORK = meanings(
@@ -143,7 +143,7 @@ _LONG, _LONGEST = 2_048, 16_384
 _FRAMES = re.compile(r'^[ \t]+File ".*(?:\n {4,}.*)*\n?', re.MULTILINE)
 
 
-def explained(message: str, *tables: Sequence[Meaning], otherwise: str = "") -> tuple[str, str]:
+def explained(message: str, *tables: Sequence[MessagePattern], otherwise: str = "") -> tuple[str, str]:
     """The reason as `meaning` has it, and the line that says it: of a traceback the one that matters.
 
     Where no row matches it is the last line that says anything. It has no credentials, and 400 characters at most. Of

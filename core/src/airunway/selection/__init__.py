@@ -26,14 +26,14 @@ from airunway.selection.grants import (
 from airunway.selection.pinned import Misfit, not_installed, not_registered, unsupported
 from airunway.selection.provider import (
     Candidate,
-    Check,
+    FailedCheck,
     ProviderChoice,
     choose_provider,
     weigh,
     weigh_at_best,
 )
 from airunway.selection.record import is_denied, recorded
-from airunway.selection.refusals import REFUSED_BY, Refusal, is_undecided, refusals, refused_by
+from airunway.selection.refusals import REFUSED_BY, ProviderRefusal, is_undecided, refusals, refused_by
 from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
 __all__ = [
@@ -44,13 +44,13 @@ __all__ = [
     "REFUSED_BY",
     "STALE_AFTER",
     "Candidate",
-    "Check",
     "EngineChoice",
     "EngineFacts",
+    "FailedCheck",
     "Misfit",
     "ProviderChoice",
     "ProviderFacts",
-    "Refusal",
+    "ProviderRefusal",
     "Request",
     "RuleResult",
     "UpstreamFacts",

@@ -17,10 +17,10 @@ from airunway.resource import Resource, copy_of, dig
 from airunway.selection.engine import PREFERENCE, choose_engine
 from airunway.selection.facts import DISAGGREGATED, ProviderFacts, request_of
 from airunway.selection.grants import granted
-from airunway.selection.provider import Check, choose_provider, weigh
+from airunway.selection.provider import FailedCheck, choose_provider, weigh
 from airunway.validation.policy import Grants
 
-__all__ = ["Advice", "FieldChange", "advise", "failing_checks", "smallest_change", "with_changes"]
+__all__ = ["Advice", "FieldEdit", "advise", "failing_checks", "smallest_change", "with_changes"]
 
 ROLE_MEMORY = "32Gi"
 """Memory advised for a prefill or decode worker where the spec says nothing about memory: it must be given."""
@@ -34,7 +34,7 @@ _OBSTACLES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class FieldChange:
+class FieldEdit:
     """One edit: the field's path in the deployment, its value now and then (None: absent)."""
 
     path: str
@@ -50,7 +50,7 @@ class Advice:
     or was selected before), naming it in ``spec.provider.name`` besides does that.
     """
 
-    changes: tuple[FieldChange, ...] | None
+    changes: tuple[FieldEdit, ...] | None
     obstacles: tuple[str, ...] = ()
     selected: bool = False
 
@@ -108,7 +108,7 @@ def smallest_change(
     *,
     now: datetime,
     valid: Callable[[Resource], bool] = lambda _: True,
-) -> tuple[FieldChange, ...] | None:
+) -> tuple[FieldEdit, ...] | None:
     """The fewest edits of `spec` after which `provider`, once it is ready, is eligible; empty if it is already.
 
     None if no combination of the edits that are looked at does it.
@@ -125,22 +125,22 @@ def smallest_change(
 
 def failing_checks(
     spec: Resource, provider: ProviderFacts, providers: Sequence[ProviderFacts], *, now: datetime
-) -> list[Check]:
+) -> list[FailedCheck]:
     """Everything that keeps `provider` from getting a deployment with this spec; empty if it is eligible."""
     pinned = dig(spec, "provider", "name")
     if pinned and pinned != provider.name:
-        return [Check(name="provider", path="spec.provider.name", message=f"the spec names provider {pinned}")]
+        return [FailedCheck(name="provider", path="spec.provider.name", message=f"the spec names provider {pinned}")]
     explicit = dig(spec, "engine", "type")
     request = request_of(defaulted_spec(spec, engine=explicit))
     engine = choose_engine(request, providers, explicit=explicit, pinned=pinned, now=now)
     if engine.engine is None:
-        return [Check(name="engine", path="spec.engine.type", message=engine.message)]
+        return [FailedCheck(name="engine", path="spec.engine.type", message=engine.message)]
     request = request_of(defaulted_spec(spec, engine=engine.engine))
     verdict = weigh(request, provider, engine=engine.engine, now=now)
     return [check for check in verdict.failed if not (pinned and check.name == "selection")]
 
 
-def with_changes(spec: Resource, changes: Sequence[FieldChange]) -> Resource:
+def with_changes(spec: Resource, changes: Sequence[FieldEdit]) -> Resource:
     """A copy of `spec` with the changes made."""
     edited = copy_of(spec)
     for change in changes:
@@ -157,7 +157,7 @@ def with_changes(spec: Resource, changes: Sequence[FieldChange]) -> Resource:
     return edited
 
 
-def _combinations(spec: Resource, provider: ProviderFacts) -> Iterator[tuple[FieldChange, ...]]:
+def _combinations(spec: Resource, provider: ProviderFacts) -> Iterator[tuple[FieldEdit, ...]]:
     """Every combination of edits, smallest first."""
     axes = [
         _named(spec, provider),
@@ -170,20 +170,20 @@ def _combinations(spec: Resource, provider: ProviderFacts) -> Iterator[tuple[Fie
     yield from sorted(combinations, key=len)  # stable: the order of the axes decides among equals
 
 
-def _named(spec: Resource, provider: ProviderFacts) -> list[list[FieldChange]]:
+def _named(spec: Resource, provider: ProviderFacts) -> list[list[FieldEdit]]:
     pinned = dig(spec, "provider", "name")
     if pinned == provider.name or not (pinned or provider.explicit_only):
         return [[]]
     return [[], [_change(spec, "spec.provider.name", provider.name)]]
 
 
-def _engines(spec: Resource, provider: ProviderFacts) -> list[list[FieldChange]]:
+def _engines(spec: Resource, provider: ProviderFacts) -> list[list[FieldEdit]]:
     names = [engine.name for engine in provider.engines if engine.name != dig(spec, "engine", "type")]
     names.sort(key=lambda name: (PREFERENCE.index(name) if name in PREFERENCE else len(PREFERENCE), name))
     return [[], *([_change(spec, "spec.engine.type", name)] for name in names)]
 
 
-def _modes_and_devices(spec: Resource) -> list[list[FieldChange]]:
+def _modes_and_devices(spec: Resource) -> list[list[FieldEdit]]:
     gpus = dig(spec, "resources", "gpu", "count", default=0)
     device = _change(spec, "spec.resources.gpu.count", 0 if gpus else 1)
     if dig(spec, "serving", "mode") == DISAGGREGATED:
@@ -201,12 +201,10 @@ def _modes_and_devices(spec: Resource) -> list[list[FieldChange]]:
     return [[], [device], split]
 
 
-def _single(
-    spec: Resource, path: str, *, unwanted: Callable[[object], bool], instead: object
-) -> list[list[FieldChange]]:
+def _single(spec: Resource, path: str, *, unwanted: Callable[[object], bool], instead: object) -> list[list[FieldEdit]]:
     change = _change(spec, path, instead)
     return [[], [change]] if unwanted(change.before) else [[]]
 
 
-def _change(spec: Resource, path: str, after: object) -> FieldChange:
-    return FieldChange(path=path, before=dig(spec, *path.split(".")[1:]), after=after)
+def _change(spec: Resource, path: str, after: object) -> FieldEdit:
+    return FieldEdit(path=path, before=dig(spec, *path.split(".")[1:]), after=after)

@@ -19,14 +19,14 @@ from airunway.selection.facts import ProviderFacts, Request, request_of
 from airunway.selection.grants import choose_willing_engine, denied, forbidden_by, forbidden_now, unsettled
 from airunway.selection.pinned import not_registered
 from airunway.selection.provider import Candidate, choose_provider, weigh_at_best
-from airunway.selection.refusals import Refusal, is_undecided, refusals
+from airunway.selection.refusals import ProviderRefusal, is_undecided, refusals
 from airunway.validation import Violation, validate
 from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy
 
-__all__ = ["Explanation", "Verdict", "explain"]
+__all__ = ["CandidateVerdict", "Explanation", "explain"]
 
 
-class Verdict(StrEnum):
+class CandidateVerdict(StrEnum):
     SELECTED = "selected"
     ELIGIBLE = "eligible"
     REJECTED = "rejected"
@@ -53,10 +53,10 @@ class Explanation:
     candidates: tuple[Candidate, ...] = ()
     advice: tuple[tuple[str, Advice], ...] = ()
 
-    def verdict(self, candidate: Candidate) -> Verdict:
+    def verdict(self, candidate: Candidate) -> CandidateVerdict:
         if candidate.name == self.provider:
-            return Verdict.SELECTED
-        return Verdict.ELIGIBLE if candidate.eligible else Verdict.REJECTED
+            return CandidateVerdict.SELECTED
+        return CandidateVerdict.ELIGIBLE if candidate.eligible else CandidateVerdict.REJECTED
 
     def as_resource(self) -> Resource:
         """As JSON; stable, for scripts."""
@@ -111,7 +111,7 @@ def explain(
     now: datetime,
     policy: Policy | None = None,
     namespace_labels: Mapping[str, str] | None = None,
-    asked: Callable[[str, str], Refusal | None] | None = None,
+    asked: Callable[[str, str], ProviderRefusal | None] | None = None,
 ) -> Explanation:
     """Explain a ModelDeployment as it is: chosen things stay chosen, as the core keeps them.
 
@@ -128,7 +128,7 @@ def explain(
     model = str(dig(deployment, "spec", "model", "id", default=""))
     explanation = Explanation(key=key_of(deployment), model=model, violations=violations)
     spec = deployment.get("spec")
-    refused: Mapping[str, Refusal] = refusals(deployment) if is_undecided(deployment) else {}
+    refused: Mapping[str, ProviderRefusal] = refusals(deployment) if is_undecided(deployment) else {}
     kept = dig(deployment, "status", "provider", "name")
     if kept in refused:
         kept = None
@@ -184,14 +184,14 @@ def explain(
 def _asked(
     deployment: Resource,
     providers: Sequence[ProviderFacts],
-    asked: Callable[[str, str], Refusal | None],
+    asked: Callable[[str, str], ProviderRefusal | None],
     *,
     engine: EngineChoice,
     kept: str | None,
-    refused: Mapping[str, Refusal],
+    refused: Mapping[str, ProviderRefusal],
     grants: Grants,
     now: datetime,
-) -> tuple[Mapping[str, Refusal], EngineChoice]:
+) -> tuple[Mapping[str, ProviderRefusal], EngineChoice]:
     """What the providers refuse, and the engine that is left: a provider that can run another engine has it asked."""
     found = dict(refused)
     for _ in providers:
@@ -243,7 +243,7 @@ def _provider(
     providers: Sequence[ProviderFacts],
     *,
     kept: str | None,
-    refused: Mapping[str, Refusal],
+    refused: Mapping[str, ProviderRefusal],
     now: datetime,
     forbidden: Collection[str],
 ) -> tuple[str | None, str, tuple[Candidate, ...]]:

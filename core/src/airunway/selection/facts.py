@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from airunway.api.names import GROUP
-from airunway.cel import Size
+from airunway.cel import DataSize
 from airunway.resource import Resource, annotations_of, condition_of, dig, key_of, parse_time
 from airunway.selection.rules import size_of_spec
 
@@ -95,7 +95,7 @@ class Request:
     needs: frozenset[str] = frozenset()
 
     @cached_property
-    def size(self) -> Size | str:
+    def size(self) -> DataSize | str:
         """Of the spec, for the cost of rules: measured once for all providers."""
         return size_of_spec(self.spec)
 

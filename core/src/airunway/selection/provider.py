@@ -9,10 +9,19 @@ from datetime import datetime
 from airunway.resource import format_time
 from airunway.selection.engine import NO_HEALTHY
 from airunway.selection.facts import STALE_AFTER, ProviderFacts, Request
-from airunway.selection.refusals import Refusal
+from airunway.selection.refusals import ProviderRefusal
 from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
-__all__ = ["DENIED", "REFUSED", "Candidate", "Check", "ProviderChoice", "choose_provider", "weigh", "weigh_at_best"]
+__all__ = [
+    "DENIED",
+    "REFUSED",
+    "Candidate",
+    "FailedCheck",
+    "ProviderChoice",
+    "choose_provider",
+    "weigh",
+    "weigh_at_best",
+]
 
 NO_COMPATIBLE = "no compatible provider found for this configuration"
 
@@ -25,7 +34,7 @@ REFUSED = "refused"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class FailedCheck:
     """One thing that speaks against a candidate. `name` is stable, `path` the field of the spec that it concerns."""
 
     name: str
@@ -38,10 +47,10 @@ class Candidate:
     """The verdict on one provider: eligible if nothing failed, and then its score."""
 
     name: str
-    failed: tuple[Check, ...]
+    failed: tuple[FailedCheck, ...]
     rules: tuple[RuleResult, ...]
     score: int
-    refusal: Refusal | None = None
+    refusal: ProviderRefusal | None = None
     """What the provider itself said against this generation of the spec."""
 
     @property
@@ -66,7 +75,7 @@ def choose_provider(
     engine: str,
     now: datetime,
     denied: Collection[str] = (),
-    refused: Mapping[str, Refusal] | None = None,
+    refused: Mapping[str, ProviderRefusal] | None = None,
 ) -> ProviderChoice:
     """The eligible candidate with the highest score, of equal ones the first by name.
 
@@ -107,14 +116,16 @@ def weigh(
     engine: str,
     now: datetime,
     denied: bool = False,
-    refusal: Refusal | None = None,
+    refusal: ProviderRefusal | None = None,
 ) -> Candidate:
     """Every check that this provider fails, and what its rules say."""
     failed = []
     if denied:
-        failed.append(Check(name="policy", path="spec.provider.name", message=DENIED))
+        failed.append(FailedCheck(name="policy", path="spec.provider.name", message=DENIED))
     if not provider.ready:
-        failed.append(Check(name="ready", path="", message="the provider is not ready (status.ready is not true)"))
+        failed.append(
+            FailedCheck(name="ready", path="", message="the provider is not ready (status.ready is not true)")
+        )
     silence = provider.silence(now)
     if provider.heartbeat is not None and silence is not None and silence >= STALE_AFTER:
         # The moment and not the age: the same facts must give the same words, or every look at them would be a write.
@@ -122,35 +133,41 @@ def weigh(
             f"its last heartbeat was at {format_time(provider.heartbeat)}, "
             f"{int(STALE_AFTER.total_seconds())} s ago or longer"
         )
-        failed.append(Check(name="heartbeat", path="", message=text))
+        failed.append(FailedCheck(name="heartbeat", path="", message=text))
     if provider.explicit_only:
         text = f"it is only used when spec.provider.name is {provider.name}"
-        failed.append(Check(name="selection", path="spec.provider.name", message=text))
+        failed.append(FailedCheck(name="selection", path="spec.provider.name", message=text))
     facts = provider.engine(engine)
     if facts is None:
         has = ", ".join(sorted(e.name for e in provider.engines)) or "none"
         failed.append(
-            Check(name="engine", path="spec.engine.type", message=f"engine {engine} is not among its engines ({has})")
+            FailedCheck(
+                name="engine", path="spec.engine.type", message=f"engine {engine} is not among its engines ({has})"
+            )
         )
     else:
         if request.gpu and not facts.gpu:
             failed.append(
-                Check(name="gpu", path="spec.resources.gpu.count", message=f"it runs {engine} without GPUs only")
+                FailedCheck(name="gpu", path="spec.resources.gpu.count", message=f"it runs {engine} without GPUs only")
             )
         if not request.gpu and not facts.cpu:
-            failed.append(Check(name="cpu", path="spec.resources.gpu.count", message=f"it needs a GPU to run {engine}"))
+            failed.append(
+                FailedCheck(name="cpu", path="spec.resources.gpu.count", message=f"it needs a GPU to run {engine}")
+            )
         if request.mode not in facts.modes:
             modes = ", ".join(sorted(facts.modes)) or "none"
             failed.append(
-                Check(name="mode", path="spec.serving.mode", message=f"it serves {engine} in these modes: {modes}")
+                FailedCheck(
+                    name="mode", path="spec.serving.mode", message=f"it serves {engine} in these modes: {modes}"
+                )
             )
         failed += [
-            Check(name="capability", path="spec", message=f"it does not have the capability {need} for {engine}")
+            FailedCheck(name="capability", path="spec", message=f"it does not have the capability {need} for {engine}")
             for need in sorted(request.needs - facts.flags)
         ]
     if refusal is not None:
         failed.append(
-            Check(name=REFUSED, path="", message=f"it refuses this spec: {refusal.message} ({refusal.reason})")
+            FailedCheck(name=REFUSED, path="", message=f"it refuses this spec: {refusal.message} ({refusal.reason})")
         )
     results = tuple(evaluate_rules(provider.rules, request.spec, size=request.size))
     return Candidate(name=provider.name, failed=tuple(failed), rules=results, score=score_of(results), refusal=refusal)
@@ -162,7 +179,7 @@ def weigh_at_best(
     *,
     now: datetime,
     denied: bool = False,
-    refusal: Refusal | None = None,
+    refusal: ProviderRefusal | None = None,
 ) -> Candidate:
     """The provider weighed for the engine of its own that least speaks against: where no engine could be chosen."""
     names = [engine.name for engine in provider.engines] or [""]

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 import orjson
 
+from airunway.redaction import sanitized
 from airunway.resource import Resource, dig
 from airunway.selection.provider import DENIED, Candidate
-from airunway.words import shown
 
 __all__ = ["MAX_BYTES", "is_denied", "recorded"]
 
@@ -58,13 +58,13 @@ def is_denied(deployment: Resource, provider: str) -> bool:
 
 
 def _entry(candidate: Candidate, number: int, length: int) -> Resource:
-    reasons = [_cut(shown(reason), length) for reason in list(_reasons(candidate))[:number]]
+    reasons = [_cut(sanitized(reason), length) for reason in list(_reasons(candidate))[:number]]
     entry = {"name": candidate.name, "eligible": candidate.eligible, "score": candidate.score, "reasons": reasons}
     if (refusal := candidate.refusal) is not None:
         entry["refusal"] = {
             "generation": refusal.generation,
-            "reason": shown(refusal.reason),
-            "message": shown(refusal.message),
+            "reason": sanitized(refusal.reason),
+            "message": sanitized(refusal.message),
         }
     return entry
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from airunway.api.names import GROUP, provider_of_finalizer, provider_of_manager
 from airunway.resource import Resource, condition_of, dig
 
-__all__ = ["REFUSED_BY", "Refusal", "is_undecided", "refusals", "refused_by"]
+__all__ = ["REFUSED_BY", "ProviderRefusal", "is_undecided", "refusals", "refused_by"]
 
 REFUSED_BY = f"{GROUP}/refused-by"
 """Where a cached object has the answer of `refused_by`, in its metadata; never on an object of an API server."""
@@ -26,7 +26,7 @@ _OWNED = f'k:{{"type":"{_CONDITION}"}}'
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class ProviderRefusal:
     """A provider's own words on the deployment of one generation."""
 
     generation: int
@@ -41,7 +41,7 @@ def is_undecided(deployment: Resource) -> bool:
     return not any(provider_of_finalizer(str(each)) for each in dig(deployment, "metadata", "finalizers", default=[]))
 
 
-def refusals(deployment: Resource) -> dict[str, Refusal]:
+def refusals(deployment: Resource) -> dict[str, ProviderRefusal]:
     """By provider, what was refused of the present generation: as recorded before, and by the present provider."""
     generation = dig(deployment, "metadata", "generation", default=0)
     found = {}
@@ -76,8 +76,8 @@ def refused_by(deployment: Resource) -> tuple[str, ...]:
     return tuple(sorted({owner for owner in owners if owner}))
 
 
-def _refusal(said: Mapping[str, object], generation: int) -> Refusal:
+def _refusal(said: Mapping[str, object], generation: int) -> ProviderRefusal:
     message = str(said.get("message", ""))
     if len(message) > _WORDS:
         message = f"{message[: _WORDS - 1]}…"
-    return Refusal(generation=generation, reason=str(said.get("reason", ""))[:_WORDS], message=message)
+    return ProviderRefusal(generation=generation, reason=str(said.get("reason", ""))[:_WORDS], message=message)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from airunway.cel import CelError, Program, Size, compile_expression, size_of
+from airunway.cel import CelError, CelProgram, DataSize, compile_expression, size_of
 from airunway.resource import Resource
 
 __all__ = ["MAX_WORK", "RuleResult", "evaluate_rules", "score_of", "size_of_spec"]
@@ -30,7 +30,7 @@ class RuleResult:
 
 
 @lru_cache(maxsize=4096)
-def _compiled(condition: str) -> Program | str:
+def _compiled(condition: str) -> CelProgram | str:
     """The program of a rule, or the text of what is wrong with it. Cached: rules change rarely, selections are many."""
     try:
         return compile_expression(condition, variables=("spec",))
@@ -38,7 +38,7 @@ def _compiled(condition: str) -> Program | str:
         return str(error)
 
 
-def size_of_spec(spec: Resource) -> Size | str:
+def size_of_spec(spec: Resource) -> DataSize | str:
     """The size of a spec as rules see it, or why no rule can be evaluated on it."""
     try:
         return size_of({"spec": spec})
@@ -47,7 +47,7 @@ def size_of_spec(spec: Resource) -> Size | str:
 
 
 def evaluate_rules(
-    rules: Iterable[tuple[str, int]], spec: Resource, *, size: Size | str | None = None
+    rules: Iterable[tuple[str, int]], spec: Resource, *, size: DataSize | str | None = None
 ) -> list[RuleResult]:
     """Each rule's verdict on a fully defaulted spec, in the order of the rules.
 
@@ -63,7 +63,7 @@ def evaluate_rules(
     return results
 
 
-def _evaluate(condition: str, priority: int, spec: Resource, size: Size | str, left: int) -> tuple[RuleResult, int]:
+def _evaluate(condition: str, priority: int, spec: Resource, size: DataSize | str, left: int) -> tuple[RuleResult, int]:
     """The verdict, and what it may have cost of the work that is `left`."""
 
     def failed(error: str, work: int = 0) -> tuple[RuleResult, int]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["CONDITIONS", "ConditionType", "Writer"]
+__all__ = ["CONDITIONS", "ConditionType", "ConditionWriter"]
 
 
-class Writer(StrEnum):
+class ConditionWriter(StrEnum):
     """Who writes a condition; no condition has two writers at a time."""
 
     CORE = "core"
@@ -24,7 +24,7 @@ class ConditionType:
     """
 
     name: str
-    writer: Writer
+    writer: ConditionWriter
     good: str = "True"
     reserved: bool = False
     meaning: str
@@ -33,40 +33,44 @@ class ConditionType:
 CONDITIONS: tuple[ConditionType, ...] = (
     ConditionType(
         name="Ready",
-        writer=Writer.SPEAKER,
+        writer=ConditionWriter.SPEAKER,
         meaning="The newest spec is served. Unknown: the upstream has not been heard of for five minutes.",
     ),
     ConditionType(
         name="Reconciling",
-        writer=Writer.SPEAKER,
+        writer=ConditionWriter.SPEAKER,
         good="False",
         meaning="Work goes on towards the newest spec (phase Pending or Deploying).",
     ),
     ConditionType(
         name="Stalled",
-        writer=Writer.SPEAKER,
+        writer=ConditionWriter.SPEAKER,
         good="False",
         meaning="It has failed, or nothing will happen until the spec is changed.",
     ),
     ConditionType(
-        name="ConfigValid", writer=Writer.CORE, meaning="No other condition is False because of what was asked for."
+        name="ConfigValid",
+        writer=ConditionWriter.CORE,
+        meaning="No other condition is False because of what was asked for.",
     ),
     ConditionType(
         name="AuthValid",
-        writer=Writer.CORE,
+        writer=ConditionWriter.CORE,
         meaning="No other condition is False because of credentials or permissions.",
     ),
     ConditionType(
         name="DependenciesReachable",
-        writer=Writer.CORE,
+        writer=ConditionWriter.CORE,
         meaning="No other condition is False because something else does not answer, the provider included.",
     ),
-    ConditionType(name="Validated", writer=Writer.CORE, meaning="The spec keeps the rules of a ModelDeployment."),
-    ConditionType(name="EngineSelected", writer=Writer.CORE, meaning="An inference engine is chosen."),
-    ConditionType(name="ProviderSelected", writer=Writer.CORE, meaning="A provider is chosen."),
+    ConditionType(
+        name="Validated", writer=ConditionWriter.CORE, meaning="The spec keeps the rules of a ModelDeployment."
+    ),
+    ConditionType(name="EngineSelected", writer=ConditionWriter.CORE, meaning="An inference engine is chosen."),
+    ConditionType(name="ProviderSelected", writer=ConditionWriter.CORE, meaning="A provider is chosen."),
     ConditionType(
         name="ProviderResponsive",
-        writer=Writer.CORE,
+        writer=ConditionWriter.CORE,
         meaning=(
             "Only there while it is False: the provider has not been heard of for five minutes, and what it said last "
             "may be outdated. Ready and phase stay as the provider left them: models that run go on serving."
@@ -74,40 +78,51 @@ CONDITIONS: tuple[ConditionType, ...] = (
     ),
     ConditionType(
         name="RuntimeConfigReady",
-        writer=Writer.CORE,
+        writer=ConditionWriter.CORE,
         reserved=True,
         meaning="The runtime config was found and is valid.",
     ),
     ConditionType(
-        name="ModelCacheReady", writer=Writer.CORE, reserved=True, meaning="The cached weights are complete."
-    ),
-    ConditionType(name="GatewayReady", writer=Writer.CORE, reserved=True, meaning="The gateway routes to the model."),
-    ConditionType(
-        name="Paused", writer=Writer.CORE, good="absent", meaning="The annotation that stops reconciliation is set."
+        name="ModelCacheReady", writer=ConditionWriter.CORE, reserved=True, meaning="The cached weights are complete."
     ),
     ConditionType(
-        name="ProviderCompatible", writer=Writer.PROVIDER, meaning="The provider can honour every field of the spec."
+        name="GatewayReady", writer=ConditionWriter.CORE, reserved=True, meaning="The gateway routes to the model."
     ),
     ConditionType(
-        name="ResourceCreated", writer=Writer.PROVIDER, meaning="The API server has accepted the upstream's objects."
+        name="Paused",
+        writer=ConditionWriter.CORE,
+        good="absent",
+        meaning="The annotation that stops reconciliation is set.",
     ),
     ConditionType(
-        name="ProviderResourceReady", writer=Writer.PROVIDER, meaning="The upstream says that its object is ready."
+        name="ProviderCompatible",
+        writer=ConditionWriter.PROVIDER,
+        meaning="The provider can honour every field of the spec.",
+    ),
+    ConditionType(
+        name="ResourceCreated",
+        writer=ConditionWriter.PROVIDER,
+        meaning="The API server has accepted the upstream's objects.",
+    ),
+    ConditionType(
+        name="ProviderResourceReady",
+        writer=ConditionWriter.PROVIDER,
+        meaning="The upstream says that its object is ready.",
     ),
     ConditionType(
         name="PodsReady",
-        writer=Writer.PROVIDER,
+        writer=ConditionWriter.PROVIDER,
         meaning="The pods are ready; False has the precise fault. Absent where no pod can be seen.",
     ),
     ConditionType(
         name="AutoscalerReady",
-        writer=Writer.PROVIDER,
+        writer=ConditionWriter.PROVIDER,
         reserved=True,
         meaning="The autoscaler that the provider made works.",
     ),
     ConditionType(
         name="Served",
-        writer=Writer.PROVIDER,
+        writer=ConditionWriter.PROVIDER,
         meaning=(
             "It has been Running since its upstream object was made: what breaks now degrades it, what breaks before "
             "fails it. Stays while readiness comes and goes; its observedGeneration is the newest that was served."
@@ -115,13 +130,13 @@ CONDITIONS: tuple[ConditionType, ...] = (
     ),
     ConditionType(
         name="DriftFight",
-        writer=Writer.PROVIDER,
+        writer=ConditionWriter.PROVIDER,
         good="absent",
         meaning="Somebody keeps changing an upstream object that is reverted every time; reverts are slowed down.",
     ),
     ConditionType(
         name="DryRun",
-        writer=Writer.PROVIDER,
+        writer=ConditionWriter.PROVIDER,
         good="absent",
         meaning="The annotation that asks for a plan only is set; the ConfigMap NAME-airunway-plan holds the plan.",
     ),

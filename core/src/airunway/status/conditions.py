@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from airunway.redaction import MESSAGE_LIMIT, bounded
 from airunway.resource import Resource, format_time, parse_time
-from airunway.words import MESSAGE_LIMIT, bounded
 
 __all__ = ["MESSAGE_LIMIT", "Condition", "as_word", "bounded", "conditions_in", "written"]
 

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from airunway.status.codes import CODES
 from airunway.status.evidence import ContainerFacts, Ending, EventFacts, PodFacts
-from airunway.status.texts import ENGINE, IMAGE_PULL, PREPARATION, Meaning, first_meaning, line_of, without_names
+from airunway.status.texts import ENGINE, IMAGE_PULL, PREPARATION, MessagePattern, first_meaning, line_of, without_names
 
-__all__ = ["Finding", "container_finding", "probe_finding"]
+__all__ = ["ContainerFault", "container_finding", "probe_finding"]
 
 IMAGE_REASONS = frozenset(
     {
@@ -49,7 +49,7 @@ _PANICS = ("panic:", "goroutine ", "fatal error:", "Traceback")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class ContainerFault:
     """A reason, a root-cause code (or none), and a sentence without the object's name. `field` overrides the code's."""
 
     reason: str
@@ -61,7 +61,7 @@ class Finding:
 
 def container_finding(
     pod: PodFacts, container: ContainerFacts, events: Sequence[EventFacts], *, known: str = "", served: bool = False
-) -> Finding | None:
+) -> ContainerFault | None:
     """What keeps the container from being ready; None if nothing is wrong (it may well be starting).
 
     `events` are those about the pod, newest first. `known` is the code that was found for the pod before: kubelets up
@@ -73,12 +73,12 @@ def container_finding(
         return _image(container, events, known=known)
     if container.waiting in START_REASONS:
         text = f"{container.waiting}: {line_of(container.message)}."
-        return _prepared(container.message, text) or Finding(reason="PodFailed", code="", text=text)
+        return _prepared(container.message, text) or ContainerFault(reason="PodFailed", code="", text=text)
     ending, sure = _ending(pod, container, served=served)
     return None if ending is None else _ended(container, ending, events, sure=sure)
 
 
-def probe_finding(pod: PodFacts, events: Sequence[EventFacts]) -> Finding | None:
+def probe_finding(pod: PodFacts, events: Sequence[EventFacts]) -> ContainerFault | None:
     """A pod that runs and is not ready because a probe fails, by the events from when it became so.
 
     While an engine loads its probes fail as they must: one that has not been ready since it started has no fault yet.
@@ -91,11 +91,11 @@ def probe_finding(pod: PodFacts, events: Sequence[EventFacts]) -> Finding | None
     for event in events:
         if event.reason == "Unhealthy" and event.last is not None and event.last >= pod.ready_since - PROBE_WINDOW:
             text = f"runs and is not ready: {line_of(event.note)}."
-            return Finding(reason="ProbeTimeout", code="Probe.Timeout", text=text, since=pod.ready_since)
+            return ContainerFault(reason="ProbeTimeout", code="Probe.Timeout", text=text, since=pod.ready_since)
     return None
 
 
-def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: str) -> Finding:
+def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: str) -> ContainerFault:
     told = f"{container.waiting}: {container.message}"
     notes = [
         event.note
@@ -110,14 +110,14 @@ def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: st
     since = min((event.first for event in events if event.first and "pull image" in event.note), default=None)
     if match is None:
         if known.startswith("ImagePull."):
-            return Finding(reason=CODES[known].reasons[0], code=known, text=said, since=since)
-        return Finding(reason="ImagePullBackOff", code="", text=said, since=since)
+            return ContainerFault(reason=CODES[known].reasons[0], code=known, text=said, since=since)
+        return ContainerFault(reason="ImagePullBackOff", code="", text=said, since=since)
     if match.reason == "ImagePullAuthFailure" and (missing := _missing_pull_secret(events)):
         text = f"{missing}; {said}"
-        return Finding(
+        return ContainerFault(
             reason="SecretNotFound", code="Secret.NotFound", text=text, since=since, field="spec.imagePullSecrets"
         )
-    return Finding(reason=match.reason, code=match.code, text=said, since=since)
+    return ContainerFault(reason=match.reason, code=match.code, text=said, since=since)
 
 
 def _missing_pull_secret(events: Sequence[EventFacts]) -> str:
@@ -129,12 +129,12 @@ def _missing_pull_secret(events: Sequence[EventFacts]) -> str:
     return f"the image pull secret {listed or 'of the pod'} does not exist"
 
 
-def _prepared(message: str, text: str) -> Finding | None:
+def _prepared(message: str, text: str) -> ContainerFault | None:
     match = first_meaning([message], PREPARATION)
     if match is None:
         return None
     meaning = match[0]
-    return Finding(reason=meaning.reason, code=meaning.code, text=text)
+    return ContainerFault(reason=meaning.reason, code=meaning.code, text=text)
 
 
 def _ending(pod: PodFacts, container: ContainerFacts, *, served: bool) -> tuple[Ending | None, bool]:
@@ -158,12 +158,14 @@ def _ending(pod: PodFacts, container: ContainerFacts, *, served: bool) -> tuple[
     return last, container.restarts >= _CRASHES
 
 
-def _ended(container: ContainerFacts, ending: Ending, events: Sequence[EventFacts], *, sure: bool) -> Finding | None:
+def _ended(
+    container: ContainerFacts, ending: Ending, events: Sequence[EventFacts], *, sure: bool
+) -> ContainerFault | None:
     code = f"exit code {ending.code}"
     since = ending.finished
     if ending.reason == "OOMKilled":
         text = f"was killed because it used more memory than its limit (OOMKilled, {code})."
-        return Finding(reason="PodOOMKilled", code="Engine.OutOfMemory", text=text, since=since)
+        return ContainerFault(reason="PodOOMKilled", code="Engine.OutOfMemory", text=text, since=since)
     if ending.reason in ("StartError", "ContainerCannotRun"):
         prepared = _prepared(ending.message, f"cannot be started ({code}): {line_of(ending.message)}.")
         if prepared is not None:
@@ -171,25 +173,25 @@ def _ended(container: ContainerFacts, ending: Ending, events: Sequence[EventFact
     if (match := first_meaning([ending.message], ENGINE)) is not None:
         meaning, line = match
         text = f"ended with {code}: {line}."
-        return Finding(
+        return ContainerFault(
             reason=meaning.reason, code=meaning.code, text=text, since=since, field=_engine_field(meaning, line)
         )
     if ending.code == 2 and not any(word in ending.message for word in _PANICS):
         last = f": {line_of(ending.message)}" if ending.message else ""
         text = f"ended with {code}, with which engines refuse their command line{last}."
-        return Finding(reason="BadArguments", code="Engine.BadArgs", text=text, since=since)
+        return ContainerFault(reason="BadArguments", code="Engine.BadArgs", text=text, since=since)
     probe = next((e for e in events if e.reason == "Unhealthy" and not e.note.startswith("Readiness")), None)
     if ending.code in _KILLED and probe is not None:
         text = f"was restarted because its probe failed ({code}): {line_of(probe.note)}."
-        return Finding(reason="ProbeTimeout", code="Probe.Timeout", text=text, since=since)
+        return ContainerFault(reason="ProbeTimeout", code="Probe.Timeout", text=text, since=since)
     if not sure:
         return None
     last = f": {line_of(ending.message)}" if ending.message else ""
     text = f"ended with {code}{last}."
-    return Finding(reason="CrashLoopBackOff", code="Engine.CrashLoop", text=text, since=since)
+    return ContainerFault(reason="CrashLoopBackOff", code="Engine.CrashLoop", text=text, since=since)
 
 
-def _engine_field(meaning: Meaning, line: str) -> str:
+def _engine_field(meaning: MessagePattern, line: str) -> str:
     """The field where the code's own would be a poor guess."""
     if meaning.reason == "GPUOutOfMemory":
         return "spec.engine.contextLength"

@@ -11,8 +11,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from airunway.redaction import bounded, tail
 from airunway.resource import Resource, controller_owner, dig, labels_of, parse_time, uid_of
-from airunway.words import bounded, tail
 
 __all__ = [
     "TEXT_LIMIT",

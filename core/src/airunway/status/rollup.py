@@ -22,7 +22,7 @@ __all__ = [
     "PARENTS",
     "Fault",
     "Phase",
-    "Verdict",
+    "Rollup",
     "overall_conditions",
     "parent_conditions",
     "roll_up",
@@ -75,7 +75,7 @@ class Fault:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Rollup:
     """What the facts amount to.
 
     `wake_after` is the number of seconds after which time alone changes the verdict; `fault` the one that decided.
@@ -98,7 +98,7 @@ def roll_up(
     served: bool = False,
     running_message: str = "All replicas are ready",
     grace: timedelta = DEPENDENCY_GRACE,
-) -> Verdict:
+) -> Rollup:
     """The phase, its reason and message, and whether the deployment is ready.
 
     `previous` is the phase before this pass, `created` whether anything exists upstream, `served` whether what exists
@@ -106,7 +106,7 @@ def roll_up(
     those that only keep the phase that was.
     """
     if not faults:
-        return Verdict(phase=Phase.RUNNING, reason="Ready", message=running_message, ready=True)
+        return Rollup(phase=Phase.RUNNING, reason="Ready", message=running_message, ready=True)
     served = served or previous == Phase.RUNNING.value
     judged = [
         _judge(fault, previous=previous, served=served, created=created, now=now, grace=grace) for fault in faults
@@ -123,7 +123,7 @@ def roll_up(
     position = min(range(len(judged)), key=rank)
     fault, phase = faults[position], judged[position][0]
     stale = fault.kind is Category.STALE
-    return Verdict(
+    return Rollup(
         phase=phase,
         reason="AuthFailed" if fault.kind is Category.AUTH else as_word(fault.reason),
         message=bounded(fault.message or f"{fault.component} is not ready: {fault.reason}"),
@@ -169,7 +169,7 @@ def _after(fault: Fault, patience: timedelta, *, before: Phase, now: datetime) -
     return (before, left) if left > 0 else (Phase.DEGRADED, None)
 
 
-def overall_conditions(verdict: Verdict) -> list[Condition]:
+def overall_conditions(verdict: Rollup) -> list[Condition]:
     """``Ready``, ``Reconciling`` and ``Stalled``: what generic tools read (kstatus, and with it Flux and cli-utils).
 
     kstatus decides by ``Reconciling=True`` (InProgress), ``Stalled=True`` (Failed), then ``Ready``. Stalled is what
@@ -183,7 +183,7 @@ def overall_conditions(verdict: Verdict) -> list[Condition]:
     return [ready, _abnormal("Reconciling", reconciling, verdict), _abnormal("Stalled", stalled, verdict)]
 
 
-def _abnormal(type_: str, status: bool, verdict: Verdict) -> Condition:
+def _abnormal(type_: str, status: bool, verdict: Rollup) -> Condition:
     if not status:
         return Condition(type=type_, status=False, reason=f"Not{type_}")
     return Condition(type=type_, status=True, reason=verdict.reason, message=verdict.message)

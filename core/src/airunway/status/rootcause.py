@@ -15,7 +15,7 @@ from enum import IntEnum
 
 from airunway.status.codes import CODES, code_of_reason
 from airunway.status.conditions import MESSAGE_LIMIT, bounded
-from airunway.status.containers import Finding, container_finding, probe_finding
+from airunway.status.containers import ContainerFault, container_finding, probe_finding
 from airunway.status.evidence import ClaimFacts, EventFacts, Evidence, JobFacts, PodFacts, Reported
 from airunway.status.texts import CREATION, MOUNT, PROVISIONING, SCHEDULING, first_meaning, line_of
 
@@ -200,7 +200,7 @@ def _of_pod(
     events.sort(key=lambda event: (event.last or _FOREVER, event.note), reverse=True)
     known = previous.code if previous is not None and previous.object == name else ""
 
-    def symptom(finding: Finding, distance: Distance, *, container: str = "") -> Symptom:
+    def symptom(finding: ContainerFault, distance: Distance, *, container: str = "") -> Symptom:
         where = f"Pod {pod.name}, container {container}" if container else f"Pod {pod.name}"
         return Symptom(
             reason=finding.reason,
@@ -216,7 +216,9 @@ def _of_pod(
         full = any(word in pod.message for word in _DISK)
         text = f"evicted from its node: {line_of(pod.message)}."
         yield symptom(
-            Finding(reason="StorageFull" if full else "PodEvicted", code="Storage.Full" if full else "", text=text),
+            ContainerFault(
+                reason="StorageFull" if full else "PodEvicted", code="Storage.Full" if full else "", text=text
+            ),
             Distance.POD,
         )
         return
@@ -235,12 +237,12 @@ def _of_pod(
             yield symptom(finding, Distance.POD_EVENT)
     elif pod.phase == "Failed":
         text = f"failed ({pod.reason or 'no reason given'}) {line_of(pod.message)}".rstrip() + "."
-        yield symptom(Finding(reason="PodFailed", code="", text=text), Distance.POD)
+        yield symptom(ContainerFault(reason="PodFailed", code="", text=text), Distance.POD)
     elif evidence.served and (finding := probe_finding(pod, events)) is not None:
         yield symptom(finding, Distance.POD_EVENT)
 
 
-def _unscheduled(pod: PodFacts) -> Finding | None:
+def _unscheduled(pod: PodFacts) -> ContainerFault | None:
     """Why the scheduler finds no node; None where it has not tried yet, or may not (scheduling gates)."""
     told = pod.unscheduled
     if told is None or pod.node or told.reason == "SchedulingGated":
@@ -248,8 +250,8 @@ def _unscheduled(pod: PodFacts) -> Finding | None:
     match = first_meaning([told.message], SCHEDULING)
     text = f"cannot be scheduled: {line_of(_without_preemption(told.message))}."
     if match is None:
-        return Finding(reason="FailedScheduling", code="", text=text, since=told.since)
-    return Finding(reason=match[0].reason, code=match[0].code, text=text, since=told.since)
+        return ContainerFault(reason="FailedScheduling", code="", text=text, since=told.since)
+    return ContainerFault(reason=match[0].reason, code=match[0].code, text=text, since=told.since)
 
 
 def _without_preemption(text: str) -> str:
@@ -261,7 +263,7 @@ def _without_preemption(text: str) -> str:
     return end.removesuffix(" not found") if end.endswith(". not found") else text
 
 
-def _mount_trouble(events: Iterable[EventFacts], *, now: datetime) -> Finding | None:
+def _mount_trouble(events: Iterable[EventFacts], *, now: datetime) -> ContainerFault | None:
     for event in events:
         if event.reason not in ("FailedMount", "FailedAttachVolume"):
             continue
@@ -269,13 +271,13 @@ def _mount_trouble(events: Iterable[EventFacts], *, now: datetime) -> Finding | 
             continue
         if (match := first_meaning([event.note], MOUNT)) is not None:
             meaning, line = match
-            return Finding(
+            return ContainerFault(
                 reason=meaning.reason, code=meaning.code, text=f"a volume cannot be mounted: {line}.", since=event.first
             )
     return None
 
 
-def _field(finding: Finding, secrets: Mapping[str, str]) -> str:
+def _field(finding: ContainerFault, secrets: Mapping[str, str]) -> str:
     """The field of the deployment that names the Secret which is missing; else what the finding says."""
     if finding.code != "Secret.NotFound":
         return finding.field

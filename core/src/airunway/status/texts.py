@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import orjson
 
-from airunway.words import shown
+from airunway.redaction import sanitized
 
 __all__ = [
     "CREATION",
@@ -25,7 +25,7 @@ __all__ = [
     "PREPARATION",
     "PROVISIONING",
     "SCHEDULING",
-    "Meaning",
+    "MessagePattern",
     "first_meaning",
     "line_of",
     "without_names",
@@ -44,7 +44,7 @@ EXCERPT = 400
 
 
 @dataclass(frozen=True)
-class Meaning:
+class MessagePattern:
     """What a text that matches `pattern` means. `code` is empty where the list of root causes has none for it."""
 
     pattern: re.Pattern[str]
@@ -53,11 +53,11 @@ class Meaning:
     source: str
 
 
-def _row(pattern: str, reason: str, code: str, source: str) -> Meaning:
-    return Meaning(re.compile(pattern, re.IGNORECASE), reason, code, source)
+def _row(pattern: str, reason: str, code: str, source: str) -> MessagePattern:
+    return MessagePattern(re.compile(pattern, re.IGNORECASE), reason, code, source)
 
 
-IMAGE_PULL: tuple[Meaning, ...] = (
+IMAGE_PULL: tuple[MessagePattern, ...] = (
     _row(
         r"toomanyrequests|too many requests|\b429\b|pull rate limit|pull QPS exceeded",
         "RateLimited",
@@ -106,7 +106,7 @@ IMAGE_PULL: tuple[Meaning, ...] = (
 )
 """``ErrImagePull``, ``ImagePullBackOff`` and the kubelet's event ``Failed``; names of images are taken out before."""
 
-SCHEDULING: tuple[Meaning, ...] = (
+SCHEDULING: tuple[MessagePattern, ...] = (
     _row(
         r"Insufficient [\w.-]+/[\w.-]+|cannot allocate all claims",
         "InsufficientCapacity",
@@ -141,7 +141,7 @@ SCHEDULING: tuple[Meaning, ...] = (
 )
 """The condition ``PodScheduled=False/Unschedulable``."""
 
-CREATION: tuple[Meaning, ...] = (
+CREATION: tuple[MessagePattern, ...] = (
     _row(
         r"exceeded quota|must specify [^:\n]{1,256} for:|failed quota",
         "QuotaExceeded",
@@ -169,7 +169,7 @@ CREATION: tuple[Meaning, ...] = (
 )
 """The event ``FailedCreate`` of a workload controller."""
 
-PREPARATION: tuple[Meaning, ...] = (
+PREPARATION: tuple[MessagePattern, ...] = (
     _row(
         r'secrets? "[^"]*" not found|couldn\'t find key \S+ in Secret',
         "SecretNotFound",
@@ -192,7 +192,7 @@ PREPARATION: tuple[Meaning, ...] = (
 )
 """``CreateContainerConfigError``, ``CreateContainerError``, ``RunContainerError``, ``StartError``."""
 
-MOUNT: tuple[Meaning, ...] = (
+MOUNT: tuple[MessagePattern, ...] = (
     _row(r'secrets? "[^"]*" not found', "SecretNotFound", "Secret.NotFound", "kubelet, event FailedMount"),
     _row(
         r'configmaps? "[^"]*" not found|references non-existent config key',
@@ -209,7 +209,7 @@ MOUNT: tuple[Meaning, ...] = (
 )
 """Events about volumes of a pod whose containers are still being created."""
 
-PROVISIONING: tuple[Meaning, ...] = (
+PROVISIONING: tuple[MessagePattern, ...] = (
     _row(
         r'storageclass\.storage\.k8s\.io "[^"]*" not found',
         "ReferenceNotFound",
@@ -221,7 +221,7 @@ PROVISIONING: tuple[Meaning, ...] = (
 )
 """Events about a claim that is not bound."""
 
-ENGINE: tuple[Meaning, ...] = (
+ENGINE: tuple[MessagePattern, ...] = (
     _row(
         r"access to model \S+ is restricted|awaiting a review from the repo",
         "GatedModel",
@@ -307,7 +307,7 @@ ENGINE: tuple[Meaning, ...] = (
 """The last words of a container, ``terminated.message``: the end of its log where the pod's policy says so."""
 
 
-def first_meaning(texts: Sequence[str], table: Sequence[Meaning]) -> tuple[Meaning, str] | None:
+def first_meaning(texts: Sequence[str], table: Sequence[MessagePattern]) -> tuple[MessagePattern, str] | None:
     """The first row that matches the first text that any row matches, with the line which says it; None if none does.
 
     Texts stand in order of trust: what a later one says counts only where the earlier ones say nothing.
@@ -320,7 +320,7 @@ def first_meaning(texts: Sequence[str], table: Sequence[Meaning]) -> tuple[Meani
     return None
 
 
-def _meaning_of(text: str, table: tuple[Meaning, ...]) -> tuple[Meaning, str] | None:
+def _meaning_of(text: str, table: tuple[MessagePattern, ...]) -> tuple[MessagePattern, str] | None:
     for meaning in table:
         if found := meaning.pattern.search(text):
             return meaning, line_of(text, found.start())
@@ -368,7 +368,7 @@ def line_of(text: str, position: int = -1) -> str:
         start = text.rfind("\n", 0, position) + 1
         end = text.find("\n", position)
         line = text[start : end if end >= 0 else len(text)]
-    line = shown(_logged(line)).strip()
+    line = sanitized(_logged(line)).strip()
     if line.endswith(".") and not line.endswith(".."):
         line = line[:-1]
     if len(line) <= EXCERPT:

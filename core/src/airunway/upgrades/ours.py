@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, NotFound, kind_of_crd
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, kind_of_crd, wait_until_established
 from airunway.resource import Resource, is_true, key_of
 from airunway.upgrades.guard import Harm, harms
 from airunway.upgrades.schemas import served_versions
@@ -18,8 +18,6 @@ MANAGER = "airunway-crds"
 _PATIENCE = 30.0
 """Seconds in which an API server serves what it has accepted."""
 
-_LOOK_AGAIN = 0.1
-
 
 async def harms_in(client: Client, definitions: Sequence[Resource]) -> list[Harm]:
     """What these CRDs would do to the objects of the cluster. Every object is read once. Raises KubeError."""
@@ -28,9 +26,8 @@ async def harms_in(client: Client, definitions: Sequence[Resource]) -> list[Harm
 
 
 async def _harms(client: Client, crd: Resource) -> list[Harm]:
-    try:
-        live = await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
-    except NotFound:
+    live = await client.find(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+    if live is None:
         return []
     objects = {}
     for version in served_versions(live) if is_true(live, "Established") else ():
@@ -45,7 +42,4 @@ async def apply_definitions(client: Client, definitions: Sequence[Resource]) -> 
     """
     for crd in definitions:
         await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager=MANAGER)
-    async with asyncio.timeout(_PATIENCE):
-        for crd in definitions:
-            while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd)), "Established"):
-                await asyncio.sleep(_LOOK_AGAIN)
+    await wait_until_established(client, (key_of(crd).name for crd in definitions), timeout=_PATIENCE)

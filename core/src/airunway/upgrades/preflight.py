@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, NotFound
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
@@ -92,7 +92,9 @@ def definition_names(host: ProviderHost) -> dict[str, UpstreamKind]:
 async def read_running(client: Client, host: ProviderHost, *, namespace: str = "") -> Running:
     """What there is of the provider, in one `namespace` or (empty) in all. Raises KubeError."""
     version = await client.version()
-    found = await asyncio.gather(*(_definition(client, name) for name in definition_names(host)))
+    found = await asyncio.gather(
+        *(client.find(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", name)) for name in definition_names(host))
+    )
     kinds = definition_names(host).values()
     cluster = Cluster(
         definitions={(kind.group, kind.kind): crd for kind, crd in zip(kinds, found, strict=True) if crd is not None},
@@ -115,13 +117,6 @@ async def read_running(client: Client, host: ProviderHost, *, namespace: str = "
 
 def _is_of(host: ProviderHost, deployment: Resource) -> bool:
     return bool(dig(deployment, "status", "provider", "name") == host.name)
-
-
-async def _definition(client: Client, name: str) -> Resource | None:
-    try:
-        return await client.get(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", name))
-    except NotFound:
-        return None
 
 
 async def _objects(

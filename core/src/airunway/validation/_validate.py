@@ -12,9 +12,9 @@ from airunway.api import inferenceproviderconfig, modeldeployment
 from airunway.api.bounds import MAX_CAUSES, MAX_SPEC, excess, size_of
 from airunway.api.crds import schema_of
 from airunway.api.names import API_VERSION
-from airunway.api.rules import FORBIDDEN_OVERRIDES, MODEL_DEPLOYMENT_RULES, Rule
-from airunway.cel import CelError, Evaluator, Program, compile_expression
-from airunway.places import MAX_PATH, entries, shortened
+from airunway.api.rules import FORBIDDEN_OVERRIDES, MODEL_DEPLOYMENT_RULES, ValidationRule
+from airunway.cel import CelError, CelProgram, Evaluator, compile_expression
+from airunway.json_path import MAX_PATH, entries, shortened
 from airunway.resource import Resource, dig
 from airunway.validation._structural import BLOCKING, Check, Violation, compile_schema
 
@@ -184,10 +184,12 @@ def _before(kind: str, old: Resource) -> object:
 
 
 @cache
-def _programs(kind: str, evaluator: Evaluator | None) -> list[tuple[Rule, Program | None, Program | None]]:
+def _programs(
+    kind: str, evaluator: Evaluator | None
+) -> list[tuple[ValidationRule, CelProgram | None, CelProgram | None]]:
     """Each rule with the programs of its condition (None: its `check` is called instead) and of its message."""
 
-    def program(rule: Rule, expression: str) -> Program:
+    def program(rule: ValidationRule, expression: str) -> CelProgram:
         variables = ("self", "oldSelf") if rule.is_transition else ("self",)
         return compile_expression(expression, variables=variables, evaluator=evaluator, trusted=True)
 
@@ -206,14 +208,14 @@ def _is_unchanged(field: str, value: Any, previous: Any) -> bool:
     return bool(dig(value, *steps) == dig(previous, *steps))
 
 
-def _holds(program: Program | None, bindings: dict[str, Any]) -> bool:
+def _holds(program: CelProgram | None, bindings: dict[str, Any]) -> bool:
     try:
         return program is not None and program.evaluate(bindings) is True
     except CelError:
         return False  # as in the API server: a rule that cannot be evaluated is broken
 
 
-def _text(program: Program | None, bindings: dict[str, Any]) -> str:
+def _text(program: CelProgram | None, bindings: dict[str, Any]) -> str:
     if program is None:
         return ""
     try:

@@ -29,7 +29,7 @@ from typing import Any
 import yaml
 
 from airunway.api.bounds import MAX_CAUSES
-from airunway.places import Place, entries
+from airunway.json_path import JsonPath, entries
 from airunway.resource import Resource, dig
 from airunway.validation._structural import Violation
 from airunway.validation.uses import DIMENSIONS, Use, uses_of
@@ -37,9 +37,9 @@ from airunway.validation.uses import DIMENSIONS, Use, uses_of
 __all__ = [
     "NAMESPACE_NAME",
     "Grants",
+    "NamespaceRule",
     "Policy",
     "PolicyError",
-    "Rule",
     "Selector",
     "parse_policy",
     "read_selector",
@@ -65,7 +65,7 @@ class PolicyError(ValueError):
     """A policy cannot be read; the message names the place, what is wrong, and what is known."""
 
 
-class _Loader(yaml.SafeLoader):
+class _PolicyLoader(yaml.SafeLoader):
     """YAML in which no key may be there twice: of two `rules` the first would be lost without a word."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
@@ -113,7 +113,7 @@ class _Lists:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule(_Lists):
+class NamespaceRule(_Lists):
     """What the namespaces that `selector` matches may use."""
 
     selector: Selector = Selector()
@@ -153,7 +153,7 @@ class Grants(_Lists):
 class Policy:
     """The rules of a cluster. `deny` is the verdict on namespaces that no rule matches."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[NamespaceRule, ...] = ()
     deny: bool = False
 
     def grants(self, namespace_labels: Mapping[str, str]) -> Grants:
@@ -180,7 +180,7 @@ def parse_policy(text: str) -> Policy:
     An empty text is no policy: a file that is just being written, or was lost, must not allow everything.
     """
     try:
-        document = yaml.load(text, Loader=_Loader)
+        document = yaml.load(text, Loader=_PolicyLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -289,7 +289,7 @@ def _gpu_types(spec: Resource) -> Iterator[tuple[str, str]]:
             yield f"spec.{'.'.join(place)}.gpu.type", str(dig(gpu, "type") or DEFAULT_GPU_TYPE)
     for at, key, value in entries(dig(spec, "provider", "overrides"), "spec.provider.overrides"):
         if key in ("limits", "requests") and isinstance(value, dict):
-            yield from ((str(Place(at, name)), name) for name in value if "/" in name)
+            yield from ((str(JsonPath(at, name)), name) for name in value if "/" in name)
 
 
 def _allowed(patterns: tuple[str, ...] | None, value: str) -> bool:
@@ -326,12 +326,12 @@ def _holds(labels: Mapping[str, str], key: str, operator: str, values: tuple[str
             return key not in labels
 
 
-def _rule(value: object, at: str) -> Rule:
+def _rule(value: object, at: str) -> NamespaceRule:
     rule = _mapping(value, at, ("namespaceSelector", *_LISTS))
     lists = {
         name: _texts(rule[key], f"{at}.{key}") if rule.get(key) is not None else None for key, name in _LISTS.items()
     }
-    return Rule(selector=read_selector(rule.get("namespaceSelector"), f"{at}.namespaceSelector"), **lists)
+    return NamespaceRule(selector=read_selector(rule.get("namespaceSelector"), f"{at}.namespaceSelector"), **lists)
 
 
 def read_selector(value: object, at: str) -> Selector:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from time import monotonic
 
-from airunway.kube import POD, Client, Kind, NotFound
-from airunway.resource import canonical_json, dig
+from airunway.kube import POD, Client, Kind, served_resources
+from airunway.resource import canonical_json
 from airunway.selection import UpstreamFacts
 
 __all__ = ["AccessReviewer", "User"]
@@ -125,13 +125,8 @@ class AccessReviewer:
             return known[1]
         plural = f"{upstream.kind.lower()}s"
         if upstream.version:
-            try:
-                listing = await self._client.get_path(Kind(upstream.group, upstream.version, "", "").base_path)
-            except NotFound:
-                listing = {}
-            for resource in listing.get("resources") or ():
-                name = dig(resource, "name", default="")
-                if dig(resource, "kind") == upstream.kind and "/" not in name:
-                    plural = name
+            served = await served_resources(self._client, upstream.group, upstream.version)
+            if upstream.kind in served:
+                plural = served[upstream.kind].plural
         self._plurals[key] = (now, plural)
         return plural

@@ -15,7 +15,7 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, EVENT, LEASE
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import Resource
-from airunway.status.catalogue import CONDITIONS, Writer
+from airunway.status.catalogue import CONDITIONS, ConditionWriter
 from airunway.webhook.guard_rules import (
     BY_DEPLOYMENT,
     OWNER_NAMES,
@@ -270,7 +270,9 @@ _USERS_OWN = (
     ),
 )
 
-_CORE_CONDITIONS = ", ".join(f"'{condition.name}'" for condition in CONDITIONS if condition.writer is Writer.CORE)
+_CORE_CONDITIONS = ", ".join(
+    f"'{condition.name}'" for condition in CONDITIONS if condition.writer is ConditionWriter.CORE
+)
 
 _CORE_STATUS = (
     *(

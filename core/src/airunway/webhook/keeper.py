@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from airunway.kube import Client, KubeError, NotFound, Reflector, is_retryable, needs_apply, retry_after_of
+from airunway.kube import Client, KubeError, Reflector, is_retryable, needs_apply, retry_after_of
 from airunway.resource import ObjectKey, Resource
 from airunway.webhook.certificates import (
     Action,
@@ -180,10 +180,7 @@ class CertificateKeeper:
         return wanted is not None
 
     async def _configuration(self) -> Resource | None:
-        try:
-            return await self._client.get(CONFIGURATION_KIND, ObjectKey("", self._settings.configuration))
-        except NotFound:
-            return None
+        return await self._client.find(CONFIGURATION_KIND, ObjectKey("", self._settings.configuration))
 
 
 def _united(*bundles: bytes) -> bytes:

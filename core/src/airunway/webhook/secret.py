@@ -82,10 +82,7 @@ class CertificateSecret:
 
     async def read(self) -> Resource | None:
         """The Secret as it is now, or None."""
-        try:
-            return await self._client.get(SECRET, self.key)
-        except NotFound:
-            return None
+        return await self._client.find(SECRET, self.key)
 
     async def write(self, material: Material, *, live: Resource | None) -> bool:
         """Write unless somebody else wrote since `live` was read (None: it was not there); whether it was written."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airunway.places import values_at
+from airunway.json_path import values_at
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
 from airunway.resource import Resource, dig
 from airunway.sdk.pods import pod_specs, pod_templates

@@ -13,8 +13,17 @@ from pathlib import Path
 
 from airunway.api.crds import custom_resource_definitions
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, AlreadyExists, Client, Kind, KubeError, NotFound
-from airunway.resource import ObjectKey, Resource, is_true, key_of, uid_of
+from airunway.kube import (
+    CUSTOM_RESOURCE_DEFINITION,
+    NAMESPACE,
+    AlreadyExists,
+    Client,
+    Kind,
+    KubeError,
+    NotFound,
+    wait_until_established,
+)
+from airunway.resource import ObjectKey, Resource, key_of, uid_of
 from airunway_testing.controlplane.processes import Processes, log_tail
 from airunway_testing.sandbox.samples import Sample, secrets_of
 
@@ -65,10 +74,7 @@ class Ground:
             labelled = {**crd, "metadata": {**crd["metadata"], "labels": {LABEL: self._run}}}
             with suppress(AlreadyExists):
                 await self._client.create(CUSTOM_RESOURCE_DEFINITION, labelled, manager=MANAGER)
-        async with asyncio.timeout(_READY):
-            for crd in definitions:
-                while not is_true(await self._client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd)), "Established"):
-                    await asyncio.sleep(0.1)
+        await wait_until_established(self._client, (key_of(crd).name for crd in definitions), timeout=_READY)
 
     async def start(self, providers: list[str], *, settings: Sequence[str] = ()) -> None:
         """The core as one process and these providers as another, for our namespace alone. Raises GroundError.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from xml.etree import ElementTree
 
-from airunway.words import plain
+from airunway.redaction import printable
 
 __all__ = ["Outcome", "Report", "Result", "as_junit", "as_markdown"]
 
@@ -55,7 +55,7 @@ def as_markdown(report: Report) -> str:
     counts = Counter(result.outcome for result in report.results)
     lines = [f"# End to end: {report.run}", "", ", ".join(f"{counts[outcome]} {outcome}" for outcome in Outcome), ""]
     if report.ended_early:
-        lines += [f"**Ended early**: {plain(report.ended_early)}", ""]
+        lines += [f"**Ended early**: {printable(report.ended_early)}", ""]
     lines += [
         *_of_providers(report),
         "| the cluster | |",
@@ -98,7 +98,7 @@ def as_junit(report: Report) -> str:
             case = ElementTree.SubElement(
                 suite, "testcase", classname=provider, name=result.what, time=f"{result.seconds:.3f}"
             )
-            text = plain(result.text)
+            text = printable(result.text)
             if result.outcome is Outcome.FAILED:
                 ElementTree.SubElement(case, "failure", message=text)
             elif result.outcome is Outcome.MISSING:
@@ -108,8 +108,8 @@ def as_junit(report: Report) -> str:
 
 
 def _listed(texts: Iterable[str]) -> Sequence[str]:
-    return [f"- {plain(text)}" for text in texts] or ["Nothing."]
+    return [f"- {printable(text)}" for text in texts] or ["Nothing."]
 
 
 def _cell(text: str) -> str:
-    return plain(text).replace("|", r"\|").replace("<", "&lt;")
+    return printable(text).replace("|", r"\|").replace("<", "&lt;")

@@ -19,8 +19,8 @@ from pathlib import Path
 import yaml
 
 from airunway.api.crds import custom_resource_definitions
-from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, load_config, user_agent_of
-from airunway.resource import Resource, dig, is_true, key_of
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, load_config, user_agent_of, wait_until_established
+from airunway.resource import Resource, dig, key_of
 from airunway_testing.controlplane import Cluster, Level, running
 from airunway_testing.controlplane.nodes import DEFAULT_NODES, SimulatedNode, gpu_node
 from airunway_testing.controlplane.processes import Processes, log_tail
@@ -153,15 +153,11 @@ def _install(cluster: Cluster, definitions: Sequence[Resource], *, patience: flo
 
 
 async def _apply(kubeconfig: Path, definitions: Sequence[Resource], *, patience: float) -> None:
-    import asyncio
 
     async with Client(load_config(kubeconfig=kubeconfig), user_agent=user_agent_of("sandbox")) as client:
         for definition in definitions:
             await client.apply(CUSTOM_RESOURCE_DEFINITION, definition, manager="airunway-sandbox", force=True)
-        async with asyncio.timeout(patience):
-            for definition in definitions:
-                while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(definition)), "Established"):
-                    await asyncio.sleep(0.05)
+        await wait_until_established(client, (key_of(definition).name for definition in definitions), timeout=patience)
 
 
 def _start(box: Sandbox, cluster: Cluster, level: Level, *, together: bool) -> list[str]:

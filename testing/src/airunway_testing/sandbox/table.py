@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields
 
-from airunway.columns import as_columns
+from airunway.redaction import printable
 from airunway.resource import Resource, dig, key_of
-from airunway.words import plain
+from airunway.table import format_table
 
 __all__ = ["Row", "as_text", "row_of"]
 
@@ -36,10 +36,10 @@ def row_of(deployment: Resource) -> Row:
         phase=status.get("phase", "-"),
         ready=dig(status, "replicas", "summary", default="-"),
         reason=status.get("reason", "-"),
-        message=plain(status.get("message", "")),
+        message=printable(status.get("message", "")),
     )
 
 
 def as_text(rows: Iterable[Row]) -> str:
     """The rows as kubectl would print them."""
-    return as_columns([field.name for field in fields(Row)], [astuple(row) for row in rows])
+    return format_table([field.name for field in fields(Row)], [astuple(row) for row in rows])

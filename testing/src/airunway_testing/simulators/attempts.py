@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from airunway.kube import EVENT, AlreadyExists, Answer, Client, Conflict, Forbidden, Kind, NotFound
+from airunway.kube import EVENT, AlreadyExists, Client, Conflict, ErrorKind, Forbidden, Kind, NotFound
 from airunway.resource import ObjectKey, Resource, key_of, uid_of
 
 __all__ = ["Attempt", "attempt", "event_about", "find"]
@@ -43,7 +43,7 @@ def attempt(key: ObjectKey) -> Iterator[Attempt]:
         log.info("%s: %s", key, error)
         made.overtaken = True
     except Forbidden as error:
-        if error.answer is not Answer.NAMESPACE_LEAVING:
+        if error.kind is not ErrorKind.NAMESPACE_TERMINATING:
             raise
         log.info("%s: %s", key, error)
         made.leaving = True

@@ -13,8 +13,9 @@ from typing import Literal, Protocol, TypeAlias
 
 import yaml
 
+from airunway.gc_tuning import gc_paused
 from airunway.kube import Client
-from airunway.resource import Resource, uncollected
+from airunway.resource import Resource
 
 __all__ = [
     "GROUP",
@@ -65,7 +66,7 @@ class Simulator:
         """The minimal CRDs, written for AI Runway, by file name; the upstream's own serve as well."""
         files = [entry for entry in (resources.files(self.package) / "crds").iterdir() if entry.name.endswith(".yaml")]
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # an upstream's own may have megabytes
-        with uncollected():
+        with gc_paused():
             return [yaml.load(file.read_text(), Loader=loader) for file in sorted(files, key=lambda file: file.name)]
 
     async def run(self, client: Client, *, level: Level, scenario: str = "", stop: asyncio.Event) -> None:

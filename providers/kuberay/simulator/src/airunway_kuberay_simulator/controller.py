@@ -20,8 +20,8 @@ from airunway.kube import (
     POD,
     SERVICE,
     SERVICE_ACCOUNT,
-    Answer,
     Client,
+    ErrorKind,
     Forbidden,
     Kind,
     Reflector,
@@ -241,7 +241,7 @@ class SimulatedKubeRay:
             try:
                 await self._send(held, facts, write)
             except Forbidden as error:
-                if not (isinstance(write, Create) and write.obj["kind"] == "Pod" and error.answer is Answer.QUOTA):
+                if not (isinstance(write, Create) and write.obj["kind"] == "Pod" and error.kind is ErrorKind.QUOTA):
                     raise
                 await self._refuse(facts, write.obj, str(error))
             else:

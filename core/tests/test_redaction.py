@@ -14,14 +14,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from airunway.cli.printing import as_document
-from airunway.columns import as_columns
 from airunway.plugins.contract import Component, Observation
 from airunway.process.logs import _JsonFormatter, _TextFormatter
+from airunway.redaction import MESSAGE_LIMIT, bounded, printable, redacted, tail
 from airunway.runtime.report import Report, fault_of, provider_status
 from airunway.status.conditions import Condition, written
 from airunway.status.evidence import TEXT_LIMIT, event_facts, pod_facts
 from airunway.status.texts import line_of
-from airunway.words import MESSAGE_LIMIT, bounded, plain, redacted, tail
+from airunway.table import format_table
 from airunway_testing.sandbox.table import as_text, row_of
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -144,7 +144,7 @@ def test_what_explains_stays(text: str) -> None:
 @example(ESCAPE)
 @example("\ud800")
 def test_l7_what_is_shown_has_no_control_characters(text: str) -> None:
-    for shown in (plain(text), bounded(text)):
+    for shown in (printable(text), bounded(text)):
         assert not any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in shown)
         assert not any(char in shown for char in "\u200b\u200e\u202a\u202e\u2066\u2069\ufeff")
         assert bounded(shown) == bounded(bounded(shown))
@@ -213,8 +213,8 @@ def test_l7_a_record_of_the_json_log_is_printable_json() -> None:
 
 
 def test_l7_tables_and_documents_bring_nothing_to_the_terminal_but_text() -> None:
-    assert len(as_columns(["a", "b"], [[ESCAPE, "x"]]).split("\n")) == 2
-    assert all(line.isprintable() for line in as_columns(["a", "b"], [["x", ESCAPE]], width=80).split("\n"))
+    assert len(format_table(["a", "b"], [[ESCAPE, "x"]]).split("\n")) == 2
+    assert all(line.isprintable() for line in format_table(["a", "b"], [["x", ESCAPE]], width=80).split("\n"))
     row = row_of({"metadata": {"name": "a"}, "spec": {"model": {"id": ESCAPE}}, "status": {"message": ESCAPE}})
     assert all(line.isprintable() for line in as_text([row]).split("\n"))
     value = {"message": ESCAPE, "two": "a\nb", "tag": "\U000e0041", "nel": "a\x85b"}

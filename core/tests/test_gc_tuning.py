@@ -9,11 +9,11 @@ import textwrap
 
 import pytest
 
-from airunway.garbage import uncollected
+from airunway.gc_tuning import gc_paused
 
 _PROLOGUE = """
 import gc, weakref
-from airunway.garbage import short_collections
+from airunway.gc_tuning import short_gc_pauses
 
 walked = []
 gc.callbacks.append(lambda phase, info: walked.append(len(gc.get_objects())) if phase == "start" else None)
@@ -36,7 +36,7 @@ def _alone(script: str) -> str:
 
 def test_a_collection_does_not_go_through_what_has_been_there_for_long() -> None:
     said = _alone("""
-        with short_collections():
+        with short_gc_pauses():
             kept = []
             for _ in range(300_000):
                 kept.append([])
@@ -49,7 +49,7 @@ def test_a_collection_does_not_go_through_what_has_been_there_for_long() -> None
 
 def test_what_dies_young_is_collected() -> None:
     said = _alone("""
-        with short_collections():
+        with short_gc_pauses():
             dead = [cycle() for _ in range(1_000)]
             kept = [[] for _ in range(100_000)]
         print(sum(each() is not None for each in dead))
@@ -59,9 +59,9 @@ def test_what_dies_young_is_collected() -> None:
 
 def test_a_cycle_that_dies_after_it_was_put_aside_is_found_in_the_end() -> None:
     said = _alone("""
-        import airunway.garbage as garbage
-        garbage._THAW = 5
-        with short_collections():
+        import airunway.gc_tuning as gc_tuning
+        gc_tuning._THAW = 5
+        with short_gc_pauses():
             node = Node()
             node.itself = node
             dead = weakref.ref(node)
@@ -89,7 +89,7 @@ def test_a_collection_does_not_disturb_a_thread_that_fills_a_tuple() -> None:
             print(made > 0)
 
         gc.callbacks.clear()
-        with short_collections():
+        with short_gc_pauses():
             filling = threading.Thread(target=fill)
             filling.start()
             kept = [[] for _ in range(1_000)]
@@ -103,15 +103,15 @@ def test_a_collection_does_not_disturb_a_thread_that_fills_a_tuple() -> None:
 
 def test_no_collection_happens_where_none_is_wanted() -> None:
     assert gc.isenabled()
-    with uncollected():
+    with gc_paused():
         assert not gc.isenabled()
-        with uncollected():
+        with gc_paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 def test_the_collector_is_back_after_an_error() -> None:
-    with pytest.raises(RuntimeError), uncollected():
+    with pytest.raises(RuntimeError), gc_paused():
         raise RuntimeError
     assert gc.isenabled()

@@ -1,8 +1,8 @@
 """Foreign words: what users, engines, registries, upstreams and servers wrote, brought into a form that may be shown.
 
 Every text of others that goes into a status, an event, a log or onto a terminal passes `bounded` or its parts: without
-what looks like a credential (`redacted`), as one line without control characters (`plain`), and cut. All of it takes
-time linear in the text, whatever it holds; of very long texts only as much is looked at as can be shown.
+what looks like a credential (`redacted`), as one line without control characters (`printable`), and cut. It takes time
+linear in the text, whatever it holds; of very long texts only as much is looked at as can be shown.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-__all__ = ["MESSAGE_LIMIT", "bounded", "escaped", "plain", "redacted", "shown", "tail"]
+__all__ = ["MESSAGE_LIMIT", "bounded", "escaped", "printable", "redacted", "sanitized", "tail"]
 
 MESSAGE_LIMIT = 1024
 """Longest message, in bytes of UTF-8 (spec/api.md: 1 KiB)."""
@@ -107,7 +107,7 @@ def redacted(text: str) -> str:
     return text
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """`text` as one line that shows what it is: no terminal sequences, control characters or bidirectional overrides.
 
     Line breaks and other control characters become blanks, what is invisible goes.
@@ -118,13 +118,13 @@ def plain(text: str) -> str:
     return _CONTROLS.sub(" ", _INVISIBLE.sub("", _ESCAPES.sub("", text))).rstrip()
 
 
-def shown(text: str) -> str:
+def sanitized(text: str) -> str:
     """`text` as one plain line without credentials.
 
     What looks like a credential goes first: a terminal sequence takes letters with it that it is known by. And again
     afterwards: sequences in the middle of one hide it.
     """
-    return redacted(text) if text.isprintable() else redacted(plain(redacted(text)))
+    return redacted(text) if text.isprintable() else redacted(printable(redacted(text)))
 
 
 def escaped(document: str) -> str:
@@ -144,7 +144,7 @@ def _bounded(text: str, limit: int) -> str:
     if long := len(text) > window:
         # What is cut in two might not be recognized any more: the last word goes.
         text = text[:window].rpartition(" ")[0] or text[:window]
-    told = shown(text)
+    told = sanitized(text)
     encoded = told.encode("utf-8", errors="replace")
     if len(encoded) <= limit and not long:
         return encoded.decode()
@@ -168,5 +168,5 @@ def tail(text: str, limit: int) -> str:
     if text.isprintable():
         told = redacted(text)
     else:
-        told = redacted("\n".join(plain(line) for line in redacted(text).splitlines()))
+        told = redacted("\n".join(printable(line) for line in redacted(text).splitlines()))
     return told if len(told) <= limit and not long else "…" + told[1 - limit :]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.ages import SKEW, Ages
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.release import forsaken
+from airunway.first_seen import SKEW, FirstSeen
 from airunway.resource import Resource, format_time, parse_time
 from airunway.selection import STALE_AFTER, ProviderFacts, provider_facts
 
@@ -39,7 +39,7 @@ class Observer:
         self.restart()
 
     def restart(self) -> None:
-        self.ages: Ages[str] = Ages(self.clock)
+        self.ages: FirstSeen[str] = FirstSeen(self.clock)
 
     def facts(self, heartbeat: datetime) -> ProviderFacts:
         config = {"metadata": {"name": "tiny"}, "status": {"ready": True, "lastHeartbeat": format_time(heartbeat)}}
@@ -105,7 +105,7 @@ def deleted(at: datetime) -> Resource:
 @given(SKEWS)
 def test_m5_a_deleted_deployment_has_its_five_minutes_whatever_the_api_server_s_clock_says(skew: timedelta) -> None:
     clock = Watch()
-    ages: Ages[str] = Ages(clock)
+    ages: FirstSeen[str] = FirstSeen(clock)
     deployment = deleted(clock.now + skew)
     said = parse_time(deployment["metadata"]["deletionTimestamp"])
 
@@ -119,14 +119,14 @@ def test_m5_a_deleted_deployment_has_its_five_minutes_whatever_the_api_server_s_
     assert look() == ((names.provider_finalizer("tiny"),), None)
     for _ in range(30):
         clock.now += MINUTE
-        ages = Ages(clock)
+        ages = FirstSeen(clock)
         again = look()
     assert again == ((names.provider_finalizer("tiny"),), None), "a restart begins anew, but not for ever"
 
 
 def test_m5_what_carries_no_time_is_as_old_as_our_sight_of_it() -> None:
     clock = Watch()
-    ages: Ages[str] = Ages(clock)
+    ages: FirstSeen[str] = FirstSeen(clock)
     assert ages.since("x", None) == START
     clock.now += MINUTE
     assert ages.since("x", None) == START

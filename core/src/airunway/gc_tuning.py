@@ -11,7 +11,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["short_collections", "uncollected"]
+__all__ = ["gc_paused", "short_gc_pauses"]
 
 _THRESHOLDS = (10_000, 0, 0)
 """Every 10,000 more containers: first what is new, then what is left of that and as much again, then the whole, some
@@ -27,7 +27,7 @@ _THAW = 100
 
 
 @contextmanager
-def short_collections() -> Iterator[None]:
+def short_gc_pauses() -> Iterator[None]:
     """Keep the pauses of this process's collector short, however much it holds; for as long as the process lives."""
     frozen = 0
 
@@ -60,7 +60,7 @@ def _survivors() -> int:
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """No collection meanwhile: for work that makes tens of thousands of containers and no cycle.
 
     The collector would only walk them, over and over. Several threads may be in it at a time.

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from airunway.resource import ObjectKey, Resource, dig, key_of, uid_of
 
-__all__ = ["Cache", "Listener", "Overlay"]
+__all__ = ["Listener", "MutationCache", "Store"]
 
 Handler = Callable[[ObjectKey, Resource | None, Resource | None], None]
 
@@ -21,14 +21,14 @@ Listener = Callable[[ObjectKey, Resource | None, Resource | None, bool], None]
 """``listener(key, old, new, echo)``: as a handler, with whether `new` is the very answer to a write of ours."""
 
 
-class Cache(Protocol):
+class Store(Protocol):
     """The part of a Reflector that an overlay lies on."""
 
     def get(self, key: ObjectKey) -> Resource | None: ...
     def add_handler(self, handler: Handler) -> None: ...
 
 
-class Overlay:
+class MutationCache:
     """A reflector's cache with the answers to our own writes on top.
 
     The watch may bring the deletion of an object before the answer to a write of ours is here: an answer about what is
@@ -40,7 +40,7 @@ class Overlay:
 
     def __init__(
         self,
-        cache: Cache,
+        cache: Store,
         *,
         project: Callable[[Resource], Resource] | None = None,
         restore: Callable[[Resource], Resource] | None = None,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from airunway.garbage import uncollected
+from airunway.gc_tuning import gc_paused
 from airunway.kube.decoding import decoded_aside, is_too_deep
 from airunway.kube.errors import AnswerTooLarge, MalformedAnswer
 from airunway.kube.kinds import Kind
@@ -83,7 +83,7 @@ async def _decoded(text: bytes, *, kind: Kind, alone: bool) -> Resource | None:
     """The body of a page; None if it is nested too deeply and has more than one object. Raises MalformedAnswer."""
     what = f"list of {kind}"
     try:
-        with uncollected():
+        with gc_paused():
             return _object(orjson.loads(text), what)
     except orjson.JSONDecodeError as error:
         if not is_too_deep(error):

@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["MAX_PATH", "Place", "entries", "shortened", "values_at"]
+__all__ = ["MAX_PATH", "JsonPath", "entries", "shortened", "values_at"]
 
 MAX_PATH = 256
 """Characters of a path in a message or in the cause of a refusal."""
 
 
-class Place(NamedTuple):
+class JsonPath(NamedTuple):
     """A key of an object or an index of a list (`step`) below `parent`; the root has its whole path as step."""
 
-    parent: Place | None
+    parent: JsonPath | None
     step: str | int
 
     def __str__(self) -> str:
         """The path, as ``spec.env[3].name``; a long one without its middle."""
         head: list[str] = []
-        place: Place | None = self
+        place: JsonPath | None = self
         while place is not None:
             step = place.step
             head.append(f"[{step}]" if isinstance(step, int) else step if place.parent is None else f".{step}")
@@ -42,23 +42,23 @@ def shortened(path: str, limit: int = MAX_PATH) -> str:
 
 def entries(
     value: object, root: str, *, below: Callable[[str], bool] = lambda _key: True
-) -> Iterator[tuple[Place, str, Any]]:
+) -> Iterator[tuple[JsonPath, str, Any]]:
     """Place, key and value of every entry of every object inside `value`, which stands at `root`.
 
     What is under a key for which `below` is false is passed over. Never raises, however deep `value` is.
     """
-    pending: list[tuple[Place, Any]] = [(Place(None, root), value)]
+    pending: list[tuple[JsonPath, Any]] = [(JsonPath(None, root), value)]
     while pending:
         at, node = pending.pop()
         if isinstance(node, Mapping):
             for key, child in node.items():
-                place = Place(at, str(key))
+                place = JsonPath(at, str(key))
                 yield place, str(key), child
                 if isinstance(child, Mapping | list | tuple) and below(str(key)):
                     pending.append((place, child))
         elif isinstance(node, list | tuple):
             pending.extend(
-                (Place(at, index), child)
+                (JsonPath(at, index), child)
                 for index, child in enumerate(node)
                 if isinstance(child, Mapping | list | tuple)
             )

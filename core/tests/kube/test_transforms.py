@@ -9,7 +9,7 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.kube import remembering, share_status_parts
+from airunway.kube import intern_status, transform_once
 from airunway.resource import Resource
 
 SCALARS = st.none() | st.booleans() | st.integers(-2, 2) | st.text(max_size=3)
@@ -24,7 +24,7 @@ def fresh(obj: Any) -> Any:
 
 @given(st.lists(st.fixed_dictionaries({"conditions": CONDITIONS | JSON, "other": JSON}) | JSON, max_size=6))
 def test_sharing_changes_no_value_and_no_type(statuses: list[Any]) -> None:
-    project = share_status_parts()
+    project = intern_status()
     objects: list[Resource] = [{"status": status} for status in statuses]
     before = copy.deepcopy(objects)
     after = [project(obj) for obj in objects]
@@ -34,7 +34,7 @@ def test_sharing_changes_no_value_and_no_type(statuses: list[Any]) -> None:
 def test_equal_conditions_are_one_and_different_ones_are_not() -> None:
     ready = {"type": "Ready", "status": "True", "observedGeneration": 1}
     other = {**ready, "observedGeneration": 2}
-    project = share_status_parts()
+    project = intern_status()
     first, second = (
         project({"status": {"conditions": fresh([ready, other])}})["status"]["conditions"] for _ in range(2)
     )
@@ -44,7 +44,7 @@ def test_equal_conditions_are_one_and_different_ones_are_not() -> None:
 
 
 def test_an_object_without_status_or_with_an_odd_one_is_left_as_it_is() -> None:
-    project = share_status_parts()
+    project = intern_status()
     for obj in ({}, {"status": None}, {"status": "odd"}, {"status": {"conditions": {"type": "Ready"}}}):
         assert project(fresh(obj)) == obj
 
@@ -56,7 +56,7 @@ def test_a_write_and_its_echo_are_projected_once() -> None:
         made.append(obj)
         return {"of": obj}
 
-    remembered = remembering(project)
+    remembered = transform_once(project)
 
     def state(uid: str, version: str) -> Resource:
         return {"metadata": {"uid": uid, "resourceVersion": version}}
@@ -69,7 +69,7 @@ def test_a_write_and_its_echo_are_projected_once() -> None:
 
 
 def test_one_state_of_an_object_in_two_versions_is_two_objects() -> None:
-    remembered = remembering(lambda obj: obj)
+    remembered = transform_once(lambda obj: obj)
     metadata = {"uid": "a", "resourceVersion": "1"}
     old = remembered({"apiVersion": "example.com/v1alpha1", "metadata": metadata, "spec": {"drive": "vllm"}})
     new = remembered({"apiVersion": "example.com/v1beta1", "metadata": metadata, "spec": {"motor": "vllm"}})
@@ -77,7 +77,7 @@ def test_one_state_of_an_object_in_two_versions_is_two_objects() -> None:
 
 
 def test_what_has_no_identity_is_never_taken_for_another() -> None:
-    remembered = remembering(lambda obj: {"of": obj})
+    remembered = transform_once(lambda obj: {"of": obj})
     for metadata in ({}, {"uid": "a"}, {"resourceVersion": "1"}, None):
         first = remembered({"metadata": metadata, "spec": 1})
         assert remembered({"metadata": metadata, "spec": 2}) != first
@@ -90,7 +90,7 @@ def test_few_states_are_remembered() -> None:
         made.append(obj)
         return obj
 
-    remembered = remembering(project)
+    remembered = transform_once(project)
     for _ in range(2):
         for number in range(1000):
             remembered({"metadata": {"uid": str(number), "resourceVersion": "1"}})

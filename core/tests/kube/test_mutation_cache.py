@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from airunway.kube import CONFIG_MAP, Backoff, Client, Overlay, Reflector, strip_managed_fields
-from airunway.kube.overlay import Handler
+from airunway.kube import CONFIG_MAP, Backoff, Client, MutationCache, Reflector, strip_managed_fields
+from airunway.kube.mutation_cache import Handler
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.faultproxy import Fault, FaultProxy
 from airunway_testing.waiting import Eventually
@@ -42,7 +42,7 @@ def obj(version: str, uid: str = "u") -> Resource:
 
 def test_the_answer_counts_until_the_watch_has_caught_up() -> None:
     cache, now = PlainCache(), [0.0]
-    overlay = Overlay(cache, clock=lambda: now[0])
+    overlay = MutationCache(cache, clock=lambda: now[0])
     cache.put(obj("1"))
     assert overlay.get(KEY) == obj("1")
     overlay.note(obj("5"))
@@ -59,7 +59,7 @@ def test_the_answer_counts_until_the_watch_has_caught_up() -> None:
 
 def test_an_object_we_created_is_there_and_goes_with_its_deletion() -> None:
     cache = PlainCache()
-    overlay = Overlay(cache)
+    overlay = MutationCache(cache)
     overlay.note(obj("5"))
     assert overlay.get(KEY) == obj("5")
     cache.put(obj("5"))
@@ -75,7 +75,7 @@ def test_an_object_we_created_is_there_and_goes_with_its_deletion() -> None:
 
 def test_an_answer_that_is_never_confirmed_is_dropped() -> None:
     cache, now = PlainCache(), [0.0]
-    overlay = Overlay(cache, patience=10, clock=lambda: now[0])
+    overlay = MutationCache(cache, patience=10, clock=lambda: now[0])
     overlay.note(obj("5"))
     now[0] = 10.0
     assert overlay.get(KEY) is not None
@@ -86,7 +86,7 @@ def test_an_answer_that_is_never_confirmed_is_dropped() -> None:
 @pytest.mark.parametrize("version", ["", "x9"])
 def test_versions_that_are_no_numbers_let_the_cache_win(version: str) -> None:
     cache = PlainCache()
-    overlay = Overlay(cache)
+    overlay = MutationCache(cache)
     cache.put(obj("1"))
     overlay.note(obj(version))
     assert overlay.get(KEY) == obj("1")
@@ -98,7 +98,7 @@ async def test_over_a_cache_that_lags(
 ) -> None:
     lagging = True
     reflector = Reflector(proxied, CONFIG_MAP, namespace=namespace, backoff=Backoff(base=0.02, cap=0.1))
-    overlay = Overlay(reflector, project=strip_managed_fields())
+    overlay = MutationCache(reflector, project=strip_managed_fields())
     proxy.inject(Fault("status", verb="watch", status=503, count=None, where=lambda _: lagging))
     task = asyncio.create_task(reflector.run())
     await reflector.synced.wait()
@@ -128,10 +128,10 @@ class Heard:
         self.changes.append((before, after, echo))
 
 
-def listened_to() -> tuple[PlainCache, Overlay, Heard]:
+def listened_to() -> tuple[PlainCache, MutationCache, Heard]:
     """An empty cache, the overlay on it, and what its listener hears."""
     cache, heard = PlainCache(), Heard()
-    overlay = Overlay(cache)
+    overlay = MutationCache(cache)
     overlay.add_listener(heard)
     return cache, overlay, heard
 
@@ -211,7 +211,7 @@ def test_what_comes_and_goes_during_a_write_is_told_as_gone() -> None:
 def test_an_answer_about_what_was_deleted_meanwhile_counts_for_nothing() -> None:
     """The watch is ahead of the answer: no event will come that could end it, and the object would seem to be there."""
     cache = PlainCache()
-    overlay, told = Overlay(cache), []
+    overlay, told = MutationCache(cache), []
     overlay.add_listener(lambda _key, _old, new, echo: told.append((new, echo)))
     cache.put(obj("1"))
     told.clear()
@@ -229,7 +229,7 @@ def test_an_answer_about_what_was_deleted_meanwhile_counts_for_nothing() -> None
 
 def test_an_answer_about_what_another_of_that_name_has_replaced_counts_for_nothing() -> None:
     cache = PlainCache()
-    overlay = Overlay(cache)
+    overlay = MutationCache(cache)
     cache.put(obj("1"))
     with overlay.writing(KEY):
         cache.put(obj("3", uid="another"))

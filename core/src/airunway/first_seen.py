@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-__all__ = ["SKEW", "Ages", "told_age"]
+__all__ = ["SKEW", "FirstSeen", "human_duration"]
 
 K = TypeVar("K", bound=Hashable)
 
@@ -14,7 +14,7 @@ SKEW = timedelta(minutes=10)
 """By how much the clocks of two machines may differ without any outcome being another."""
 
 
-class Ages(Generic[K]):
+class FirstSeen(Generic[K]):
     """When, by our own `clock`, what others wrote came to be: when we saw it change, as with a Lease.
 
     A process that starts has seen no change yet. It takes what it finds for new, unless that is older than clocks can
@@ -47,7 +47,7 @@ class Ages(Generic[K]):
         self._seen.pop(key, None)
 
 
-def told_age(age: timedelta) -> str:
+def human_duration(age: timedelta) -> str:
     """A duration in words, rounded down."""
     seconds = max(0, int(age.total_seconds()))
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):

@@ -11,7 +11,7 @@ import pytest
 from airunway.kube import Kind, MalformedAnswer
 from airunway.kube.decoding import TOO_DEEP
 from airunway.kube.errors import AnswerTooLarge
-from airunway.kube.pages import MAX_PAGE, Page, read_pages
+from airunway.kube.pagination import MAX_PAGE, Page, read_pages
 
 KIND = Kind(group="example.com", version="v1", kind="Thing", plural="things", namespaced=True)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
-from airunway.words import plain
+from airunway.redaction import printable
 
-__all__ = ["as_columns"]
+__all__ = ["format_table"]
 
 
 NARROWEST = 24
 """Characters that the last column must have for its texts to be folded."""
 
 
-def as_columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None = None) -> str:
+def format_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None = None) -> str:
     """A header in capitals and rows, aligned: two spaces between columns, no borders, nothing cut.
 
     Texts are anybody's: control characters and terminal sequences do not come through.
@@ -22,7 +22,10 @@ def as_columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, width: i
     With a `width` (that of the terminal), the texts of the last column are folded so that no line is longer, if there
     is room for that.
     """
-    lines: list[Sequence[str]] = [[name.upper() for name in header], *([plain(text) for text in row] for row in rows)]
+    lines: list[Sequence[str]] = [
+        [name.upper() for name in header],
+        *([printable(text) for text in row] for row in rows),
+    ]
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     room = width - sum(widths[:-1]) - 2 * (len(widths) - 1) if width else 0
     if room >= NARROWEST:

@@ -10,7 +10,7 @@ import orjson
 
 from airunway.resource import Resource, dig, uid_of
 
-__all__ = ["LAST_APPLIED", "compacting", "remembering", "share_status_parts", "strip_managed_fields"]
+__all__ = ["LAST_APPLIED", "compact_objects", "intern_status", "strip_managed_fields", "transform_once"]
 
 _MAX_SHARED = 1024
 """Different field sets, or conditions, that are remembered; when there are more, remembering starts over."""
@@ -85,7 +85,7 @@ def strip_managed_fields(keep: str | Collection[str] = ()) -> Callable[[Resource
     return project
 
 
-def share_status_parts() -> Callable[[Resource], Resource]:
+def intern_status() -> Callable[[Resource], Resource]:
     """A projection that keeps equal texts and equal conditions of a status once for all objects.
 
     A third of an object are its conditions: the same few types, reasons and messages in every one, and the same times
@@ -121,13 +121,13 @@ def share_status_parts() -> Callable[[Resource], Resource]:
     return project
 
 
-def compacting(keep: str | Collection[str]) -> Callable[[Resource], Resource]:
+def compact_objects(keep: str | Collection[str]) -> Callable[[Resource], Resource]:
     """Both projections, one after the other."""
-    strip, share = strip_managed_fields(keep), share_status_parts()
+    strip, share = strip_managed_fields(keep), intern_status()
     return lambda obj: share(strip(obj))
 
 
-def remembering(project: Callable[[Resource], Resource]) -> Callable[[Resource], Resource]:
+def transform_once(project: Callable[[Resource], Resource]) -> Callable[[Resource], Resource]:
     """The projection, made once for each state of an object: every write of ours comes back as an event.
 
     Of the answer to a write and of its echo, whichever is second is the first one's result, and is kept once. An object

@@ -1,0 +1,57 @@
+"""Discovery: which kinds the API server serves, in which versions and under which resource names.
+
+Example: ``await served_resources(client, "apps", "v1")`` gives ``{"Deployment": Kind("apps", "v1", "Deployment",
+"deployments"), …}``; a group version that is not served gives ``{}``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from airunway.kube.errors import NotFound
+from airunway.kube.kinds import CUSTOM_RESOURCE_DEFINITION, Kind
+from airunway.resource import ObjectKey, Resource, dig, is_true
+
+if TYPE_CHECKING:
+    from airunway.kube.client import Client
+
+__all__ = ["served_kinds", "served_resources", "wait_until_established"]
+
+_POLL_INTERVAL = 0.1
+"""Seconds between two reads of a CRD that is not established yet."""
+
+
+async def served_resources(client: Client, group: str, version: str) -> dict[str, Kind]:
+    """The kinds of a group version by their names, without subresources; empty if the version is not served."""
+    listing = await _document(client, Kind(group, version, "", "").base_path)
+    found = {}
+    for entry in listing.get("resources") or ():
+        kind, plural = str(dig(entry, "kind")), str(dig(entry, "name"))
+        if "/" not in plural:
+            found[kind] = Kind(group, version, kind, plural, dig(entry, "namespaced") is True)
+    return found
+
+
+async def served_kinds(client: Client, group: str) -> dict[str, dict[str, Kind]]:
+    """The kinds of a group by version and name; empty if the group is not served. The core group has no such list."""
+    found = await _document(client, f"/apis/{group}")
+    versions = [str(dig(version, "version")) for version in found.get("versions") or ()]
+    listings = await asyncio.gather(*(served_resources(client, group, version) for version in versions))
+    return dict(zip(versions, listings, strict=True))
+
+
+async def wait_until_established(client: Client, names: Iterable[str], *, timeout: float) -> None:
+    """Returns when the CRDs with these names are served. Raises NotFound, and TimeoutError after `timeout` seconds."""
+    async with asyncio.timeout(timeout):
+        for name in names:
+            while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", name)), "Established"):
+                await asyncio.sleep(_POLL_INTERVAL)
+
+
+async def _document(client: Client, path: str) -> Resource:
+    try:
+        return await client.get_path(path)
+    except NotFound:
+        return {}
