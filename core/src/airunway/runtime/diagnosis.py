@@ -365,7 +365,7 @@ def diagnose(
         if evidence is not None and pods.ready is not True:
             ready_pods = sum(pod.ready and pod.alive and pod.serves for pod in evidence.pods)
     waits = [
-        observation.look_again,
+        observation.requeue_after,
         stale_in,
         away_in,
         scene.absent if scene is not None and waits_for_pods(scene) else None,
@@ -426,7 +426,7 @@ def _last_words(cause: RootCause | None) -> str:
 
 def is_ready(observation: Observation) -> bool:
     """Whether the upstream says that the newest spec is served."""
-    return observation.current and all(c.ready is True for c in observation.components)
+    return observation.up_to_date and all(c.ready is True for c in observation.components)
 
 
 def _look(
@@ -458,13 +458,13 @@ def _look(
         wanted=wanted,
         unready=", ".join(unready[:_NAMED]) + (f" and {len(unready) - _NAMED} more" if len(unready) > _NAMED else ""),
         ready=ready,
-        partial=bool(unready_parts) and all(part.partial and not part.role for part in unready_parts),
+        partial=bool(unready_parts) and all(part.only_degrades and not part.role for part in unready_parts),
         lost=lost,
         bereft=bereft,
         seen_before=condition is not None and condition.get("reason") != NOT_YET,
         degraded=dig(deployment, "status", "phase") == Phase.DEGRADED.value,
         absent=(gone + ABSENCE_PATIENCE - now).total_seconds(),
-        helping=frozenset(c.role for c in observation.components if c.partial and c.role),
+        helping=frozenset(c.role for c in observation.components if c.only_degrades and c.role),
     )
 
 
@@ -489,7 +489,7 @@ def _bereft(observation: Observation, evidence: Evidence) -> tuple[str, ...]:
 
     A component that is ready without any pod of its role wants none, or runs elsewhere.
     """
-    needed = [component for component in observation.components if component.role and not component.partial]
+    needed = [component for component in observation.components if component.role and not component.only_degrades]
     if not needed:
         return ()
     ready = {pod.role for pod in evidence.pods if pod.alive and pod.ready}
@@ -518,14 +518,14 @@ def _heard(component: Component, scene: Scene | None) -> _Heard:
     shown = scene.shown if scene is not None else ()
     if component.ready is True:
         return _Heard(component, None)
-    if component.firsthand:
+    if component.authoritative:
         return _Heard(component, _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE)
     of_pods = component.reason in POD_SHOWN and scene is not None and bool(scene.counts.living)
     if of_pods and not any(symptom.reason == component.reason for symptom in shown):
         text = "The upstream has not noticed yet that no pod shows its fault any more"
         if component.message:
             text += f": {component.message}"
-        outdated = replace(component, ready=False, reason="Progressing", message=text, waits=False)
+        outdated = replace(component, ready=False, reason="Progressing", message=text, pending=False)
         return _Heard(outdated, None if _explained(outdated, shown) else _Rank.OUTDATED)
     if _explained(component, shown):
         return _Heard(component, None)
@@ -593,7 +593,7 @@ def _unselected(report: Report, evidence: Evidence | None) -> tuple[Finding, ...
 
 def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fault | None, float | None]:
     """The upstream has not looked at the newest spec for too long; or in how many seconds that will be so."""
-    if observation.current or observation.refused or report.applied is None or report.primary is None:
+    if observation.up_to_date or observation.refused or report.applied is None or report.primary is None:
         return None, None
     conditions = dig(report.primary, "status", "conditions")
     signs = [
@@ -617,12 +617,12 @@ def _away(
 
     Where its controller does not run, its status stands still and says nothing of that.
     """
-    if scene is None or not observation.current or report.primary is None:
+    if scene is None or not observation.up_to_date or report.primary is None:
         return "", None  # that it has not looked at the newest spec is said of its own (`_stale`)
     if scene.ready or scene.shown or scene.short or not scene.counts.ready:
         return "", None
     condition = condition_of(deployment, f"{PODS}Ready")
-    if condition is None or condition.get("status") != "True" or any(c.firsthand for c in observation.components):
+    if condition is None or condition.get("status") != "True" or any(c.authoritative for c in observation.components):
         return "", AWAY_AFTER.total_seconds()
     since = parse_moment(condition.get("lastTransitionTime"))
     left = (since + AWAY_AFTER - now).total_seconds() if since is not None else 0.0

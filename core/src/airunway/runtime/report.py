@@ -150,8 +150,8 @@ def fault_of(component: Component, since: datetime | None) -> Fault:
         reason=component.reason,
         message=component.message,
         since=since,
-        waits=component.waits,
-        partial=component.partial,
+        waits=component.pending,
+        partial=component.only_degrades,
         category=Category.UNKNOWN if component.ready is None and component.reason == "Unknown" else None,
     )
 
@@ -174,7 +174,7 @@ def provider_status(
     """
     live = deployment.get("status") or {}
     observation = report.observation
-    if observation is not None and not observation.current and not faults:
+    if observation is not None and not observation.up_to_date and not faults:
         faults = [Fault(component="Revision", reason="Progressing", message="The newest revision is not serving yet")]
     record, named = record_of_service(report, live), report.resource or {}
     counts = observation.replicas if observation is not None else None
@@ -304,10 +304,10 @@ def _conditions(report: Report, verdict: Verdict) -> list[Condition]:
 def leaving(observation: Observation, told: Told) -> Observation:
     """What is told of an object that is made anew: its endpoint and counts, and of its components only that."""
     components = tuple(
-        replace(component, ready=False, reason=told.reason, message=told.message, waits=False, partial=False)
+        replace(component, ready=False, reason=told.reason, message=told.message, pending=False, only_degrades=False)
         for component in observation.components
     )
-    return replace(observation, components=components, current=True, refused=None)
+    return replace(observation, components=components, up_to_date=True, refused=None)
 
 
 def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Resource:
