@@ -212,6 +212,14 @@ def _method(node: ast.FunctionDef) -> str:
     return f"{_call(node.name, node, bound=True)}{returns}"
 
 
+def _fields(node: ast.stmt | None) -> Iterator[str]:
+    """The fields of a class that have a docstring below them."""
+    body = node.body if isinstance(node, ast.ClassDef) else []
+    for position, step in enumerate(body):
+        if isinstance(step, ast.AnnAssign | ast.Assign) and (doc := _text_after(body, position)):
+            yield f"- {', '.join(f'`{name}`' for name in _assigned(step))}: {' '.join(doc.split())}"
+
+
 # --------------------------------------------------------------------------------------------------------- the page
 
 
@@ -232,6 +240,8 @@ def page() -> str:
             lines += ["", inspect.getdoc(getattr(sdk, module)) or ""]
         for entry in entries:
             lines += ["", f"### `{entry.name}`", "", *_code(_signature(entry), "python"), "", entry.doc]
+            if fields := list(_fields(entry.definition)):
+                lines += ["", *fields]
             if entry.name == "labels":
                 lines += ["", *_table(sdk.labels)]
             lines += ["", *_code(shown[entry.name], "pycon")]

@@ -70,7 +70,7 @@ def _translate_status(deployment: ModelDeployment, observed: Observed, context: 
     return Observation(
         components=(Component(name="Thing", ready=state == "Ready", reason=state or "Starting"),),
         replicas=Replicas(desired=1, ready=int(state == "Ready")),
-        dead="the Thing is dead" if state == "Dead" else "",
+        unrecoverable="the Thing is dead" if state == "Dead" else "",
     )
 
 

@@ -94,7 +94,7 @@ class Notes:
     def __init__(self) -> None:
         self.seen: list[Observed] = []
         self.contexts: list[Context[Any]] = []
-        self.part = Component(name="Parts", ready=True, reason="Ready", partial=True)
+        self.part = Component(name="Parts", ready=True, reason="Ready", only_degrades=True)
 
     def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context[Any]) -> Observation:
         self.seen.append(observed)
@@ -163,7 +163,7 @@ async def test_g13_a_component_that_the_rest_serves_without_degrades_before_and_
     stage: Stage, client: Client
 ) -> None:
     notes = Notes()
-    notes.part = Component(name="Parts", ready=False, reason="PartBroken", message="it is broken", partial=True)
+    notes.part = Component(name="Parts", ready=False, reason="PartBroken", message="it is broken", only_degrades=True)
     await stage.provider(toy_host(translate_status=notes.translate_status))
     key = await stage.deploy()
     phases = []
@@ -174,6 +174,6 @@ async def test_g13_a_component_that_the_rest_serves_without_degrades_before_and_
 
     await until(client, key, serves)
     assert not {"Failed", "Running"} & set(phases)
-    notes.part = replace(notes.part, partial=False)
+    notes.part = replace(notes.part, only_degrades=False)
     await stage.edit(key, scaling={"replicas": 2})
     await until(client, key, lambda md: dig(md, "status", "phase") == "Failed")

@@ -273,12 +273,12 @@ def test_a_wrong_observation(toy: MakeHost, typed: ModelDeployment, answer: Any,
 
 def test_an_observation_with_everything_in_it_is_taken(toy: MakeHost, typed: ModelDeployment) -> None:
     whole = Observation(
-        components=(READY, Component(name="Decode", ready=None, reason="Unknown", partial=True)),
+        components=(READY, Component(name="Decode", ready=None, reason="Unknown", only_degrades=True)),
         replicas=Replicas(desired=2, ready=1),
         endpoint=Endpoint(service="llama", port=80),
         pool=Pool(name="llama", port=8000),
         warnings=(Finding(path="", reason="Odd", message="odd"),),
-        dead="",
+        unrecoverable="",
     )
     host = toy(translate_status=lambda d, o, c: whole)
     assert host.translate_status(typed, Observed(primary=None), CONTEXT) == whole

@@ -333,7 +333,7 @@ def test_what_is_no_longer_wanted_goes_only_once_the_newest_spec_serves(
 
     def status(deployment: Any, observed: Any, context: Any) -> Any:
         observation = toy().translate_status(deployment, observed, context)
-        return replace(observation, current=current)
+        return replace(observation, up_to_date=current)
 
     watching = toy(translate_status=status)
     decision = decided(watching, state(watching, deployment, thing, config, old))

@@ -60,7 +60,7 @@ def unschedulable(message: str = "2 Insufficient nvidia.com/gpu", *, ago: timede
 
 def upstream(ready: bool | None, reason: str, message: str = "", *, current: bool = True, **more: Any) -> Report:
     component = Component(name="ProviderResource", ready=ready, reason=reason, message=message)
-    observation = Observation(components=(component,), current=current, **more)
+    observation = Observation(components=(component,), up_to_date=current, **more)
     return Report(
         observation=observation,
         resource={"kind": "Workspace", "metadata": {"name": "llama"}},
@@ -164,7 +164,7 @@ def test_an_outdated_word_about_pods_is_progress(reason: str) -> None:
 def test_what_an_upstream_has_from_the_engine_itself_needs_no_pod_that_shows_it(reason: str) -> None:
     report = upstream(False, reason, "unknown engine argument: x")
     assert report.observation is not None
-    told = tuple(replace(component, firsthand=True) for component in report.observation.components)
+    told = tuple(replace(component, authoritative=True) for component in report.observation.components)
     report = replace(report, observation=replace(report.observation, components=told))
     _, found = outcome(report, pod())
     assert (found.faults[0].reason, found.faults[0].message) == (reason, "unknown engine argument: x")
@@ -241,7 +241,7 @@ def test_a_pod_of_what_the_rest_serves_without_degrades_whatever_its_fault(parti
     old = pod("llama-old", owner=("RayCluster", "old"))
     report = upstream(False, "Progressing", "a new cluster starts", replicas=Replicas(desired=1))
     assert report.observation is not None
-    parts = tuple(replace(component, partial=partial) for component in report.observation.components)
+    parts = tuple(replace(component, only_degrades=partial) for component in report.observation.components)
     report = replace(report, observation=replace(report.observation, components=parts))
     status, _ = outcome(report, old, new)
     assert (status["phase"], status["reason"]) == (phase, "ImageNotFound")

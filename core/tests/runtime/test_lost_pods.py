@@ -221,7 +221,7 @@ def apart(*, decode: bool, desired: int = 2) -> Report:
     told = (True, "Ready", "") if decode else (False, "Progressing", "decode: 0 of 1 replicas are ready")
     components = (
         Component(name="Decode", ready=told[0], reason=told[1], message=told[2], role="decode"),
-        Component(name="Prefill", ready=True, reason="Ready", partial=True, role="prefill"),
+        Component(name="Prefill", ready=True, reason="Ready", only_degrades=True, role="prefill"),
     )
     report = says(*READY)
     return replace(report, observation=Observation(components=components, replicas=Replicas(desired=desired)))

@@ -162,12 +162,14 @@ def test_g13_what_the_rest_serves_without_degrades_and_never_fails() -> None:
     picker = Component(name="Picker", ready=False, reason="UpstreamFailed", message="no picker")
     failed, _ = looked(READY, picker, pods=(pod("a"),))
     assert failed["phase"] == "Failed"
-    partial, _ = looked(READY, replace(picker, partial=True), pods=(pod("a"),))
-    assert (partial["phase"], partial["message"]) == ("Degraded", "no picker")
+    degraded, _ = looked(READY, replace(picker, only_degrades=True), pods=(pod("a"),))
+    assert (degraded["phase"], degraded["message"]) == ("Degraded", "no picker")
 
 
 def test_pods_of_a_part_that_the_rest_serves_without_degrade_and_never_fail() -> None:
-    picker = Component(name="Picker", ready=False, reason="Progressing", message="not yet", partial=True, role="picker")
+    picker = Component(
+        name="Picker", ready=False, reason="Progressing", message="not yet", only_degrades=True, role="picker"
+    )
     broken = pod("p", role="picker", serves=False, crash=True)
     for main, ready in ((READY, True), (UNREADY, False)):
         status, _ = looked(main, picker, pods=(pod("a", ready=ready), replace(broken, owner=("ReplicaSet", "p"))))

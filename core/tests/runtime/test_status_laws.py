@@ -45,8 +45,8 @@ components = st.builds(
     ready=st.sampled_from([True, False, None]),
     reason=words,
     message=texts,
-    waits=st.booleans(),
-    partial=st.booleans(),
+    pending=st.booleans(),
+    only_degrades=st.booleans(),
 )
 counts = st.integers(0, 5)
 observations = st.builds(
@@ -54,7 +54,7 @@ observations = st.builds(
     components=st.lists(components, max_size=3).map(tuple),
     replicas=st.none() | st.builds(Replicas, desired=counts, ready=counts, available=counts),
     endpoint=st.none() | st.builds(Endpoint, service=st.just("llama"), port=st.just(80)),
-    current=st.booleans(),
+    up_to_date=st.booleans(),
     warnings=st.lists(st.builds(Finding, path=texts, reason=words, message=texts), max_size=20).map(tuple),
 )
 tellings = st.builds(

@@ -61,8 +61,8 @@ def test_a_bad_override_is_told_at_its_path() -> None:
 
 def test_the_primary_component_is_ready_with_the_reason_ready_only() -> None:
     assert primary_component("Ready", "all is well").ready is True
-    found = primary_component("UpstreamFailed", "it is not", partial=True)
-    assert (found.name, found.ready, found.partial, found.waits) == ("ProviderResource", False, True, False)
+    found = primary_component("UpstreamFailed", "it is not", only_degrades=True)
+    assert (found.name, found.ready, found.only_degrades, found.pending) == ("ProviderResource", False, True, False)
 
 
 def test_replicas_of_several_components_are_added() -> None:

@@ -93,13 +93,13 @@ def condition(type_: str, status: str, message: str = "", reason: str = "Why") -
 
 def test_all_ready_of_the_newest_is_ready() -> None:
     found = workloads.read(rolled(availableReplicas=1))
-    assert (found.exists, found.current, found.ready, found.reason) == (True, True, True, "Ready")
+    assert (found.exists, found.up_to_date, found.ready, found.reason) == (True, True, True, "Ready")
     assert (found.replicas.desired, found.replicas.ready, found.replicas.available) == (2, 2, 1)
     assert found.message == "2 of 2 replicas are ready"
 
 
 @pytest.mark.parametrize(
-    ("changes", "current"),
+    ("changes", "up_to_date"),
     [
         ({"observedGeneration": 2}, False),
         ({"updatedReplicas": 1}, False),
@@ -109,9 +109,9 @@ def test_all_ready_of_the_newest_is_ready() -> None:
     ],
     ids=["not yet seen", "an old one serves", "an old one is still there", "one is not ready", "nothing said"],
 )
-def test_what_is_not_there_yet_is_progress(changes: Resource, current: bool) -> None:
+def test_what_is_not_there_yet_is_progress(changes: Resource, up_to_date: bool) -> None:
     found = workloads.read(rolled(**changes))
-    assert (found.ready, found.current, found.reason) == (False, current, "Progressing")
+    assert (found.ready, found.up_to_date, found.reason) == (False, up_to_date, "Progressing")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_nothing_waits_and_says_so() -> None:
     for nothing in nothings:
         found = workloads.read(nothing)
         assert (found.exists, found.ready, found.reason) == (False, False, "Starting")
-        assert found.component("Server").waits
+        assert found.component("Server").pending
 
 
 def test_scaled_to_nothing_is_ready_once_all_are_gone() -> None:
@@ -164,7 +164,7 @@ def test_what_is_being_deleted_is_not_current() -> None:
     going = rolled()
     going["metadata"]["deletionTimestamp"] = "2026-11-21T12:00:00Z"
     found = workloads.read(going)
-    assert (found.ready, found.current, found.reason) == (False, False, "Terminating")
+    assert (found.ready, found.up_to_date, found.reason) == (False, False, "Terminating")
 
 
 JSON = st.recursive(
@@ -195,7 +195,7 @@ def test_any_json_has_an_answer(obj: Any) -> None:
     found = workloads.read(obj)
     assert found.reason in REASONS or found.reason == "Ready"
     assert found.ready == (found.reason == "Ready")
-    assert found.current or not found.ready
+    assert found.up_to_date or not found.ready
     assert 0 <= found.replicas.ready <= found.replicas.desired
     assert found.component("Server").message == found.message
 

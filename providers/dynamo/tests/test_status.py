@@ -65,7 +65,7 @@ def test_a_graph_on_grove_that_serves(observe: Any) -> None:
     assert (found.components[0].ready, found.components[0].message) == (True, "words")
     assert found.replicas == Replicas(desired=2, ready=2, available=2), "a Frontend is no replica of the model"
     assert found.endpoint == Endpoint(service="llama-8b-frontend", port=8000)
-    assert found.current
+    assert found.up_to_date
 
 
 def test_both_roles_count_and_nobody_else(observe: Any) -> None:
@@ -128,7 +128,7 @@ def test_what_somebody_else_put_into_the_graph_makes_it_no_worse(observe: Any) -
 def test_nothing_reported_yet(observe: Any, graph: Any, waits: bool) -> None:
     found = observe(graph)
     component = found.components[0]
-    assert (component.ready, component.reason, component.waits) == (False, "Starting", waits)
+    assert (component.ready, component.reason, component.pending) == (False, "Starting", waits)
     assert found.endpoint is None
 
 
@@ -186,32 +186,32 @@ def test_a_graph_that_goes(observe: Any) -> None:
     graph = alpha(state="successful", conditions=[ready()])
     graph["metadata"]["deletionTimestamp"] = "2026-09-01T00:00:00Z"
     found = observe(graph)
-    assert (found.components[0].reason, found.current) == ("Terminating", False)
+    assert (found.components[0].reason, found.up_to_date) == ("Terminating", False)
 
 
-@pytest.mark.parametrize(("seen", "current"), [(1, False), (2, True), (3, True)])
-def test_a_status_is_of_the_generation_that_it_names(observe: Any, seen: int, current: bool) -> None:
+@pytest.mark.parametrize(("seen", "up_to_date"), [(1, False), (2, True), (3, True)])
+def test_a_status_is_of_the_generation_that_it_names(observe: Any, seen: int, up_to_date: bool) -> None:
     graph = alpha(state="successful", conditions=[ready()], observedGeneration=seen)
-    assert observe(graph).current is current
+    assert observe(graph).up_to_date is up_to_date
 
 
 def test_a_generation_of_somebody_elses_takes_nothing_from_what_serves(observe: Any, context: Any) -> None:
     graph, now = alpha(state="successful", conditions=[ready()], observedGeneration=1), context().now
     asked = {"overrides": {"scalingAdapter": True}}
     found = observe(graph, applied=now - timedelta(seconds=20), asked=asked)
-    assert (found.current, found.look_again) == (False, 40.0), "it may still be ours"
-    assert observe(graph, applied=now - timedelta(minutes=2), asked=asked).current
-    assert not observe(graph, applied=now - timedelta(minutes=2)).current, "nobody else writes into this one"
+    assert (found.up_to_date, found.requeue_after) == (False, 40.0), "it may still be ours"
+    assert observe(graph, applied=now - timedelta(minutes=2), asked=asked).up_to_date
+    assert not observe(graph, applied=now - timedelta(minutes=2)).up_to_date, "nobody else writes into this one"
 
 
 def test_where_no_generation_is_named_time_tells(observe: Any, context: Any) -> None:
     graph, now = alpha(state="successful", conditions=[ready()]), context().now
     just, before = now - timedelta(seconds=1), now - timedelta(seconds=6)
     found = observe(graph, applied=just)
-    assert (found.current, found.look_again) == (False, 4.0)
-    assert observe(graph, applied=before).current
+    assert (found.up_to_date, found.requeue_after) == (False, 4.0)
+    assert observe(graph, applied=before).up_to_date
     graph["status"]["conditions"][0]["lastTransitionTime"] = format_time(now)
-    assert observe(graph, applied=just).current, "it has moved since"
+    assert observe(graph, applied=just).up_to_date, "it has moved since"
 
 
 @pytest.mark.parametrize("kind", ["DynamoComponentDeployment", "PodClique"])

@@ -57,7 +57,7 @@ def test_ready_are_as_many_as_are_wanted_all_of_them_ready() -> None:
     assert (component(found).ready, component(found).reason) == (True, "Ready")
     assert found.replicas == Replicas(desired=2, ready=2, available=2)
     assert found.endpoint == Endpoint(service="llama-8b", port=80)
-    assert found.current
+    assert found.up_to_date
     assert found.selector == "inferenceset.kaito.sh/created-by=llama-8b,apps.kubernetes.io/pod-index=0"
 
 
@@ -66,19 +66,19 @@ def test_a_workspace_that_fails_beside_others_degrades_and_is_named() -> None:
     slow = workspace("a", *pending())
     found = observe(inference_set(3), slow, failing, workspace("c", *READY))
     assert component(found).reason == "ImagePullAuthFailure"
-    assert component(found).partial
+    assert component(found).only_degrades
     assert component(found).message == "1 of 3 replicas are ready; llama-8b-b: 401 Unauthorized"
     assert found.replicas == Replicas(desired=3, ready=1, available=1)
 
 
 def test_with_none_ready_nothing_is_partial() -> None:
     found = observe(inference_set(2), workspace("a", *pending()), workspace("b"))
-    assert (component(found).reason, component(found).partial) == ("Progressing", False)
+    assert (component(found).reason, component(found).only_degrades) == ("Progressing", False)
 
 
 def test_fewer_workspaces_than_wanted_are_progress_and_not_yet_current() -> None:
     found = observe(inference_set(2), workspace("a", *READY))
-    assert (component(found).ready, component(found).reason, found.current) == (False, "Progressing", False)
+    assert (component(found).ready, component(found).reason, found.up_to_date) == (False, "Progressing", False)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_zero_replicas_are_ready_once_the_last_workspace_goes() -> None:
 def test_a_set_that_goes_is_not_ready() -> None:
     found = observe(inference_set(1, deletionTimestamp="2026-09-01T00:00:00Z"), workspace("a", *READY))
     assert not component(found).ready
-    assert not found.current
+    assert not found.up_to_date
 
 
 def test_what_kaito_fails_at_beside_the_model_is_a_warning() -> None:

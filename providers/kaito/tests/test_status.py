@@ -42,7 +42,7 @@ def test_ready(context: Any) -> None:
     assert (component.name, component.ready, component.reason) == ("ProviderResource", True, "Ready")
     assert found.replicas == Replicas(desired=1, ready=1, available=1)
     assert found.endpoint == Endpoint(service="llama-8b", port=80)
-    assert found.current
+    assert found.up_to_date
     assert found.warnings == ()
 
 
@@ -65,10 +65,10 @@ def test_nothing_reported_yet(context: Any, primary: Any) -> None:
     found = observe(primary, context)
     assert found.components[0].reason == "Starting"
     assert found.components[0].ready is False
-    assert found.components[0].waits is (not primary)
+    assert found.components[0].pending is (not primary)
     assert found.endpoint is None
     assert found.replicas == Replicas(desired=1)
-    assert not found.current
+    assert not found.up_to_date
 
 
 @pytest.mark.parametrize(
@@ -184,20 +184,22 @@ def test_releases_up_to_0_8(context: Any) -> None:
     nodes = condition("ResourceReady", "True", "workspaceResourceStatusSuccess")
     assert observe(workspace(nodes), context).components[0].ready is False
     # There a condition that did not change kept its old generation.
-    assert observe(workspace(READY, SUCCEEDED, generation=3), context).current
+    assert observe(workspace(READY, SUCCEEDED, generation=3), context).up_to_date
 
 
-@pytest.mark.parametrize(("seen", "generation", "current"), [(1, 1, True), (1, 2, False), (2, 2, True)])
-def test_current_is_the_generation_that_kaito_has_seen(context: Any, seen: int, generation: int, current: bool) -> None:
+@pytest.mark.parametrize(("seen", "generation", "up_to_date"), [(1, 1, True), (1, 2, False), (2, 2, True)])
+def test_current_is_the_generation_that_kaito_has_seen(
+    context: Any, seen: int, generation: int, up_to_date: bool
+) -> None:
     succeeded = {**SUCCEEDED, "observedGeneration": seen}
-    assert observe(workspace(READY, succeeded, state="Ready", generation=generation), context).current is current
+    assert observe(workspace(READY, succeeded, state="Ready", generation=generation), context).up_to_date is up_to_date
 
 
 def test_deletion(context: Any) -> None:
     gone = workspace(READY, SUCCEEDED, state="Ready", deletionTimestamp="2026-09-01T00:00:00Z")
     found = observe(gone, context)
     assert (found.components[0].ready, found.components[0].reason) == (False, "Progressing")
-    assert not found.current
+    assert not found.up_to_date
 
 
 # ------------------------------------------------------------------------------------------- as it was recorded
@@ -274,7 +276,7 @@ def test_recorded_sequences(upstream_traces: Path, context: Any, scenario: str) 
 
 def test_an_edit_is_not_current_until_kaito_has_seen_it(upstream_traces: Path, context: Any) -> None:
     found = replay(upstream_traces / "f1-edits.jsonl", context, "llama-8b")
-    ready = [o.current for o in found if o.components[0].ready is True]
+    ready = [o.up_to_date for o in found if o.components[0].ready is True]
     assert ready.count(False) >= 2
     assert ready[-1]
 

@@ -84,7 +84,7 @@ def only(found: Observation) -> Component:
 
 def test_ready(observe: Any) -> None:
     found = observe(service(READY, **RUNS), FULL)
-    assert (only(found).ready, only(found).reason, found.current) == (True, "Ready", True)
+    assert (only(found).ready, only(found).reason, found.up_to_date) == (True, "Ready", True)
     assert found.replicas == Replicas(desired=1, ready=1, available=1)
     assert found.endpoint == Endpoint(service="llama-8b-serve-svc", port=8000)
 
@@ -109,8 +109,8 @@ def test_workers_are_counted_in_every_release(observe: Any, status: Resource, re
 def test_nothing_reported_yet(observe: Any, primary: Any) -> None:
     found = observe(primary)
     assert only(found).ready is False
-    assert found.current is (not primary or "status" in primary)
-    assert only(found).waits is (not primary)
+    assert found.up_to_date is (not primary or "status" in primary)
+    assert only(found).pending is (not primary)
     assert found.endpoint is None
     assert found.replicas == Replicas(desired=1)
 
@@ -184,7 +184,7 @@ def test_what_is_said(observe: Any, primary: Resource, others: list[Resource], r
 
 def test_while_another_cluster_starts_the_old_one_serves(observe: Any) -> None:
     found = observe(service(READY, **RUNS, pendingServiceStatus=side(PENDING, app("DEPLOY_FAILED", NOT_ALLOWED))), FULL)
-    assert (only(found).partial, only(found).firsthand, only(found).reason) == (True, True, "BadArguments")
+    assert (only(found).only_degrades, only(found).authoritative, only(found).reason) == (True, True, "BadArguments")
     assert found.replicas.ready == 1
     assert found.endpoint is not None
 
@@ -192,8 +192,8 @@ def test_while_another_cluster_starts_the_old_one_serves(observe: Any) -> None:
 def test_given_up_is_dead(observe: Any) -> None:
     """KubeRay never tries again: the runtime makes it anew with the next change (fact 12)."""
     late = condition("Ready", "False", "InitializingTimeout", "late")
-    assert observe(service(late)).dead == "late"
-    assert observe(service(NOT_READY)).dead == ""
+    assert observe(service(late)).unrecoverable == "late"
+    assert observe(service(NOT_READY)).unrecoverable == ""
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def test_a_second_refusal_of_which_no_event_is_written_is_told(observe: Any) -> 
     starts = service(NOT_READY, pendingServiceStatus=side(PENDING), generation=2, lastUpdateTime=before)
     for primary in (edited, starts):
         young = observe(primary, FULL, events=(told,), applied=NOW, now=NOW + timedelta(seconds=4))
-        assert (only(young).reason, young.look_again) == ("Progressing", 6)
+        assert (only(young).reason, young.requeue_after) == ("Progressing", 6)
         late = observe(primary, FULL, events=(told,), applied=NOW, now=NOW + timedelta(seconds=10))
-        assert (only(late).reason, only(late).partial) == ("InvalidSpec", primary is edited)
+        assert (only(late).reason, only(late).only_degrades) == ("InvalidSpec", primary is edited)
     loads = service(
         NOT_READY, pendingServiceStatus=side(PENDING, app("DEPLOYING")), generation=2, lastUpdateTime=before
     )
@@ -251,7 +251,7 @@ def test_a_change_counts_once_its_effect_can_have_been_seen(observe: Any) -> Non
     applied = NOW + timedelta(minutes=1)
     for seconds, ready in ((1, False), (6, True)):
         found = observe(service(since, **RUNS), FULL, applied=applied, now=applied + timedelta(seconds=seconds))
-        assert (only(found).ready, found.look_again) == (ready, None if ready else 4.0)
+        assert (only(found).ready, found.requeue_after) == (ready, None if ready else 4.0)
 
 
 def test_at_zero_it_is_ready_once_it_is_stopped(observe: Any) -> None:
@@ -368,7 +368,7 @@ def test_real_kuberay_10_the_first_failed_try_names_the_cause(observe: Any) -> N
     tries = parts("DEPLOYING", **{LLM: "UPDATING"})
     tries["llm"]["serveDeploymentStatuses"][LLM]["message"] = TRIES
     found = only(observe(service(NOT_READY, pendingServiceStatus=side(PENDING, tries))))
-    assert (found.reason, found.firsthand) == ("BadArguments", True)
+    assert (found.reason, found.authoritative) == ("BadArguments", True)
     assert NOT_ALLOWED in found.message
     assert "Ray tries again" in found.message
     well = parts("DEPLOYING", **{LLM: "HEALTHY"})
@@ -383,7 +383,7 @@ def test_real_kuberay_11_after_a_repair_the_old_failure_does_not_come_back(obser
     for seconds, reason in ((1, "Progressing"), (6, "BadArguments")):
         found = observe(failed, FULL, applied=applied, now=applied + timedelta(seconds=seconds))
         assert only(found).reason == reason
-    assert observe(failed, FULL, applied=applied, now=applied + timedelta(seconds=1)).look_again == 4.0
+    assert observe(failed, FULL, applied=applied, now=applied + timedelta(seconds=1)).requeue_after == 4.0
 
 
 @pytest.mark.parametrize(("wants", "ready", "said"), [(3, 3, (3, 3)), (3, 1, (3, 1)), (0, 0, (1, 0)), (9, 9, (4, 4))])

@@ -88,12 +88,12 @@ def test_a_picker_says_what_it_waits_for_and_never_fails_what_serves(
 ) -> None:
     found = host.translate_status(deployment(), seen(*objects, primary=SERVER), context())
     server, picker = found.components
-    assert (server.name, server.ready, server.partial) == ("ProviderResource", True, False)
+    assert (server.name, server.ready, server.only_degrades) == ("ProviderResource", True, False)
     assert (picker.name, picker.ready, picker.reason) == ("Picker", told[0], told[1])
     assert told[2] in picker.message
-    assert (picker.partial, picker.role) == (True, "picker")
+    assert (picker.only_degrades, picker.role) == (True, "picker")
     assert picker.reason in REASONS or picker.ready
-    assert found.current, "a picker's roll-out is none of the model's"
+    assert found.up_to_date, "a picker's roll-out is none of the model's"
 
 
 def test_without_the_inference_extension_nothing_is_said_of_a_picker(
@@ -142,7 +142,7 @@ def test_roles_are_told_apart(
     decode, prefill, _ = found.components
     assert ([decode.name, prefill.name], (decode.ready, prefill.ready)) == (["Decode", "Prefill"], ready)
     assert says in f"{decode.message}\n{prefill.message}"
-    assert (decode.partial, prefill.partial) == (False, True)
+    assert (decode.only_degrades, prefill.only_degrades) == (False, True)
     assert (decode.role, prefill.role) == ("decode", "prefill")
     if what == "both":
         assert found.replicas is not None
@@ -190,7 +190,7 @@ def test_real_llmd_3_prefill_of_another_kind_is_not_what_the_newest_spec_asked_f
     observed = seen(old, POOL, PICKER, primary=decode)
     found = host.translate_status(apart(prefill=8, decode=16), observed, context())
     told = found.components[1]
-    assert (told.ready, told.reason, told.partial, told.waits, found.current) == (
+    assert (told.ready, told.reason, told.only_degrades, told.pending, found.up_to_date) == (
         False,
         "Progressing",
         True,
@@ -199,7 +199,7 @@ def test_real_llmd_3_prefill_of_another_kind_is_not_what_the_newest_spec_asked_f
     )
     assert told.message == "prefill: LeaderWorkerSet llama-prefill-lws gives way to Deployment llama-prefill"
     same = host.translate_status(apart(prefill=16, decode=16), observed, context())
-    assert (same.components[1].ready, same.current) == (True, True)
+    assert (same.components[1].ready, same.up_to_date) == (True, True)
 
 
 @pytest.mark.parametrize("changed", ["rolls out", "was changed", "was changed while it never was ready"])

@@ -149,7 +149,7 @@ STALE = truth("Available", "True", "AllGroupsReady", "All replicas are ready")
 
 
 @pytest.mark.parametrize(
-    ("primary", "ready", "current"),
+    ("primary", "ready", "up_to_date"),
     [
         (None, False, False),
         (workload("Deployment"), False, False),
@@ -167,13 +167,13 @@ STALE = truth("Available", "True", "AllGroupsReady", "All replicas are ready")
     ],
 )
 def test_ready_and_current_are_judged_by_what_was_observed(
-    host: ProviderHost, deployment: Any, context: Any, primary: Any, ready: bool, current: bool
+    host: ProviderHost, deployment: Any, context: Any, primary: Any, ready: bool, up_to_date: bool
 ) -> None:
     objects = (primary,) if primary else ()
     found = host.translate_status(deployment(), Observed(primary=primary, objects=objects), context())
     (component,) = found.components
-    assert (component.ready, found.current) == (ready, current)
-    assert component.waits is (primary is None)
+    assert (component.ready, found.up_to_date) == (ready, up_to_date)
+    assert component.pending is (primary is None)
 
 
 def test_the_address_is_told_once_its_service_is_there_and_stays(

@@ -67,16 +67,16 @@ CONTRACT_VERSIONS: tuple[str, ...] = ("v1",)
 
 @dataclass(frozen=True, kw_only=True)
 class Upstream:
-    """A kind as it is served in the cluster (or as assumed for a preview): version and transformer.
-
-    A kind without transformers has one without a name. `verified` is False while nobody has shown that the transformer
-    fits the schema: then everything is dry-run first.
-    """
+    """A kind as it is served in the cluster, or as assumed for a preview."""
 
     api_version: str
+    """Of the version to write."""
     transformer: Transformer
+    """How objects of the kind are written; one without a name for a kind without transformers."""
     schema_hash: str = ""
+    """Digest of the served schema; empty where it is not known."""
     verified: bool = True
+    """False until the transformer is known to fit the schema: then every write is preceded by a dry run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,39 +89,42 @@ class SecretKey:
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeSettings:
-    """The effective runtime config of a deployment, as far as pods need it (spec/platform.md).
-
-    `env` are entries as in a container, `labels` those that propagate to pods, `image_pull_secrets` names of Secrets,
-    `token` the Hugging Face token that is used where the deployment names none.
-    """
+    """The effective runtime config of a deployment, as far as pods need it (spec/platform.md)."""
 
     env: tuple[Resource, ...] = ()
+    """Entries as in a container's ``env``."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels that propagate to pods."""
     image_pull_secrets: tuple[str, ...] = ()
+    """Names of Secrets."""
     token: SecretKey | None = None
+    """The Hugging Face token for deployments that name none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCache:
-    """Weights that are in the cluster already: the claim, the folder in it, and where a pod is to mount it.
-
-    With `offline` nothing may be fetched from the model hub. `read_only` is how pods mount it.
-    """
+    """Weights that are in the cluster already."""
 
     claim: str
+    """Name of the PersistentVolumeClaim."""
     sub_path: str = ""
+    """Folder in the volume."""
     mount_path: str = "/model-cache"
+    """Where pods mount it."""
     read_only: bool = True
+    """Whether pods mount it read-only."""
     offline: bool = True
+    """Nothing may be fetched from the model hub."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gateway:
-    """The gateway that will route to the deployment. `uses_pool`: through an InferencePool, not through a Service."""
+    """The gateway that will route to the deployment."""
 
     name: str
     namespace: str
     uses_pool: bool = False
+    """It routes through an InferencePool, not through a Service."""
 
 
 S = TypeVar("S", default=Any)
@@ -129,26 +132,27 @@ S = TypeVar("S", default=Any)
 
 @dataclass(frozen=True, kw_only=True)
 class Context(Generic[S]):
-    """All that a translation may know besides the deployment itself.
-
-    `engine` is the resolved engine. `upstream` is the primary kind as it is to be written; `served` has every kind of
-    the manifest that is served now, by `UpstreamKind.key`. `settings` is the dataclass that the manifest names.
-    `live_kind` is the kind (by `UpstreamKind.key`) of the primary object that exists, empty where there is none: a
-    provider that may begin a plan with either of two kinds keeps to it what runs.
-    `kubernetes` is the cluster's version, `now` the only clock.
-    """
+    """All that a translation may know besides the deployment itself."""
 
     contract_version: str = CONTRACT_VERSIONS[0]
     engine: str
+    """The resolved engine."""
     upstream: Upstream
+    """The primary kind, in the version to write."""
     served: Mapping[str, Upstream] = field(default_factory=dict)
+    """Every kind of the manifest that the cluster serves, by `UpstreamKind.key`."""
     live_kind: str = ""
+    """Kind of the primary object that exists, by `UpstreamKind.key`, or empty. A provider that can choose between two
+    kinds keeps the one that runs."""
     runtime: RuntimeSettings = RuntimeSettings()
     cache: ModelCache | None = None
     gateway: Gateway | None = None
     settings: S
+    """An instance of the dataclass that the manifest names."""
     kubernetes: tuple[int, int] = (1, 30)
+    """Major and minor version of the cluster."""
     now: datetime
+    """The only clock."""
 
     def has(self, feature: str) -> bool:
         """Whether the upstream's generation can express something, by the name that its transformer gives it."""
@@ -160,22 +164,24 @@ class Context(Generic[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something to say about one field: `path` is a JSON path into the ModelDeployment."""
+    """Something to say about one field."""
 
     path: str
+    """JSON path into the ModelDeployment: ``spec.engine.args.foo``."""
     reason: str
+    """CamelCase."""
     message: str
+    """What is wrong and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compatibility:
-    """Whether a provider can honour a deployment; every field that would be dropped is named (spec ruling 18).
-
-    `blockers` change what runs: nothing is created. `warnings` do not: they go to ``status.warnings``.
-    """
+    """Whether a provider can honour a deployment; every field that would be dropped is named (spec ruling 18)."""
 
     blockers: tuple[Finding, ...] = ()
+    """Something else than asked for would run: nothing is created."""
     warnings: tuple[Finding, ...] = ()
+    """What runs is as asked for: these go into ``status.warnings``."""
 
     @property
     def ok(self) -> bool:
@@ -184,52 +190,52 @@ class Compatibility:
 
 @dataclass(frozen=True, kw_only=True)
 class Interruption:
-    """A part of the primary object that can be changed in place, and not without an outage.
-
-    `value` is anything that JSON can say; `message` what is said before another value of it is written, empty where
-    there is no outage this time (other replicas go on).
-    """
+    """A part of the primary object that can be changed in place, but takes the model away for a while."""
 
     value: object
+    """Its value in this translation: anything that JSON can hold."""
     message: str = ""
+    """Shown before another value is written; empty where other replicas go on serving."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Translation:
-    """The complete desired objects, the primary first; the others are made in their order, before it.
+    """The complete desired objects.
 
-    `replace_on` names what else needs a new primary object when its value changes (component names, roles): anything
-    that JSON can say.
-    `overrides_at` says where in the primary object parts of ``spec.provider.overrides`` belong, by their paths
-    (``{"resource": "spec.template.resource"}``; the longest path counts). What is not named is merged as it stands.
-    `interrupts` names what takes the model away for a while when it changes in place; that is said before.
+    Example of `overrides_at`: ``{"resource": "spec.template.resource"}`` merges ``overrides.resource`` there and all
+    other overrides as they stand; the longest path counts.
     """
 
     objects: tuple[Resource, ...]
+    """The primary first. The others are made in their order, before it."""
     replace_on: Mapping[str, object] = field(default_factory=dict)
+    """What else needs a new primary object when its value changes (component names, roles), as JSON values by name."""
     overrides_at: Mapping[str, str] = field(default_factory=dict)
+    """Where in the primary object parts of ``spec.provider.overrides`` belong: JSON path by path."""
     interrupts: Mapping[str, Interruption] = field(default_factory=dict)
+    """What takes the model away for a while when it changes in place, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """One tracked thing. It becomes the condition ``<name>Ready``.
-
-    `ready` None: nothing is known. `reason` is CamelCase, from the reason registry or new (a new one counts as a fault
-    of the workload); its category alone decides what it does to the phase. `waits`: for something else that comes
-    first. `partial`: the rest serves without it, so that it degrades and never fails. `role` is the value of the
-    manifest's role label on its pods: what they show is as partial as it is. `firsthand`: the upstream has it from the
-    engine itself, inside of what runs: no pod has to show it (else a pod's fault that no pod shows is outdated).
-    """
+    """One part of the upstream that is tracked. It becomes the condition ``<name>Ready``."""
 
     name: str
+    """Name of the part; CamelCase."""
     ready: bool | None
+    """None: nothing is known about it."""
     reason: str
+    """CamelCase, from the reason registry or new (then a fault of the workload). Its category decides the phase."""
     message: str = ""
-    waits: bool = False
-    partial: bool = False
+    """What is wrong and what to do."""
+    pending: bool = False
+    """It cannot start before something else exists: a CRD, a volume, the object itself."""
+    only_degrades: bool = False
+    """The model is served without it: a fault here makes the deployment Degraded, never Failed."""
     role: str = ""
-    firsthand: bool = False
+    """Value of the manifest's role label on its pods. `only_degrades` holds for the faults of those pods too."""
+    authoritative: bool = False
+    """The upstream asked the engine itself, so the fault counts although no pod shows it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,16 +256,14 @@ class Replicas:
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """Where the model is served inside the cluster: a Service of the deployment's namespace.
-
-    `url` is the upstream's own address where that is none of such a Service (``http://gateway.kserve.svc/team/llama``):
-    it stands in the status as it is. `service` and `port` are then those behind it, where there are any.
-    """
+    """Where the model is served inside the cluster: a Service in the deployment's namespace."""
 
     service: str = ""
     port: int = 0
     scheme: str = "http"
     url: str = ""
+    """The upstream's own address where no such Service has it (``http://gateway.kserve.svc/team/llama``). It is reported
+    unchanged; `service` and `port` are then the ones behind it, if any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,38 +276,39 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """What exists in the cluster for the deployment.
-
-    `primary` is the primary object or None; `objects` everything of the manifest's kinds that was seen of it, primary
-    and read-only kinds included; `events` those that the manifest asked for, oldest first; `applied` when we changed
-    the primary last.
-    """
+    """What exists in the cluster for the deployment."""
 
     primary: Resource | None
     objects: tuple[Resource, ...] = ()
+    """All of the deployment's objects of the manifest's kinds, the primary and read-only kinds included."""
     events: tuple[EventFacts, ...] = ()
+    """Those that the manifest asks for, oldest first."""
     applied: datetime | None = None
+    """When the primary was last changed by us."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What ``translate_status`` reads out of the upstream. The status library makes phase and conditions of it.
-
-    `components` has at least one. `current` is False while what runs is not yet known to be what the newest spec asked
-    for. `selector` selects the serving pods where our own label and the serving role do not. `dead` says why only a new
-    object can help: the next generation of the deployment makes it anew. `look_again` is a number of seconds after
-    which time alone changes the answer. `refused` is why the upstream refuses the newest spec while what it made of the
-    one before serves on: the deployment is Degraded for that reason, never Failed, and keeps its endpoint. The
-    components then say how what serves is, and `current` is False.
-    """
+    """What ``translate_status`` reads out of the upstream. The status library makes phase and conditions of it."""
 
     components: tuple[Component, ...]
+    """At least one."""
     replicas: Replicas | None = None
+    """None: the upstream does not say."""
     endpoint: Endpoint | None = None
-    current: bool = True
+    """None: the model is not served yet."""
+    up_to_date: bool = True
+    """False until what runs is known to be what the newest spec asked for."""
     warnings: tuple[Finding, ...] = ()
+    """Go into ``status.warnings``."""
     selector: str = ""
+    """Label selector of the serving pods, where our own label and the serving role do not select them."""
     pool: Pool | None = None
-    dead: str = ""
-    look_again: float | None = None
+    """An InferencePool that a route may point to."""
+    unrecoverable: str = ""
+    """Why the object cannot recover in place: the next generation of the deployment recreates it."""
+    requeue_after: float | None = None
+    """Seconds after which time alone changes the answer."""
     refused: Finding | None = None
+    """Why the upstream refuses the newest spec while the previous one still serves: Degraded, never Failed, and the
+    endpoint stays. `components` describe what serves, and `up_to_date` is False."""

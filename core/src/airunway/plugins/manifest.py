@@ -1,7 +1,4 @@
-"""What a provider says of itself, once: the part of the contract that does not depend on any deployment.
-
-`airunway.plugins.contract` has the values that pass for one; providers import all of both from `airunway.sdk`.
-"""
+"""The static part of the contract: what a provider declares about itself, its kinds and its ways of writing them."""
 
 from __future__ import annotations
 
@@ -53,79 +50,80 @@ class EngineCapability:
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionRule:
-    """A CEL expression over ``spec`` and the score that it earns when true."""
+    """A rule of automatic selection."""
 
     condition: str
+    """CEL expression over ``spec``."""
     priority: int = 0
+    """Score that the provider earns when the condition is true."""
 
 
 class Reading(StrEnum):
     """How an upstream reads a text of an object before anything takes it for a value.
 
-    The conformance kit decodes a text as its place says and looks for the user's word in what comes of it: verbatim
-    where it has to be escaped is a fault, and so is the reverse. It takes the declaration for true: it cannot know the
-    upstream.
+    The conformance kit decodes each text as its place declares and looks for the user's word in the result: a missing
+    escape is a fault, and so is a needless one. It trusts the declaration, because it cannot know the upstream.
     """
 
     PLAIN = "plain"
-    """As it is: what holds where nothing is declared, also inside of a place that is."""
+    """As it is. This is the default, also below a place that is declared."""
 
     SHELL = "shell"
     """As a line of a POSIX shell (``eval``, ``sh -c``): split into words, expanded, executed."""
 
     GO_TEMPLATE = "go-template"
-    """As a source of Go's text/template: what stands in ``{{ }}`` is executed. Keys of maps too."""
+    """As a template of Go's text/template: ``{{ }}`` is executed, also in keys of maps."""
 
     DIGEST = "digest"
-    """Compared only: a digest of what a deployment asks for, with no word of a user in it."""
+    """As a digest of what a deployment asks for: it is only compared and contains no word of a user."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpstreamKind:
-    """A namespaced kind that the provider writes, or reads. `versions` are preferred first.
+    """A namespaced kind that the provider writes or reads.
 
-    `primary` marks the one kind that decides whether the provider can work; a plan may begin with an object of another
-    kind of the manifest all the same (a LeaderWorkerSet in place of a Deployment).
-    `builtin` kinds are part of Kubernetes and need no CRD. With `required` False the provider works without the kind,
-    and ``context.served`` says whether it is there.
-    `select` is a label: objects of the kind that carry it with the primary object's name as value are what the upstream
-    made of that; they are in ``Observed.objects``. `write` False: objects of the kind are only read, so.
-    `immutable` are JSON paths (``spec.selector``; a trailing ``.*`` covers the subtree) that cannot be changed in
-    place: an object that is not the primary is replaced by itself where one of them changes. Paths of the primary
-    differ by version and stand in its transformers.
-    `deletion` is ``Foreground`` for what runs pods: gone means that they have let go of their GPUs.
-    `namesakes` are kinds of the manifest, by their keys, of which the upstream makes an object of the same name itself,
-    and takes one that is there for its own: before an object of this kind is made its name must be free there too.
-    `pods` are the places of pod specs in an object of the kind, in all of its versions, `containers` those of
-    containers outside of them: ``spec.template.spec``, ``spec.services.*.extraPodSpec`` (of every value of a map),
-    ``spec.groups[*].template.spec`` (of every element of a list). `unused` are places that could carry pods, or open a
-    way from outside, and that no translation writes. The guard of the provider's account looks at the first two and
-    refuses what stands at the last; of Kubernetes' own kinds it knows the places by itself.
-    `labels` is for pod specs that stand outside of a pod template, so without metadata: by their place in `pods`, the
-    place of the map of labels that the upstream puts on those pods (``{"spec.worker": "spec.labels"}``); empty where it
-    has none. The runtime writes its labels there, as it does into pod templates.
-    `readings` says how the upstream reads the texts at a place and below, where it does not take them as they are:
-    ``{"spec": "go-template", "spec.template.containers[*].args": "shell"}``; where several cover a text the outermost
-    reads first. ``[key]`` is a key with dots in it: ``metadata.annotations[acme.io/digest]``.
+    Paths are JSON paths: ``spec.services.*.extraPodSpec`` (every value of a map), ``spec.groups[*].template.spec``
+    (every element of a list), ``metadata.annotations[acme.io/digest]`` (a key with dots).
     """
 
     group: str
     kind: str
     plural: str
     versions: tuple[str, ...]
+    """Preferred first."""
     primary: bool = False
+    """The one kind that decides whether the provider can work. A plan may still begin with another kind of the manifest
+    (a LeaderWorkerSet instead of a Deployment)."""
     builtin: bool = False
+    """Part of Kubernetes: needs no CRD."""
     required: bool = True
+    """False: the provider works without the kind; ``context.served`` says whether it exists."""
     write: bool = True
+    """False: objects of the kind are only read; they are found by `select`."""
     select: str = ""
+    """Label with the primary object's name as value on what the upstream made of it; such objects are in
+    ``Observed.objects``."""
     immutable: tuple[str, ...] = ()
+    """Paths that cannot change in place (a trailing ``.*`` covers the subtree): a change recreates a secondary object.
+    Paths of the primary kind differ by version and stand in its transformers."""
     deletion: Literal["Background", "Foreground"] = "Background"
+    """``Foreground`` for a kind that runs pods: gone then means that they have released their GPUs."""
     namesakes: tuple[str, ...] = ()
+    """Kinds of the manifest, by their keys, of which the upstream makes an object of the same name itself and adopts an
+    existing one: before an object of this kind is made, its name must be free there too."""
     pods: tuple[str, ...] = ()
+    """Paths of pod specs in an object of the kind, in all of its versions. The admission policies guard them; those of
+    built-in kinds are known."""
     containers: tuple[str, ...] = ()
+    """Paths of containers outside of those pod specs; guarded likewise."""
     unused: tuple[str, ...] = ()
+    """Paths that could carry pods or open access from outside and that no translation writes; policies refuse them."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """For pod specs without metadata: where the labels of their pods go, by the path in `pods`
+    (``{"spec.worker": "spec.labels"}``; empty where there is no such place)."""
     readings: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """How the upstream reads the texts at a path and below, where not as they are (``{"spec": "go-template",
+    "spec.template.containers[*].args": "shell"}``); where several cover a text, the outermost reads first."""
 
     @property
     def key(self) -> str:
@@ -145,24 +143,25 @@ def api_version(kind: UpstreamKind, version: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Transformer:
-    """One way of writing an upstream kind, and the schemas that it is known to fit (spec rulings 12 and 27).
+    """One way of writing an upstream kind, and the schemas that it fits (spec rulings 12 and 27).
 
-    Released ones never change what they write for the same input: a change is a new transformer.
-    `kind` is the CamelCase kind, empty for the primary one. `schema_hashes` are full or 12-digit sha256 digests of the
-    version's schema without descriptions; a built-in kind has none. `features` name what this generation can express;
-    translation asks for them by name. `immutable` are the paths of the object that the upstream refuses or ignores when
-    they change on a live one: a change there makes it anew (ruling 10). `since` and `until` are upstream releases, both
-    included; empty where they are not known.
+    A released transformer never changes what it writes for the same input; a change is a new transformer.
     """
 
     name: str
     api_version: str
     kind: str = ""
+    """CamelCase; empty for the primary kind."""
     schema_hashes: tuple[str, ...] = ()
+    """Full or 12-digit sha256 digests of the version's schema without descriptions; none for a built-in kind."""
     features: frozenset[str] = frozenset()
+    """What this generation can express; translation asks for it by name."""
     immutable: tuple[str, ...] = ()
+    """Paths whose change the upstream refuses or ignores on a live object: the object is recreated (ruling 10)."""
     since: str = ""
+    """First upstream release that serves it; empty where not known."""
     until: str = ""
+    """Last upstream release that serves it; empty where not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,22 +182,7 @@ class NoSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderManifest:
-    """Static data about a provider: no I/O happens to make one.
-
-    `override_schema` is a JSON schema for ``spec.provider.overrides``.
-    `pod_labels` are label keys that pods of a deployment carry with the primary object's name (or that of an object it
-    made, see ``UpstreamKind.select``) as value; a pod is known by the first that it has. Where there are none, pods are
-    known by our own label ``airunway.ai/model-deployment``, which the provider puts into its pod templates.
-    `role_label` is the label that tells pods of one deployment apart, and `serving_roles` its values on those that
-    serve: only these make a deployment ready or count as replicas (a pod without the label serves).
-    `events` are those that the plugin wants to see, Warning or Normal, as reasons by the kind that they are about;
-    each reason costs one watch.
-    `settings` is a frozen dataclass of the provider's own configuration; every field has a default.
-    `rbac_rules` are rights beyond those that follow from the kinds (a Role can only grant what its maker has), and all
-    that a Role of its translations may grant.
-    `accounts` are the names of the ServiceAccounts that its translations make, ``{name}`` in place of the deployment's
-    (``{name}-epp``): a Role and RoleBinding of the same name may go with each, and pods may run as it.
-    """
+    """Static data about a provider; making one does no I/O."""
 
     name: str
     version: str
@@ -206,16 +190,29 @@ class ProviderManifest:
     display_name: str = ""
     description: str = ""
     documentation: str = ""
+    """URL."""
     engines: tuple[EngineCapability, ...]
     selection: SelectionMode = SelectionMode.AUTO
     selection_rules: tuple[SelectionRule, ...] = ()
     upstream: tuple[UpstreamKind, ...]
     pod_labels: tuple[str, ...] = ()
+    """Label keys that pods carry with the primary object's name (or that of an object it made, see
+    `UpstreamKind.select`) as value; the first that a pod has identifies it. Empty: our own label
+    ``airunway.ai/model-deployment``, which the provider puts into its pod templates."""
     role_label: str = ""
+    """Label that distinguishes the pods of one deployment."""
     serving_roles: tuple[str, ...] = ()
+    """Its values on serving pods: only these make a deployment ready and count as replicas. A pod without the label
+    serves."""
     events: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Reasons of events that the plugin wants to see, by the kind they are about; each reason costs one watch."""
     settings: type = NoSettings
+    """Frozen dataclass of the provider's own configuration; every field has a default."""
     override_schema: Resource = field(default_factory=dict)
+    """JSON schema of ``spec.provider.overrides``."""
     rbac_rules: tuple[Resource, ...] = ()
+    """Rights beyond those that follow from the kinds; also the most that a Role of a translation may grant."""
     accounts: tuple[str, ...] = ()
+    """Names of the ServiceAccounts that translations make, with ``{name}`` for the deployment's (``{name}-epp``). Each may
+    have a Role and a RoleBinding of its name, and pods may run as it."""
     installation: Installation = Installation()

@@ -372,7 +372,7 @@ def diagnose(
         if evidence is not None and pods.ready is not True:
             ready_pods = sum(pod.ready and pod.alive and pod.serves for pod in evidence.pods)
     waits = [
-        observation.look_again,
+        observation.requeue_after,
         stale_in,
         away_in,
         summary.absent if summary is not None and waits_for_pods(summary) else None,
@@ -433,7 +433,7 @@ def _last_words(cause: RootCause | None) -> str:
 
 def is_ready(observation: Observation) -> bool:
     """Whether the upstream says that the newest spec is served."""
-    return observation.current and all(c.ready is True for c in observation.components)
+    return observation.up_to_date and all(c.ready is True for c in observation.components)
 
 
 def _look(
@@ -465,13 +465,13 @@ def _look(
         wanted=wanted,
         unready=", ".join(unready[:_NAMED]) + (f" and {len(unready) - _NAMED} more" if len(unready) > _NAMED else ""),
         ready=ready,
-        partial=bool(unready_parts) and all(part.partial and not part.role for part in unready_parts),
+        partial=bool(unready_parts) and all(part.only_degrades and not part.role for part in unready_parts),
         lost=lost,
         bereft=bereft,
         seen_before=condition is not None and condition.get("reason") != NOT_YET,
         degraded=dig(deployment, "status", "phase") == Phase.DEGRADED.value,
         absent=(gone + ABSENCE_PATIENCE - now).total_seconds(),
-        helping=frozenset(c.role for c in observation.components if c.partial and c.role),
+        helping=frozenset(c.role for c in observation.components if c.only_degrades and c.role),
     )
 
 
@@ -496,7 +496,7 @@ def _bereft(observation: Observation, evidence: Evidence) -> tuple[str, ...]:
 
     A component that is ready without any pod of its role wants none, or runs elsewhere.
     """
-    needed = [component for component in observation.components if component.role and not component.partial]
+    needed = [component for component in observation.components if component.role and not component.only_degrades]
     if not needed:
         return ()
     ready = {pod.role for pod in evidence.pods if pod.alive and pod.ready}
@@ -525,14 +525,14 @@ def _named_fault(component: Component, summary: PodSummary | None) -> _Named:
     shown = summary.shown if summary is not None else ()
     if component.ready is True:
         return _Named(component, None)
-    if component.firsthand:
+    if component.authoritative:
         return _Named(component, _Rank.GENERAL if component.reason in _GENERAL else _Rank.PRECISE)
     of_pods = component.reason in POD_SHOWN and summary is not None and bool(summary.counts.living)
     if of_pods and not any(symptom.reason == component.reason for symptom in shown):
         text = "The upstream has not noticed yet that no pod shows its fault any more"
         if component.message:
             text += f": {component.message}"
-        outdated = replace(component, ready=False, reason="Progressing", message=text, waits=False)
+        outdated = replace(component, ready=False, reason="Progressing", message=text, pending=False)
         return _Named(outdated, None if _explained(outdated, shown) else _Rank.OUTDATED)
     if _explained(component, shown):
         return _Named(component, None)
@@ -600,7 +600,7 @@ def _unselected(report: Report, evidence: Evidence | None) -> tuple[Finding, ...
 
 def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fault | None, float | None]:
     """The fault of an upstream that does not report on the newest spec; or the seconds until that counts."""
-    if observation.current or observation.refused or report.applied is None or report.primary is None:
+    if observation.up_to_date or observation.refused or report.applied is None or report.primary is None:
         return None, None
     conditions = dig(report.primary, "status", "conditions")
     signs = [
@@ -624,12 +624,12 @@ def _away(
 
     Where its controller does not run, its status does not change.
     """
-    if summary is None or not observation.current or report.primary is None:
+    if summary is None or not observation.up_to_date or report.primary is None:
         return "", None  # that it has not looked at the newest spec is said of its own (`_stale`)
     if summary.ready or summary.shown or summary.short or not summary.counts.ready:
         return "", None
     condition = condition_of(deployment, f"{PODS}Ready")
-    if condition is None or condition.get("status") != "True" or any(c.firsthand for c in observation.components):
+    if condition is None or condition.get("status") != "True" or any(c.authoritative for c in observation.components):
         return "", AWAY_AFTER.total_seconds()
     since = parse_moment(condition.get("lastTransitionTime"))
     left = (since + AWAY_AFTER - now).total_seconds() if since is not None else 0.0

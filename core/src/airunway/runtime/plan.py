@@ -221,14 +221,14 @@ def plan(
     if dig(state.primary, "metadata", "annotations", names.WRITTEN_FOR) != digests.wanted:  # a dead one waits for that
         if isinstance(observed, PluginFault):
             return _at_fault(intent, observed)
-        dead = observed.dead if observed is not None else ""
+        dead = observed.unrecoverable if observed is not None else ""
     steps = plan_of(
         translated.objects, state.find(translated.objects), deployment=state.deployment, provider=host.name, dead=dead
     )
     if steps.of(Action.DELETE):
         if isinstance(observed, PluginFault):
             return _at_fault(intent, observed)
-        prunes = observed is not None and observed.current
+        prunes = observed is not None and observed.up_to_date
     return replace(decision, plan=steps, dead=dead, prunes=prunes)
 
 

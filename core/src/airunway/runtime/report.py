@@ -160,8 +160,8 @@ def fault_of(component: Component, since: datetime | None) -> Fault:
         reason=component.reason,
         message=component.message,
         since=since,
-        waits=component.waits,
-        partial=component.partial,
+        waits=component.pending,
+        partial=component.only_degrades,
         category=Category.UNKNOWN if component.ready is None and component.reason == "Unknown" else None,
     )
 
@@ -184,7 +184,7 @@ def provider_status(
     """
     live = deployment.get("status") or {}
     observation = report.observation
-    if observation is not None and not observation.current and not faults:
+    if observation is not None and not observation.up_to_date and not faults:
         faults = [Fault(component="Revision", reason="Progressing", message="The newest revision is not serving yet")]
     record, named = record_of_service(report, live), report.resource or {}
     counts = observation.replicas if observation is not None else None
@@ -314,10 +314,10 @@ def _conditions(report: Report, verdict: Rollup) -> list[Condition]:
 def leaving(observation: Observation, result: StepResult) -> Observation:
     """The observation of an object that is being recreated: every component reports only that."""
     components = tuple(
-        replace(component, ready=False, reason=result.reason, message=result.message, waits=False, partial=False)
+        replace(component, ready=False, reason=result.reason, message=result.message, pending=False, only_degrades=False)
         for component in observation.components
     )
-    return replace(observation, components=components, current=True, refused=None)
+    return replace(observation, components=components, up_to_date=True, refused=None)
 
 
 def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Resource:

@@ -8,18 +8,18 @@ __all__ = ["primary_component"]
 
 
 def primary_component(
-    reason: str, message: str = "", *, waits: bool = False, partial: bool = False, firsthand: bool = False
+    reason: str, message: str = "", *, pending: bool = False, only_degrades: bool = False, authoritative: bool = False
 ) -> Component:
     """The component ``ProviderResource``: how the primary object is. It is ready with the reason ``Ready`` only.
 
-    `waits`, `partial` and `firsthand` are as in `Component`.
+    `pending`, `only_degrades` and `authoritative` are as in `Component`.
     """
     return Component(
         name="ProviderResource",
         ready=reason == "Ready",
         reason=reason,
         message=message,
-        waits=waits,
-        partial=partial,
-        firsthand=firsthand,
+        pending=pending,
+        only_degrades=only_degrades,
+        authoritative=authoritative,
     )

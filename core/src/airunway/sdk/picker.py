@@ -350,11 +350,11 @@ def component(
     pool = _found(observed, INFERENCE_POOL.kind, model.metadata.name)
     if selector is not None and (foreign := _foreign_labels(pool, selector)) is not None:
         return Component(
-            name=name, ready=False, reason="ResourceConflict", message=foreign, partial=True, role=COMPONENT
+            name=name, ready=False, reason="ResourceConflict", message=foreign, only_degrades=True, role=COMPONENT
         )
     deployment = _found(observed, DEPLOYMENT.kind, name_of(model))
     found = read(deployment)
-    told = found.component(name, partial=True, role=COMPONENT)
+    told = found.component(name, only_degrades=True, role=COMPONENT)
     told = replace(told, message=f"picker: {told.message}")
     if found.ready or not found.exists or found.reason != "Progressing":
         return told

@@ -234,26 +234,26 @@ def _labelled(pod: Resource, labels: Mapping[str, str]) -> Resource:
 class Workload:
     """How a Deployment, StatefulSet or LeaderWorkerSet is.
 
-    `exists` is False where there is none. `current`: its controller has seen the newest spec, and what serves is of it.
+    `exists` is False where there is none. `up_to_date`: its controller has seen the newest spec and serves it.
     `ready`: as many replicas serve as are wanted. `reason` and `message` are those of what hinders.
     """
 
     exists: bool
     replicas: Replicas
-    current: bool
+    up_to_date: bool
     ready: bool
     reason: str
     message: str
 
-    def component(self, name: str, *, partial: bool = False, role: str = "") -> Component:
+    def component(self, name: str, *, only_degrades: bool = False, role: str = "") -> Component:
         """The workload as a component of an observation; `role` is its pods'."""
         return Component(
             name=name,
             ready=self.ready,
             reason=self.reason,
             message=self.message,
-            waits=not self.exists,
-            partial=partial,
+            pending=not self.exists,
+            only_degrades=only_degrades,
             role=role,
         )
 
@@ -264,7 +264,7 @@ def read(obj: object) -> Workload:
         return Workload(
             exists=False,
             replicas=Replicas(),
-            current=False,
+            up_to_date=False,
             ready=False,
             reason="Starting",
             message="it does not exist yet",
@@ -279,8 +279,8 @@ def read(obj: object) -> Workload:
     replicas = Replicas(desired=wanted, ready=min(ready, wanted), available=min(available, wanted))
     observed = is_observed(obj) and bool(dig(obj, "status")) if wanted else is_observed(obj)
     # Old pods on their way out still count in `replicas`: until they are gone the new ones have not taken over.
-    current = observed and updated >= wanted and total == wanted and not dig(obj, "metadata", "deletionTimestamp")
-    well = current and ready >= wanted
+    up_to_date = observed and updated >= wanted and total == wanted and not dig(obj, "metadata", "deletionTimestamp")
+    well = up_to_date and ready >= wanted
     reason, message = ("Ready", "") if well else _hindrance(obj, kind)
     said = "scaled to zero" if well and wanted == 0 else f"{min(ready, wanted)} of {wanted} replicas are ready"
     if observed and not well and ready >= wanted > updated:
@@ -288,7 +288,7 @@ def read(obj: object) -> Workload:
     return Workload(
         exists=True,
         replicas=replicas,
-        current=current,
+        up_to_date=up_to_date,
         ready=well,
         reason=reason,
         message=message or said,
@@ -312,7 +312,7 @@ def _hindrance(obj: Resource, kind: str) -> tuple[str, str]:
 def made_of(wanted: Resource, found: object) -> bool:
     """Whether a workload that an upstream made is of this pod (a pod template or a pod spec), as far as it can be seen.
 
-    For an upstream whose status has no ``observedGeneration``: ``Observation.current`` is what this says of the
+    For an upstream whose status has no ``observedGeneration``: ``Observation.up_to_date`` is what this says of the
     workload. All that `wanted` has must be in a pod of `found`; the upstream may add to it. So it does not see what a
     newer spec only takes away, nor a change of what the upstream translates by itself. Total: any JSON gives an answer.
     """

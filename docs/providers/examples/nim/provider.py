@@ -142,7 +142,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
         components=(Component(name="ProviderResource", ready=ready, reason=reason, message=message),),
         replicas=Replicas(desired=deployment.spec.scaling.replicas, ready=serving, available=serving),
         endpoint=Endpoint(service=deployment.metadata.name, port=PORT) if ready else None,
-        current=conditions.is_observed(server),
+        up_to_date=conditions.is_observed(server),
     )
 
 

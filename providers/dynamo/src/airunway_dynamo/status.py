@@ -87,8 +87,8 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
         working = [replace(count, desired=max(count.ready, min(1, count.desired))) for count in working]
     component = _judge(graph)
     if shared and _is_others_business(graph, counts, ours) and all(count.ready >= count.desired for count in working):
-        component = replace(component, ready=True, reason="Ready", waits=False)
-    current, settles = _currency(graph, observed, context.now, shared=shared)
+        component = replace(component, ready=True, reason="Ready", pending=False)
+    up_to_date, settles = _currency(graph, observed, context.now, shared=shared)
     name, pooled = deployment.metadata.name, routed_by_pool(context)
     # The Service is there long before anything answers.
     served = component.ready is True or counts.get(FRONTEND, Replicas()).ready > 0
@@ -97,14 +97,14 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
         replicas=sum(working, Replicas()),
         endpoint=Endpoint(service=f"{name}-{FRONTEND.lower()}", port=PORT) if served and not pooled else None,
         pool=Pool(name=f"{name}-pool", port=PORT) if served and pooled else None,
-        current=current,
-        look_again=settles,
+        up_to_date=up_to_date,
+        requeue_after=settles,
     )
 
 
 def _judge(graph: Resource) -> Component:
     if not graph:
-        return primary_component("Starting", "the DynamoGraphDeployment does not exist yet", waits=True)
+        return primary_component("Starting", "the DynamoGraphDeployment does not exist yet", pending=True)
     if dig(graph, "metadata", "deletionTimestamp"):
         return primary_component("Terminating", "the DynamoGraphDeployment is being deleted")
     said, state = condition(graph, "Ready"), text(graph, "status", "state")

@@ -56,7 +56,7 @@ def observation(deployment: ModelDeployment, observed: Observed) -> Observation:
         replicas=Replicas(desired=desired, ready=count, available=count),
         # KAITO makes the Service long before anything answers: it is published once something has.
         endpoint=Endpoint(service=deployment.metadata.name, port=SERVICE_PORT) if served else None,
-        current=_is_current(primary),
+        up_to_date=_is_current(primary),
         warnings=warnings,
     )
 
@@ -79,7 +79,7 @@ def _of_a_set(deployment: ModelDeployment, inference_set: Resource, observed: Ob
         components=(_rolled_up(judged, ready=ready, desired=desired, settled=settled),),
         replicas=Replicas(desired=desired, ready=ready, available=ready),
         endpoint=workloads.endpoint(deployment, observed, SERVICE_PORT),
-        current=settled,
+        up_to_date=settled,
         warnings=tuple(dict.fromkeys(warnings)),
         selector=",".join(f"{key}={value}" for key, value in serving_pods(deployment.metadata.name).items()),
     )
@@ -99,15 +99,15 @@ def _rolled_up(judged: Sequence[_Judged], *, ready: int, desired: int, settled: 
         return primary_component("Ready", said if desired else "scaled to zero")
     hindered = [(component.reason in _GENERAL, name, component) for name, component, _ in judged if not component.ready]
     if not hindered:
-        return primary_component("Progressing", said, partial=ready > 0)
+        return primary_component("Progressing", said, only_degrades=ready > 0)
     _, name, worst = min(hindered, key=lambda entry: entry[:2])
-    return primary_component(worst.reason, f"{said}; {name}: {worst.message}", partial=ready > 0)
+    return primary_component(worst.reason, f"{said}; {name}: {worst.message}", only_degrades=ready > 0)
 
 
 def _judge(workspace: Resource) -> _Judged:
     name = text(workspace, "metadata", "name")
     if not workspace:
-        return name, primary_component("Starting", "the Workspace does not exist yet", waits=True), ()
+        return name, primary_component("Starting", "the Workspace does not exist yet", pending=True), ()
     if dig(workspace, "metadata", "deletionTimestamp") or truth(workspace, "WorkspaceDeleting"):
         return name, primary_component("Progressing", "workspace is being deleted"), ()
     succeeded = condition(workspace, "WorkspaceSucceeded")

@@ -114,10 +114,16 @@ def _serving(service: Resource, wanted: Mapping[str, int]) -> int:
 
 
 def _say(
-    reason: str, message: str, *, current: bool = True, dead: str = "", again: float | None = None, **more: bool
+    reason: str,
+    message: str,
+    *,
+    up_to_date: bool = True,
+    unrecoverable: str = "",
+    again: float | None = None,
+    **more: bool,
 ) -> Observation:
     component = primary_component(reason, message, **more)
-    return Observation(components=(component,), current=current, dead=dead, look_again=again)
+    return Observation(components=(component,), up_to_date=up_to_date, unrecoverable=unrecoverable, requeue_after=again)
 
 
 def _words(
@@ -125,16 +131,16 @@ def _words(
 ) -> Iterator[Observation]:
     """In order of weight: the first is what counts."""
     if not service:
-        yield _say("Starting", "the RayService does not exist yet", waits=True)
+        yield _say("Starting", "the RayService does not exist yet", pending=True)
     if dig(service, "metadata", "deletionTimestamp"):
         yield _say("Terminating", "the RayService is being deleted")
     ready, serves = condition(service, "Ready"), _serves(service)
     reason, message = text(ready, "reason"), text(ready, "message")
     if reason == "InitializingTimeout":
         text_ = f"{message}; KubeRay has given it up: any change of the deployment makes it anew"
-        yield _say("UpstreamFailed", text_, dead=message or reason)
+        yield _say("UpstreamFailed", text_, unrecoverable=message or reason)
     if invalid := _invalid(service, observed):
-        yield _say("InvalidSpec", invalid, partial=serves)
+        yield _say("InvalidSpec", invalid, only_degrades=serves)
     left = max(0.0, (observed.applied + _TAKES - context.now).total_seconds()) if observed.applied else 0.0
     # Of equal events soon after each other the first alone is written: then it speaks for the newest change, too.
     older = not left and (serves or not _applications(service, "pending"))
@@ -143,9 +149,9 @@ def _words(
         why = refused.rpartition(" err: ")[2]
         out_of_reach = any(word in why for word in ("connection", "timeout", "deadline", "EOF", "fail: 5"))
         kind = "DependenciesUnreachable" if out_of_reach else "InvalidSpec"
-        yield _say(kind, f"Ray Serve has not taken the configuration: {why}", partial=serves)
+        yield _say(kind, f"Ray Serve has not taken the configuration: {why}", only_degrades=serves)
     if not (dig(service, "status") and is_observed(service)):
-        yield _say("Progressing", _CHANGES if serves else _STARTS, current=False, again=left or None)
+        yield _say("Progressing", _CHANGES if serves else _STARTS, up_to_date=False, again=left or None)
     if is_stopped(deployment):
         # "Suspended" stays listed after a resume, and is said before the pods have gone (fact 19).
         done = truth(service, "Suspended") is True
@@ -162,9 +168,9 @@ def _words(
     waits, details = _waiting(service, side)
     if active and pending:
         text_ = f"Ray cluster {pending} starts, {active} serves until it does"
-        yield _say("Progressing", f"{text_}; {details}" if details else text_, partial=serves)
+        yield _say("Progressing", f"{text_}; {details}" if details else text_, only_degrades=serves)
     if active and truth(cluster, "HeadPodReady") is False:
-        yield _say("PodsNotReady", f"the head of Ray cluster {active} is not ready", partial=serves)
+        yield _say("PodsNotReady", f"the head of Ray cluster {active} is not ready", only_degrades=serves)
     if serves and not waits:
         since, applied = moment(ready, "lastTransitionTime"), observed.applied
         if since and applied and settles and since <= applied:
@@ -197,7 +203,7 @@ def _cluster_faults(cluster: Resource, observed: Observed, name: str, *, serves:
             refused = note.partition(" is forbidden: ")[2]
             reason, _ = explained(note, CREATION, otherwise=meaning)
             said = f"KubeRay cannot make pods: {refused}" if refused else f"Ray cluster {name}: {note}"
-            yield _say(reason, said, partial=serves)
+            yield _say(reason, said, only_degrades=serves)
             return
 
 
@@ -252,19 +258,19 @@ def _failures(service: Resource, cluster: Resource, side: str, *, serves: bool) 
             if text(app, "status") == state:
                 reason, line = explained(_said(app), ENGINE, otherwise="UpstreamFailed")
                 message = f"application {name} is {state}" + (f": {line}" if line else "")
-                yield _say(reason, message, partial=serves, firsthand=True)
+                yield _say(reason, message, only_degrades=serves, authoritative=True)
     for name, app in _applications(service, side).items():
         # Ray tries three times, with a model load each, before it says that it has failed; the first one tells why.
         reason, line = explained(_said(app, whole=False), ENGINE) if text(app, "status") == "DEPLOYING" else ("", "")
         if reason:
             message = f"application {name} is DEPLOYING, and Ray tries again: {line}"
-            yield _say(reason, message, partial=serves, firsthand=True)
+            yield _say(reason, message, only_degrades=serves, authoritative=True)
     if truth(cluster, "ReplicaFailure"):
         # The name of the pod changes with every try.
         message = text(condition(cluster, "ReplicaFailure"), "message")
         message = message.partition(" is forbidden: ")[2] or message
         reason, _ = explained(message, CREATION, otherwise="InvalidSpec")
-        yield _say(reason, f"KubeRay cannot make pods: {message}", partial=serves)
+        yield _say(reason, f"KubeRay cannot make pods: {message}", only_degrades=serves)
 
 
 def _waiting(service: Resource, side: str) -> tuple[bool, str]:

@@ -223,7 +223,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
         components=tuple(components),
         replicas=sum((workload.replicas for workload in found), Replicas()),
         endpoint=workloads.endpoint(deployment, observed, PORT),
-        current=all(workload.current for workload in found),
+        up_to_date=all(workload.up_to_date for workload in found),
         pool=Pool(name=deployment.metadata.name, port=PORT) if _has_pool(context) else None,
     )
 
@@ -235,7 +235,7 @@ def _component(
     role: serving.Servers,
     workload: workloads.Workload,
 ) -> Component:
-    told = workload.component(_COMPONENTS[role.role], partial=role.role == PREFILL, role=role.component)
+    told = workload.component(_COMPONENTS[role.role], only_degrades=role.role == PREFILL, role=role.component)
     if told.ready:
         return told
     words = [f"{role.role}: {told.message}" if role.role else told.message]
@@ -263,7 +263,7 @@ def _workload(
     if before is None:
         return found
     words = f"{text(before, 'kind')} {text(before, 'metadata', 'name')} gives way to {kind} {name}"
-    return replace(found, current=False, ready=False, reason="Progressing", message=words)
+    return replace(found, up_to_date=False, ready=False, reason="Progressing", message=words)
 
 
 provider = Provider(

@@ -86,7 +86,7 @@ def translate_status(deployment: ModelDeployment, observed: Observed, context: C
         components=(component,),
         replicas=found.replicas,
         endpoint=workloads.endpoint(deployment, observed, PORT),
-        current=found.current,
+        up_to_date=found.up_to_date,
     )
 
 

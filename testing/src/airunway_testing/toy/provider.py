@@ -118,13 +118,13 @@ def _translate_status(deployment: ModelDeployment, observed: Observed, context: 
                 reason="Ready" if ready else reason,
                 message=conditions.text(found, "message"),
             ),
-            Component(name="Parts", ready=bool(parts), reason="Ready" if parts else "Progressing", partial=True),
+            Component(name="Parts", ready=bool(parts), reason="Ready" if parts else "Progressing", only_degrades=True),
         ),
         replicas=sdk.Replicas(desired=deployment.spec.scaling.replicas, ready=count, available=count),
         endpoint=sdk.Endpoint(service=deployment.metadata.name, port=80) if ready else None,
-        current=conditions.is_observed(toy),
+        up_to_date=conditions.is_observed(toy),
         warnings=tuple(Finding(path="", reason=BROKEN, message=event.note) for event in broken),
-        dead=conditions.text(found, "message") if reason == "BeyondRepair" else "",
+        unrecoverable=conditions.text(found, "message") if reason == "BeyondRepair" else "",
     )
 
 
