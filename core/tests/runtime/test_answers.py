@@ -11,7 +11,7 @@ from airunway.kube import Answer, ApiError, ConnectionFailed, RequestTimedOut
 from airunway.runtime.errors import MEANINGS, meaning_of
 from airunway.status import REASONS
 
-PAGE = Path(__file__).parents[3] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[3] / "docs" / "write-errors.md"
 
 
 def test_the_page_has_every_answer_with_its_reason() -> None:

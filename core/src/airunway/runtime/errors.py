@@ -53,7 +53,7 @@ MEANINGS: Mapping[Answer, Meaning] = {
     Answer.EXPIRED: Meaning(reason="DependenciesUnreachable"),
     Answer.UNKNOWN: Meaning(reason="DependenciesUnreachable"),
 }
-"""Every answer; docs/architecture.md has the table for readers, and a test compares the two."""
+"""Every answer; docs/write-errors.md has the table for readers, and a test compares the two."""
 
 
 def meaning_of(error: KubeError) -> Meaning:
