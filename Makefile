@@ -97,7 +97,7 @@ generate: sync  ## Write the generated files (CRDs, charts, dashboard, alerts, r
 	@$(RUN) python -m tools.doctor_page
 	@$(RUN) python -m tools.sdk_reference
 	@$(RUN) python -m airunway.status.docs > docs/reference/conditions.md
-	@$(RUN) python -m airunway.cli.reference > docs/reference/cli.md
+	@$(RUN) python -m tools.cli_page
 
 .PHONY: wheels
 wheels: sync  ## Build the wheels of all distributions into dist/: make wheels REGISTRY=registry.internal/team

@@ -36,13 +36,12 @@ from benchmarks.common import concurrently, cpu_seconds, heading, percentiles, r
 from benchmarks.shapes import SHAPES, Shape
 
 from airunway.api import names
-from airunway.controller.access import core_rights
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, NAMESPACE, ApiError, Client, Reflector, load_config
 from airunway.plugins.registry import load
+from airunway.rbac.admission_policies import core_guard, provider_guard, status_guard
+from airunway.rbac.rights import core_rights, provider_rights
 from airunway.resource import ObjectKey, Resource, dig
-from airunway.runtime.access import provider_rights
-from airunway.webhook.guard import core_guard, provider_guard, status_guard
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.processes import Processes

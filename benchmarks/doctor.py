@@ -25,17 +25,15 @@ from benchmarks.shapes import SHAPES
 
 from airunway import __version__
 from airunway.api import names
-from airunway.controller.access import core_rights
 from airunway.doctor.components import GUARDED
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, LEASE, NAMESPACE, SERVICE_ACCOUNT, Client, Kind, load_config
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import discover, load
-from airunway.process.rights import Rights, leader_election_rights, roles
+from airunway.rbac.admission_policies import provider_guard
+from airunway.rbac.rights import Rights, core_rights, leader_election_rights, provider_rights, roles
 from airunway.resource import Resource, format_time, key_of
-from airunway.runtime.access import provider_rights
 from airunway.runtime.application import config_object
-from airunway.webhook.guard import provider_guard
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.operator import install_definitions
 

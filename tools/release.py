@@ -44,7 +44,7 @@ from tools.supply.provenance import Build, bill_statement, statement
 from tools.supply.signing import KeyFileError, Signer, envelope, load_key, sign_layout
 from tools.wheels import build_wheels, source_time
 
-from airunway.install.parts import CORE, DEFINITIONS, NAMESPACE
+from airunway.install.bundled_charts import CORE, DEFINITIONS, NAMESPACE
 from airunway.resource import Resource
 
 __all__ = ["ReleaseError", "main", "options", "release"]

@@ -15,10 +15,9 @@ from tools.generated import write
 from airunway.api import names
 from airunway.plugins.contract import ProviderManifest
 from airunway.plugins.registry import load
-from airunway.process.rights import roles
+from airunway.rbac.admission_policies import core_guard, provider_guard, status_guard
+from airunway.rbac.rights import provider_rights, roles
 from airunway.resource import Resource, copy_of
-from airunway.runtime.access import provider_rights
-from airunway.webhook.guard import core_guard, provider_guard, status_guard
 from airunway_kaito.manifest import MANIFEST
 from airunway_testing.rights import account_of
 

@@ -1,7 +1,7 @@
 """Build the wheels as a release has them: python -m tools.wheels [--registry HOST/PATH] [--output DIR]
 
-Core and providers carry what installs them (`airunway.install.carried`): their charts, with the images in the registry
-that was given, and what these render to. It is put into a copy of the sources: nothing of it is in the repository.
+Core and providers bundle their charts (`airunway.install.bundled_charts`), with the images in the given registry, and
+the manifests that these render to. Both are put into a copy of the sources, not into the repository.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tools.charts.scaffold import SCAFFOLD
 from tools.generated import ROOT
 from tools.images.site import uv
 
-from airunway.install.parts import CORE, DEFINITIONS, NAMESPACE, provider_part
+from airunway.install.bundled_charts import CORE, DEFINITIONS, NAMESPACE, provider_part
 
 __all__ = ["build_wheels", "source_time"]
 

@@ -13,12 +13,10 @@ import yaml
 
 from airunway.api import names
 from airunway.cli.main import app
-from airunway.controller.access import core_rights
-from airunway.process.rights import leader_election_rights, roles
+from airunway.rbac.rights import core_rights, leader_election_rights, roles, webhook_rights
 from airunway.validation.policy import NAMESPACE_NAME, parse_policy, violations
 from airunway.validation.uses import DIMENSIONS
 from airunway.webhook import webhook_settings
-from airunway.webhook.rights import webhook_rights
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/admission.md").read_text(encoding="utf-8")

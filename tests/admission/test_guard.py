@@ -9,14 +9,12 @@ from functools import partial
 import pytest
 
 from airunway.api import names
-from airunway.controller.access import core_rights
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, EVENT, LEASE, Client, Forbidden, Kind, load_config
 from airunway.plugins.host import ProviderHost
-from airunway.process.rights import Rights
+from airunway.rbac.admission_policies import core_guard, provider_guard, status_guard
+from airunway.rbac.rights import Rights, core_rights, provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, owner_reference
-from airunway.runtime.access import provider_rights
-from airunway.webhook.guard import core_guard, provider_guard, status_guard
 from airunway_testing.controlplane import Cluster
 from airunway_testing.rights import applied, granted
 from airunway_testing.waiting import PATIENCE

@@ -16,14 +16,12 @@ import pytest
 import yaml
 
 from airunway.api import names
-from airunway.controller.access import core_rights
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import LEASE, ApiError, Client, Invalid, NotFound
-from airunway.process.rights import leader_election_rights
+from airunway.rbac.rights import core_rights, leader_election_rights, webhook_rights
 from airunway.resource import ObjectKey, Resource, dig, is_true
 from airunway.webhook import WebhookSettings, webhook_settings
 from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in
-from airunway.webhook.rights import webhook_rights
 from airunway.webhook.secret import SECRET, material_of
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster

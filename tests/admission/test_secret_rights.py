@@ -9,11 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from airunway.kube import Client, Forbidden, load_config
-from airunway.process.rights import Rights, roles
+from airunway.rbac.rights import Rights, roles, webhook_rights
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.webhook import webhook_settings
 from airunway.webhook.certificates import Material, new_authority
-from airunway.webhook.rights import webhook_rights
 from airunway.webhook.secret import SECRET, CertificateSecret, material_of
 from airunway_testing.controlplane import Cluster
 from airunway_testing.fixtures import Kubectl

@@ -72,7 +72,7 @@ def test_aim_36_a_flap_of_eight_seconds_down_and_one_up_never_degrades() -> None
 
 @pytest.mark.parametrize("age", [timedelta(), DEPENDENCY_GRACE, timedelta(days=7)])
 def test_aim_37_unreachable_while_pending_stays_pending_however_long(age: timedelta) -> None:
-    fault = Fault(component="Registry", reason="Timeout", since=NOW - age, waits=True)
+    fault = Fault(component="Registry", reason="Timeout", since=NOW - age, pending=True)
     verdict = roll_up([fault], previous="Pending", created=False, now=NOW)
     assert (verdict.phase, verdict.ready) == (Phase.PENDING, False)
 

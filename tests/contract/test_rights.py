@@ -9,8 +9,8 @@ import pytest
 
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, Client, Kind
+from airunway.rbac.rights import provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig
-from airunway.runtime.access import provider_rights
 from airunway.sdk import Context, ModelDeployment, SettingsError, Translation, workloads
 from airunway.selection.facts import provider_facts
 from airunway_testing.expectations import plan_says, running_at

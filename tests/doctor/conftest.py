@@ -20,7 +20,6 @@ import pytest
 from airunway import __version__
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
-from airunway.controller.access import core_rights
 from airunway.doctor.components import GUARDED
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
@@ -41,14 +40,12 @@ from airunway.kube import (
     NotFound,
 )
 from airunway.plugins.registry import load
-from airunway.process.rights import leader_election_rights, roles
+from airunway.rbac.admission_policies import provider_guard
+from airunway.rbac.rights import core_rights, leader_election_rights, provider_rights, roles, webhook_rights
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, is_true, key_of
-from airunway.runtime.access import provider_rights
 from airunway.runtime.application import config_object
 from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object
-from airunway.webhook.guard import provider_guard
-from airunway.webhook.rights import webhook_rights
 from airunway.webhook.secret import SECRET
 from airunway.webhook.settings import webhook_settings
 from airunway_testing.controlplane.nodes import gpu_node

@@ -18,10 +18,10 @@ from airunway.doctor.components import Component, components_in, rivals
 from airunway.doctor.findings import AREAS
 from airunway.doctor.guards import shuts_out
 from airunway.doctor.report import document, lines
+from airunway.rbac.admission_policies import status_guard
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, new_authority
 from airunway.webhook.configuration import configuration_object
-from airunway.webhook.guard import status_guard
 from airunway.webhook.settings import CONFIGURATION, webhook_settings
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)

@@ -21,14 +21,13 @@ from airunway.doctor.report import document
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import NODE, Client, NotFound
 from airunway.plugins.registry import discover, load
-from airunway.process.rights import roles
+from airunway.rbac.admission_policies import status_guard
+from airunway.rbac.rights import roles, webhook_rights
 from airunway.resource import ObjectKey, Resource, condition_of, format_time
 from airunway.runtime.application import config_object
 from airunway.selection import AVAILABLE, STALE_AFTER, is_available
 from airunway.webhook.certificates import new_authority
 from airunway.webhook.configuration import CONFIGURATION_KIND
-from airunway.webhook.guard import status_guard
-from airunway.webhook.rights import webhook_rights
 from airunway.webhook.settings import CONFIGURATION
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster

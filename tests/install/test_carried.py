@@ -21,9 +21,8 @@ from tools.images.site import uv
 from tools.wheels import build_wheels, source_time
 
 from airunway import __version__
-from airunway.install.carried import placed
+from airunway.install.bundled_charts import in_order, placed
 from airunway.install.cluster import named
-from airunway.install.parts import in_order
 from airunway.resource import Resource, dig
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.kubetools import kubectl_path

@@ -10,15 +10,12 @@ from tests.install.helm import NAMESPACE, Helm, Major
 from tools.charts.generate import manifests
 
 from airunway.api import names
-from airunway.controller.access import core_rights
 from airunway.plugins.registry import load
-from airunway.process.rights import Rights, leader_election_rights, roles
+from airunway.rbac.admission_policies import core_guard, provider_guard, status_guard
+from airunway.rbac.rights import Rights, core_rights, leader_election_rights, provider_rights, roles, webhook_rights
 from airunway.resource import Resource, canonical_json
-from airunway.runtime.access import provider_rights
 from airunway.webhook import webhook_settings
 from airunway.webhook.configuration import configuration_object
-from airunway.webhook.guard import core_guard, provider_guard, status_guard
-from airunway.webhook.rights import webhook_rights
 
 pytestmark = pytest.mark.chart
 

@@ -11,8 +11,8 @@ import pytest
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import POD, Client, Kind
 from airunway.plugins.host import ProviderHost
+from airunway.rbac.rights import provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, key_of
-from airunway.runtime.access import provider_rights
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import has_replicas, reason_is, running_at

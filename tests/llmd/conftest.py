@@ -12,8 +12,8 @@ import pytest
 from airunway.kube import Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
+from airunway.rbac.rights import provider_rights
 from airunway.resource import ObjectKey, Resource
-from airunway.runtime.access import provider_rights
 from airunway.runtime.application import ProviderSettings
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import (

@@ -11,8 +11,8 @@ from tests.llmd.conftest import APART, POOL, installed
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, POD, Client
 from airunway.plugins.host import ProviderHost
+from airunway.rbac.rights import provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, uid_of
-from airunway.runtime.access import provider_rights
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import condition_is, running_at
 from airunway_testing.operator import (

@@ -14,9 +14,8 @@ import pytest
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, POD, Client
 from airunway.plugins.host import ProviderHost
-from airunway.process.rights import Rights
+from airunway.rbac.rights import Rights, provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig
-from airunway.runtime.access import provider_rights
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.faults import failed_create

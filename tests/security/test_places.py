@@ -9,8 +9,8 @@ import pytest
 
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.registry import load
+from airunway.rbac.policy_rules import places_of
 from airunway.resource import Resource, dig
-from airunway.webhook.guard_rules import places_of
 from airunway_testing.releases import definition, stored_releases
 
 PROVIDERS = ("dynamo", "kaito", "kuberay", "llmd", "vllm")

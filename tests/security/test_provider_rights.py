@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 
 from airunway.api import names
-from airunway.controller.access import core_rights
 from airunway.controller.application import CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, EVENT, POD, SERVICE, Client, Forbidden, Kind
 from airunway.plugins.host import ProviderHost
+from airunway.rbac.admission_policies import core_guard, provider_guard, status_guard
+from airunway.rbac.rights import core_rights, provider_rights
 from airunway.resource import ObjectKey, Resource, dig, key_of
-from airunway.runtime.access import provider_rights
-from airunway.webhook.guard import core_guard, provider_guard, status_guard
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import condition_is, phase_is, running_at

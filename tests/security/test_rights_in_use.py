@@ -15,8 +15,8 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, Client, Kind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import load
+from airunway.rbac.rights import provider_rights
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, labels_of
-from airunway.runtime.access import provider_rights
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import condition_is, running_at

@@ -7,14 +7,12 @@ What only a release knows is a mark in these files: ``@account@`` (the user name
 from __future__ import annotations
 
 from airunway.api import names
-from airunway.controller.access import core_rights
-from airunway.process.rights import Rights, leader_election_rights
+from airunway.rbac.admission_policies import core_guard, status_guard
+from airunway.rbac.rights import Rights, core_rights, leader_election_rights, webhook_rights
 from airunway.resource import Resource
 from airunway.validation.uses import DIMENSIONS
 from airunway.webhook import WebhookSettings, webhook_settings
 from airunway.webhook.configuration import configuration_object
-from airunway.webhook.guard import core_guard, status_guard
-from airunway.webhook.rights import webhook_rights
 from airunway_testing.conformance.chart import GUARD, as_text, plain_rights
 
 __all__ = ["core_files", "policy_property"]

@@ -1,24 +1,25 @@
 """AI Runway: one Kubernetes API, `ModelDeployment`, for LLM inference.
 
-Rooms, in the order in which imports may point (a room imports only from rooms named before it):
+Packages, in the order of imports (each imports only from those before it; ``.importlinter`` has the exact layers):
 
 ``resource``    Kubernetes objects as plain dicts: keys, conditions, owners, quantities, digests
-``cel``         the one adapter to a CEL evaluator
+``cel``         one interface to two CEL evaluators
 ``api``         the custom resources: pydantic types, CRDs, defaults
 ``validation``  the rules of admission, run in process
-``status``      reasons, phases, conditions: facts in, status out
+``status``      reasons, phases, conditions, root causes
 ``engines``     command-line flags of the inference engines
 ``plugins``     the provider contract (hookspecs), the registry, the host
-``sdk``         what a provider imports, and all of it: the contract's values and a kit
+``sdk``         everything that a provider may import
 ``selection``   engine and provider selection
-``kube``        client, reflector, work queue, controller, lease: Kubernetes without ModelDeployments
-``process``     the shell of a long-running process: signals, probes, metrics, logs
-``runtime``     the one loop that every provider runs in
-``controller``  the core's reconcilers
-``webhook``     admission: the checks that need the cluster, and the certificates they are served with
-``upgrades``    what a new CRD, ours or an upstream's, would do to what is there
-``doctor``      what is wrong with an installation: one look, many checks
-``install``     the charts' rendered manifests, applied without helm
+``kube``        a Kubernetes client: reflector, work queue, controller, lease
+``process``     a long-running process: signals, probes, metrics, logs
+``runtime``     the reconciler that every provider shares
+``controller``  the reconcilers of the core
+``webhook``     the admission webhook and its certificates
+``rbac``        the RBAC rules and admission policies of each account
+``upgrades``    the effect of new CRDs on existing objects, ours and those of upstreams
+``doctor``      checks of an installation
+``install``     the charts in the wheels, installed by helm
 ``cli``         the `airunway` command
 
 Beside this distribution: ``airunway-testing`` (a control plane, faults, the sandbox, conformance; never imported from

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import chain
 
 from airunway.plugins.contract import EngineCapability, ProviderManifest, UpstreamKind
+from airunway.rbac.rights import provider_rights
 from airunway.resource import Resource
-from airunway.runtime.access import provider_rights
 
 THING = UpstreamKind(group="acme.io", kind="Thing", plural="things", versions=("v1",), primary=True)
 CONFIG_MAP = UpstreamKind(group="", kind="ConfigMap", plural="configmaps", versions=("v1",), builtin=True)

@@ -91,7 +91,7 @@ def test_the_provider_before_us_is_waited_for_unless_it_is_a_dry_run(toy: MakeHo
     finalizer = names.provider_finalizer("other")
     decision = decided(host, state(host, plain(metadata={"finalizers": [finalizer]})))
     (result,) = decision.results
-    assert (decision.do, result.reason, result.waits, result.blocks_ready) == (
+    assert (decision.do, result.reason, result.pending, result.blocks_ready) == (
         Do.OBSERVE_ONLY,
         "WaitingForProvider",
         True,
@@ -111,7 +111,7 @@ def test_the_provider_before_us_is_waited_for_unless_it_is_a_dry_run(toy: MakeHo
     ("reason", "partial"), [("ProviderNotFound", True), ("UpstreamNotInstalled", False), ("WaitingForProvider", False)]
 )
 def test_real_llmd_4_while_the_named_provider_cannot_take_over_what_runs_is_watched_and_it_is_said(
-    toy: MakeHost, plain: MakeDeployment, reason: str, partial: bool
+    toy: MakeHost, plain: MakeDeployment, reason: str, only_degrades: bool
 ) -> None:
     host, deployment = toy(), plain()
     objects = made(host, deployment)
@@ -122,7 +122,7 @@ def test_real_llmd_4_while_the_named_provider_cannot_take_over_what_runs_is_watc
     decision = decided(host, state(host, deployment, *objects))
     (result,) = decision.results
     assert (decision.do, result.reason, result.message) == (Do.OBSERVE_ONLY, reason, "provider 'other' is not there")
-    assert (result.blocks_ready, result.partial) == (True, partial)
+    assert (result.blocks_ready, result.only_degrades) == (True, only_degrades)
     assert decision.typed is not None, "what runs is still read"
     given_away = {**deployment, "status": {**deployment["status"], "provider": {"name": "other"}}}
     assert decided(host, state(host, given_away, *objects)).do is Do.FINALIZE
@@ -159,7 +159,7 @@ def test_a_required_kind_that_is_missing_is_waited_for(toy: MakeHost, plain: Mak
     objects = made(host, deployment) if runs else []
     decision = decided(host, state(host, deployment, *objects, installed=installed))
     (result,) = decision.results
-    assert (decision.do, result.reason, result.waits) == (Do.OBSERVE_ONLY, "UpstreamNotInstalled", True)
+    assert (decision.do, result.reason, result.pending) == (Do.OBSERVE_ONLY, "UpstreamNotInstalled", True)
     assert result.message == "Provider 'toy' CRD not installed in cluster"
     assert decision.subject == "CustomResourceDefinition/things.toy.example.org"
 

@@ -235,13 +235,13 @@ def test_h7_of_too_many_pods_the_living_and_newest_are_looked_at() -> None:
 
 
 @pytest.mark.parametrize(("partial", "phase"), [(True, "Degraded"), (False, "Failed")])
-def test_a_pod_of_what_the_rest_serves_without_degrades_whatever_its_fault(partial: bool, phase: str) -> None:
+def test_a_pod_of_what_the_rest_serves_without_degrades_whatever_its_fault(only_degrades: bool, phase: str) -> None:
     """An upgrade: the old cluster serves on while the new one has no image."""
     new = waiting("ErrImagePull", "manifest unknown: not found")
     old = pod("llama-old", owner=("RayCluster", "old"))
     report = upstream(False, "Progressing", "a new cluster starts", replicas=Replicas(desired=1))
     assert report.observation is not None
-    parts = tuple(replace(component, only_degrades=partial) for component in report.observation.components)
+    parts = tuple(replace(component, only_degrades=only_degrades) for component in report.observation.components)
     report = replace(report, observation=replace(report.observation, components=parts))
     status, _ = outcome(report, old, new)
     assert (status["phase"], status["reason"]) == (phase, "ImageNotFound")

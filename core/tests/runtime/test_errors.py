@@ -11,7 +11,7 @@ from airunway.kube import ApiError, ConnectionFailed, ErrorKind, RequestTimedOut
 from airunway.runtime.errors import POLICIES, policy_of
 from airunway.status import REASONS
 
-PAGE = Path(__file__).parents[3] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[3] / "docs" / "write-errors.md"
 
 
 def test_the_page_has_every_error_kind_with_its_reason() -> None:

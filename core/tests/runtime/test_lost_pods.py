@@ -277,8 +277,8 @@ def test_real_llmd_2_before_it_has_served_a_needed_role_that_starts_is_progress(
 
 def test_missing_capacity_for_a_lost_pod_stays_waiting_and_has_its_code() -> None:
     told = Unscheduled(reason="Unschedulable", message="3 Insufficient nvidia.com/gpu.", since=NOW)
-    waits = pod(ready=False, phase="Pending", node="", containers=(), unscheduled=told)
-    found = follow(running(), says(*SAYS_NOT_READY), waits)
+    pending = pod(ready=False, phase="Pending", node="", containers=(), unscheduled=told)
+    found = follow(running(), says(*SAYS_NOT_READY), pending)
     assert shown(found)[:2] == ("Deploying", "InsufficientCapacity")
     assert found["status"]["rootCause"]["code"] == "Unschedulable.InsufficientGPU"
 
@@ -343,10 +343,10 @@ def test_where_no_pod_ever_shows_the_upstreams_word_is_enough_to_be_back() -> No
 def test_real_llmd_11_an_upstream_that_does_not_notice_that_all_pods_are_ready_is_named() -> None:
     """LeaderWorkerSet's manager was away: its status stood still, and nothing said why."""
     start: Resource = {"metadata": {"name": "llama", "namespace": "ml", "generation": 1}, "status": {}}
-    waits = says(False, "Progressing", "0 of 1 replicas are ready")
-    ready = follow(start, waits, pod())
+    pending = says(False, "Progressing", "0 of 1 replicas are ready")
+    ready = follow(start, pending, pod())
     assert "controller" not in str(condition_of(ready, "ProviderResourceReady"))
-    later = follow(ready, waits, pod(), now=NOW + timedelta(minutes=3))
+    later = follow(ready, pending, pod(), now=NOW + timedelta(minutes=3))
     assert "see whether the controller of Workspace runs" in shown(later)[2]
     assert shown(later)[:2] == ("Deploying", "Progressing")
 

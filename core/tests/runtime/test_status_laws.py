@@ -62,11 +62,11 @@ tellings = st.builds(
     condition=st.sampled_from(["", "ResourceCreated", "ProviderCompatible"]),
     component=st.sampled_from(["Upstream", "Resource"]),
     blocks_ready=st.booleans(),
-    partial=st.booleans(),
+    only_degrades=st.booleans(),
     reason=words,
     message=texts,
     since=moments,
-    waits=st.booleans(),
+    pending=st.booleans(),
 )
 containers = st.builds(
     ContainerFacts,

@@ -121,7 +121,7 @@ faults = st.builds(
     reason=st.sampled_from([*REASONS, "Unheard", ""]),
     message=st.text(max_size=10),
     since=st.none() | st.datetimes(min_value=datetime(2026, 1, 1), timezones=st.just(UTC)),
-    waits=st.booleans(),
+    pending=st.booleans(),
     category=st.none() | st.sampled_from(Category),
 )
 

@@ -113,7 +113,7 @@ def test_standard_input_and_lists() -> None:
     ("text", "told"),
     [
         ("a: [1\nb: }", "line 2, column 2"),
-        ("a: 1\na: 2\n", "the key a is there twice"),
+        ("a: 1\na: 2\n", "duplicate key a"),
         ("just text", "a document is not an object"),
         ("? [1]\n: 2\n", "unhashable key"),
         ("a: &x [*x]\n", "not a manifest"),

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Kind, NotFound
-from airunway.process.rights import Rights, roles
+from airunway.rbac.rights import Rights, roles
 from airunway.resource import Resource, dig, key_of
 from airunway_testing.audit import Request
 from airunway_testing.waiting import PATIENCE
@@ -58,7 +58,7 @@ async def applied(client: Client, objects: Sequence[Resource]) -> AsyncIterator[
 async def granted(
     client: Client, rights: Rights, *, user: str, namespace: str, watched: Sequence[str] = ()
 ) -> AsyncIterator[None]:
-    """`user` may do what `rights` say and nothing else, for the duration: as `airunway.process.rights.roles` has it."""
+    """`user` may do what `rights` say and nothing else, for the duration: as `airunway.rbac.rights.roles` has it."""
     made = roles(rights, name=user.replace(":", "-"), namespace=namespace, subject=account_of(user), watched=watched)
     async with applied(client, made):
         async with asyncio.timeout(PATIENCE):  # the authorizer learns of the bindings by watches

@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from airunway.api import names
-from airunway.controller.access import core_rights
 from airunway.controller.application import CoreSettings
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, Client, Kind, NotFound
 from airunway.plugins.host import ProviderHost
+from airunway.rbac.admission_policies import core_guard, provider_guard
+from airunway.rbac.rights import core_rights, provider_rights
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
-from airunway.runtime.access import provider_rights
 from airunway.runtime.application import ProviderSettings
-from airunway.webhook.guard import core_guard, provider_guard
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import running_at

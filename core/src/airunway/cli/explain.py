@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from airunway.cli import inputs, processes
+from airunway.cli import inputs
+from airunway.cli.options import Context, Kubeconfig
 from airunway.cli.printing import as_document, terminal_width
 from airunway.redaction import printable
 from airunway.table import format_table
@@ -51,8 +52,8 @@ def explain(
     ] = None,
     why_not: Annotated[str, typer.Option(help="Say what keeps this provider from being selected.")] = "",
     output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
-    kubeconfig: processes.Kubeconfig = None,
-    context: processes.Context = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
 ) -> None:
     """Explain the selection: every provider with its verdict, failed checks, rules and score, and what would change it.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import typer
 
-from airunway.cli.validate import ManifestError, read_manifests
+from airunway.cli.manifests import ManifestError, objects_in
 from airunway.redaction import printable
 from airunway.resource import ObjectKey, Resource, copy_of, dig, key_of, labels_of, parse_time
 
@@ -35,7 +34,6 @@ __all__ = [
     "fail",
     "installed_configs",
     "namespace_labels_in",
-    "objects_in",
     "on_cluster",
     "parse_target",
     "policy_in",
@@ -335,17 +333,6 @@ def read_cluster(
         return deployment, await client.list_all(INFERENCE_PROVIDER_CONFIG)
 
     return on_cluster(read, kubeconfig=kubeconfig, context=context)
-
-
-def objects_in(path: Path) -> list[Resource]:
-    """The objects of a file (``-``: standard input). Raises ManifestError and OSError."""
-    try:
-        if str(path) == "-":
-            return list(read_manifests(sys.stdin))
-        with path.open(encoding="utf-8") as stream:
-            return list(read_manifests(stream))
-    except ManifestError as error:
-        raise ManifestError(f"{path}: {error}") from error
 
 
 def _in_namespace(obj: Resource, namespace: str) -> Resource:

@@ -60,7 +60,7 @@ def install(
     Before the first write it says what is in the way: what helm refuses, CRDs that would take fields from objects, an
     installation elsewhere that works on the same deployments.
     """
-    from airunway.install.parts import CORE, DEFINITIONS, provider_part
+    from airunway.install.bundled_charts import CORE, DEFINITIONS, provider_part
 
     wanted = [DEFINITIONS, CORE, *map(provider_part, _names(providers))]
 
@@ -84,8 +84,7 @@ def upgrade(
     Parts that nothing here carries stay as they are. What serves is not touched: `airunway preflight` says what an
     upstream's upgrade would do.
     """
-    from airunway.install.carried import NotCarried, carried
-    from airunway.install.parts import in_order
+    from airunway.install.bundled_charts import ChartNotBundled, bundled, in_order
 
     async def work(client: Client, helm: Helm) -> None:
         chosen, listed = [], in_order(await helm.releases())
@@ -93,9 +92,9 @@ def upgrade(
             _fail_without_releases(namespace)
         for name in listed:
             try:
-                carried(name)
+                bundled(name)
                 chosen.append(name)
-            except NotCarried as reason:
+            except ChartNotBundled as reason:
                 typer.echo(printable(f"{name} stays as it is: {reason}"))
         if not chosen:
             inputs.fail("nothing was changed: nothing that is installed here carries the chart of a release there")
@@ -120,8 +119,8 @@ def uninstall(
     What serves goes on serving, and nothing looks after it. To delete models too, delete the ModelDeployments first.
     A release that names objects which are not its own is not touched.
     """
+    from airunway.install.bundled_charts import CORE, in_order, provider_of, provider_part
     from airunway.install.cluster import what_stays
-    from airunway.install.parts import CORE, in_order, provider_of, provider_part
 
     async def work(client: Client, helm: Helm) -> None:
         releases = await helm.releases()
@@ -162,13 +161,12 @@ def manifests(
     """
     import yaml
 
-    from airunway.install.carried import carried, placed, released_to
-    from airunway.install.parts import CORE, provider_part
+    from airunway.install.bundled_charts import CORE, bundled, placed, provider_part, released_to
 
     with _reporting():
         released = released_to(needed=not registry)
         for name in [*([CORE] if core else []), *map(provider_part, _names(providers))]:
-            for obj in _objects(carried(name).manifests.read_text(encoding="utf-8")):
+            for obj in _objects(bundled(name).manifests.read_text(encoding="utf-8")):
                 found = placed(obj, namespace=namespace, images=(released, registry or released))
                 typer.echo(yaml.safe_dump(found, explicit_start=True, sort_keys=False), nl=False)
 
@@ -181,19 +179,19 @@ def _objects(text: str) -> list[Resource]:
     """The objects of manifests. Raises ManifestError."""
     from io import StringIO
 
-    from airunway.cli.validate import read_manifests
+    from airunway.cli.manifests import read_manifests
 
     return list(read_manifests(StringIO(text)))
 
 
 async def _bring(client: Client, helm: Helm, names: Sequence[str], *, dry_run: bool, timeout: float) -> None:
     """Have helm install or upgrade these parts, unless something is in the way."""
-    from airunway.install.carried import carried, released_to
+    from airunway.install.bundled_charts import bundled, released_to
     from airunway.install.helm import HelmError
-    from airunway.upgrades.ours import harms_in
+    from airunway.upgrades.crd_compatibility import harms_in
 
     released_to(needed=not helm.images)
-    parts = [carried(name) for name in names]
+    parts = [bundled(name) for name in names]
     releases = await helm.releases()
     _refuse([*helm.foreign(releases, names), *helm.unfinished(releases, names)])
     await _owned(client, helm, [name for name in names if name in releases])
@@ -292,11 +290,11 @@ def _run(
 
 @contextmanager
 def _reporting() -> Iterator[None]:
-    from airunway.install.carried import NotCarried
+    from airunway.install.bundled_charts import ChartNotBundled
     from airunway.install.helm import HelmError
 
     try:
         with inputs.reporting():
             yield
-    except (NotCarried, HelmError) as error:
+    except (ChartNotBundled, HelmError) as error:
         inputs.fail(str(error))

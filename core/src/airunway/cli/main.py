@@ -3,24 +3,89 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from airunway.cli import options, processes
-from airunway.cli.crds import crds
-from airunway.cli.development import CommandTree, ProviderTree
+from airunway.cli.crds import crds, schema
 from airunway.cli.doctor import doctor
 from airunway.cli.explain import explain
-from airunway.cli.flags import SwitchCommand
 from airunway.cli.install import install, manifests, uninstall, upgrade
 from airunway.cli.preflight import preflight
 from airunway.cli.render import render
-from airunway.cli.schema import schema
 from airunway.cli.validate import validate
 
 __all__ = ["app", "main"]
+
+_DEVELOPMENT = {
+    "controlplane": "A Kubernetes control plane on this machine.",
+    "simulate": "Play an upstream operator, for development and tests.",
+    "sandbox": "Run all of AI Runway on this machine.",
+}
+"""Commands for development and tests, with their help: the distribution `airunway-testing` brings them."""
+
+_DEVELOPMENT_OF_PROVIDERS = {
+    "new": "Write the skeleton of a provider that runs.",
+    "check": "Check an installed provider, and list what is wrong.",
+}
+"""The same below ``airunway provider``."""
+
+
+class CommandTree(TyperGroup):
+    """Our commands, and those of `airunway-testing`, which are imported on first use."""
+
+    borrowed: Mapping[str, str] = _DEVELOPMENT
+    within: tuple[str, ...] = ()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *self.borrowed]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.borrowed:
+            return super().get_command(ctx, cmd_name)
+        command: Any = typer.main.get_command(_development())
+        for word in (*self.within, cmd_name):
+            command = command.commands[word]
+        return command
+
+
+class ProviderTree(CommandTree):
+    """The same for ``airunway provider``."""
+
+    borrowed = _DEVELOPMENT_OF_PROVIDERS
+    within = ("provider",)
+
+
+def _development() -> typer.Typer:
+    """The commands of the entry point ``development`` in the group ``airunway.commands``.
+
+    Where no distribution has it, commands of the same names that say what to install.
+    """
+    found = next(iter(entry_points(group="airunway.commands", name="development")), None)
+    if found is not None:
+        app: typer.Typer = found.load()
+        return app
+    app, provider = (typer.Typer(rich_markup_mode=None) for _ in range(2))
+    app.add_typer(provider, name="provider")
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    for group, commands, words in ((app, _DEVELOPMENT, ""), (provider, _DEVELOPMENT_OF_PROVIDERS, "provider ")):
+        for name, summary in commands.items():
+            group.command(name, short_help=summary, context_settings=anything)(_not_installed(f"{words}{name}"))
+    return app
+
+
+def _not_installed(name: str) -> Any:
+    def command() -> None:
+        typer.echo(f"airunway: `airunway {name}` is not installed: pip install 'airunway[sandbox]'", err=True)
+        raise typer.Exit(1)
+
+    return command
+
 
 app = typer.Typer(
     name="airunway",
@@ -72,14 +137,14 @@ def version() -> None:
     typer.echo(f"airunway {__version__}")
 
 
-@app.command(short_help="Run the core controller.", cls=SwitchCommand)
+@app.command(short_help="Run the core controller.", cls=options.SwitchCommand)
 @options.with_options(options.core, options.common)
 def controller(core: options.CoreOptions, common: options.Common) -> None:
     """Run the core controller: admission, validation, engine and provider selection."""
     processes.run(common, core=core)
 
 
-@app.command("run", short_help="Run the core and every installed provider in one process.", cls=SwitchCommand)
+@app.command("run", short_help="Run the core and every installed provider in one process.", cls=options.SwitchCommand)
 @options.with_options(options.core, options.providers, options.common)
 def run_all(
     core: options.CoreOptions,
@@ -97,7 +162,7 @@ def run_all(
     processes.run(common, core=core, providers=providers, given=given)
 
 
-@provider.command("run", cls=SwitchCommand)
+@provider.command("run", cls=options.SwitchCommand)
 @options.with_options(options.providers, options.common)
 def provider_run(
     given: options.ProviderOptions,

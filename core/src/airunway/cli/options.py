@@ -1,14 +1,15 @@
-"""The options of the long-running commands, in groups that several commands have."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 __all__ = [
     "Common",
@@ -16,9 +17,11 @@ __all__ = [
     "CoreOptions",
     "Kubeconfig",
     "ProviderOptions",
+    "SwitchCommand",
     "WebhookOptions",
     "common",
     "core",
+    "parse_settings",
     "providers",
     "with_options",
 ]
@@ -224,3 +227,52 @@ def with_options(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]],
         return run
 
     return decorate
+
+
+_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+"""The words of Go's ``strconv.ParseBool``."""
+
+
+class SwitchCommand(TyperCommand):
+    """A command that also accepts switches as programs in Go do: ``--leader-elect=true``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        opposites = {
+            word: (parameter.secondary_opts or [""])[0]
+            for parameter in self.params
+            if getattr(parameter, "is_flag", False)
+            for word in parameter.opts
+        }
+        return super().parse_args(ctx, list(_as_switches(args, opposites)))
+
+
+def _as_switches(args: list[str], opposites: dict[str, str]) -> Iterator[str]:
+    """The arguments with ``--switch=true`` as ``--switch``; ``=false`` is the opposite, or leaves the switch out."""
+    for position, argument in enumerate(args):
+        if argument == "--":
+            yield from args[position:]
+            return
+        word, _, value = argument.partition("=")
+        if word in opposites and value in _TRUE:
+            yield word
+        elif word in opposites and value in _FALSE:
+            yield from filter(None, [opposites[word]])
+        else:
+            yield argument
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """``KEY=VALUE`` texts as a map; a value that is JSON is read as such. Raises typer.BadParameter."""
+    import orjson
+
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE")
+        try:
+            values[key] = orjson.loads(value)
+        except orjson.JSONDecodeError:
+            values[key] = value
+    return values

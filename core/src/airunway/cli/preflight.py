@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
-from airunway.cli.options import Context, Kubeconfig
+from airunway.cli.manifests import ManifestError, objects_in
+from airunway.cli.options import Context, Kubeconfig, parse_settings
 from airunway.cli.printing import as_document, terminal_width
-from airunway.cli.processes import parse_settings
-from airunway.cli.validate import ManifestError
 from airunway.redaction import printable
 from airunway.resource import Resource, key_of
 from airunway.table import format_table
@@ -177,7 +176,7 @@ def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
         content = each.read_bytes()
         if not any(name.encode() in content for name in wanted):
             continue  # CRDs of others may be megabytes
-        for crd in inputs.objects_in(each):
+        for crd in objects_in(each):
             name = key_of(crd).name
             if crd.get("kind") != "CustomResourceDefinition" or name not in wanted:
                 continue

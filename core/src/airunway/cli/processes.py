@@ -8,11 +8,11 @@ import re
 import socket
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import typer
 
-from airunway.cli.options import Common, Context, CoreOptions, Kubeconfig, ProviderOptions
+from airunway.cli.options import Common, CoreOptions, ProviderOptions, parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     Part: TypeAlias = Callable[[Caches, str], Application]
 
-__all__ = ["Chosen", "Context", "Kubeconfig", "installed", "named", "parse_settings", "run"]
+__all__ = ["Chosen", "installed", "named", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,22 +176,6 @@ def _settings_of(name: str, among: Sequence[str], texts: Sequence[str]) -> list[
         else:
             raise ValueError(f"--set {text}: say for which provider, PROVIDER.KEY=VALUE; there are {', '.join(among)}")
     return found
-
-
-def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` texts as a map; a value that is JSON is read as such. Raises typer.BadParameter."""
-    import orjson
-
-    values: dict[str, Any] = {}
-    for text in texts:
-        key, separator, value = text.partition("=")
-        if not separator or not key:
-            raise typer.BadParameter(f"{text!r} is not KEY=VALUE")
-        try:
-            values[key] = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            values[key] = value
-    return values
 
 
 def _serve(common: Common, *, metrics: Metrics, instance: str, make: Callable[[Client], Makers]) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from airunway.cli import inputs
+from airunway.cli.options import parse_settings
 from airunway.cli.printing import as_document
-from airunway.cli.processes import parse_settings
 
 if TYPE_CHECKING:
     from airunway.resource import Resource

@@ -145,7 +145,7 @@ def decide(
     if engine.engine is None:
         text = f"Engine selection failed: {engine.message}"
         own.append(Condition(type="EngineSelected", status=False, reason="NoEngineSelected", message=text))
-        fault = Fault(component="EngineSelected", reason="NoEngineSelected", message=text, waits=True)
+        fault = Fault(component="EngineSelected", reason="NoEngineSelected", message=text, pending=True)
         pinned = dig(deployment, "spec", "provider", "name")
         if pinned and all(provider.name != pinned for provider in providers):
             # Why there is no engine: that is what to tell, as it is where the engine is named.
@@ -190,7 +190,7 @@ def decide(
             component="ProviderSelected",
             reason="UpstreamNotInstalled" if absent else "WaitingForProvider",
             message=not_installed(name) if absent else f"Waiting for provider '{name}' to take over",
-            waits=True,
+            pending=True,
         )
     if dig(live, "engine", "type") != engine.engine:
         events = (
@@ -333,7 +333,7 @@ def _waiting_for_selector(deployment: Resource, own: list[Condition]) -> Fault:
     condition = condition_of(deployment, "ProviderSelected") or {}
     if condition.get("message") == NO_SELECTOR:  # our own word: it stays until a selector speaks
         return _unselected(own, "NoProviderSelected", NO_SELECTOR)
-    return Fault(component="ProviderSelected", reason="NoProviderSelected", message=NO_SELECTOR, waits=True)
+    return Fault(component="ProviderSelected", reason="NoProviderSelected", message=NO_SELECTOR, pending=True)
 
 
 def _selected(reason: str, message: str) -> Condition:
@@ -342,7 +342,7 @@ def _selected(reason: str, message: str) -> Condition:
 
 def _unselected(own: list[Condition], reason: str, message: str) -> Fault:
     own.append(Condition(type="ProviderSelected", status=False, reason=reason, message=message))
-    return Fault(component="ProviderSelected", reason=reason, message=message, waits=True)
+    return Fault(component="ProviderSelected", reason=reason, message=message, pending=True)
 
 
 def _select(

@@ -18,7 +18,7 @@ OURS = "app.kubernetes.io/part-of=airunway"
 """The label by which Deployments of our charts are found in all namespaces."""
 
 GUARDED = f"{names.GROUP}/guarded"
-"""Annotation by which our charts say that they brought a Deployment's account its guards (`airunway.webhook.guard`).
+"""Annotation of Deployments whose chart brought guards for their account (`airunway.rbac.admission_policies`).
 The value is the namespace of the core that these name."""
 
 _SWITCHES = frozenset(

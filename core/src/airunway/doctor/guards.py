@@ -1,7 +1,6 @@
 """The guards (ValidatingAdmissionPolicies that keep accounts to what is theirs): as they are, and should be. Pure.
 
-What a policy should say is not written down here: `airunway.webhook.guard` makes it for an account, as it does for the
-charts.
+`airunway.rbac.admission_policies` makes the expected policies of an account, as it does for the charts.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from airunway.doctor.components import OURS, Component
 from airunway.doctor.webhooks import spared
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.plugins.host import ProviderHost
+from airunway.rbac.admission_policies import GUARD, core_guard, provider_guard, status_guard
 from airunway.resource import Resource, dig, key_of, labels_of
 from airunway.validation.policy import PolicyError, read_selector
-from airunway.webhook.guard import GUARD, core_guard, provider_guard, status_guard
 
 __all__ = [
     "POLICY",

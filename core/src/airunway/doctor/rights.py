@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airunway.controller.access import core_rights
 from airunway.doctor.components import Component
 from airunway.doctor.snapshot import Right
 from airunway.doctor.webhooks import settings_of
 from airunway.plugins.host import ProviderHost
-from airunway.process.rights import Rights, leader_election_rights
+from airunway.rbac.rights import Rights, core_rights, leader_election_rights, provider_rights, webhook_rights
 from airunway.resource import Resource, dig
-from airunway.runtime.access import provider_rights
-from airunway.webhook.rights import webhook_rights
 
 __all__ = ["expected_rights", "unknown_providers"]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from airunway.install.carried import Carried
+from airunway.install.bundled_charts import BundledChart
 
 __all__ = ["Helm", "HelmError", "Release"]
 
@@ -70,7 +70,7 @@ class Helm:
                 )
         return found
 
-    async def rendered(self, part: Carried) -> str:
+    async def rendered(self, part: BundledChart) -> str:
         """The manifests of which the release would consist, with the values that it has. Nothing is written.
 
         helm says here what it would say later of a cluster that is too old, and of objects that are not its own.
@@ -82,7 +82,7 @@ class Helm:
         """The manifests of which a release says that it consists."""
         return await self._run("get", "manifest", name)
 
-    async def bring(self, part: Carried, *, timeout: float) -> None:
+    async def bring(self, part: BundledChart, *, timeout: float) -> None:
         """Install the part, or upgrade it; values that its release was given stay.
 
         Waits up to `timeout` seconds until it is ready; not at all for 0.
@@ -97,7 +97,7 @@ class Helm:
         """Uninstall a release. Our charts have no hooks, so one that a release names was put there by others."""
         await self._run("uninstall", name, "--no-hooks")
 
-    def _upgrade(self, part: Carried) -> Iterable[str]:
+    def _upgrade(self, part: BundledChart) -> Iterable[str]:
         yield from ("upgrade", "--install", part.name, str(part.chart))
         yield from ("--create-namespace", "--reset-then-reuse-values")
         if self.images:

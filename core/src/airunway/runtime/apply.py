@@ -138,10 +138,10 @@ class Executor:
             results = [_in_the_way(foreign[0], first)]
         if fought:
             results.append(_fight([step for step, _ in fought]))
-        waits = [CONFLICT_RETRY] if foreign else []
-        waits += [fight.retry_after if step in held else fight.expires_in for step, fight in fought]
-        waits += [patience + 1.0 for patience in self._unconfirmed(plan.steps)]
-        return _outcome(state, live, first, results=tuple(results), again=min(waits, default=None))
+        delays = [CONFLICT_RETRY] if foreign else []
+        delays += [fight.retry_after if step in held else fight.expires_in for step, fight in fought]
+        delays += [patience + 1.0 for patience in self._unconfirmed(plan.steps)]
+        return _outcome(state, live, first, results=tuple(results), again=min(delays, default=None))
 
     async def look_up(self, state: ClusterState, wanted: tuple[Resource, ...]) -> dict[Identity, Resource]:
         """What is known, and what the API server has under the names that the caches think free."""
@@ -276,11 +276,11 @@ class Executor:
         """Before the first object of a new plan: delete the earlier plan's objects, and wait until they are gone."""
         for step in obsolete:
             await self._writer.delete(step.subject)
-        waits = [held_by(step.subject, now=state.now) for step in obsolete]
-        holding = "; ".join(text for text, _ in waits if text)
+        holders = [held_by(step.subject, now=state.now) for step in obsolete]
+        holding = "; ".join(text for text, _ in holders if text)
         what = ", ".join(named(step.subject) for step in obsolete[:3])
         text = f"Waiting until {what} {'is' if len(obsolete) == 1 else 'are'} gone"
-        again = min((seconds for _, seconds in waits if seconds is not None), default=None)
+        again = min((seconds for _, seconds in holders if seconds is not None), default=None)
         result = StepResult(
             component="Resource",
             reason="Recreating",
@@ -313,7 +313,11 @@ def refusal_outcome(
     else:
         policy = refused.policy
         result = StepResult(
-            condition="ResourceCreated", reason=policy.reason, message=message, blocks_ready=True, waits=policy.waits
+            condition="ResourceCreated",
+            reason=policy.reason,
+            message=message,
+            blocks_ready=True,
+            pending=policy.pending,
         )
     return Outcome(results=(result,), again=left)
 
@@ -371,7 +375,7 @@ def _in_the_way(step: Step, first: Step) -> StepResult:
         reason="ResourceConflict",
         message=conflict_text(step.wanted, step.live),
         blocks_ready=first.writes or first is step,
-        partial=first is not step and first.live is not None,
+        only_degrades=first is not step and first.live is not None,
     )
 
 

@@ -79,7 +79,7 @@ class PodSummary:
     """Names of pods that are not ready."""
     ready: bool
     """Whether the upstream reports ready."""
-    partial: bool
+    only_degrades: bool
     """Whether the upstream reports that the rest serves without what is not ready."""
     lost: bool
     """Whether pods that were ready for this generation are not ready any more."""
@@ -193,7 +193,7 @@ def faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
     rest = _Rest(evidence.pods)
     faults: dict[str, Fault] = {}
     for symptom in summary.shown:
-        partial = _is_partial(symptom, summary, rest)
+        only_degrades = _is_partial(symptom, summary, rest)
         known = faults.get(symptom.reason)
         if known is None:
             costs = summary.lost and category_of(symptom.reason) is Category.CONNECTIVITY
@@ -203,10 +203,10 @@ def faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
                 message=symptom.message,
                 since=symptom.since,
                 category=Category.WORKLOAD if costs else None,
-                partial=partial or costs,
+                only_degrades=only_degrades or costs,
             )
-        elif known.partial and not partial:
-            faults[symptom.reason] = replace(known, partial=False)
+        elif known.only_degrades and not only_degrades:
+            faults[symptom.reason] = replace(known, only_degrades=False)
     return list(faults.values())
 
 
@@ -238,7 +238,7 @@ class _Rest:
 def _is_partial(symptom: Symptom, summary: PodSummary, rest: _Rest) -> bool:
     """Whether the rest serves without what shows the symptom: by the upstream's word, or as one of several alike."""
     helps = rest.role_of(symptom.object) in summary.helping
-    announced = summary.partial and not summary.ready
+    announced = summary.only_degrades and not summary.ready
     return helps or announced or rest.serves_beside(symptom.object, ready=summary.ready)
 
 
@@ -371,7 +371,7 @@ def diagnose(
         components = (*components, pods)
         if evidence is not None and pods.ready is not True:
             ready_pods = sum(pod.ready and pod.alive and pod.serves for pod in evidence.pods)
-    waits = [
+    pending = [
         observation.requeue_after,
         stale_in,
         away_in,
@@ -385,7 +385,7 @@ def diagnose(
         ),
         faults=tuple(faults),
         root_cause=_root_cause(evidence, report, faults, previous=previous, now=now),
-        wake_after=min((seconds for seconds in waits if seconds is not None), default=None),
+        wake_after=min((seconds for seconds in pending if seconds is not None), default=None),
         ready_pods=ready_pods,
     )
 
@@ -404,8 +404,8 @@ def conclude(
         deployment, found.report, faults=faults, root_cause=found.root_cause, ready_pods=found.ready_pods, now=now
     )
     memory.last_words = "" if verdict.ready is True else _last_words(found.root_cause) or memory.last_words
-    waits = [seconds for seconds in (found.wake_after, verdict.wake_after) if seconds is not None]
-    return status, verdict, replace(found, faults=faults, wake_after=min(waits, default=None))
+    pending = [seconds for seconds in (found.wake_after, verdict.wake_after) if seconds is not None]
+    return status, verdict, replace(found, faults=faults, wake_after=min(pending, default=None))
 
 
 def _with_last_words(report: Report, last_words: str) -> Report:
@@ -465,7 +465,7 @@ def _look(
         wanted=wanted,
         unready=", ".join(unready[:_NAMED]) + (f" and {len(unready) - _NAMED} more" if len(unready) > _NAMED else ""),
         ready=ready,
-        partial=bool(unready_parts) and all(part.only_degrades and not part.role for part in unready_parts),
+        only_degrades=bool(unready_parts) and all(part.only_degrades and not part.role for part in unready_parts),
         lost=lost,
         bereft=bereft,
         seen_before=condition is not None and condition.get("reason") != NOT_YET,
@@ -558,7 +558,7 @@ def _in_order(named_faults: Sequence[_Named], pods: Component | None) -> list[Fa
         lost = pods.reason == LOST
         precise = [fault.message for rank, fault in ranked if rank == _Rank.PRECISE and fault.message]
         message = "; ".join([pods.message, *precise]) if lost else pods.message
-        fault = Fault(component=PODS, reason=pods.reason, message=message, partial=lost)
+        fault = Fault(component=PODS, reason=pods.reason, message=message, only_degrades=lost)
         ranked.append((_Rank.PRECISE + 0.5 if lost else _Rank.GENERAL + 0.5, fault))
     return [fault for _, fault in sorted(ranked, key=lambda entry: entry[0])]
 
@@ -574,7 +574,7 @@ def _refused(observation: Observation) -> list[Fault]:
             component="Revision",
             reason=refused.reason,
             message=f"The newest spec is refused{', the one before serves' if serves else ''}: {located(refused)}",
-            partial=serves,
+            only_degrades=serves,
             category=Category.CONFIG,
         )
     ]

@@ -22,7 +22,7 @@ class ErrorPolicy:
     """True: the request was refused, which is reported at once. False: a transient failure, reported once it lasts."""
     lasts: bool = False
     """Whether the same request is refused until the upstream's schema changes."""
-    waits: bool = False
+    pending: bool = False
     """Whether something else has to exist, or to be gone, first; the deployment needs no change."""
 
 
@@ -32,10 +32,10 @@ _REFUSED = ErrorPolicy(reason="InvalidSpec", refuses=True)
 POLICIES: Mapping[ErrorKind, ErrorPolicy] = {
     ErrorKind.FORBIDDEN: ErrorPolicy(reason="Forbidden", refuses=True),
     ErrorKind.QUOTA: ErrorPolicy(reason="QuotaExceeded", refuses=True),
-    ErrorKind.NAMESPACE_TERMINATING: ErrorPolicy(reason="Terminating", refuses=True, waits=True),
-    ErrorKind.NAMESPACE_NOT_FOUND: ErrorPolicy(reason="Terminating", refuses=True, waits=True),
-    ErrorKind.KIND_TERMINATING: ErrorPolicy(reason="UpstreamNotInstalled", refuses=True, waits=True),
-    ErrorKind.KIND_NOT_SERVED: ErrorPolicy(reason="UpstreamNotInstalled", refuses=True, waits=True),
+    ErrorKind.NAMESPACE_TERMINATING: ErrorPolicy(reason="Terminating", refuses=True, pending=True),
+    ErrorKind.NAMESPACE_NOT_FOUND: ErrorPolicy(reason="Terminating", refuses=True, pending=True),
+    ErrorKind.KIND_TERMINATING: ErrorPolicy(reason="UpstreamNotInstalled", refuses=True, pending=True),
+    ErrorKind.KIND_NOT_SERVED: ErrorPolicy(reason="UpstreamNotInstalled", refuses=True, pending=True),
     ErrorKind.SCHEMA: ErrorPolicy(reason="InvalidSpec", refuses=True, lasts=True),
     ErrorKind.DENIED: _REFUSED,
     ErrorKind.INVALID: _REFUSED,
@@ -51,7 +51,7 @@ POLICIES: Mapping[ErrorKind, ErrorPolicy] = {
     ErrorKind.EXPIRED: ErrorPolicy(reason="DependenciesUnreachable"),
     ErrorKind.UNKNOWN: ErrorPolicy(reason="DependenciesUnreachable"),
 }
-"""Every kind of error; docs/architecture.md has the table for readers, and a test compares the two."""
+"""Every kind of error; docs/write-errors.md has the table for readers, and a test compares the two."""
 
 
 def policy_of(error: KubeError) -> ErrorPolicy:

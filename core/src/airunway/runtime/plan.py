@@ -206,11 +206,11 @@ def plan(
         translated = translate(
             host, state.deployment, typed, context, digests=digests, records=_records(state, host, digests)
         )
-        waits = _waiting(state, host, translated, typed, context, settings=settings, digests=digests, known=waiting)
+        outdated = _waiting(state, host, translated, typed, context, settings=settings, digests=digests, known=waiting)
     except PluginFault as error:
         log.exception("%s: the provider's plugin is at fault", state.key)
         return _at_fault(intent, error)
-    warnings = (*translated.warnings, *waits)
+    warnings = (*translated.warnings, *outdated)
     if translated.blockers and not typed.spec.suspend:
         return replace(intent, do=Do.OBSERVE_ONLY, results=(_blocked(translated),), warnings=warnings)
     compatible = _blocked(translated, blocks_ready=False) if translated.blockers else _compatible(host, context, state)
@@ -271,10 +271,10 @@ def _missing(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] 
         if installed.reason != "UnsupportedSchema":
             text = f"Provider '{host.name}' CRD not installed in cluster"
             message = text if kind.primary else f"{text}: {installed.message}"
-            waits = StepResult(
-                component="Upstream", reason=installed.reason, message=message, blocks_ready=True, waits=True
+            not_installed = StepResult(
+                component="Upstream", reason=installed.reason, message=message, blocks_ready=True, pending=True
             )
-            return waits, subject
+            return not_installed, subject
         # What runs is never failed because a schema is new; what is not there yet fails, and says so (ruling 13).
         result = StepResult(
             condition="ProviderCompatible",
@@ -440,7 +440,7 @@ def _stays(state: ClusterState) -> StepResult:
         reason=reason,
         message=message,
         blocks_ready=True,
-        partial=mistaken,
+        only_degrades=mistaken,
         category=Category.CONFIG if mistaken else None,
     )
 
@@ -451,7 +451,7 @@ def _waits_for(other: str) -> StepResult:
         f"Waiting until provider '{other}' has removed what it made. If it does not run any more, delete that "
         f"by hand, and then the finalizer {names.provider_finalizer(other)} of this ModelDeployment"
     )
-    return StepResult(component="Handover", reason="WaitingForProvider", message=text, blocks_ready=True, waits=True)
+    return StepResult(component="Handover", reason="WaitingForProvider", message=text, blocks_ready=True, pending=True)
 
 
 # ----------------------------------------------------------------------------------------------------------- the steps

@@ -250,7 +250,7 @@ class ProviderReconciler:
         if decision.do is Do.SUSPEND:
             gone = await self._releaser.remove_objects(state)
             text = "Suspended" if gone else "Suspending: the upstream resources are being removed"
-            result = StepResult(component="Suspend", reason="Suspended", message=text, blocks_ready=True, waits=True)
+            result = StepResult(component="Suspend", reason="Suspended", message=text, blocks_ready=True, pending=True)
             return Outcome(results=(result,), live={})  # objects that are being deleted do not count
         try:
             await self._hold(state.deployment)
@@ -380,5 +380,5 @@ def _planned(state: ClusterState, planned: StepResult) -> tuple[StepResult, ...]
     if state.primary is not None:
         return (planned,)
     return planned, StepResult(
-        component="DryRun", reason="DryRun", message=planned.message, blocks_ready=True, waits=True
+        component="DryRun", reason="DryRun", message=planned.message, blocks_ready=True, pending=True
     )

@@ -65,9 +65,9 @@ class StepResult:
     """Whether the deployment is not ready because of it; the fields below describe that fault."""
     component: str = ""
     """Component of the fault; empty: the condition's type."""
-    waits: bool = False
+    pending: bool = False
     """Whether something else has to happen first, without a change of the deployment."""
-    partial: bool = False
+    only_degrades: bool = False
     """Whether the rest serves."""
     category: Category | None = None
     """Category of the fault where the reason alone does not decide it."""
@@ -87,8 +87,8 @@ class StepResult:
             reason=self.reason,
             message=self.message,
             since=self.since,
-            waits=self.waits,
-            partial=self.partial,
+            pending=self.pending,
+            only_degrades=self.only_degrades,
             category=self.category,
         )
 
@@ -160,8 +160,8 @@ def fault_of(component: Component, since: datetime | None) -> Fault:
         reason=component.reason,
         message=component.message,
         since=since,
-        waits=component.pending,
-        partial=component.only_degrades,
+        pending=component.pending,
+        only_degrades=component.only_degrades,
         category=Category.UNKNOWN if component.ready is None and component.reason == "Unknown" else None,
     )
 
@@ -314,7 +314,9 @@ def _conditions(report: Report, verdict: Rollup) -> list[Condition]:
 def leaving(observation: Observation, result: StepResult) -> Observation:
     """The observation of an object that is being recreated: every component reports only that."""
     components = tuple(
-        replace(component, ready=False, reason=result.reason, message=result.message, pending=False, only_degrades=False)
+        replace(
+            component, ready=False, reason=result.reason, message=result.message, pending=False, only_degrades=False
+        )
         for component in observation.components
     )
     return replace(observation, components=components, up_to_date=True, refused=None)

@@ -62,11 +62,11 @@ class Fault:
     reason: str
     message: str = ""
     since: datetime | None = None
-    waits: bool = False
+    pending: bool = False
     """True for a component that waits for something else first (Pending rather than Deploying)."""
     category: Category | None = None
     """The category where the reason alone does not tell: a reason that nobody registered."""
-    partial: bool = False
+    only_degrades: bool = False
     """True where the rest goes on serving: such a fault degrades and never fails."""
 
     @property
@@ -137,9 +137,9 @@ def _judge(
     fault: Fault, *, previous: str | None, served: bool, created: bool, now: datetime, grace: timedelta
 ) -> tuple[Phase, float | None]:
     """The phase that one fault alone would give, and after how many seconds time alone would change that."""
-    resting = Phase.PENDING if fault.waits or not created else Phase.DEPLOYING
+    resting = Phase.PENDING if fault.pending or not created else Phase.DEPLOYING
     match fault.kind:
-        case Category.CONFIG | Category.EXHAUSTION | Category.WORKLOAD if fault.partial:
+        case Category.CONFIG | Category.EXHAUSTION | Category.WORKLOAD if fault.only_degrades:
             return Phase.DEGRADED, None
         case Category.CONFIG:
             return (Phase.FAILED if created else Phase.PENDING), None

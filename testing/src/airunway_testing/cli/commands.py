@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from airunway.cli import processes
+from airunway.cli.options import Context
 from airunway_testing.cli.controlplane import app as controlplane
 from airunway_testing.cli.provider import app as provider
 from airunway_testing.cli.simulate import simulate
@@ -40,7 +40,7 @@ def sandbox(
         Path | None, typer.Option(help="Install the upstreams' own CRDs from this directory instead of minimal ones.")
     ] = None,
     kubeconfig: Annotated[Path | None, typer.Option(help="Use this cluster instead of starting one.")] = None,
-    context: processes.Context = None,
+    context: Context = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the logs afterwards.")] = False,
     patience: Annotated[
         float,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from airunway.cli import processes
+from airunway.cli.options import Context, Kubeconfig
 
 if TYPE_CHECKING:
     from airunway.kube import ClusterConfig
@@ -19,8 +19,8 @@ __all__ = ["simulate"]
 
 def simulate(
     name: Annotated[str, typer.Argument(help="Which operator: the name of an installed simulator.")],
-    kubeconfig: processes.Kubeconfig = None,
-    context: processes.Context = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     level: Annotated[
         Literal["api", "cluster"],
         typer.Option(help="cluster: make the workload and follow its pods. api: no pods, answer by scenario."),

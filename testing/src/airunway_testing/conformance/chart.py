@@ -22,10 +22,9 @@ from airunway.api.names import provider_manager
 from airunway.plugins.contract import ProviderManifest
 from airunway.plugins.errors import PluginError
 from airunway.plugins.registry import load
-from airunway.process.rights import Rights
+from airunway.rbac.admission_policies import provider_guard
+from airunway.rbac.rights import Rights, provider_rights
 from airunway.resource import Resource, copy_of
-from airunway.runtime.access import provider_rights
-from airunway.webhook.guard import provider_guard
 from airunway_testing.conformance.settings import settings_property
 
 __all__ = ["GUARD", "as_text", "plain_rights", "provider_files", "with_settings"]

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from airunway.json_path import values_at
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
+from airunway.rbac.policy_rules import places_of
 from airunway.resource import Resource, dig
 from airunway.sdk.pods import pod_specs, pod_templates
-from airunway.webhook.guard_rules import places_of
 
 __all__ = ["guarded_faults"]
 

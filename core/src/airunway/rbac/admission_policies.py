@@ -14,9 +14,7 @@ from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import CONFIG_MAP, EVENT, LEASE
 from airunway.plugins.contract import ProviderManifest
-from airunway.resource import Resource
-from airunway.status.catalogue import CONDITIONS, ConditionWriter
-from airunway.webhook.guard_rules import (
+from airunway.rbac.policy_rules import (
     BY_DEPLOYMENT,
     OWNER_NAMES,
     Rule,
@@ -26,6 +24,8 @@ from airunway.webhook.guard_rules import (
     pods_of,
     quoted,
 )
+from airunway.resource import Resource
+from airunway.status.catalogue import CONDITIONS, ConditionWriter
 
 __all__ = ["GUARD", "core_guard", "provider_guard", "status_guard"]
 
@@ -85,7 +85,7 @@ def provider_guard(
 
     Of a ModelDeployment it changes its own finalizer, and its own part of the status while the deployment is its own;
     of the upstream's kinds and ConfigMaps it touches what has its label, with nothing in it that no translation writes
-    (`airunway.webhook.guard_rules`), in namespaces that have ModelDeployments; its own registration, events and Lease.
+    (`airunway.rbac.policy_rules`), in namespaces that have ModelDeployments; its own registration, events and Lease.
 
     `own` is the namespace that it runs in, `core` that of the core if it is another. `namespaces` are those that the
     provider watches (empty: all). The core has to say where there are deployments (``--guard-parameters``). Raises

@@ -1,19 +1,29 @@
-"""The guard before a new CRD: what it would take from objects that are there. Pure.
+"""Whether a new version of our CRDs fits the objects that exist, and applying it.
 
-An API server takes a CRD whose schema has lost a field without a word, and with the next write the field is gone from
-every object that has it.
+The API server accepts a CRD whose schema has lost a field; with the next write that field is gone from every object.
+Example: a schema without ``spec.adapters``, and one ModelDeployment that has them: `harms` names field and object.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from airunway.resource import Resource, dig, key_of
+from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, NotFound, kind_of_crd
+from airunway.resource import Resource, dig, is_true, key_of
 from airunway.upgrades.acceptance import refusals
 from airunway.upgrades.schemas import dropped, schema_in, served_versions
 
-__all__ = ["Harm", "harms", "stored_versions", "unacceptable"]
+__all__ = ["MANAGER", "Harm", "apply_definitions", "harms", "harms_in", "stored_versions", "unacceptable"]
+
+MANAGER = "airunway-crds"
+"""The field manager of CRDs that the command applies."""
+
+_PATIENCE = 30.0
+"""Seconds in which an API server serves what it has accepted."""
+
+_LOOK_AGAIN = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,3 +94,33 @@ def _taken(obj: Resource, before: Resource, after: Resource) -> Iterator[str]:
 
 def _names(objects: Sequence[Resource]) -> tuple[str, ...]:
     return tuple(sorted(str(key_of(obj)) for obj in objects))
+
+
+async def harms_in(client: Client, definitions: Sequence[Resource]) -> list[Harm]:
+    """What these CRDs would do to the objects of the cluster. Every object is read once. Raises KubeError."""
+    found = await asyncio.gather(*(_harms(client, crd) for crd in definitions))
+    return [harm for each in found for harm in each]
+
+
+async def _harms(client: Client, crd: Resource) -> list[Harm]:
+    try:
+        live = await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd))
+    except NotFound:
+        return []
+    objects = {}
+    for version in served_versions(live) if is_true(live, "Established") else ():
+        objects[version] = await client.list_all(kind_of_crd(live, version))
+    return harms(crd, live, objects)
+
+
+async def apply_definitions(client: Client, definitions: Sequence[Resource]) -> None:
+    """Apply CRDs, and wait until they are served.
+
+    Raises KubeError (Conflict where another tool owns what would be changed), and TimeoutError where one is not served.
+    """
+    for crd in definitions:
+        await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager=MANAGER)
+    async with asyncio.timeout(_PATIENCE):
+        for crd in definitions:
+            while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd)), "Established"):
+                await asyncio.sleep(_LOOK_AGAIN)

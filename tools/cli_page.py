@@ -1,31 +1,39 @@
-"""The reference page of the command line, out of the commands themselves: ``python -m airunway.cli.reference``."""
+"""Write docs/reference/cli.md: every command and option, from the commands themselves.
+
+python -m tools.cli_page [--check]
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import typer
+from tools.generated import write
 
 from airunway.cli.main import app
 
-__all__ = ["Command", "Option", "commands", "page"]
+__all__ = ["Command", "Option", "commands", "generated"]
+
+PAGE = "docs/reference/cli.md"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """An option: its spellings, those of its opposite (``--no-…``; empty if it has none), its help and its default."""
+    """A documented option."""
 
     spellings: tuple[str, ...]
     opposite: tuple[str, ...]
+    """Spellings of ``--no-…``; empty if there are none."""
     help: str
     default: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command that can be run: its words, its usage, what it says of itself, and its options that are shown."""
+    """A command that can be run, with the options that its help shows."""
 
     name: str
     usage: str
@@ -69,12 +77,16 @@ def _option(parameter: Any) -> Option:
     )
 
 
-def page() -> str:
-    """The page as Markdown."""
+def generated() -> dict[str, str]:
+    """The page's text by its path from the root."""
+    return {PAGE: _page()}
+
+
+def _page() -> str:
     parts = [
         "# The command line",
         "",
-        "Written by `python -m airunway.cli.reference`; `airunway COMMAND --help` says the same.",
+        "Generated from the commands; `airunway COMMAND --help` shows the same.",
     ]
     for command in commands():
         parts += ["", f"## airunway {command.name}", "", f"`{command.usage}`", "", command.help]
@@ -88,4 +100,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    typer.echo(page(), nl=False)
+    sys.exit(write(generated()))
