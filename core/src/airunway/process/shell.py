@@ -14,13 +14,13 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+
+import kopf
 
 from airunway import __version__
 from airunway.garbage import short_collections
 from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
-from airunway.process.lean_kopf import kopf
-from airunway.process.memories import NoMemories
 from airunway.process.metrics import Metrics
 from airunway.process.parts import Application, Lead, Makers, Parts, Work
 from airunway.process.probes import metrics_server, probe_server
@@ -117,9 +117,8 @@ async def _kopf(config: ClusterConfig, application: Parts, work: asyncio.Task[No
     async def cleanup(**_: Any) -> None:
         await _finish(work)
 
-    application.register(registry, settings)
-    memories = cast(Any, NoMemories())  # kopf's own class is not public
-    await kopf.operator(registry=registry, settings=settings, memories=memories, clusterwide=True, stop_flag=stop)
+    application.register(settings)
+    await kopf.operator(registry=registry, settings=settings, clusterwide=True, stop_flag=stop)
 
 
 async def _finish(work: asyncio.Task[None]) -> None:
