@@ -10,9 +10,9 @@ import gc
 import logging
 import sys
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import kopf
 from airunway import __version__
 from airunway.garbage import short_collections
 from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
+from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.process.metrics import Metrics
 from airunway.process.parts import Application, Lead, Makers, Parts, Work
 from airunway.process.probes import metrics_server, probe_server
@@ -54,6 +55,8 @@ class ShellSettings:
     leader_election: bool = False
     namespace: str = "airunway-system"
     identity: str = ""
+    effective: Mapping[str, EffectiveSettings] = field(default_factory=dict)
+    """What the Lease of each part publishes, by the part's component."""
     ready_file: Path | None = None
     """Created once the application is ready: for whoever started the process and has no probe to ask."""
 
@@ -138,8 +141,15 @@ def _leader(component: str, client: Client, settings: ShellSettings, metrics: Me
             await work()
 
         return at_once
+    effective = settings.effective.get(component)
     return LeaderElector(
-        client, name=component, namespace=settings.namespace, identity=settings.identity, on_change=on_leading
+        client,
+        name=component,
+        namespace=settings.namespace,
+        identity=settings.identity,
+        on_change=on_leading,
+        labels=dict([PART_OF]),
+        annotations=effective.annotations() if effective is not None else None,
     ).run
 
 
