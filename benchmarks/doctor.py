@@ -30,8 +30,9 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import DEPLOYMENT, LEASE, NAMESPACE, SERVICE_ACCOUNT, Client, Kind, load_config
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import discover, load
+from airunway.process.effective_settings import PART_OF, EffectiveSettings
+from airunway.rbac import Rights, core_rights, leader_election_rights, provider_rights, roles
 from airunway.rbac.admission_policies import provider_guard
-from airunway.rbac.rights import Rights, core_rights, leader_election_rights, provider_rights, roles
 from airunway.resource import Resource, format_time, key_of
 from airunway.runtime.application import config_object
 from airunway_testing.controlplane import ControlPlane
@@ -44,26 +45,31 @@ BUDGET = 2.0
 _RBAC = "rbac.authorization.k8s.io"
 
 
-def processes(hosts: Iterable[ProviderHost]) -> Iterable[tuple[str, list[str], Rights, list[Resource]]]:
-    """The parts: name, command line, rights, and what else belongs to each."""
+def processes(hosts: Iterable[ProviderHost]) -> Iterable[tuple[str, Rights, list[Resource]]]:
+    """The parts: name, rights, and what else belongs to each."""
     core = names.CORE_MANAGER
-    yield core, ["controller", "--leader-elect"], core_rights() + leader_election_rights(core), []
+    yield core, core_rights() + leader_election_rights(core), []
     for host in hosts:
         name = names.provider_manager(host.name)
         account = f"system:serviceaccount:{NAMESPACE_NAME}:{name}"
         guards = provider_guard(host.manifest, account, own=NAMESPACE_NAME, name=f"{name}-{NAMESPACE_NAME}-guard")
-        yield name, ["provider", "run", host.name, "--leader-elect"], provider_rights(host.manifest), guards
+        yield name, provider_rights(host.manifest), guards
 
 
-def objects_of(name: str, command: list[str], rights: Rights) -> Iterable[Resource]:
+def objects_of(name: str, rights: Rights) -> Iterable[Resource]:
     labels = {"app": name, "app.kubernetes.io/part-of": "airunway"}
-    container = {"name": "airunway", "image": f"example.org/airunway:{__version__}", "args": command}
+    container = {"name": "airunway", "image": f"example.org/airunway:{__version__}"}
     metadata = {"namespace": NAMESPACE_NAME, "name": name}
+    effective = EffectiveSettings(manager=name, pod=f"{name}-1", options={"leader-elect": "true"})
     yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
     yield {
         "apiVersion": DEPLOYMENT.api_version,
         "kind": DEPLOYMENT.kind,
-        "metadata": {**metadata, "labels": labels, "annotations": {GUARDED: NAMESPACE_NAME}},
+        "metadata": {
+            **metadata,
+            "labels": {**labels, "app.kubernetes.io/name": name},
+            "annotations": {GUARDED: NAMESPACE_NAME},
+        },
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": labels},
@@ -76,8 +82,12 @@ def objects_of(name: str, command: list[str], rights: Rights) -> Iterable[Resour
     yield {
         "apiVersion": LEASE.api_version,
         "kind": LEASE.kind,
-        "metadata": metadata,
-        "spec": {"holderIdentity": "x", "leaseDurationSeconds": 600, "renewTime": f"{datetime.now(UTC):%FT%T.%fZ}"},
+        "metadata": {**metadata, "labels": dict([PART_OF]), "annotations": effective.annotations()},
+        "spec": {
+            "holderIdentity": effective.pod,
+            "leaseDurationSeconds": 600,
+            "renewTime": f"{datetime.now(UTC):%FT%T.%fZ}",
+        },
     }
     subject = {"kind": "ServiceAccount", "namespace": NAMESPACE_NAME, "name": name}
     yield from roles(rights, name=name, namespace=NAMESPACE_NAME, subject=subject)
@@ -99,8 +109,8 @@ async def install(kubeconfig: Path, deployments: int) -> None:
         await install_definitions(client)
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE_NAME}}
         await client.apply(NAMESPACE, body, manager="benchmark")
-        for name, command, rights, more in processes(hosts):
-            for obj in (*objects_of(name, command, rights), *more):
+        for name, rights, more in processes(hosts):
+            for obj in (*objects_of(name, rights), *more):
                 await client.apply(kind_of(obj), obj, manager="benchmark")
         for host in hosts:
             config = config_object(host.manifest)

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from airunway import sdk
+from airunway import __version__, sdk
 from airunway.api import names
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import LEASE, Client
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import host_of, load
+from airunway.process.effective_settings import published_in
 from airunway.process.parts import Application, Lead
 from airunway.resource import ObjectKey, Resource, condition_of, dig
 from airunway_testing.audit import AuditReader
@@ -212,10 +213,16 @@ async def test_each_part_has_its_lease_and_says_farewell(
 ) -> None:
     parts = (names.CORE_MANAGER, names.provider_manager("kaito"), names.provider_manager("toy"))
     configs = [ObjectKey("", name) for name in ("kaito", "toy")]
-    async with own_process(kubeconfig, tmp_path, "run", "kaito", "toy", "--leader-elect") as process:
+    flags = ("--leader-elect", "--unknown-schema=Fail", "--set=kaito.instanceType=big")
+    async with own_process(kubeconfig, tmp_path, "run", "kaito", "toy", *flags) as process:
         for part in parts:
             lease = await client.get(LEASE, ObjectKey("default", part))
             assert dig(lease, "spec", "holderIdentity") == "own-process"
+            (published,) = published_in([lease])
+            assert (published.manager, published.pod, published.version) == (part, "own-process", __version__)
+            assert published.options["leader-elect"] == "true"
+            assert published.options.get("unknown-schema", "Fail") == "Fail"
+            assert published.settings == ({"instanceType": "big"} if "kaito" in part else {})
         for key in configs:
             assert dig(await client.get(INFERENCE_PROVIDER_CONFIG, key), "status", "ready") is True
         process.terminate()

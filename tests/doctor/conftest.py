@@ -8,7 +8,7 @@ import re
 import resource
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -40,8 +40,9 @@ from airunway.kube import (
     NotFound,
 )
 from airunway.plugins.registry import load
+from airunway.process.effective_settings import PART_OF, EffectiveSettings
+from airunway.rbac import core_rights, leader_election_rights, provider_rights, roles, webhook_rights
 from airunway.rbac.admission_policies import provider_guard
-from airunway.rbac.rights import core_rights, leader_election_rights, provider_rights, roles, webhook_rights
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, is_true, key_of
 from airunway.runtime.application import config_object
 from airunway.webhook.certificates import new_authority
@@ -86,11 +87,8 @@ KINDS = {
         STORAGE_CLASS,
     )
 }
-COMMANDS = {
-    names.CORE_MANAGER: ["controller", "--leader-elect"],
-    names.provider_manager("toy"): ["provider", "run", "toy", "--leader-elect"],
-}
-"""What each of the Deployments runs, by its name (which is that of its account and Lease too)."""
+OPTIONS = {"leader-elect": "true", "watch-namespaces": ""}
+"""How each process runs, as its Lease publishes it."""
 
 GUARDED_PROCESS = names.provider_manager("toy")
 """The Deployment that has guards. The core's has none here: those of the status would hold for all the cluster."""
@@ -183,8 +181,8 @@ class Installation:
                 else:
                     subresource = "status" if "status" in what["body"] else ""
                     await self._client.merge_patch(kind, key, what["body"], subresource=subresource)
-            case "arguments":
-                await self.apply(self._process(what["of"], [*COMMANDS[what["of"]], *what["add"]]))
+            case "runs":
+                await self.publish(what["process"], what.get("with", {}), version=what.get("version", __version__))
             case _:
                 raise ValueError(f"no such step: {verb}")
 
@@ -197,9 +195,8 @@ class Installation:
         url = "https://127.0.0.1:1"
         settings = webhook_settings(bind_address=":9443", url=url, configuration=name, namespace=self.namespace)
         assert settings is not None
-        flags = ["--webhook-bind-address=:9443", f"--webhook-url={url}", f"--webhook-configuration={name}"]
         core = names.CORE_MANAGER
-        await self.apply(self._process(core, [*COMMANDS[core], *flags]))
+        await self.publish(core, {"webhook-bind-address": ":9443", "webhook-url": url, "webhook-configuration": name})
         subject = account_of(f"system:serviceaccount:{self.namespace}:{core}")
         for role in roles(webhook_rights(settings), name=name, namespace=self.namespace, subject=subject):
             await self.apply(role)
@@ -207,6 +204,12 @@ class Installation:
         live = configuration_object(settings, bundle=bundle)
         live["webhooks"][0] |= altered
         await self.apply(live)
+
+    async def publish(self, process: str, options: Mapping[str, str], *, version: str = __version__) -> None:
+        """The process runs with these options beside the usual ones, and its Lease says so."""
+        annotations = _effective(process, options, version=version).annotations()
+        key = ObjectKey(self.namespace, process)
+        await self._client.merge_patch(LEASE, key, {"metadata": {"annotations": annotations}})
 
     async def close(self) -> None:
         for kind, key in reversed(dict.fromkeys(self._made)):
@@ -246,11 +249,13 @@ class Installation:
                     if "roleRef" in role:
                         role["roleRef"]["name"] = f"{self.namespace}-{name}"
                 await self.apply(role)
-            await self.apply(self._process(name, COMMANDS[name]))
+            await self.apply(self._process(name))
             pod = {"serviceAccountName": name, "containers": [{"name": "main", "image": "example.org/airunway"}]}
             await self.apply({"kind": "Pod", "metadata": {"name": f"{name}-0", "labels": {"app": name}}, "spec": pod})
             lease = {"holderIdentity": f"{name}-0", "leaseDurationSeconds": 600, "renewTime": _micro(now)}
-            await self.apply({"kind": "Lease", "metadata": {"name": name}, "spec": lease})
+            published = _effective(name, {}).annotations()
+            metadata = {"name": name, "labels": dict([PART_OF]), "annotations": published}
+            await self.apply({"kind": "Lease", "metadata": metadata, "spec": lease})
         await self.guard_provider()
         config = config_object(toy.manifest)
         config["spec"]["installation"] = {"defaultNamespace": self.namespace}
@@ -264,13 +269,17 @@ class Installation:
         metadata = {"name": "doctor-standard", "annotations": default}
         await self.apply({"kind": "StorageClass", "metadata": metadata, "provisioner": "example.org/none"})
 
-    def _process(self, name: str, arguments: list[str]) -> Resource:
+    def _process(self, name: str) -> Resource:
         labels = {"app": name}
-        container = {"name": "main", "image": f"example.org/airunway:{__version__}", "args": arguments}
+        container = {"name": "main", "image": f"example.org/airunway:{__version__}"}
         pod = {"serviceAccountName": name, "containers": [container]}
         return {
             "kind": "Deployment",
-            "metadata": {"name": name, "annotations": {GUARDED: self.namespace} if name == GUARDED_PROCESS else {}},
+            "metadata": {
+                "name": name,
+                "labels": {**dict([PART_OF]), "app.kubernetes.io/name": name},
+                "annotations": {GUARDED: self.namespace} if name == GUARDED_PROCESS else {},
+            },
             "spec": {
                 "replicas": 1,
                 "selector": {"matchLabels": labels},
@@ -324,6 +333,10 @@ async def sandboxed(client: Client) -> AsyncIterator[None]:
     await remove_leftovers(client)
     yield
     await remove_leftovers(client)
+
+
+def _effective(process: str, options: Mapping[str, str], *, version: str = __version__) -> EffectiveSettings:
+    return EffectiveSettings(manager=process, pod=f"{process}-0", version=version, options={**OPTIONS, **options})
 
 
 def _definitions(name: str, *, older: str) -> list[Resource]:

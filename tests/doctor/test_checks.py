@@ -18,6 +18,7 @@ from airunway.doctor.components import Component, components_in, rivals
 from airunway.doctor.findings import AREAS
 from airunway.doctor.guards import shuts_out
 from airunway.doctor.report import document, lines
+from airunway.process.effective_settings import ANNOTATION, PART_OF, EffectiveSettings, published_in
 from airunway.rbac.admission_policies import status_guard
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, new_authority
@@ -137,63 +138,63 @@ def test_a_code_is_given_once() -> None:
 # ------------------------------------------------------------------------------------------------------ what is read
 
 
-def deployment(*arguments: str, image: str = "ghcr.io/x/airunway:v0.3.1", **container: Any) -> Resource:
-    pod = {
-        "serviceAccountName": "sa",
-        "containers": [{"name": "c", "image": image, "args": list(arguments), **container}],
-    }
+def deployment(key: str = "d", /, *, image: str = "ghcr.io/x/airunway:v0.3.1", **labels: str) -> Resource:
+    """A Deployment as our charts label it, with ``name`` and ``version`` as `labels` have them."""
+    pod = {"serviceAccountName": "sa", "containers": [{"name": "c", "image": image}]}
     spec = {"replicas": 2, "template": {"spec": pod}}
-    return {"metadata": {"namespace": "system", "name": "d"}, "spec": spec, "status": {"availableReplicas": 1}}
+    given = {f"app.kubernetes.io/{key}": value for key, value in labels.items()}
+    metadata = {"namespace": "system", "name": key, "labels": {**given, **dict([PART_OF])} if labels else {}}
+    return {"metadata": metadata, "spec": spec, "status": {"availableReplicas": 1}}
 
 
-@pytest.mark.parametrize(
-    ("found", "core", "every", "providers", "options"),
-    [
-        (deployment("controller", "--leader-elect"), True, False, (), {"leader-elect": "true"}),
-        (
-            deployment("provider", "run", "--leader-elect", "a", "b", "--watch-namespaces", "x,y"),
-            False,
-            False,
-            ("a", "b"),
-            {"leader-elect": "true", "watch-namespaces": "x,y"},
-        ),
-        (deployment("provider", "run", "--all"), False, True, (), {"all": "true"}),
-        (deployment("run", "--leader-elect=False"), True, True, (), {"leader-elect": "false"}),
-        (
-            deployment(
-                command=["python", "-m", "airunway"], args=["controller", "--webhook-service=hook.$(POD_NAMESPACE)"]
-            ),
-            True,
-            False,
-            (),
-            {"webhook-service": "hook.system"},
-        ),
-        (
-            deployment(
-                "controller",
-                "--no-webhook-access-review",
-                "--log-level=$(LEVEL)",
-                env=[{"name": "LEVEL", "value": "debug"}],
-            ),
-            True,
-            False,
-            (),
-            {"webhook-access-review": "false", "log-level": "debug"},
-        ),
-    ],
-)
-def test_a_process_is_known_by_its_command_line(
-    found: Resource, core: bool, every: bool, providers: tuple[str, ...], options: dict[str, str]
-) -> None:
-    (component,) = components_in([found])
-    assert (component.core, component.every, component.providers, component.options) == (
-        core,
-        every,
-        providers,
-        options,
-    )
+def published(manager: str, pod: str = "d-5d4f-x7k2", **rest: Any) -> EffectiveSettings:
+    return EffectiveSettings(manager=manager, pod=pod, namespace="system", **rest)
+
+
+def test_a_process_is_known_by_what_its_pods_publish() -> None:
+    options = {"leader-elect": "true", "watch-namespaces": "x,y"}
+    said = [published(f"airunway-{name}", options=options, version="0.3.1") for name in ("provider-b", "provider-a")]
+    (component,) = components_in([deployment()], said)
+    assert (component.core, component.providers, component.known) == (False, ("a", "b"), True)
+    assert component.leases == ["airunway-provider-a", "airunway-provider-b"]
+    assert component.watched == ("x", "y")
     assert (component.user, component.version) == ("system:serviceaccount:system:sa", "0.3.1")
     assert (component.wanted, component.available) == (2, 1)
+
+
+def test_of_two_names_that_fit_a_pod_the_longer_one_is_its_deployment() -> None:
+    said = [published("airunway-controller", "d-b-5d4f-x7k2")]
+    (component,) = components_in([deployment("d"), deployment("d-b")], said)
+    assert component.key.name == "d-b"
+
+
+def test_a_part_that_has_ended_is_no_part_of_the_process() -> None:
+    said = [published("airunway-provider-a"), published("airunway-provider-b", held=False)]
+    assert components_in([deployment()], said)[0].providers == ("a",)
+    assert components_in([deployment()], said[1:])[0].providers == ("b",), "all were released: how it last ran"
+
+
+def test_a_process_that_never_led_is_known_by_its_chart_and_how_it_runs_is_not_known() -> None:
+    (component,) = components_in([deployment(name="airunway-controller", version="0.4.0")], [])
+    assert (component.core, component.providers, component.known) == (True, (), False)
+    assert component.version == "0.4.0"
+    found = examine(replace(EMPTY, components=(component,)))
+    assert f"how {component.name} runs" in {unseen.what for unseen in found.unseen}
+
+
+@pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"pod": "d-1"}', '{"pod": "", "version": "", "options": []}'])
+def test_a_lease_that_says_something_else_publishes_nothing(text: str) -> None:
+    lease = {"metadata": {"namespace": "system", "name": "airunway-controller", "annotations": {ANNOTATION: text}}}
+    assert published_in([lease]) == []
+
+
+def test_what_is_published_is_read_again() -> None:
+    said = published("airunway-provider-a", options={"unknown-schema": "Fail"}, settings={"size": 1, "zone": "east"})
+    lease = {
+        "metadata": {"namespace": "system", "name": said.manager, "annotations": said.annotations()},
+        "spec": {"holderIdentity": said.pod},
+    }
+    assert published_in([lease]) == [said]
 
 
 def pod(**status: Any) -> Resource:
@@ -236,9 +237,9 @@ def test_a_process_without_its_pods_says_why_in_the_pod_s_words(
     assert finding.what == f"{available} of 2 pods are available. {said}"
 
 
-def component(namespace: str, *, core: bool = False, every: bool = False, watched: str = "", **rest: Any) -> Component:
+def component(namespace: str, *, core: bool = False, watched: str = "", **rest: Any) -> Component:
     key, options = ObjectKey(namespace, "a"), {"watch-namespaces": watched}
-    return Component(key=key, core=core, every=every, options=options, providers=tuple(rest.get("providers", ())))
+    return Component(key=key, core=core, options=options, providers=tuple(rest.get("providers", ())))
 
 
 @pytest.mark.parametrize(
@@ -252,9 +253,7 @@ def component(namespace: str, *, core: bool = False, every: bool = False, watche
         (component("a", core=True, watched="x"), component("b", core=True), True),
         (component("a", providers=["p", "q"]), component("b", providers=["q"]), True),
         (component("a", providers=["p"]), component("b", providers=["q"]), False),
-        (component("a", every=True), component("b", providers=["q"]), True),
-        (component("a", core=True, every=True), component("b", core=True), True),
-        (component("a", every=True), component("b", core=True), False),
+        (component("a", core=True), replace(component("b", core=True), options={}), False),
     ],
 )
 def test_rivals_do_the_same_on_the_same_deployments(one: Component, other: Component, found: bool) -> None:
@@ -263,27 +262,9 @@ def test_rivals_do_the_same_on_the_same_deployments(one: Component, other: Compo
 
 
 def test_what_is_not_ours_is_no_component() -> None:
-    others = [
-        deployment("controller", image="example.org/other:1"),
-        deployment("--all", image="example.org/airunway:1"),
-        deployment("provider", "list"),
-        {"metadata": {"name": "odd"}},
-    ]
-    assert components_in(others) == []
-
-
-@pytest.mark.parametrize(
-    ("image", "labels", "version"),
-    [
-        ("localhost:5000/airunway", {}, ""),
-        ("localhost:5000/airunway@sha256:0123", {"app.kubernetes.io/version": "0.4.0"}, "0.4.0"),
-        ("airunway:0.4.0@sha256:0123", {}, "0.4.0"),
-    ],
-)
-def test_the_release_is_that_of_the_image_or_of_the_label(image: str, labels: dict[str, str], version: str) -> None:
-    found = deployment("controller", image=image)
-    found["metadata"]["labels"] = labels
-    assert components_in([found])[0].version == version
+    others = [deployment("airunway-controller"), deployment("e", name="dashboard"), {"metadata": {"name": "odd"}}]
+    elsewhere = replace(published("airunway-controller", "airunway-controller-1"), namespace="elsewhere")
+    assert components_in(others, [elsewhere]) == []
 
 
 @pytest.mark.parametrize(

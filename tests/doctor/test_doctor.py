@@ -72,13 +72,13 @@ async def test_nothing_is_found_where_core_webhook_and_provider_really_run(
     """And with a configuration that trusts another authority, the API server's own words are told."""
     host = load("toy")
     with local_settings(namespace=namespace) as webhook:
-        flags = [
-            f"--webhook-bind-address={webhook.bind_address}",
-            f"--webhook-url={webhook.url}",
-            f"--webhook-configuration={webhook.configuration}",
-            "--webhook-manage-configuration",
-        ]
-        await installation.do({"arguments": {"of": "airunway-controller", "add": flags}})
+        options = {
+            "webhook-bind-address": webhook.bind_address,
+            "webhook-url": webhook.url,
+            "webhook-configuration": webhook.configuration,
+            "webhook-manage-configuration": "true",
+        }
+        await installation.publish("airunway-controller", options)
         rights = roles(
             webhook_rights(webhook),
             name=f"{namespace}-webhook",
@@ -111,9 +111,8 @@ async def test_two_installations_that_keep_to_their_namespaces_are_no_fault(
     installation: Any, doctor: Any, namespace: str
 ) -> None:
     """The other's guard of the status knows its own accounts alone, and holds in its own namespaces alone."""
-    watch = f"--watch-namespaces={namespace}"
     for process in ("airunway-controller", "airunway-provider-toy"):
-        await installation.do({"arguments": {"of": process, "add": [watch]}})
+        await installation.publish(process, {"watch-namespaces": namespace})
     await installation.guard_provider(watched=[namespace])
     for guard in status_guard([], accounts_of="default", namespaces=["default"], name="airunway-other-guard"):
         await installation.apply(guard)

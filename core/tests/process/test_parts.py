@@ -25,7 +25,7 @@ class Steady:
     def unready(self) -> str | None:
         return self.problem
 
-    def register(self, registry: object, settings: object) -> None:
+    def register(self, settings: object) -> None:
         """There is nothing to register."""
 
     async def run(self, lead: Lead) -> None:

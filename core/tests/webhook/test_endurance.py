@@ -64,7 +64,7 @@ async def test_certificates_change_under_load_and_no_request_fails(
 
 
 async def test_reviews_leave_nothing_behind(webhook: WebhookClient, deployment: Deployment) -> None:
-    """kopf would keep a record for each uid that an update names."""
+    """kopf keeps a record for each uid of the updates that pass through it: none do."""
 
     def records() -> int:
         gc.collect()

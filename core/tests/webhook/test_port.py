@@ -20,7 +20,7 @@ import pytest
 from airunway.process.connections import Cause
 from airunway.resource import Resource
 from airunway.webhook import server as server_module
-from airunway.webhook.admission import Admission
+from airunway.webhook.admission import Admission, Answer
 from airunway.webhook.certificates import Material, new_authority
 from airunway.webhook.limits import Limits
 from airunway.webhook.server import AdmissionServer
@@ -43,20 +43,20 @@ class Port:
     """A port that lets everything in once `judges` is set."""
 
     number: int
-    server: AdmissionServer
     judges: asyncio.Event = field(default_factory=asyncio.Event)
     turned_away: list[Cause] = field(default_factory=list)
     verdicts: list[str] = field(default_factory=list)
     judged: int = 0
     fault: Exception | None = None
+    server: AdmissionServer = field(init=False)
 
-    async def review(self, review: Mapping[str, Any], **_: Any) -> Mapping[str, Any]:
-        """As kopf: from a review to its answer."""
+    async def review(self, _: Resource, **__: Any) -> Answer:
+        """As `Admission`: the verdict on an object."""
         self.judged += 1
         await self.judges.wait()
         if self.fault is not None:
             raise self.fault
-        return {"response": {"uid": review["request"]["uid"], "allowed": True}}
+        return Answer()
 
     @asynccontextmanager
     async def connection(self, *, tls: bool = True) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
@@ -94,22 +94,21 @@ def limits(request: pytest.FixtureRequest) -> Limits:
 @pytest.fixture
 async def port(limits: Limits) -> AsyncIterator[Port]:
     with reserved_ports(1) as (number,):
-        turned_away, verdicts = list[Cause](), list[str]()
-        server = AdmissionServer(
-            cast("Admission", None),
+        found = Port(number)
+        server = found.server = AdmissionServer(
+            cast("Admission", found),
             address=f"127.0.0.1:{number}",
             limits=limits,
-            on_turned_away=turned_away.append,
-            on_review=lambda verdict, _: verdicts.append(verdict),
+            on_turned_away=found.turned_away.append,
+            on_review=lambda verdict, _: found.verdicts.append(verdict),
         )
         assert server.unready == "the webhook has no certificate yet"
         server.show(material())
         assert server.unready == "the webhook does not listen yet"
-        found = Port(number, server, turned_away=turned_away, verdicts=verdicts)
         found.judges.set()
 
         async def serve() -> None:
-            async for _ in server(found.review):
+            async for _ in server(None):
                 pass
 
         serving = asyncio.create_task(serve())

@@ -19,7 +19,7 @@ from airunway.table import format_table
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from airunway.doctor.conduct import Conduct
+    from airunway.doctor.provider_settings import ProviderRun
     from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
     from airunway.upgrades.forecast import Effect, Forecast
@@ -64,8 +64,7 @@ def preflight(
         list[str] | None,
         typer.Option(
             "--set",
-            help="A setting of the provider, KEY=VALUE, that counts instead of what its Deployment gives it; may be "
-            "repeated.",
+            help="A setting of the provider, KEY=VALUE, that counts instead of what it runs with; may be repeated.",
         ),
     ] = None,
     output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
@@ -76,7 +75,7 @@ def preflight(
 
     airunway preflight --upstream kaito=./kaito-0.13/crds
 
-    The provider's settings are those of its Deployment; what cannot be read is assumed, and said.
+    The provider's settings are those that it publishes on its Lease; what cannot be read is assumed, and said.
 
     NOW is what happens at once; ON CHANGE the worst that the next change of the spec (or airunway.ai/adopt) then does.
     It is the provider's own decision, made with the plugin that is installed here; the cluster is only read.
@@ -84,7 +83,7 @@ def preflight(
     Ends with 0 if nothing that runs is broken or made anew, with 3 if something is at once, with 5 if something is on
     its next change and would not be without the upgrade, with 1 if it cannot be said.
     """
-    from airunway.doctor.conduct import Conduct
+    from airunway.doctor.provider_settings import ProviderRun
     from airunway.plugins.errors import PluginError
     from airunway.plugins.registry import load
     from airunway.upgrades import preflight as reading
@@ -100,18 +99,20 @@ def preflight(
         origins = {crd: origin for crd, (_, origin) in read.items()}
         if file is not None:
             running = _from_file(host, file, namespace, definitions)
-            conduct = Conduct(assumed="default settings and --unknown-schema Verify: no cluster was asked")
+            provider = ProviderRun(assumed="default settings and --unknown-schema Verify: no cluster was asked")
         else:
-            running, conduct = _from_cluster(host, namespace, kubeconfig, context)
-        values = {**parse_settings(conduct.settings), **values}
+            running, provider = _from_cluster(host, namespace, kubeconfig, context)
+        values = {**provider.settings, **values}
         try:
-            found = reading.preflight(host, definitions, running, settings=host.settings(values), verify=conduct.verify)
+            found = reading.preflight(
+                host, definitions, running, settings=host.settings(values), verify=provider.verify
+            )
         except PluginError as error:
             inputs.fail(str(error))
     if output == "table":
-        typer.echo("\n".join(map(printable, [*_told_conduct(conduct, values), *_told(found, origins)])))
+        typer.echo("\n".join(map(printable, [*_provider_lines(provider, values), *_told(found, origins)])))
     else:
-        document = {**_document(found, origins), "running": _running(conduct, values)}
+        document = {**_document(found, origins), "running": _running(provider, values)}
         typer.echo(as_document([document], output), nl=False)
     if not found.is_safe:
         raise typer.Exit(HARMS)
@@ -190,12 +191,12 @@ def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
 
 def _from_cluster(
     host: ProviderHost, namespace: str, kubeconfig: Path | None, context: str | None
-) -> tuple[Running, Conduct]:
-    from airunway.doctor.conduct import read_conduct
+) -> tuple[Running, ProviderRun]:
+    from airunway.doctor.provider_settings import read_provider_run
     from airunway.upgrades.preflight import read_running
 
-    async def read(client: Client) -> tuple[Running, Conduct]:
-        return await read_running(client, host, namespace=namespace), await read_conduct(client, host.name)
+    async def read(client: Client) -> tuple[Running, ProviderRun]:
+        return await read_running(client, host, namespace=namespace), await read_provider_run(client, host.name)
 
     return inputs.on_cluster(read, kubeconfig=kubeconfig, context=context)
 
@@ -236,23 +237,23 @@ def _as_given(choice: inputs.Choice) -> Resource:
 # ---------------------------------------------------------------------------------------------------- what is printed
 
 
-def _told_conduct(conduct: Conduct, values: Mapping[str, object]) -> Iterator[str]:
+def _provider_lines(provider: ProviderRun, values: Mapping[str, object]) -> Iterator[str]:
     """How the provider runs, as far as anybody said."""
-    if conduct.source:
-        policy = f"--unknown-schema {'Verify' if conduct.verify else 'Fail'}"
+    if provider.source:
+        policy = f"--unknown-schema {'Verify' if provider.verify else 'Fail'}"
         given = ", ".join(f"{key}={value}" for key, value in values.items()) or "default settings"
-        yield f"The provider as {conduct.source} runs it: {given}, {policy}"
-    if conduct.assumed:
-        yield f"Assumed: {conduct.assumed}"
+        yield f"The provider as {provider.source} runs it: {given}, {policy}"
+    if provider.assumed:
+        yield f"Assumed: {provider.assumed}"
     yield ""
 
 
-def _running(conduct: Conduct, values: Mapping[str, object]) -> Resource:
+def _running(provider: ProviderRun, values: Mapping[str, object]) -> Resource:
     return {
-        "source": conduct.source,
+        "source": provider.source,
         "settings": dict(values),
-        "unknownSchema": "Verify" if conduct.verify else "Fail",
-        "assumed": conduct.assumed,
+        "unknownSchema": "Verify" if provider.verify else "Fail",
+        "assumed": provider.assumed,
     }
 
 

@@ -15,12 +15,13 @@ import typer
 from airunway.cli.options import Common, CoreOptions, ProviderOptions, parse_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from airunway.kube import Client
     from airunway.plugins.errors import PluginError
     from airunway.plugins.host import ProviderHost
     from airunway.process.caches import Caches
+    from airunway.process.effective_settings import EffectiveSettings
     from airunway.process.metrics import Metrics
     from airunway.process.parts import Application, Makers
 
@@ -101,7 +102,48 @@ def run(
         caches = Caches(client, project=project, metrics=metrics, namespaces=namespaces)
         return {manager: partial(part, caches, instance) for manager, part in zip(managers, parts, strict=True)}
 
-    _serve(common, metrics=metrics, instance=instance, make=make)
+    effective = dict(_effective(common, core, providers, given or ProviderOptions(), instance=instance))
+    _serve(common, metrics=metrics, instance=instance, make=make, effective=effective)
+
+
+def _effective(
+    common: Common, core: CoreOptions | None, providers: Sequence[Chosen], given: ProviderOptions, *, instance: str
+) -> Iterator[tuple[str, EffectiveSettings]]:
+    """How each part runs, as its Lease publishes it, by the part's component."""
+    from airunway.api import names
+    from airunway.process.effective_settings import EffectiveSettings
+
+    shared = {
+        "leader-elect": _text(common.leader_elect),
+        "watch-namespaces": ",".join(_namespaces(common.watch_namespaces)),
+    }
+    if core is not None:
+        options = shared | {
+            "enable-provider-selector": _text(core.selector),
+            "policy": str(core.policy or ""),
+            "guard-parameters": _text(core.guard_parameters),
+            **{
+                f"webhook-{name.replace('_', '-')}": _text(value)
+                for name, value in asdict(core.webhook).items()
+                if value not in ("", None)
+            },
+        }
+        yield names.CORE_MANAGER, EffectiveSettings(manager=names.CORE_MANAGER, pod=instance, options=options)
+    for chosen in providers:
+        manager = names.provider_manager(chosen.name)
+        yield (
+            manager,
+            EffectiveSettings(
+                manager=manager,
+                pod=instance,
+                options=shared | {"unknown-schema": given.unknown_schema},
+                settings=parse_settings(_settings_of(chosen.name, [each.name for each in providers], given.settings)),
+            ),
+        )
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
@@ -178,7 +220,14 @@ def _settings_of(name: str, among: Sequence[str], texts: Sequence[str]) -> list[
     return found
 
 
-def _serve(common: Common, *, metrics: Metrics, instance: str, make: Callable[[Client], Makers]) -> None:
+def _serve(
+    common: Common,
+    *,
+    metrics: Metrics,
+    instance: str,
+    make: Callable[[Client], Makers],
+    effective: Mapping[str, EffectiveSettings],
+) -> None:
     from airunway.kube import ConfigError, load_config
     from airunway.process.logs import configure_logging
     from airunway.process.probes import parse_address
@@ -201,6 +250,7 @@ def _serve(common: Common, *, metrics: Metrics, instance: str, make: Callable[[C
         leader_election=common.leader_elect,
         namespace=_own_namespace(),
         identity=instance,
+        effective=effective,
         ready_file=common.ready_file,
     )
     try:

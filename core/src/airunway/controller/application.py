@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+import kopf
+
 from airunway.api import names
 from airunway.controller.decision import SILENT_AFTER
 from airunway.controller.guarded import GuardParameters
@@ -16,11 +18,10 @@ from airunway.controller.policies import Policies, PolicyFile
 from airunway.controller.provider_configs import ProviderConfigReconciler
 from airunway.controller.reconciler import CoreReconciler
 from airunway.first_seen import FirstSeen
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import (
     AnyReflector,
     Client,
-    KubeError,
     MutationCache,
     Priority,
     compact_objects,
@@ -30,7 +31,6 @@ from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.fleet_metrics import Transitions, deployment_points, provider_points
 from airunway.process.follower import Follower, unread
-from airunway.process.lean_kopf import kopf
 from airunway.process.metrics import Metrics, Role
 from airunway.process.news import Heeded, is_news
 from airunway.process.parts import Lead
@@ -65,7 +65,7 @@ class Part(Protocol):
 
     def unready(self) -> str | None: ...
 
-    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None: ...
+    def register(self, settings: kopf.OperatorSettings) -> None: ...
 
     async def follow(self) -> None:
         """What every replica does, until cancelled."""
@@ -188,29 +188,13 @@ class CoreApplication:
 
     @property
     def serving(self) -> bool:
-        """Whether kopf is given handlers."""
+        """Whether kopf runs an admission server for it."""
         return bool(self._parts)
 
-    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
-        """Give kopf the handlers of the parts, and let it start once our own kinds are served: it looks only once."""
-
-        @kopf.on.startup(registry=registry)
-        async def served(**_: object) -> None:
-            await self._deployments.synced.wait()
-            while not await self._is_discoverable():
-                await asyncio.sleep(0.2)
-
+    def register(self, settings: kopf.OperatorSettings) -> None:
+        """Have kopf run the admission server."""
         for part in self._parts:
-            part.register(registry, settings)
-
-    async def _is_discoverable(self) -> bool:
-        try:
-            groups = (await self._client.get_path("/apis")).get("groups") or []
-            listed = any(dig(group, "name") == names.GROUP for group in groups)
-            return listed and await self._client.is_served(MODEL_DEPLOYMENT)
-        except KubeError as error:
-            log.info("discovery: %s", error)
-            return False
+            part.register(settings)
 
     # --------------------------------------------------------------------------------------------------- running
 

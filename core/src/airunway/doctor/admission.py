@@ -149,7 +149,7 @@ def _left(seen: Snapshot) -> Iterator[Found]:
     for name, live in (seen.configurations or {}).items():
         services = services_of([live])
         ours = any(key.namespace == seen.namespace for key in services) or (name == CONFIGURATION and not services)
-        if name not in served and seen.cores and ours and webhooks_of(live):
+        if name not in served and seen.cores and all(core.known for core in seen.cores) and ours and webhooks_of(live):
             yield Found(object=_named(name), what="It calls a webhook that no core in this namespace serves.")
 
 

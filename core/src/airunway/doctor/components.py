@@ -1,7 +1,4 @@
-"""The processes of AI Runway that a cluster runs, read out of its Deployments. Pure.
-
-A chart may call them anything: what a process is says its command line.
-"""
+"""The processes of AI Runway that a cluster runs: its Deployments, and what their leaders publish on Leases. Pure."""
 
 from __future__ import annotations
 
@@ -10,30 +7,20 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from airunway.api import names
+from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, key_of, labels_of
 
 __all__ = ["GUARDED", "OURS", "Component", "components_in", "pod_trouble", "rivals"]
 
-OURS = "app.kubernetes.io/part-of=airunway"
-"""The label by which Deployments of our charts are found in all namespaces."""
+OURS = "=".join(PART_OF)
+"""The label by which Deployments of our charts, and Leases of our processes, are found in all namespaces."""
 
 GUARDED = f"{names.GROUP}/guarded"
 """Annotation of Deployments whose chart brought guards for their account (`airunway.rbac.admission_policies`).
 The value is the namespace of the core that these name."""
 
-_SWITCHES = frozenset(
-    {
-        "all",
-        "enable-provider-selector",
-        "guard-parameters",
-        "leader-elect",
-        "webhook-access-review",
-        "webhook-access-review-pods",
-        "webhook-manage-configuration",
-    }
-)
-"""Options that take no value, unless by ``=``."""
-
+_NAME_LABEL = "app.kubernetes.io/name"
+"""On the Deployments of our charts: the field manager of the part that it runs."""
 _VERSION_LABEL = "app.kubernetes.io/version"
 _RELEASE = "meta.helm.sh/release-name"
 _LAST_WORDS = 300
@@ -42,23 +29,19 @@ _LAST_WORDS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """A Deployment that runs the core, providers, or both.
-
-    `every` says that it runs whatever providers are installed in its image, `providers` those that it names. `options`
-    are those of its command line, without their dashes; of a switch ``true`` or ``false``. `settings` are the texts of
-    all its ``--set``. `version` may be empty.
-    """
+    """A Deployment that runs the core, providers, or both."""
 
     key: ObjectKey
     core: bool
-    every: bool = False
     providers: tuple[str, ...] = ()
+    """The providers that it runs."""
     options: Mapping[str, str] = field(default_factory=dict)
-    settings: tuple[str, ...] = ()
+    """Its effective options, as published; empty where it has published none."""
     account: str = "default"
     wanted: int = 1
     available: int = 0
     version: str = ""
+    """The release that runs; where none is published, the release of its chart. May be empty."""
     trouble: str = ""
     """What the Deployment itself says is wrong with it."""
     overdue: bool = False
@@ -82,12 +65,17 @@ class Component:
         return f"Deployment/{self.key.namespace}/{self.key.name}"
 
     def runs(self, provider: str) -> bool:
-        return self.every or provider in self.providers
+        return provider in self.providers
 
-    def leases(self, registered: Sequence[str]) -> list[str]:
-        """The names of the Leases of its parts; `registered` are the providers that are there to be run."""
-        providers = registered if self.every else self.providers
-        return [names.CORE_MANAGER] * self.core + [names.provider_manager(provider) for provider in providers]
+    @property
+    def known(self) -> bool:
+        """Whether it has published how it runs."""
+        return bool(self.options)
+
+    @property
+    def leases(self) -> list[str]:
+        """The names of the Leases of its parts."""
+        return [names.CORE_MANAGER] * self.core + [names.provider_manager(provider) for provider in self.providers]
 
     def has(self, pod: Resource) -> bool:
         """Whether a pod of its namespace is its own."""
@@ -114,105 +102,57 @@ def rivals(mine: Iterable[Component], others: Iterable[Component]) -> Iterator[t
     """
     for one, other in product(mine, others):
         meet = not one.watched or not other.watched or set(one.watched) & set(other.watched)
-        if one.key.namespace != other.key.namespace and meet and _alike(one, other):
+        if one.known and other.known and one.key.namespace != other.key.namespace and meet and _alike(one, other):
             yield one, other
 
 
 def _alike(one: Component, other: Component) -> bool:
     if one.core and other.core:
         return True
-    if one.every or other.every:
-        return all(each.every or each.providers for each in (one, other))
     return bool(set(one.providers) & set(other.providers))
 
 
-def components_in(deployments: Sequence[Resource]) -> list[Component]:
-    """Those of the Deployments that run a part of AI Runway."""
-    return [found for deployment in deployments if (found := _component(deployment)) is not None]
+def components_in(deployments: Sequence[Resource], published: Sequence[EffectiveSettings]) -> list[Component]:
+    """Those of the Deployments that run a part of AI Runway: their charts' label or what their pods publish says so."""
+    by_key = {key_of(deployment): deployment for deployment in deployments}
+    running: dict[ObjectKey, list[EffectiveSettings]] = {}
+    for each in published:
+        homes = [key for key in by_key if key.namespace == each.namespace and each.pod.startswith(f"{key.name}-")]
+        if homes:
+            running.setdefault(max(homes, key=lambda key: len(key.name)), []).append(each)
+    found = (_component(deployment, running.get(key, [])) for key, deployment in by_key.items())
+    return [component for component in found if component is not None]
 
 
-def _component(deployment: Resource) -> Component | None:
+def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> Component | None:
+    labels = labels_of(deployment)
+    # A Lease that was released is of a part that has ended, or, where all were, of a process that has.
+    published = [each for each in published if each.held] or published
+    managers = {each.manager for each in published}
+    if PART_OF in labels.items():
+        managers.add(labels.get(_NAME_LABEL, ""))
+    core = names.CORE_MANAGER in managers
+    providers = tuple(sorted(filter(None, map(names.provider_of_manager, managers))))
+    if not core and not providers:
+        return None
     pod = dig(deployment, "spec", "template", "spec", default={})
-    for container in dig(pod, "containers", default=[]):
-        words = _words(container, namespace=key_of(deployment).namespace)
-        if (command := _command(words, container)) is None:
-            continue
-        positional, options, settings = _parsed(command[1])
-        return Component(
-            key=key_of(deployment),
-            core=command[0] in ("controller", "run"),
-            every=command[0] == "run" or options.get("all") == "true",
-            providers=tuple(positional) if command[0] == "provider run" else (),
-            options=options,
-            settings=tuple(settings),
-            account=str(dig(pod, "serviceAccountName", default="default")),
-            wanted=int(dig(deployment, "spec", "replicas", default=1)),
-            available=int(dig(deployment, "status", "availableReplicas", default=0)),
-            version=_version(deployment, container),
-            trouble=_trouble(deployment),
-            overdue=(condition_of(deployment, "Progressing") or {}).get("status") == "False",
-            selector=dig(deployment, "spec", "selector", "matchLabels", default={}),
-            release=annotations_of(deployment).get(_RELEASE, ""),
-            guarded=annotations_of(deployment).get(GUARDED, ""),
-        )
-    return None
-
-
-def _words(container: Resource, *, namespace: str) -> list[str]:
-    """Command and arguments, with ``$(NAME)`` as the kubelet fills it in, as far as it can be known here."""
-    values = {"POD_NAMESPACE": namespace}
-    for entry in dig(container, "env", default=[]):
-        if isinstance(entry.get("value"), str):
-            values[str(entry.get("name"))] = entry["value"]
-    words = [str(word) for part in ("command", "args") for word in dig(container, part, default=[])]
-    for name, value in values.items():
-        words = [word.replace(f"$({name})", value) for word in words]
-    return words
-
-
-def _command(words: Sequence[str], container: Resource) -> tuple[str, Sequence[str]] | None:
-    """Which of our commands it is, and the words after it."""
-    ours = "airunway" in str(container.get("image")) or any("airunway" in word for word in words)
-    for position, word in enumerate(words if ours else ()):
-        if word in ("controller", "run"):
-            return word, words[position + 1 :]
-        if word == "provider" and list(words[position + 1 : position + 2]) == ["run"]:
-            return "provider run", words[position + 2 :]
-    return None
-
-
-def _parsed(words: Sequence[str]) -> tuple[list[str], dict[str, str], list[str]]:
-    """Positional words, options by name, and the one that may be repeated."""
-    positional: list[str] = []
-    options: dict[str, str] = {}
-    settings: list[str] = []
-    rest: Iterator[str] = iter(words)
-    for word in rest:
-        if not word.startswith("--"):
-            positional.append(word)
-            continue
-        name, separator, value = word[2:].partition("=")
-        if name == "set":
-            settings.append(value if separator else next(rest, ""))
-        elif separator:
-            options[name] = value.lower() if name in _SWITCHES else value
-        elif name in _SWITCHES:
-            options[name] = "true"
-        elif name.startswith("no-") and name[3:] in _SWITCHES:
-            options[name[3:]] = "false"
-        else:
-            options[name] = next(rest, "")
-    return positional, options, settings
-
-
-def _version(deployment: Resource, container: Resource) -> str:
-    """The release that runs: the tag of the image, or what a label says where the image is given by digest."""
-    image = str(container.get("image")).partition("@")[0]
-    name, _, tag = image.rpartition(":")
-    if name and "/" not in tag:
-        return tag.removeprefix("v")
-    labels = {**labels_of(deployment), **(dig(deployment, "spec", "template", "metadata", "labels") or {})}
-    return str(labels.get(_VERSION_LABEL, ""))
+    said = next((each for each in published if each.manager == names.CORE_MANAGER), None)
+    said = said or next(iter(published), None)
+    return Component(
+        key=key_of(deployment),
+        core=core,
+        providers=providers,
+        options=said.options if said is not None else {},
+        account=str(dig(pod, "serviceAccountName", default="default")),
+        wanted=int(dig(deployment, "spec", "replicas", default=1)),
+        available=int(dig(deployment, "status", "availableReplicas", default=0)),
+        version=said.version if said is not None else str(labels.get(_VERSION_LABEL, "")),
+        trouble=_trouble(deployment),
+        overdue=(condition_of(deployment, "Progressing") or {}).get("status") == "False",
+        selector=dig(deployment, "spec", "selector", "matchLabels", default={}),
+        release=annotations_of(deployment).get(_RELEASE, ""),
+        guarded=annotations_of(deployment).get(GUARDED, ""),
+    )
 
 
 def _trouble(deployment: Resource) -> str:

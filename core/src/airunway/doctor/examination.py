@@ -54,13 +54,19 @@ def examine(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> Exa
         findings=tuple(findings),
         done=tuple(done),
         skipped=tuple(skipped),
-        unseen=(*snapshot.unseen, *_without_plugin(snapshot), *_incomparable(snapshot), *_outside(snapshot)),
+        unseen=(
+            *snapshot.unseen,
+            *_without_plugin(snapshot),
+            *_incomparable(snapshot),
+            *_unpublished(snapshot),
+            *_outside(snapshot),
+        ),
     )
 
 
 def _without_plugin(snapshot: Snapshot) -> list[Unseen]:
     """Providers that run, and whose rights are not known here."""
-    missing = unknown_providers(snapshot.components or (), list(snapshot.plugins), registered=snapshot.registered)
+    missing = unknown_providers(snapshot.components or (), list(snapshot.plugins))
     return [
         Unseen(
             part="rights",
@@ -81,6 +87,19 @@ def _incomparable(snapshot: Snapshot) -> list[Unseen]:
         )
         for component in snapshot.components or ()
         if component.guarded and not comparable(component)
+    ]
+
+
+def _unpublished(snapshot: Snapshot) -> list[Unseen]:
+    """Processes that have not published how they run."""
+    return [
+        Unseen(
+            part="settings",
+            what=f"how {component.name} runs",
+            why="no Lease says so: it has never led, runs without --leader-elect, or is of an older release",
+        )
+        for component in snapshot.components or ()
+        if not component.known
     ]
 
 

@@ -38,6 +38,7 @@ from airunway.kube import (
     served_kinds,
 )
 from airunway.plugins.host import ProviderHost
+from airunway.process.effective_settings import EffectiveSettings, published_in
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.webhook.configuration import CONFIGURATION_KIND, webhooks_of
@@ -131,7 +132,7 @@ class _Reader:
             wanted["configurations"] = ("ValidatingWebhookConfigurations", self._configurations(components))
             wanted["rights"] = (
                 "rights of the accounts",
-                self._rights(expected_rights(components, self._hosts, registered=first.registered)),
+                self._rights(expected_rights(components, self._hosts)),
             )
             where = next((component.watched[0] for component in first.cores if component.watched), "default")
             if first.definitions:
@@ -170,13 +171,26 @@ class _Reader:
         )
 
     async def _components(self) -> tuple[Any, ...]:
-        return tuple(components_in(await self._client.list_all(DEPLOYMENT, namespace=self._namespace)))
+        deployments, published = await asyncio.gather(
+            self._client.list_all(DEPLOYMENT, namespace=self._namespace), self._published(namespace=self._namespace)
+        )
+        return tuple(components_in(deployments, published))
+
+    async def _published(self, *, namespace: str = "") -> list[EffectiveSettings]:
+        """What processes publish; nothing where the Leases may not be listed."""
+        try:
+            return published_in(await self._client.list_all(LEASE, namespace=namespace, label_selector=OURS))
+        except Forbidden:
+            return []
 
     async def _pods(self) -> tuple[Resource, ...]:
         return tuple(await self._client.list_all(POD, namespace=self._namespace))
 
     async def _elsewhere(self) -> tuple[Component, ...]:
-        found = components_in(await self._client.list_all(DEPLOYMENT, label_selector=OURS))
+        deployments, published = await asyncio.gather(
+            self._client.list_all(DEPLOYMENT, label_selector=OURS), self._published()
+        )
+        found = components_in(deployments, published)
         return tuple(component for component in found if component.key.namespace != self._namespace)
 
     async def _leases(self) -> dict[str, Resource]:

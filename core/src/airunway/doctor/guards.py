@@ -60,7 +60,7 @@ def comparable(component: Component) -> bool:
 
 def expected_guards(component: Component, hosts: Sequence[ProviderHost]) -> tuple[Resource, ...]:
     """The policies and bindings that a chart of this release installs with a component that says that it has some."""
-    if not component.guarded or not comparable(component):
+    if not component.guarded or not component.known or not comparable(component):
         return ()
     namespace = component.key.namespace
     base = f"{component.key.name}-{namespace}-guard"

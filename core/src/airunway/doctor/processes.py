@@ -31,7 +31,7 @@ _LEASE_SECONDS = 15
 def _no_core(seen: Snapshot) -> Iterator[Found]:
     if seen.cores or seen.runs_outside:
         return
-    what = "No Deployment in it runs `airunway controller`."
+    what = "No Deployment in it runs the core."
     if seen.namespaces is not None and not seen.namespaces.get(seen.namespace, True):
         what = "There is no such namespace."
     if others := [component for component in seen.elsewhere or () if component.core]:
@@ -84,28 +84,31 @@ def _trouble(seen: Snapshot, component: Component) -> str:
     Severity.ERROR,
     "Several replicas work at the same time",
     why="Without leader election every replica writes: they fight, and events and upstream calls double.",
-    do="Start it with --leader-elect, or with one replica.",
-    needs=("components",),
+    do="Start it with --leader-elect, or with one replica. If it has --leader-elect, its log says why it cannot write "
+    "its Lease.",
+    needs=("components", "leases"),
 )
-def _unled(seen: Snapshot) -> Iterator[Found]:
+def _without_election(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
-        if component.wanted > 1 and not component.on("leader-elect"):
-            yield Found(object=component.name, what=f"It has {component.wanted} replicas and no --leader-elect.")
+        elected = component.known or any(name in (seen.leases or {}) for name in component.leases)
+        if component.available > 1 and not elected:
+            yield Found(
+                object=component.name,
+                what=f"{component.available} pods are available and no Lease says which one works.",
+            )
 
 
 @check(
     "ARW0205",
     Severity.ERROR,
-    "Nobody leads",
+    "No process holds the Lease",
     why="Only the holder of the Lease works; its pods wait for it.",
     do="Look at the log of its pods: they say why they cannot take or renew the Lease (rights, API server, clock).",
     needs=("components", "leases"),
 )
 def _leaderless(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
-        if not component.on("leader-elect") or component.available == 0:
-            continue
-        for name in component.leases(seen.registered):
+        for name in component.leases if component.known and component.available else ():
             if problem := _lapsed(seen, name):
                 yield Found(object=f"Lease/{seen.namespace}/{name}", what=problem)
 
@@ -147,7 +150,7 @@ def _lapsed(seen: Snapshot, name: str) -> str:
 def _held_by_a_stranger(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
         pods = [key_of(pod).name for pod in seen.pods or () if component.has(pod)]
-        for name in component.leases(seen.registered) if component.on("leader-elect") else ():
+        for name in component.leases:
             if problem := _foreign(seen, name, pods):
                 namespace = component.key.namespace
                 yield Found(
@@ -206,7 +209,7 @@ def _minor(version: str) -> str:
 def _elsewhere(seen: Snapshot) -> Iterator[Found]:
     for core in seen.cores:
         for component in seen.components or ():
-            if not component.core and set(component.watched) != set(core.watched):
+            if core.known and component.known and not component.core and set(component.watched) != set(core.watched):
                 yield Found(
                     object=component.name,
                     what=f"It watches {component.scope}, the core watches {core.scope}.",
@@ -252,7 +255,7 @@ def _no_account(seen: Snapshot) -> Iterator[Found]:
     needs=("components", "leases", "providers"),
 )
 def _stranger(seen: Snapshot) -> Iterator[Found]:
-    ours = {name for component in seen.components or () for name in component.leases(seen.registered)}
+    ours = {name for component in seen.components or () for name in component.leases}
     known = {names.CORE_MANAGER, *(names.provider_manager(provider) for provider in seen.registered)}
     for name in sorted((known - ours) & set(seen.leases or {})):
         if holder := led_by(seen, name):

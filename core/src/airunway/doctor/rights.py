@@ -14,36 +14,34 @@ from airunway.resource import Resource, dig
 __all__ = ["expected_rights", "unknown_providers"]
 
 
-def expected_rights(
-    components: Sequence[Component], hosts: Sequence[ProviderHost], *, registered: Sequence[str]
-) -> list[Right]:
+def expected_rights(components: Sequence[Component], hosts: Sequence[ProviderHost]) -> list[Right]:
     """Every right that the accounts need for what their processes do, and what none of them must have.
 
-    Of a provider whose plugin is not installed here nothing is known (`unknown_providers`).
+    Nothing is expected of a provider whose plugin is not installed here (`unknown_providers`), nor of a process that
+    has not published how it runs.
     """
     by_name = {host.name: host for host in hosts}
     found: list[Right] = []
     for component in components:
         rights = _of_the_core(component) if component.core else Rights()
-        for provider in registered if component.every else component.providers:
+        for provider in component.providers:
             if provider in by_name:
                 rights += provider_rights(by_name[provider].manifest)
-        found += _questions(component, rights)
+        if component.known:
+            found += _questions(component, rights)
         # Secrets are nobody's business: the webhook's own is granted by name, in its namespace.
         found.append(Right(user=component.user, verb="list", group="", resource="secrets", wanted=False))
     return list(dict.fromkeys(found))
 
 
-def unknown_providers(
-    components: Sequence[Component], plugins: Sequence[str], *, registered: Sequence[str]
-) -> list[str]:
+def unknown_providers(components: Sequence[Component], plugins: Sequence[str]) -> list[str]:
     """Providers that run and whose plugin is not installed here."""
-    running = {name for each in components for name in (registered if each.every else each.providers)}
+    running = {name for each in components for name in each.providers}
     return sorted(running - set(plugins))
 
 
 def _of_the_core(component: Component) -> Rights:
-    rights = core_rights(policy="policy" in component.options, namespaces=component.watched)
+    rights = core_rights(policy=bool(component.options.get("policy")), namespaces=component.watched)
     if component.on("leader-elect"):
         rights += leader_election_rights("airunway-controller")
     settings = settings_of(component)

@@ -1,4 +1,4 @@
-"""The webhook as the command line of the core has it, and what its configuration says. Pure."""
+"""The webhook as the core publishes it, and what its configuration says. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def configuration_names(components: Sequence[Component]) -> set[str]:
 
 
 def settings_of(component: Component) -> WebhookSettings | None:
-    """The webhook that the core is told to serve; None for none, or for options with which it does not even start."""
+    """The webhook that the core serves; None for none, and where the core has not published how it runs."""
     options = component.options
     try:
         return webhook_settings(

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 
 from airunway.kube.client import Client
@@ -41,7 +41,8 @@ class LeaderElector:
     """Holds, or waits for, the lease `namespace`/`name` as `identity` (which must differ between processes).
 
     A holder renews every `retry_period` seconds and stops leading when it could not for `renew_deadline`; others take
-    over when they have seen no renewal for `lease_duration`. `on_change(leading)` is called at every change.
+    over when they have seen no renewal for `lease_duration`. `on_change(leading)` is called at every change. The holder
+    puts `labels` and `annotations` on the lease.
     """
 
     def __init__(
@@ -55,6 +56,8 @@ class LeaderElector:
         renew_deadline: float = 10.0,
         retry_period: float = 2.0,
         on_change: Callable[[bool], None] | None = None,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
         clock: Callable[[], float] = steady_clock,
         rng: random.Random | None = None,
     ) -> None:
@@ -71,6 +74,7 @@ class LeaderElector:
         self._client = client
         self._key = ObjectKey(namespace, name)
         self._duration, self._deadline, self._period = lease_duration, renew_deadline, retry_period
+        self._metadata = {"labels": dict(labels or {}), "annotations": dict(annotations or {})}
         self._clock = clock
         self._rng = rng or random.Random()
         self._lease: Resource | None = None  # as last seen
@@ -198,7 +202,11 @@ class LeaderElector:
             spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if spec else 0)
             spec["acquireTime"] = now
         spec |= {"holderIdentity": self.identity, "leaseDurationSeconds": round(self._duration) or 1, "renewTime": now}
-        return {**lease, "spec": spec}
+        metadata = dict(lease["metadata"])
+        for field, ours in self._metadata.items():
+            if ours:
+                metadata[field] = {**(metadata.get(field) or {}), **ours}
+        return {**lease, "metadata": metadata, "spec": spec}
 
     def _observe(self, lease: Resource) -> None:
         if self._lease is None or self._lease.get("spec") != lease.get("spec"):

@@ -262,8 +262,8 @@ class Endpoint:
     port: int = 0
     scheme: str = "http"
     url: str = ""
-    """The upstream's own address where no such Service has it (``http://gateway.kserve.svc/team/llama``). It is reported
-    unchanged; `service` and `port` are then the ones behind it, if any."""
+    """The upstream's own address where no such Service has it (``http://gateway.kserve.svc/team/llama``). It is
+    reported unchanged; `service` and `port` are then the ones behind it, if any."""
 
 
 @dataclass(frozen=True, kw_only=True)

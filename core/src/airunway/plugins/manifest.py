@@ -213,6 +213,6 @@ class ProviderManifest:
     rbac_rules: tuple[Resource, ...] = ()
     """Rights beyond those that follow from the kinds; also the most that a Role of a translation may grant."""
     accounts: tuple[str, ...] = ()
-    """Names of the ServiceAccounts that translations make, with ``{name}`` for the deployment's (``{name}-epp``). Each may
-    have a Role and a RoleBinding of its name, and pods may run as it."""
+    """Names of the ServiceAccounts that translations make, with ``{name}`` for the deployment's (``{name}-epp``).
+    Each may have a Role and a RoleBinding of its name, and pods may run as it."""
     installation: Installation = Installation()

@@ -7,9 +7,10 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Protocol, TypeAlias, runtime_checkable
 
+import kopf
+
 from airunway.kube import Backoff
 from airunway.plugins.errors import PluginError
-from airunway.process.lean_kopf import kopf
 from airunway.process.logs import set_log_fields
 from airunway.redaction import printable, redacted
 
@@ -47,14 +48,14 @@ class HasRemarks(Protocol):
 
 @runtime_checkable
 class HasHandlers(Protocol):
-    """An application that may let kopf do something for it: admission."""
+    """An application that may have kopf run an admission server for it."""
 
     @property
     def serving(self) -> bool:
         """Whether it does: then it decides whether the process is ready, and the process ends with it."""
         ...
 
-    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None: ...
+    def register(self, settings: kopf.OperatorSettings) -> None: ...
 
 
 Makers: TypeAlias = Mapping[str, Callable[[], Application]]
@@ -90,10 +91,10 @@ class Parts:
             if isinstance(application, HasHandlers) and application.serving:
                 yield component, application
 
-    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
-        """Give kopf the handlers of the parts that have some."""
+    def register(self, settings: kopf.OperatorSettings) -> None:
+        """Have kopf run the admission server of the part that has one."""
         for _, application in self._serving():
-            application.register(registry, settings)
+            application.register(settings)
 
     def unready(self) -> str | None:
         """Why the process cannot work yet, naming each part that cannot; None once it can.

@@ -10,17 +10,18 @@ import gc
 import logging
 import sys
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
+
+import kopf
 
 from airunway import __version__
 from airunway.gc_tuning import short_gc_pauses
 from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
-from airunway.process.lean_kopf import kopf
-from airunway.process.memories import NoMemories
+from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.process.metrics import Metrics
 from airunway.process.parts import Application, Lead, Makers, Parts, Work
 from airunway.process.probes import metrics_server, probe_server
@@ -54,6 +55,8 @@ class ShellSettings:
     leader_election: bool = False
     namespace: str = "airunway-system"
     identity: str = ""
+    effective: Mapping[str, EffectiveSettings] = field(default_factory=dict)
+    """What the Lease of each part publishes, by the part's component."""
     ready_file: Path | None = None
     """Created once the application is ready: for whoever started the process and has no probe to ask."""
 
@@ -117,9 +120,8 @@ async def _kopf(config: ClusterConfig, application: Parts, work: asyncio.Task[No
     async def cleanup(**_: Any) -> None:
         await _finish(work)
 
-    application.register(registry, settings)
-    memories = cast(Any, NoMemories())  # kopf's own class is not public
-    await kopf.operator(registry=registry, settings=settings, memories=memories, clusterwide=True, stop_flag=stop)
+    application.register(settings)
+    await kopf.operator(registry=registry, settings=settings, clusterwide=True, stop_flag=stop)
 
 
 async def _finish(work: asyncio.Task[None]) -> None:
@@ -139,8 +141,15 @@ def _leader(component: str, client: Client, settings: ShellSettings, metrics: Me
             await work()
 
         return at_once
+    effective = settings.effective.get(component)
     return LeaderElector(
-        client, name=component, namespace=settings.namespace, identity=settings.identity, on_change=on_leading
+        client,
+        name=component,
+        namespace=settings.namespace,
+        identity=settings.identity,
+        on_change=on_leading,
+        labels=dict([PART_OF]),
+        annotations=effective.annotations() if effective is not None else None,
     ).run
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
+import kopf
+
 from airunway.kube import Client
 from airunway.process.connections import OnTurnedAway
-from airunway.process.lean_kopf import kopf
 from airunway.resource import ObjectKey
 from airunway.webhook.access import AccessReviewer
 from airunway.webhook.admission import Admission, View
@@ -82,9 +83,9 @@ class Webhook:
             return f"the ValidatingWebhookConfiguration {self._configuration} does not have our certificate yet"
         return None
 
-    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
-        """Add the admission handler and server to the process's kopf."""
-        self.server.register(registry, settings)
+    def register(self, settings: kopf.OperatorSettings) -> None:
+        """Have kopf run the admission server."""
+        settings.admission.server = self.server
 
     async def follow(self) -> None:
         """Every replica's part, until cancelled."""

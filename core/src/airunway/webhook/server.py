@@ -1,9 +1,7 @@
-"""The admission server behind kopf: TLS that follows the Secret without a restart, and answers that name the fields.
+"""The admission server that kopf runs: it answers reviews, and shows a new certificate without a restart.
 
-kopf routes a review to its handler and makes the answer of what the handler raised; its own `WebhookServer` is not
-used because it restarts the listener for a new certificate, reads files for it, and has no place for the causes of a
-refusal. The handler keeps nothing: what it is asked and what it found travel in a context variable. kopf itself gets
-no more of the objects than their names: it would compare old and new, however large, for nobody.
+kopf's own `WebhookServer` restarts the listener for a new certificate, reads it from files, and has no place for the
+causes of a refusal. kopf starts and stops this one (``settings.admission.server``); no review passes through kopf.
 """
 
 from __future__ import annotations
@@ -15,19 +13,17 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import kopf
 import orjson
 from aiohttp import web
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube.decoding import decoded, shallow
 from airunway.process.connections import Connections, OnTurnedAway, connection_of
-from airunway.process.lean_kopf import kopf
 from airunway.process.probes import parse_address
 from airunway.process.sockets import listening
 from airunway.resource import Resource, dig, key_of
@@ -42,24 +38,10 @@ __all__ = ["AdmissionServer", "OnReview"]
 
 log = logging.getLogger(__name__)
 
-HANDLER = PATH.removeprefix("/")
 _BACKLOG = 128
 """Connections that the system keeps for us until we accept them."""
 
 
-@dataclass(kw_only=True)
-class _Asked:
-    """One review on its way through kopf."""
-
-    obj: Resource
-    old: Resource | None
-    large: bool
-    answer: Answer | None = None
-
-
-_asked: ContextVar[_Asked] = ContextVar("asked")
-
-Review = Callable[..., Awaitable[Mapping[str, Any]]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 OnReview = Callable[[str, float], None]
@@ -125,39 +107,17 @@ class AdmissionServer:
         self._certified.set()
         log.info("the webhook shows a new certificate")
 
-    def register(self, registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings) -> None:
-        """Have kopf run this server and give it our handler."""
-        settings.admission.server = self
-        settings.admission.managed = None  # the configuration object is kept by the leader, see keeper.py
-        # kopf logs each refusal as an error of the handler. Refusing is its work; our own errors we log ourselves.
-        logging.getLogger("kopf.objects").setLevel(logging.CRITICAL)
+    async def __call__(self, _: object) -> AsyncIterator[kopf.WebhookClientConfig]:
+        """Serve until closed, as kopf asks of an admission server.
 
-        @kopf.on.validate(
-            MODEL_DEPLOYMENT.group,
-            MODEL_DEPLOYMENT.version,
-            MODEL_DEPLOYMENT.plural,
-            id=HANDLER,
-            operations=["CREATE", "UPDATE"],
-            registry=registry,
-        )
-        async def validate(userinfo: Mapping[str, Any], warnings: list[str], **_: Any) -> None:
-            asked = _asked.get()
-            answer = await self._admission.review(
-                asked.obj, old=asked.old, user=_user(userinfo), run=aside if asked.large else at_once
-            )
-            asked.answer = answer
-            warnings.extend(answer.warnings)
-            if answer.refusal is not None:
-                raise kopf.AdmissionError(answer.refusal.message, code=answer.refusal.code)
-
-    async def __call__(self, review: Review) -> AsyncIterator[kopf.WebhookClientConfig]:
-        """Serve until closed; `review` is kopf's way from a review to its answer."""
+        The argument is kopf's own path from a review to its answer, which is not used (docs/decisions/0008).
+        """
         await self._certified.wait()
 
         async def handle(request: web.Request) -> web.Response:
             try:
                 async with self.intake.review(request) as body:
-                    return await self._timed(review, body)
+                    return await self._timed(body)
             except TurnedAway as refused:
                 self._on_turned_away(refused.cause)
                 again = {"Retry-After": "1"} if refused.status == 503 else {}
@@ -180,17 +140,17 @@ class AdmissionServer:
             self.listening = False
             await runner.cleanup()
 
-    async def _timed(self, review: Review, body: bytearray) -> web.Response:
+    async def _timed(self, body: bytearray) -> web.Response:
         started = monotonic()
         verdict = "failed"
         try:
-            response, verdict = await self._answer(review, body)
+            response, verdict = await self._answer(body)
         finally:
             if self._on_review is not None:
                 self._on_review(verdict, monotonic() - started)
         return response
 
-    async def _answer(self, review: Review, raw: bytearray) -> tuple[web.Response, str]:
+    async def _answer(self, raw: bytearray) -> tuple[web.Response, str]:
         """The response, and what `OnReview` is told."""
         large = self.intake.is_large(len(raw))
         run = aside if large else at_once
@@ -204,14 +164,8 @@ class AdmissionServer:
                 if (problem := _malformed(body)) is not None:
                     return web.Response(status=400, text=problem), "failed"
                 request = body["request"]
-                asked = _Asked(obj=request["object"], old=request.get("oldObject"), large=large)
-                token = _asked.set(asked)
-                try:
-                    answer = dict(await review(_named(body), webhook=HANDLER, headers={}, sslpeer={}))
-                    named = key_of(asked.obj)
-                finally:
-                    _asked.reset(token)
-                    asked.obj, asked.old = {}, None  # a cancelled timer keeps its context, and so this, until it is due
+                obj, old, user = request["object"], request.get("oldObject"), _user(request["userInfo"])
+                answer = await self._admission.review(obj, old=old, user=user, run=run)
         except TimeoutError:
             text = "no verdict in time: the API server did not answer the webhook's own question, or there is too much"
             return web.Response(status=504, text=text), "failed"
@@ -219,15 +173,11 @@ class AdmissionServer:
             log.exception("a review could not be answered")
             text = "the review could not be answered; the log of the webhook says why"
             return web.Response(status=500, text=text), "failed"
-        verdict, found = "allowed", asked.answer
-        if found is not None and found.refusal is not None:
-            # A question of ours that the API server did not answer is no verdict: nobody refused anything.
-            verdict = "failed" if found.refusal.code >= 500 else "refused"
-            answer["response"] = {**answer["response"], "status": found.refusal.status(named)}
-        elif found is None and not dig(answer, "response", "allowed"):
-            verdict = "failed"
-            log.error("a review failed before a verdict: %s", dig(answer, "response", "status"))
-        return web.Response(body=orjson.dumps(answer), content_type="application/json"), verdict
+        verdict = "allowed"
+        if answer.refusal is not None:
+            # The API server did not answer a question of the webhook: that is no verdict.
+            verdict = "failed" if answer.refusal.code >= 500 else "refused"
+        return web.Response(body=orjson.dumps(_reviewed(body, answer)), content_type="application/json"), verdict
 
 
 @web.middleware
@@ -249,20 +199,15 @@ def _value_of(raw: bytearray) -> Any:
     return shallow(decoded(raw))
 
 
-def _named(body: Resource) -> Resource:
-    """A review as kopf gets it: of the objects their names only. The review is not malformed."""
+def _reviewed(body: Resource, answer: Answer) -> Resource:
+    """The AdmissionReview with the response: kubectl shows the causes of a refusal by their fields."""
     request = body["request"]
-
-    def named(obj: Resource | None) -> Resource | None:
-        if obj is None:
-            return None
-        metadata = obj.get("metadata") or {}
-        return {"metadata": {name: metadata[name] for name in ("name", "namespace", "uid") if name in metadata}}
-
-    return {
-        **body,
-        "request": {**request, "object": named(request["object"]), "oldObject": named(request.get("oldObject"))},
-    }
+    response: Resource = {"uid": request["uid"], "allowed": answer.refusal is None}
+    if answer.refusal is not None:
+        response["status"] = answer.refusal.status(key_of(request["object"]))
+    if answer.warnings:
+        response["warnings"] = list(answer.warnings)
+    return {"apiVersion": body.get("apiVersion"), "kind": body["kind"], "response": response}
 
 
 def _malformed(body: object) -> str | None:

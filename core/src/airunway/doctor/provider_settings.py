@@ -1,0 +1,54 @@
+"""How a provider runs in a cluster, as it publishes it on its Lease."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airunway.api import names
+from airunway.kube import LEASE, Client, Forbidden
+from airunway.process.effective_settings import PART_OF, published_in
+from airunway.resource import Resource
+
+__all__ = ["ProviderRun", "provider_run_in", "read_provider_run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProviderRun:
+    """How a provider runs, or what is assumed of it."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """The provider's settings by name."""
+    verify: bool = True
+    """Whether a schema that is not known is tried (``--unknown-schema Verify``)."""
+    source: str = ""
+    """The Lease that says so; empty where none does."""
+    assumed: str = ""
+    """What could not be read, and why."""
+
+
+async def read_provider_run(client: Client, provider: str) -> ProviderRun:
+    """How a provider runs, by the Leases of our processes in all namespaces. Raises KubeError."""
+    try:
+        return provider_run_in(await client.list_all(LEASE, label_selector="=".join(PART_OF)), provider)
+    except Forbidden:
+        return _assumed("you may not list Leases in all namespaces")
+
+
+def provider_run_in(leases: Sequence[Resource], provider: str) -> ProviderRun:
+    """How a provider runs by what these Leases publish."""
+    manager = names.provider_manager(provider)
+    found = {f"Lease/{each.namespace}/{manager}": each for each in published_in(leases) if each.manager == manager}
+    if not found:
+        return _assumed(f"no Lease {manager} says how it runs: it has never led, or runs without --leader-elect")
+    if len(found) > 1:
+        return _assumed(f"several processes run it: {', '.join(found)}")
+    ((source, running),) = found.items()
+    return ProviderRun(
+        settings=running.settings, verify=running.options.get("unknown-schema", "Verify") != "Fail", source=source
+    )
+
+
+def _assumed(why: str) -> ProviderRun:
+    return ProviderRun(assumed=f"default settings and --unknown-schema Verify: {why}")
