@@ -41,8 +41,8 @@ from airunway.kube import (
 )
 from airunway.plugins.registry import load
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
-from airunway.rbac.rights import core_rights, leader_election_rights, provider_rights, roles, webhook_rights
 from airunway.rbac.admission_policies import provider_guard
+from airunway.rbac.rights import core_rights, leader_election_rights, provider_rights, roles, webhook_rights
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, is_true, key_of
 from airunway.runtime.application import config_object
 from airunway.webhook.certificates import new_authority

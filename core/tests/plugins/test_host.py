@@ -399,3 +399,27 @@ def test_what_is_no_json_is_told_by_its_path(toy: MakeHost, typed: ModelDeployme
         PluginFault, match=r"object 0 is not JSON: spec\.template\.image is a \w+; airunway\.sdk\.as_json"
     ):
         toy(translate_spec=lambda d, c: [thing(**fields)]).translate_spec(typed, CONTEXT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Images:
+    image: str = "acme/server:2.0"
+
+
+@pytest.mark.parametrize(("given", "used"), [("acme/server:2.0", "acme/server:1.0"), ("mine:3", "mine:3")])
+def test_a_transformer_keeps_the_default_image_it_was_released_with(
+    toy: MakeHost, typed: ModelDeployment, given: str, used: str
+) -> None:
+    def translate(deployment: ModelDeployment, context: Context[Any]) -> list[Resource]:
+        return [thing(spec={"image": context.settings.image})]
+
+    older, newer = replace(V1, name="v1-old", defaults={"image": "acme/server:1.0"}), V1
+    host = toy(translate_spec=translate)
+    images = {
+        transformer.name: host.translate_spec(
+            typed,
+            replace(CONTEXT, upstream=replace(CONTEXT.upstream, transformer=transformer), settings=Images(image=given)),
+        ).objects[0]["spec"]["image"]
+        for transformer in (older, newer)
+    }
+    assert images == {older.name: used, newer.name: given}

@@ -41,7 +41,15 @@ def test_the_long_name_of_tensorrt_llms_own_flag_wins_too() -> None:
 
 def test_only_the_leader_of_a_group_serves() -> None:
     leader, worker = (
-        launch(deployment(), "vllm", port=8000, gpus=8, member=Member(size=2, leads=leads)) for leads in (True, False)
+        launch(
+            deployment(),
+            "vllm",
+            port=8000,
+            image="vllm/vllm-openai:v0.23.0",
+            gpus=8,
+            member=Member(size=2, leads=leads),
+        )
+        for leads in (True, False)
     )
     assert (leader.port, worker.port) == (8000, 0)
     assert leader.startup

@@ -46,7 +46,12 @@ def context(*features: str, group: Upstream | None = None) -> Context[Any]:
 def pod(plain: MakeDeployment) -> Callable[..., Resource]:
     def make(*features: str, calls_api: bool = False, **fields: Any) -> Resource:
         model = parse_deployment(plain(**fields))
-        found = model_pod(model, context(*features), launch(model, "vllm", port=8000), calls_api=calls_api)
+        found = model_pod(
+            model,
+            context(*features),
+            launch(model, "vllm", port=8000, image="vllm/vllm-openai:v0.23.0"),
+            calls_api=calls_api,
+        )
         return dict(found["spec"])
 
     return make

@@ -11,12 +11,15 @@ from airunway.resource import Resource
 from airunway.sdk import Launch, launch, parse_deployment, served_name_of
 
 MakeDeployment = Callable[..., Resource]
+IMAGE = "acme/vllm:v0.23.0"
+"""The default of a provider's setting."""
 
 
 @pytest.fixture
 def start(plain: MakeDeployment) -> Callable[..., Launch]:
     def make(program: str, /, *, port: int = 8000, how: dict[str, Any] | None = None, **spec: Any) -> Launch:
-        return launch(parse_deployment(plain(**spec)), program, port=port, **(how or {}))
+        given = {"image": IMAGE if program == "vllm" else "", **(how or {})}
+        return launch(parse_deployment(plain(**spec)), program, port=port, **given)
 
     return make
 
@@ -62,7 +65,7 @@ def test_which_image_runs(start: Callable[..., Launch]) -> None:
     assert start("vllm", how={"image": "setting"}, **own).image == "engine"
     assert start("vllm", how={"image": "setting"}, image="spec").image == "spec"
     assert start("vllm", how={"image": "setting"}).image == "setting"
-    assert start("vllm").image == "vllm/vllm-openai:v0.23.0"
+    assert start("vllm").image == IMAGE
     (missing,) = start("sglang").blockers
     assert (missing.path, "requires spec.image" in missing.message) == ("spec.image", True)
 

@@ -44,7 +44,7 @@ def pod(plain: MakeDeployment) -> Callable[..., Resource]:
         of_context = {key: fields.pop(key) for key in ("runtime", "cache") if key in fields}
         deployment = parse_deployment(plain(**fields))
         context = replace(CONTEXT, **of_context)
-        how = launch(deployment, "vllm", port=8000)
+        how = launch(deployment, "vllm", port=8000, image="vllm/vllm-openai:v0.23.0")
         return model_pod(
             deployment, context, how, labels=labels, reserved=reserved, node_selector=node_selector, size=size
         )
@@ -187,7 +187,7 @@ def test_an_upstream_that_completes_a_container_gets_it_by_its_name_and_without_
     plain: MakeDeployment,
 ) -> None:
     deployment = parse_deployment(plain())
-    how = launch(deployment, "vllm", port=8000)
+    how = launch(deployment, "vllm", port=8000, image="vllm/vllm-openai:v0.23.0")
     found = model_pod(deployment, CONTEXT, how, container="main", shared_memory=False)
     assert [container["name"] for container in found["spec"]["containers"]] == ["main"]
     assert "volumes" not in found["spec"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from airunway.api.modeldeployment import ModelDeployment
@@ -34,6 +34,8 @@ class EngineArguments:
     argv: tuple[str, ...] = ()
     errors: tuple[Remark, ...] = ()
     warnings: tuple[Remark, ...] = ()
+    tensor_parallel: int = 1
+    """Over how many GPUs these arguments split tensors."""
 
 
 def literal(text: str) -> str:
@@ -98,7 +100,12 @@ def engine_arguments(
         if error := _refusal(table, flag):
             errors.append(Remark(path=f"spec.engine.extraArgs[{i}]", message=error))
     argv += settings.extra_args
-    return EngineArguments(argv=tuple(argv), errors=tuple(errors), warnings=tuple(warnings))
+    return EngineArguments(
+        argv=tuple(argv),
+        errors=tuple(errors),
+        warnings=tuple(warnings),
+        tensor_parallel=_tensor_parallel(table, argv),
+    )
 
 
 def given_flags(deployment: ModelDeployment, *, consumed: Collection[str] = ()) -> dict[str, str]:
@@ -148,6 +155,16 @@ def _spellings(table: FlagTable, flag: str, wish: str) -> list[str]:
     }
     flags = dict.fromkeys((flag, *pairs.get(wish, ())))
     return [_plain(spelling) for each in flags if each for spelling in (each, *table.synonyms.get(each, ()))]
+
+
+def _tensor_parallel(table: FlagTable, argv: Sequence[str]) -> int:
+    """The size that the last flag for it sets; 1 where none does, or none that is a number."""
+    names, size = _spellings(table, table.tensor_parallel, ""), ""
+    for flag, following in zip(argv, [*argv[1:], ""], strict=False):
+        name, equals, value = flag.partition("=")
+        if name.startswith("-") and _plain(name) in names:
+            size = value if equals else following
+    return max(1, int(size)) if size.isascii() and size.isdigit() and len(size) < 8 else 1
 
 
 def _refusal(table: FlagTable, flag: str) -> str:

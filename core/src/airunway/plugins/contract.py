@@ -262,8 +262,8 @@ class Endpoint:
     port: int = 0
     scheme: str = "http"
     url: str = ""
-    """The upstream's own address where no such Service has it (``http://gateway.kserve.svc/team/llama``). It is
-    reported unchanged; `service` and `port` are then the ones behind it, if any."""
+    """The upstream's own address where no such Service has it (``http://gateway.kserve.svc/team/llama``). It goes into
+    the status unchanged; `service` and `port` are then the ones behind it, if any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +285,14 @@ class Observed:
     """Those that the manifest asks for, oldest first."""
     applied: datetime | None = None
     """When the primary was last changed by us."""
+
+    def find(self, kind: str, name: str) -> Resource | None:
+        """The object of that kind and name; None where there is none."""
+        for obj in self.objects:
+            metadata = obj.get("metadata") if obj.get("kind") == kind else None
+            if isinstance(metadata, dict) and metadata.get("name") == name:
+                return obj
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)

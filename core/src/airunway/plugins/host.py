@@ -28,7 +28,7 @@ from airunway.plugins.contract import (
     UpstreamKind,
 )
 from airunway.plugins.errors import ContractMismatch, PluginBroken, PluginFault
-from airunway.plugins.settings import read_settings
+from airunway.plugins.settings import read_settings, with_defaults
 from airunway.resource import copy_of
 
 __all__ = ["SLOW_HOOK", "ProviderHost"]
@@ -113,6 +113,7 @@ class ProviderHost:
         return read_settings(self.manifest.settings, values, provider=self.name)
 
     def can_handle(self, deployment: ModelDeployment, context: Context[Any]) -> Compatibility:
+        context = _with_defaults(context)
         found = self._call(
             "can_handle", Compatibility, lambda: self._hook.can_handle(deployment=deployment, context=context)
         )
@@ -120,6 +121,7 @@ class ProviderHost:
         return found
 
     def translate_spec(self, deployment: ModelDeployment, context: Context[Any]) -> Translation:
+        context = _with_defaults(context)
         found = self._call(
             "translate_spec", object, lambda: self._hook.translate_spec(deployment=deployment, context=context)
         )
@@ -131,6 +133,7 @@ class ProviderHost:
         return found
 
     def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context[Any]) -> Observation:
+        context = _with_defaults(context)
         # What a cache holds is shared by everything in the process: a plugin gets a copy to do with as it likes.
         objects = tuple(copy_of(obj) for obj in observed.objects)
         position = next((i for i, obj in enumerate(observed.objects) if obj is observed.primary), None)
@@ -168,3 +171,10 @@ class ProviderHost:
     def _fault(self, hook: str, what: str) -> PluginFault:
         self.faults[hook] = f"{hook} {what}"
         return PluginFault(f"provider {self.name!r} ({self.origin}): {hook} {what}")
+
+
+def _with_defaults(context: Context[Any]) -> Context[Any]:
+    """The context with the default settings of the transformer that writes the primary object: of its live kind."""
+    transformer = context.served.get(context.live_kind, context.upstream).transformer
+    settings = with_defaults(context.settings, transformer.defaults)
+    return context if settings is context.settings else replace(context, settings=settings)

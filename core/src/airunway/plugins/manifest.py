@@ -162,6 +162,9 @@ class Transformer:
     """First upstream release that serves it; empty where not known."""
     until: str = ""
     """Last upstream release that serves it; empty where not known."""
+    defaults: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """Values that settings have for what it writes, by the names of their fields, where the administrator leaves the
+    setting at its default: an older transformer keeps its default image (``{"image": "acme/server:1.0"}``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +216,6 @@ class ProviderManifest:
     rbac_rules: tuple[Resource, ...] = ()
     """Rights beyond those that follow from the kinds; also the most that a Role of a translation may grant."""
     accounts: tuple[str, ...] = ()
-    """Names of the ServiceAccounts that translations make, with ``{name}`` for the deployment's (``{name}-epp``).
-    Each may have a Role and a RoleBinding of its name, and pods may run as it."""
+    """Names of the ServiceAccounts that translations make, with ``{name}`` for the deployment's (``{name}-epp``). Each
+    may have a Role and a RoleBinding of its name, and pods may run as it."""
     installation: Installation = Installation()

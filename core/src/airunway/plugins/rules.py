@@ -5,6 +5,7 @@ Each check yields sentences that say which rule is broken, by which name, and wh
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -156,6 +157,7 @@ def registry_problems(manifest: ProviderManifest, transformers: Sequence[object]
         return
     primary = next((kind for kind in manifest.upstream if kind.primary), None)
     kinds = {kind.kind: kind for kind in manifest.upstream}
+    settings = {setting.name for setting in dataclasses.fields(manifest.settings)}
     for transformer in known:
         kind = kinds.get(transformer.kind) if transformer.kind else primary
         if kind is None:
@@ -165,6 +167,8 @@ def registry_problems(manifest: ProviderManifest, transformers: Sequence[object]
                 f"transformer {transformer.name!r} writes {transformer.api_version}; "
                 f"the manifest names {kind.key} in {', '.join(_versions_of(kind))}"
             )
+        for name in sorted(transformer.defaults.keys() - settings):
+            yield f"transformer {transformer.name!r} has a default for {name!r}, which is no setting"
     for name, count in Counter(t.name for t in known).items():
         if count > 1 or not name:
             yield f"transformer {name!r} stands in the registry {count} times: each has a name of its own"

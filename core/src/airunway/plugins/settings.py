@@ -25,6 +25,7 @@ __all__ = [
     "settings_defaults",
     "settings_problem",
     "settings_schema",
+    "with_defaults",
     "with_kept",
 ]
 
@@ -112,6 +113,17 @@ def with_kept(settings: Any, recorded: Mapping[str, Any]) -> Any:
         return dataclasses.replace(settings, **known)  # type: ignore[type-var]  # an instance of the class above
     except ValueError:  # a check of the dataclass's own, which a newer release may have
         return settings
+
+
+def with_defaults(settings: Any, defaults: Mapping[str, object]) -> Any:
+    """The settings with a transformer's `defaults` in place of those of the class. What an administrator set stays."""
+    if not defaults or not dataclasses.is_dataclass(settings):
+        return settings
+    usual: Any = type(settings)()  # type: ignore[misc]  # every field has a default
+    older = {
+        name: value for name, value in defaults.items() if getattr(settings, name) == getattr(usual, name) != value
+    }
+    return dataclasses.replace(settings, **older) if older else settings  # type: ignore[type-var]  # an instance
 
 
 @lru_cache(maxsize=32)

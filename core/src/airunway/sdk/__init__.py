@@ -50,7 +50,7 @@ from airunway.plugins.contract import (
 from airunway.plugins.hookspecs import hookimpl
 from airunway.resource import Resource, canonical_json, dig, digest, filled, yaml_json
 from airunway.sdk import conditions, overrides, picker, serving, workloads
-from airunway.sdk.components import primary_component
+from airunway.sdk.components import absent_component, primary_component
 from airunway.sdk.deployments import image_of, is_disaggregated, nodes_for, overridden, replicas_of
 from airunway.sdk.fields import CORE_FIELDS, as_json, ignored_fields, tracked
 from airunway.sdk.findings import (
@@ -63,14 +63,15 @@ from airunway.sdk.findings import (
     role_fields,
     server_findings,
     uneven,
+    unsupported_engine,
     without_gpus,
 )
 from airunway.sdk.gguf import gguf_reference, llamacpp_dialect
 from airunway.sdk.groups import Member
 from airunway.sdk.hardening import HARDENED, container_security, pod_security
-from airunway.sdk.images import Version, newest, release_in, tag_of
-from airunway.sdk.launch import DEFAULT_IMAGES, FLAGS_BY_RELEASE, NIXL_HOST, Launch, launch, launch_by, served_name_of
-from airunway.sdk.manifests import generation, helm_installation, revised
+from airunway.sdk.images import Version, newest, release_in, tag_of, version_in
+from airunway.sdk.launch import FLAGS_BY_RELEASE, NIXL_HOST, NIXL_TRANSFER, Launch, launch, launch_by, served_name_of
+from airunway.sdk.manifests import generation, helm_installation, revised, with_defaults
 from airunway.sdk.names import derived_name, too_long
 from airunway.sdk.plugin import Provider
 from airunway.sdk.pods import (
@@ -93,10 +94,10 @@ __all__ = [
     "CONTRACT_VERSIONS",
     "CORE_FIELDS",
     "DEFAULT_GPU_TYPE",
-    "DEFAULT_IMAGES",
     "FLAGS_BY_RELEASE",
     "HARDENED",
     "NIXL_HOST",
+    "NIXL_TRANSFER",
     "RESERVED",
     "VLLM_FRONTEND",
     "Compatibility",
@@ -138,6 +139,7 @@ __all__ = [
     "Upstream",
     "UpstreamKind",
     "Version",
+    "absent_component",
     "as_json",
     "bad_override",
     "blocker",
@@ -198,6 +200,9 @@ __all__ = [
     "too_long",
     "tracked",
     "uneven",
+    "unsupported_engine",
+    "version_in",
+    "with_defaults",
     "without_gpus",
     "workloads",
     "yaml_json",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from airunway.plugins.contract import Component
+from airunway.resource import Resource, dig
 
-__all__ = ["primary_component"]
+__all__ = ["absent_component", "primary_component"]
 
 
 def primary_component(
@@ -23,3 +24,15 @@ def primary_component(
         only_degrades=only_degrades,
         authoritative=authoritative,
     )
+
+
+def absent_component(primary: Resource | None, kind: str, *, deleting: bool = False) -> Component | None:
+    """The component of a primary object that does not exist yet or is being deleted; None for one that lives.
+
+    `deleting`: the upstream's own status says so.
+    """
+    if not primary:
+        return primary_component("Starting", f"the {kind} does not exist yet", pending=True)
+    if deleting or dig(primary, "metadata", "deletionTimestamp"):
+        return primary_component("Terminating", f"the {kind} is being deleted")
+    return None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from airunway.api.modeldeployment import Gpu, ModelDeployment
 from airunway.engines import FRONTENDS, given_flags, whole_option
-from airunway.plugins.contract import Context, Finding
+from airunway.plugins.contract import Context, EngineCapability, Finding
 from airunway.sdk.deployments import is_disaggregated, nodes_for
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "role_fields",
     "server_findings",
     "uneven",
+    "unsupported_engine",
     "without_gpus",
 ]
 
@@ -37,6 +38,28 @@ def bad_override(path: str, message: str) -> Finding:
 def ignored(path: str, message: str) -> Finding:
     """The warning that the field at `path` has no effect, and why."""
     return Finding(path=path, reason="FieldIgnored", message=message)
+
+
+def unsupported_engine(
+    deployment: ModelDeployment,
+    context: Context[Any],
+    engines: Sequence[EngineCapability],
+    *,
+    who: str,
+    instead: str = "",
+) -> Iterator[Finding]:
+    """The blockers where `who` ("KAITO") has the engine, or its serving mode, not among its manifest's `engines`.
+
+    `instead` is what to do about the mode.
+    """
+    found = next((engine for engine in engines if engine.name == context.engine), None)
+    if found is None:
+        yield blocker("spec.engine.type", f"{who} does not support {context.engine} engine")
+    modes = {mode for engine in ([found] if found else engines) for mode in engine.serving_modes}
+    mode = deployment.spec.serving.mode
+    if mode not in modes:
+        text = f"{who} does not support {mode} mode"
+        yield blocker("spec.serving.mode", f"{text}: {instead}" if instead else text)
 
 
 def gpus_of(deployment: ModelDeployment) -> Iterator[tuple[str, Gpu | None]]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-__all__ = ["Version", "newest", "release_in", "tag_of"]
+__all__ = ["Version", "newest", "release_in", "tag_of", "version_in"]
 
 T = TypeVar("T")
 Version = tuple[int, int, int]
@@ -22,7 +22,12 @@ def tag_of(image: str) -> str:
 
 def release_in(image: str) -> Version | None:
     """The release that the tag of an image names; None where it names none (``latest``, a digest alone, a branch)."""
-    found = _RELEASE.fullmatch(tag_of(image))
+    return version_in(tag_of(image))
+
+
+def version_in(text: str) -> Version | None:
+    """The release that a text such as ``2.56.0`` or ``v1.3.1-cu130`` names; None where it names none."""
+    found = _RELEASE.fullmatch(text)
     return (int(found[1]), int(found[2]), int(found[3])) if found else None
 
 

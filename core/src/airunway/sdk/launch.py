@@ -28,10 +28,7 @@ from airunway.sdk.gguf import CONSUMED_ARGS, LOCALAI, gguf_arguments, gguf_refer
 from airunway.sdk.groups import GROUPS, Member
 from airunway.sdk.images import release_in
 
-__all__ = ["DEFAULT_IMAGES", "FLAGS_BY_RELEASE", "NIXL_HOST", "Launch", "launch", "launch_by", "served_name_of"]
-
-DEFAULT_IMAGES: Mapping[str, str] = {"vllm": "vllm/vllm-openai:v0.23.0"}
-"""The image of an engine where neither the deployment nor the provider names one."""
+__all__ = ["FLAGS_BY_RELEASE", "NIXL_HOST", "NIXL_TRANSFER", "Launch", "launch", "launch_by", "served_name_of"]
 
 FLAGS_BY_RELEASE = "flags-by-release"
 """Feature of a transformer: flags that an engine's releases do not all have go by that of the image."""
@@ -42,6 +39,8 @@ NIXL_HOST: Resource = {
 }
 """The variable by which vLLM tells where its key-value blocks are fetched; unset it says "localhost"."""
 
+NIXL_TRANSFER: Mapping[str, str] = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
+"""vLLM's ``--kv-transfer-config`` for prefill and decode workers that exchange key-value blocks over NIXL."""
 
 _CERTIFICATE = frozenset({"ssl-certfile", "ssl-keyfile"})
 """Flags of vLLM's and SGLang's server, with either of which uvicorn speaks TLS and nothing else."""
@@ -66,6 +65,7 @@ class Launch:
     liveness: Resource = field(default_factory=dict)
     blockers: tuple[Finding, ...] = ()
     warnings: tuple[Finding, ...] = ()
+    tensor_parallel: int = 1
 
     @property
     def patience(self) -> int:
@@ -122,7 +122,7 @@ def launch(
 ) -> Launch:
     """How `engine` serves the deployment's model on `port`.
 
-    The image is the deployment's, else `image` (a provider's setting), else the engine's usual one. `gpus` is the
+    The image is the deployment's, else `image` (a provider's setting). `gpus` is the
     tensor parallel size (default: the GPUs of a replica), `extra` are arguments that the provider adds after the
     derived ones and before the user's, `consumed` are keys of ``spec.engine.args`` that it uses up itself.
     With `member` the container is one of a group that runs the model together, `gpus` are those of one member.
@@ -133,7 +133,7 @@ def launch(
     spec = deployment.spec
     custom = spec.model.source == "custom"
     own = image_of(deployment)
-    chosen = own or ("" if custom else image or DEFAULT_IMAGES.get(engine, ""))
+    chosen = own or ("" if custom else image)
     dialect = llamacpp_dialect(chosen) if engine == "llamacpp" else ""
     if by_release and engine == "trtllm":
         dialect = _trtllm_dialect(chosen)
@@ -228,6 +228,7 @@ def launch_by(
         command=tuple(command),
         args=(*words, *flags.argv),
         env=tuple(env),
+        tensor_parallel=flags.tensor_parallel,
         blockers=tuple(blocker(remark.path, remark.message, "BadArguments") for remark in flags.errors),
         warnings=(
             *(ignored(remark.path, remark.message) for remark in flags.warnings),

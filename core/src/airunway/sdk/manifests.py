@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from airunway.plugins.contract import Installation, Transformer
 
-__all__ = ["generation", "helm_installation", "revised"]
+__all__ = ["generation", "helm_installation", "revised", "with_defaults"]
 
 
 def generation(
@@ -49,6 +49,15 @@ def revised(
         replace(old, name=f"{old.name}-r{revision}", features=old.features | frozenset(features))
         for old in transformers
     )
+
+
+def with_defaults(transformers: Iterable[Transformer], **defaults: object) -> tuple[Transformer, ...]:
+    """The same transformers with `defaults` for settings, by the names of their fields.
+
+    A default image reaches what runs, so a released transformer keeps its own. To raise one, write the new image into
+    the settings class and add a transformer with it; the older ones stay as they are.
+    """
+    return tuple(replace(old, defaults={**defaults, **old.defaults}) for old in transformers)
 
 
 def helm_installation(

@@ -347,12 +347,12 @@ def component(
     `selector` is what the pool was made with: labels that somebody added to it are named. A pool without status is no
     fault: only a gateway writes one. That the Deployment calls the roll-out stuck passes once the picker is ready.
     """
-    pool = _found(observed, INFERENCE_POOL.kind, model.metadata.name)
+    pool = observed.find(INFERENCE_POOL.kind, model.metadata.name)
     if selector is not None and (foreign := _foreign_labels(pool, selector)) is not None:
         return Component(
             name=name, ready=False, reason="ResourceConflict", message=foreign, only_degrades=True, role=COMPONENT
         )
-    deployment = _found(observed, DEPLOYMENT.kind, name_of(model))
+    deployment = observed.find(DEPLOYMENT.kind, name_of(model))
     found = read(deployment)
     told = found.component(name, only_degrades=True, role=COMPONENT)
     told = replace(told, message=f"picker: {told.message}")
@@ -388,10 +388,3 @@ def _foreign_labels(pool: Resource | None, selector: Mapping[str, str]) -> str |
         f"InferencePool {text(pool, 'metadata', 'name')}: {fields} was added by somebody else, so that pods "
         "without it get no requests from a gateway; remove it, or delete the InferencePool: it is made anew"
     )
-
-
-def _found(observed: Observed, kind: str, name: str) -> Resource | None:
-    for obj in observed.objects:
-        if text(obj, "kind") == kind and text(obj, "metadata", "name") == name:
-            return obj
-    return None

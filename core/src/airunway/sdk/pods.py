@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -93,6 +93,7 @@ def model_pod(
     shared_memory: bool = True,
     hardened: bool | None = None,
     calls_api: bool = False,
+    without: Collection[str] = (),
 ) -> Resource:
     """A pod template (metadata and spec) with one container that runs `launch`, called ``model`` unless `container`.
 
@@ -100,7 +101,8 @@ def model_pod(
     further prefixes of label keys that the user cannot set; `node_selector` are labels that a node must have unless the
     deployment says otherwise. Without `shared_memory` nothing is mounted at ``/dev/shm``: some upstreams do that.
     `hardened` is what the transformer of the primary kind says unless given (`HARDENED`). A server that `calls_api`
-    keeps the token of its account; others have one only where the deployment names the account.
+    keeps the token of its account; others have one only where the deployment names the account. `without` names fields
+    of the pod spec, and of its container, that the upstream sets itself.
     """
     spec = deployment.spec
     hardened = context.has(HARDENED) if hardened is None else hardened
@@ -127,7 +129,7 @@ def model_pod(
     }
     secrets = dict.fromkeys([*(ref.name for ref in spec.image_pull_secrets), *context.runtime.image_pull_secrets])
     pod = {
-        "containers": [filled(**main)],
+        "containers": [filled(**_left(main, without))],
         "volumes": volumes,
         "nodeSelector": {**(node_selector or {}), **spec.node_selector},
         "tolerations": [toleration.to_resource() for toleration in spec.tolerations],
@@ -144,7 +146,11 @@ def model_pod(
         "annotations": dict(spec.pod_template.metadata.annotations),
     }
     # A Service called "vllm" would give every pod of its namespace VLLM_PORT=tcp://…, which vLLM takes for its own.
-    return {"metadata": filled(**metadata), "spec": {**filled(**pod), "enableServiceLinks": False}}
+    return {"metadata": filled(**metadata), "spec": {**filled(**_left(pod, without)), "enableServiceLinks": False}}
+
+
+def _left(fields: Resource, without: Collection[str]) -> Resource:
+    return {name: value for name, value in fields.items() if name not in without}
 
 
 def _user(deployment: ModelDeployment) -> Resource:

@@ -213,8 +213,7 @@ def account(name: str, rules: Sequence[Mapping[str, object]]) -> list[Resource]:
 def endpoint(model: ModelDeployment, observed: Observed, port: int, *, name: str = "") -> Endpoint | None:
     """Where the model is served: by the Service called like it unless `name` says otherwise, once that is there."""
     name = name or model.metadata.name
-    exists = any(text(obj, "kind") == "Service" and text(obj, "metadata", "name") == name for obj in observed.objects)
-    return Endpoint(service=name, port=port) if exists else None
+    return Endpoint(service=name, port=port) if observed.find(SERVICE.kind, name) is not None else None
 
 
 def _rolling(surge: int) -> dict[str, int]:

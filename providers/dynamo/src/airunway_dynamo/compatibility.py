@@ -28,11 +28,12 @@ from airunway.sdk import (
     server_findings,
     too_long,
     uneven,
+    unsupported_engine,
     without_gpus,
 )
 from airunway_dynamo.graph import Part, image_of, parts_of, routed_by_pool, runtime_version
-from airunway_dynamo.manifest import RESERVED_LABELS, Feature
-from airunway_dynamo.runtimes import OWN_FLAGS, RUNTIMES
+from airunway_dynamo.manifest import MANIFEST, RESERVED_LABELS, Feature
+from airunway_dynamo.runtimes import OWN_FLAGS
 from airunway_dynamo.settings import Settings
 
 __all__ = ["compatibility"]
@@ -74,8 +75,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     """The seeds' own messages, word for word; with one of these nothing else is worth saying."""
-    if context.engine not in RUNTIMES:
-        yield blocker("spec.engine.type", f"Dynamo does not support {context.engine} engine")
+    yield from unsupported_engine(deployment, context, MANIFEST.engines, who="Dynamo")
     if deployment.spec.model.source == "custom":
         text = "Dynamo starts the engine with model.id: for an image with a model of its own use another provider"
         yield blocker("spec.model.source", text)

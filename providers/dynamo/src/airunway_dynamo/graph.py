@@ -35,6 +35,7 @@ from airunway.sdk import (
     release_in,
     replicas_of,
     sizing,
+    version_in,
 )
 from airunway_dynamo.manifest import COMPONENT_TYPE, GRAPH_NAME, RESERVED_LABELS, WORKERS, Feature
 from airunway_dynamo.runtimes import EVENTS, IMAGES, ROLES, RUNTIMES, is_release
@@ -107,7 +108,7 @@ def _published(context: Context[Settings], name: str) -> str:
 def runtime_version(deployment: ModelDeployment, context: Context[Settings]) -> Version | None:
     """The release of the runtime: as the deployment says, else as the image's tag does; None where nobody says."""
     said = overridden(deployment, "runtimeVersion")
-    return release_in(f"said:{said}") or release_in(image_of(deployment, context))
+    return version_in(str(said or "")) or release_in(image_of(deployment, context))
 
 
 def _entry(deployment: ModelDeployment, context: Context[Settings]) -> Part:
@@ -218,11 +219,11 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
         # To reach the others TensorRT-LLM's nodes run an SSH server, which as root needs privileges.
         hardened=context.has(HARDENED) and not (context.engine == "trtllm" and part.nodes > 1),
         calls_api=True,
+        # The operator's own account has the rights that a picker needs.
+        without=("serviceAccountName",) if part.type == "epp" else (),
     )
     if "securityContext" in template["spec"]:
         template["spec"]["securityContext"].setdefault("fsGroup", _GROUP)
-    if part.type == "epp":  # the operator's own account has the rights that a picker needs
-        template["spec"].pop("serviceAccountName", None)
     configured = part.type == "epp" and (release_in(part.launch.image) or ()) < (1, 5)  # newer ones must not be
     main = template["spec"]["containers"][0]
     env, shared = main.get("env"), overridden(deployment, "sharedMemory") if part.serves else None

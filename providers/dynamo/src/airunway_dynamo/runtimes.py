@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from airunway.sdk import Version, canonical_json, tag_of
+from airunway.sdk import NIXL_TRANSFER, Version, canonical_json, tag_of
 
 __all__ = ["EVENTS", "IMAGES", "OWN_FLAGS", "ROLES", "RUNTIMES", "is_release"]
 
@@ -58,7 +58,7 @@ def _mode(role: str, *more: tuple[str, ...]) -> Flags:
 
 
 _BOTH = ("prefill", "decode")
-_NIXL = ("--kv-transfer-config", _json(kv_connector="NixlConnector", kv_role="kv_both"))
+_NIXL = ("--kv-transfer-config", _json(**NIXL_TRANSFER))
 _SGLANG = (
     ("--disaggregation-transfer-backend", "nixl"),
     ("--disaggregation-bootstrap-port", "12345"),

@@ -20,6 +20,7 @@ from airunway.sdk import (
     Pool,
     Replicas,
     Resource,
+    absent_component,
     dig,
     primary_component,
 )
@@ -103,10 +104,8 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
 
 
 def _judge(graph: Resource) -> Component:
-    if not graph:
-        return primary_component("Starting", "the DynamoGraphDeployment does not exist yet", pending=True)
-    if dig(graph, "metadata", "deletionTimestamp"):
-        return primary_component("Terminating", "the DynamoGraphDeployment is being deleted")
+    if (absent := absent_component(graph, "DynamoGraphDeployment")) is not None:
+        return absent
     said, state = condition(graph, "Ready"), text(graph, "status", "state")
     message = text(said, "message")
     if state != "failed" and (truth(graph, "Ready") or (not said and state == "successful")):

@@ -16,15 +16,15 @@ from airunway.sdk import (
     bad_override,
     blocker,
     ignored,
-    is_disaggregated,
     like_a_flag,
     overridden,
     pod_blockers,
     pod_findings,
     role_fields,
     too_long,
+    unsupported_engine,
 )
-from airunway_kaito.manifest import PRESET_NAME, Feature
+from airunway_kaito.manifest import MANIFEST, PRESET_NAME, Feature
 from airunway_kaito.objects import RESERVED_LABEL_PREFIXES, launch_of
 from airunway_kaito.plan import NODES_OF, Plan, plan_of
 from airunway_kaito.settings import Settings
@@ -74,10 +74,7 @@ def _not_a_preset(deployment: ModelDeployment) -> Iterator[Finding]:
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     """The seeds' own messages, word for word; with one of these nothing else is worth saying."""
-    if context.engine not in ("vllm", "llamacpp"):
-        yield blocker("spec.engine.type", f"KAITO does not support {context.engine} engine")
-    if is_disaggregated(deployment):
-        yield blocker("spec.serving.mode", "KAITO does not support disaggregated mode")
+    yield from unsupported_engine(deployment, context, MANIFEST.engines, who="KAITO")
 
 
 def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Plan) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from airunway.sdk import (
     generation,
     helm_installation,
     revised,
+    with_defaults,
 )
 from airunway.sdk.overrides import GPUS, TEXT, TEXTS, choice, items, keys
 from airunway.sdk.workloads import CONFIG_MAP, SERVICE
@@ -112,7 +113,9 @@ _RELEASED = (
 """Oldest first: recorded CRDs of every release since v0.4.5. What a schema cannot show (`HUGGINGFACE_IDS`,
 `EXISTING_NODES`) came with the release that has the hash."""
 
-TRANSFORMERS = (*_RELEASED, *revised(_RELEASED, 2, features=[HARDENED]))
+TRANSFORMERS = with_defaults(
+    (*_RELEASED, *revised(_RELEASED, 2, features=[HARDENED])), vllm_image="vllm/vllm-openai:v0.23.0"
+)
 """What is new concerns pods of templates: presets have KAITO's own."""
 
 PRESET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*", re.ASCII)

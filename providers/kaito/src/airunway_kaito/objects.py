@@ -112,8 +112,11 @@ def _inference_config(deployment: ModelDeployment) -> Resource:
 
 def _pod_template(deployment: ModelDeployment, context: Context[Settings], *, hardened: bool) -> Resource:
     started = launch_of(deployment, context)
-    pod = model_pod(deployment, context, started, reserved=RESERVED_LABEL_PREFIXES, hardened=hardened)
-    # KAITO puts the Workspace's own selector in their place.
-    pod["spec"].pop("nodeSelector", None)
-    pod["spec"].pop("affinity", None)
-    return pod
+    return model_pod(
+        deployment,
+        context,
+        started,
+        reserved=RESERVED_LABEL_PREFIXES,
+        hardened=hardened,
+        without=("nodeSelector", "affinity"),  # KAITO puts the Workspace's own selector in their place
+    )

@@ -18,6 +18,7 @@ from airunway.sdk import (
     Observed,
     Replicas,
     Resource,
+    absent_component,
     dig,
     primary_component,
     workloads,
@@ -106,10 +107,8 @@ def _rolled_up(judged: Sequence[_Judged], *, ready: int, desired: int, settled: 
 
 def _judge(workspace: Resource) -> _Judged:
     name = text(workspace, "metadata", "name")
-    if not workspace:
-        return name, primary_component("Starting", "the Workspace does not exist yet", pending=True), ()
-    if dig(workspace, "metadata", "deletionTimestamp") or truth(workspace, "WorkspaceDeleting"):
-        return name, primary_component("Progressing", "workspace is being deleted"), ()
+    if absent := absent_component(workspace, WORKSPACE.kind, deleting=bool(truth(workspace, "WorkspaceDeleting"))):
+        return name, absent, ()
     succeeded = condition(workspace, "WorkspaceSucceeded")
     message, error = _divided(succeeded)
     error = "" if _CONFLICT in error else error

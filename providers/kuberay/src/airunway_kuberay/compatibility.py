@@ -18,9 +18,10 @@ from airunway.sdk import (
     pod_blockers,
     pod_findings,
     too_long,
+    unsupported_engine,
     without_gpus,
 )
-from airunway_kuberay.manifest import COUNTS_APART, SUSPEND
+from airunway_kuberay.manifest import COUNTS_APART, MANIFEST, SUSPEND
 from airunway_kuberay.objects import RESERVED, is_stopped
 from airunway_kuberay.serve import (
     argument_blockers,
@@ -81,8 +82,7 @@ def _unscaled(deployment: ModelDeployment, context: Context[Settings], version: 
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     """With one of these nothing else is worth saying."""
-    if context.engine != "vllm":
-        yield blocker("spec.engine.type", f"KubeRay does not support {context.engine} engine")
+    yield from unsupported_engine(deployment, context, MANIFEST.engines, who="KubeRay")
     if deployment.spec.model.source == "custom":
         text = "KubeRay does not serve a model of source custom: Ray Serve LLM has to be told which one, by model.id"
         yield blocker("spec.model.source", text)

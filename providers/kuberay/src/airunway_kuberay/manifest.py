@@ -15,6 +15,7 @@ from airunway.sdk import (
     Transformer,
     UpstreamKind,
     generation,
+    with_defaults,
     workloads,
 )
 from airunway.sdk.overrides import BOOLEAN, CPU, MEMORY, REPLICAS, TEXT, choice, keys, typed
@@ -125,12 +126,15 @@ def _second(since: str, until: str = "", *, hashes: Collection[str], features: C
     return replace(made, name=f"{made.name}-2")
 
 
-TRANSFORMERS = (
-    generation("ray.io/v1", "1.1", "1.6", hashes=[*_OLDER, _V1_5_1, _V1_6]),
-    generation("ray.io/v1", "1.7", hashes=_V1_7, features=[SUSPEND]),
-    _second("1.1", "1.5.0", hashes=_OLDER),
-    _second("1.5.1", "1.6", hashes=[_V1_5_1, _V1_6], features=[TOKENS]),
-    _second("1.7", hashes=_V1_7, features=[SUSPEND, TOKENS]),
+TRANSFORMERS = with_defaults(
+    (
+        generation("ray.io/v1", "1.1", "1.6", hashes=[*_OLDER, _V1_5_1, _V1_6]),
+        generation("ray.io/v1", "1.7", hashes=_V1_7, features=[SUSPEND]),
+        _second("1.1", "1.5.0", hashes=_OLDER),
+        _second("1.5.1", "1.6", hashes=[_V1_5_1, _V1_6], features=[TOKENS]),
+        _second("1.7", hashes=_V1_7, features=[SUSPEND, TOKENS]),
+    ),
+    image="rayproject/ray-llm:2.56.0-py312-cu130",
 )
 
 MANIFEST = ProviderManifest(

@@ -100,11 +100,19 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
     memory = dig(given, "resources", "memory") or context.settings.head_memory
     size = Sizing(gpu_type="", gpus=0, cpu=str(cpu), memory=str(memory))
     # KubeRay puts Ray's autoscaler beside the head, which changes the RayCluster by the account's token.
-    template = _pod(deployment, context, container, size=size, name="ray-head", calls_api=True)
     # The head loads no weights, and a claim for one node would keep it from all others.
-    template["spec"].pop("volumes", None)
+    without = ("volumes", "volumeMounts")
+    template = model_pod(
+        deployment,
+        context,
+        container,
+        size=size,
+        reserved=RESERVED,
+        container="ray-head",
+        calls_api=True,
+        without=without,
+    )
     main = template["spec"]["containers"][0]
-    main.pop("volumeMounts", None)
     if context.has(COUNTS_APART) and engine_change(deployment, context) == "NewCluster":
         # KubeRay starts a second cluster where the pods of the first one would be others.
         annotations = template["metadata"].setdefault("annotations", {})
@@ -127,19 +135,5 @@ def _group(
         "rayStartParams": {"num-cpus": str(max(_CPUS, size.cores)), "num-gpus": str(size.gpus)},
         # Left out, KubeRay writes it, and with it takes over the whole list (recorded, facts 1 and 23).
         "scaleStrategy": {},
-        "template": _pod(deployment, context, container, size=size, name="ray-worker"),
+        "template": model_pod(deployment, context, container, size=size, reserved=RESERVED, container="ray-worker"),
     }
-
-
-def _pod(
-    deployment: ModelDeployment,
-    context: Context[Settings],
-    container: Launch,
-    *,
-    size: Sizing,
-    name: str,
-    calls_api: bool = False,
-) -> Resource:
-    template = model_pod(deployment, context, container, size=size, reserved=RESERVED, calls_api=calls_api)
-    template["spec"]["containers"][0]["name"] = name
-    return template

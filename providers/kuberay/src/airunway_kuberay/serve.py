@@ -5,11 +5,11 @@ Written as JSON, which every reader of YAML takes for the same: a word such as `
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from airunway.sdk import (
+    NIXL_TRANSFER,
     Context,
     Finding,
     KeywordArguments,
@@ -23,6 +23,7 @@ from airunway.sdk import (
     keyword_arguments,
     launch,
     overridden,
+    release_in,
     served_name_of,
     server_findings,
     sizing,
@@ -46,7 +47,6 @@ __all__ = [
     "version_findings",
 ]
 
-_TAG = re.compile(r":v?(\d+\.\d+\.\d+)[^/:]*$")
 _SINCE = {"aggregated": ("build_openai_app", (2, 44)), "disaggregated": ("build_pd_openai_app", (2, 49))}
 """What builds the application, and the release of Ray that has it first (ray.serve.llm of 2.44.1 and 2.49.0)."""
 _REMEDY = "name an image whose tag begins with the version of Ray, or set provider.overrides.rayVersion"
@@ -59,8 +59,6 @@ _OWN = {
     "data_parallel_size": "Ray Serve LLM reserves no GPUs for it: set spec.scaling.replicas",
 }
 """What Ray Serve LLM sets itself or refuses, and why."""
-
-_NIXL = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
 
 
 def group_sizes(deployment: ModelDeployment) -> dict[str, tuple[Sizing, int]]:
@@ -170,7 +168,7 @@ def _model(deployment: ModelDeployment, size: Sizing, counted: Resource) -> Reso
     """One ``LLMConfig``; `counted` is what it says of its replicas."""
     kwargs = _engine_kwargs(deployment, gpus=size.gpus).values
     if is_disaggregated(deployment):
-        kwargs.setdefault("kv_transfer_config", dict(_NIXL))
+        kwargs.setdefault("kv_transfer_config", dict(NIXL_TRANSFER))
     return {
         "model_loading_config": {"model_id": served_name_of(deployment), "model_source": deployment.spec.model.id},
         "engine_kwargs": kwargs,
@@ -193,8 +191,8 @@ def argument_blockers(deployment: ModelDeployment) -> Iterator[Finding]:
                 f"of {group} has {size.gpus}: set both sizes so that they fit, or neither"
             )
             yield Finding(path="spec.engine.args", reason="BadArguments", message=text)
-        transfer = found.values.get("kv_transfer_config", _NIXL)
-        if not (isinstance(transfer, dict) and isinstance(transfer.get("kv_connector"), str)):
+        transfer = found.values.get("kv_transfer_config", NIXL_TRANSFER)
+        if not (isinstance(transfer, Mapping) and isinstance(transfer.get("kv_connector"), str)):
             text = 'kv-transfer-config must be a JSON object such as {"kv_connector": "NixlConnector"}'
             yield Finding(path="spec.engine.args[kv-transfer-config]", reason="BadArguments", message=text)
 
@@ -223,8 +221,8 @@ def ray_container(deployment: ModelDeployment, context: Context[Settings]) -> La
 def ray_version(deployment: ModelDeployment, image: str) -> str:
     """``2.56.0``: as the deployment says, else by the image's tag; empty where neither tells."""
     named = overridden(deployment, "rayVersion")
-    found = _TAG.search(image.partition("@")[0])
-    return str(named) if named else found[1] if found else ""
+    found = release_in(image)
+    return str(named) if named else ".".join(map(str, found or ()))
 
 
 def version_findings(deployment: ModelDeployment, image: str) -> Iterator[tuple[bool, Finding]]:

@@ -18,6 +18,7 @@ from airunway.sdk import (
     Observed,
     Replicas,
     Resource,
+    absent_component,
     dig,
     overridden,
     primary_component,
@@ -130,10 +131,8 @@ def _words(
     deployment: ModelDeployment, service: Resource, observed: Observed, context: Context[Settings]
 ) -> Iterator[Observation]:
     """In order of weight: the first is what counts."""
-    if not service:
-        yield _say("Starting", "the RayService does not exist yet", pending=True)
-    if dig(service, "metadata", "deletionTimestamp"):
-        yield _say("Terminating", "the RayService is being deleted")
+    if (component := absent_component(service, "RayService")) is not None:
+        yield Observation(components=(component,))
     ready, serves = condition(service, "Ready"), _serves(service)
     reason, message = text(ready, "reason"), text(ready, "message")
     if reason == "InitializingTimeout":
@@ -219,9 +218,8 @@ def _name(service: Resource, side: str) -> str:
 def _cluster(service: Resource, observed: Observed, side: str) -> Resource:
     """The RayCluster itself: what the RayService copies of its status is mostly old (fact 8)."""
     name = _name(service, side)
-    named = (obj for obj in observed.objects if name and text(obj, "metadata", "name") == name)
-    copied = {"status": dig(service, "status", f"{side}ServiceStatus", "rayClusterStatus")}
-    return next((obj for obj in named if text(obj, "kind") == "RayCluster"), copied)
+    found = observed.find("RayCluster", name) if name else None
+    return found or {"status": dig(service, "status", f"{side}ServiceStatus", "rayClusterStatus")}
 
 
 def _workers(cluster: Resource) -> int:

@@ -13,6 +13,7 @@ from airunway.sdk import (
     labels,
     picker,
     serving,
+    with_defaults,
 )
 from airunway.sdk.overrides import TEXT, choice, typed
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
@@ -31,8 +32,12 @@ ROLE_BY_ROLE = "role-by-role"
 """Feature: a role that changes its kind of workload is replaced alone. The first generation replaced all of them."""
 
 TRANSFORMERS = (
-    *serving.TRANSFORMERS,
-    *serving.transformers(2, [HARDENED, ROLE_BY_ROLE]),
+    *with_defaults(
+        (*serving.TRANSFORMERS, *serving.transformers(2, [HARDENED, ROLE_BY_ROLE])),
+        vllm_image="vllm/vllm-openai:v0.23.0",
+        picker_image="ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0",
+        sidecar_image="ghcr.io/llm-d/llm-d-router-disagg-sidecar:v0.10.0",
+    ),
     Transformer(
         name="inferencepool-v1",
         api_version="inference.networking.k8s.io/v1",

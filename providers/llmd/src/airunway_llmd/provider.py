@@ -27,6 +27,7 @@ from airunway.sdk import (
     pod_blockers,
     pod_findings,
     serving,
+    unsupported_engine,
     without_gpus,
     workloads,
 )
@@ -112,8 +113,7 @@ def _fundamental(
     deployment: ModelDeployment, context: Context[Settings], roles: tuple[serving.Servers, ...]
 ) -> Iterator[Finding]:
     """With one of these nothing else is worth saying."""
-    if context.engine != "vllm":
-        yield blocker("spec.engine.type", f"llm-d only supports vllm engine, not {context.engine}")
+    yield from unsupported_engine(deployment, context, MANIFEST.engines, who="llm-d")
     yield from without_gpus(deployment, who="llm-d")
     if is_disaggregated(deployment) and deployment.spec.model.source == "custom":
         text = "an image with a model of its own cannot be told its role: use mode aggregated, or a model id"
@@ -253,12 +253,11 @@ def _workload(
     if role.role != PREFILL:
         return workloads.read(observed.primary)
     kind, name = role.object(deployment, context.settings)
-    before = None
-    for obj in observed.objects:
-        if (text(obj, "kind"), text(obj, "metadata", "name")) == (kind, name):
-            return workloads.read(obj)
-        if text(obj, "kind") in _WORKLOADS and text(obj, "metadata", "labels", labels.COMPONENT) == role.component:
-            before = obj
+    if (own := observed.find(kind, name)) is not None:
+        return workloads.read(own)
+    component = ("metadata", "labels", labels.COMPONENT)
+    others = [o for o in observed.objects if text(o, "kind") in _WORKLOADS and text(o, *component) == role.component]
+    before = others[-1] if others else None
     found = workloads.read(before)
     if before is None:
         return found

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from airunway.sdk import (
     NIXL_HOST,
+    NIXL_TRANSFER,
     Context,
     Finding,
-    Launch,
     ModelDeployment,
     bad_override,
     blocker,
+    canonical_json,
     ignored,
     is_disaggregated,
     picker,
@@ -25,8 +26,6 @@ __all__ = ["pair_findings", "pool_labels", "roles_of"]
 
 _ROLE = "llm-d.ai/role"
 _TRANSFER = "kv-transfer-config"
-_NIXL_CONFIG = '{"kv_connector":"NixlConnector","kv_role":"kv_both"}'
-_TENSORS = "--tensor-parallel-size="
 
 
 def pool_labels(deployment: ModelDeployment) -> dict[str, str]:
@@ -40,7 +39,11 @@ def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[s
     if not is_disaggregated(deployment):
         return (serving.Servers(name=name, port=PORT, image=image, labels=pool),)
     nixl = connector_of(deployment) == NIXL
-    extra = ("--kv-transfer-config", _NIXL_CONFIG) if nixl and not _transfers(deployment) else ()
+    extra = (
+        ("--kv-transfer-config", canonical_json(dict(NIXL_TRANSFER)).decode())
+        if nixl and not _transfers(deployment)
+        else ()
+    )
     return tuple(
         serving.Servers(
             name=f"{name}-{role}",
@@ -65,7 +68,7 @@ def pair_findings(
     connector = connector_of(deployment)
     if connector != NIXL:
         return ([] if _transfers(deployment) else [_untold(connector)]), []
-    decode, prefill = (_tensor_parallel(serving.launch_of(deployment, context, role)) for role in roles)
+    decode, prefill = (serving.launch_of(deployment, context, role).tensor_parallel for role in roles)
     path = "spec.scaling.prefill.gpu.count"
     told = f"prefill splits tensors over {prefill} GPUs and decode over {decode}"
     if decode % prefill and prefill % decode:
@@ -96,9 +99,3 @@ def _transfers(deployment: ModelDeployment) -> bool:
 def _flags(deployment: ModelDeployment) -> Iterator[str]:
     yield from deployment.spec.engine.args
     yield from (word.partition("=")[0] for word in deployment.spec.engine.extra_args)
-
-
-def _tensor_parallel(started: Launch) -> int:
-    """What vLLM is told; a user's own number is the same for both roles."""
-    sizes = [word.removeprefix(_TENSORS) for word in started.args if word.startswith(_TENSORS)]
-    return max(1, int(sizes[-1])) if sizes and sizes[-1].isascii() and sizes[-1].isdigit() else 1

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from airunway.sdk import FLAGS_BY_RELEASE, HARDENED, EngineCapability, Installation, ProviderManifest, labels, serving
+from airunway.sdk import (
+    FLAGS_BY_RELEASE,
+    HARDENED,
+    EngineCapability,
+    Installation,
+    ProviderManifest,
+    labels,
+    serving,
+    with_defaults,
+)
 from airunway.sdk.workloads import DEPLOYMENT, LEADER_WORKER_SET, SERVER, SERVICE
 from airunway_vllm.settings import Settings
 
 __all__ = ["MANIFEST", "TRANSFORMERS", "VERSION"]
 
 VERSION = "0.1.0"
-TRANSFORMERS = (*serving.TRANSFORMERS, *serving.transformers(2, [HARDENED, FLAGS_BY_RELEASE]))
+TRANSFORMERS = with_defaults(
+    (*serving.TRANSFORMERS, *serving.transformers(2, [HARDENED, FLAGS_BY_RELEASE])),
+    vllm_image="vllm/vllm-openai:v0.23.0",
+)
 
 MANIFEST = ProviderManifest(
     name="vllm",

@@ -15,10 +15,10 @@ from airunway.sdk import (
     Provider,
     Resource,
     blocker,
-    is_disaggregated,
     pod_blockers,
     pod_findings,
     serving,
+    unsupported_engine,
     workloads,
 )
 from airunway_vllm.manifest import MANIFEST, TRANSFORMERS
@@ -53,13 +53,12 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
     """With one of these nothing else is worth saying."""
     spec, engine = deployment.spec, _CAPABILITIES.get(context.engine)
-    if engine is None:
-        text = f"engine {context.engine} is not one of {', '.join(_CAPABILITIES)}"
-        yield blocker("spec.engine.type", text)
-    if is_disaggregated(deployment):
-        text = "plain Deployments do not serve disaggregated: use a provider that does (llm-d, dynamo), or aggregated"
-        yield blocker("spec.serving.mode", text)
-    elif engine is not None and not (engine.gpu_support if spec.resources.gpu.count else engine.cpu_support):
+    instead = "use a provider that does (llm-d, dynamo), or aggregated"
+    unsupported = tuple(unsupported_engine(deployment, context, MANIFEST.engines, who="vllm", instead=instead))
+    yield from unsupported
+    if engine is None or unsupported:
+        return
+    if not (engine.gpu_support if spec.resources.gpu.count else engine.cpu_support):
         text = f"{context.engine} engine requires GPU (set resources.gpu.count > 0)"
         yield blocker("spec.resources.gpu.count", text)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airunway.sdk import DEFAULT_IMAGES, serving, setting
+from airunway.sdk import serving, setting
 
 __all__ = ["Settings"]
 
@@ -13,7 +13,7 @@ __all__ = ["Settings"]
 class Settings(serving.NodeSettings):
     """Read at start from the chart's values or ``--set``. Raises ValueError for a number that makes no sense."""
 
-    vllm_image: str = setting(DEFAULT_IMAGES["vllm"], "Image of vLLM where a deployment names none.", kept=True)
+    vllm_image: str = setting("vllm/vllm-openai:v0.23.0", "Image of vLLM where a deployment names none.", kept=True)
     sglang_image: str = setting(
         "", "Image of SGLang where a deployment names none; empty: it must name one.", kept=True
     )
