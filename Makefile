@@ -96,7 +96,7 @@ generate: sync  ## Write the generated files (CRDs, charts, dashboard, alerts, r
 	@$(RUN) python -m tools.matrix_page
 	@$(RUN) python -m tools.doctor_page
 	@$(RUN) python -m tools.sdk_reference
-	@$(RUN) python -m airunway.status.docs > docs/reference/conditions.md
+	@$(RUN) python -m tools.conditions_page
 	@$(RUN) python -m airunway.cli.reference > docs/reference/cli.md
 
 .PHONY: wheels
