@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from airunway.resource import Resource, dig, key_of
-from airunway.upgrades.acceptance import refusals
-from airunway.upgrades.schemas import dropped, schema_in, served_versions
+from airunway.schema import dropped, refusals, schema_in, served_versions
 
 __all__ = ["Harm", "harms", "stored_versions", "unacceptable"]
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, kind_of_crd, wait_until_established
 from airunway.resource import Resource, is_true, key_of
+from airunway.schema import served_versions
 from airunway.upgrades.guard import Harm, harms
-from airunway.upgrades.schemas import served_versions
 
 __all__ = ["MANAGER", "apply_definitions", "harms_in"]
 
