@@ -11,7 +11,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("tool", ["tools.doctor_page", "tools.fields_page", "tools.sdk_reference"])
+@pytest.mark.parametrize(
+    "tool", ["tools.conditions_page", "tools.doctor_page", "tools.fields_page", "tools.sdk_reference"]
+)
 def test_the_page_is_current(tool: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", tool, "--check"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120

@@ -25,7 +25,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, condition_of, dig, is_true, key_of, uid_of
 from airunway.runtime.application import ProviderSettings
 from airunway.runtime.crd_versions import schema_hash
-from airunway.upgrades.schemas import schema_in, served_versions
+from airunway.schema import schema_in, served_versions
 from airunway_testing.operator import (
     install_definitions,
     remove_definition,

@@ -23,13 +23,17 @@ class JsonPath(NamedTuple):
 
     def __str__(self) -> str:
         """The path, as ``spec.env[3].name``; a long one without its middle."""
+        return shortened(self.full())
+
+    def full(self) -> str:
+        """The whole path, however long it is."""
         head: list[str] = []
         place: JsonPath | None = self
         while place is not None:
             step = place.step
             head.append(f"[{step}]" if isinstance(step, int) else step if place.parent is None else f".{step}")
             place = place.parent
-        return shortened("".join(reversed(head)))
+        return "".join(reversed(head)).removeprefix(".")
 
 
 def shortened(path: str, limit: int = MAX_PATH) -> str:

@@ -101,7 +101,7 @@ async def test_h1_a_thousand_finalizers_that_a_user_made_up_are_one_write_and_a_
     patches: list[list[Resource]] = []
     events: list[str] = []
 
-    async def get(kind: object, key: object) -> Resource:
+    async def find(kind: object, key: object) -> Resource:
         return copy_of(live)
 
     async def json_patch(kind: object, key: object, operations: list[Resource], *, manager: str) -> Resource:
@@ -113,7 +113,7 @@ async def test_h1_a_thousand_finalizers_that_a_user_made_up_are_one_write_and_a_
 
     cached = DeploymentProjection([names.CORE_MANAGER])(copy_of(live))
     releaser = Releaser(
-        client=cast("Client", SimpleNamespace(get=get, json_patch=json_patch)),
+        client=cast("Client", SimpleNamespace(find=find, json_patch=json_patch)),
         providers=dict,
         events=cast("EventRecorder", SimpleNamespace(emit=emit)),
         clock=lambda: NOW,

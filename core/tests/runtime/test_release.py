@@ -30,7 +30,7 @@ class Server:
         self.said: list[str] = []
         self.deleted: list[str] = []
 
-    async def get(self, kind: Any, key: ObjectKey) -> Resource:
+    async def find(self, kind: Any, key: ObjectKey) -> Resource:
         self.reads += 1
         return copy_of(self.live)
 

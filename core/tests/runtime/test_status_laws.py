@@ -15,11 +15,11 @@ from airunway.resource import Resource, condition_of
 from airunway.runtime.diagnosis import conclude
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report, StepResult, terminating_status
+from airunway.schema import compile_schema
 from airunway.status import OVERALL, REASONS, Phase
 from airunway.status.evidence import ContainerFacts, EventFacts, Evidence, PodFacts, Unscheduled
 from airunway.status.rollup import PARENTS
 from airunway.validation import Violation
-from airunway.validation._structural import compile_schema
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

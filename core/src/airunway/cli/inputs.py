@@ -103,7 +103,7 @@ def definitions_in(path: Path) -> list[Resource]:
 
     Raises ManifestError (also if there is none, or what calls itself one is none) and OSError.
     """
-    from airunway.upgrades.schemas import malformed
+    from airunway.schema import malformed
 
     found = [obj for obj in objects_in(path) if obj.get("kind") == "CustomResourceDefinition"]
     if not found:

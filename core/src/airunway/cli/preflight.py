@@ -169,7 +169,7 @@ def _definitions(host: ProviderHost, sources: list[Path]) -> dict[str, tuple[Res
 
 def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
     """Those of the wanted CRDs that a file or folder has. Raises ManifestError for two of one name or no CRD."""
-    from airunway.upgrades.schemas import malformed
+    from airunway.schema import malformed
 
     files = sorted(each for each in path.rglob("*") if each.suffix in _FILES) if path.is_dir() else [path]
     found: dict[str, Resource] = {}

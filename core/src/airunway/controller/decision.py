@@ -10,24 +10,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from airunway.api import names
-from airunway.api.defaults import defaulted_spec
 from airunway.resource import Resource, annotations_of, condition_of, dig, format_time
 from airunway.selection import (
     NO_HEALTHY,
     Candidate,
-    EngineChoice,
     ProviderFacts,
     ProviderRefusal,
-    choose_provider,
-    choose_willing_engine,
-    denied,
     is_undecided,
     not_installed,
     not_registered,
     recorded,
     refusals,
-    request_of,
-    weigh_at_best,
+    select_engine,
+    select_provider,
 )
 from airunway.status import (
     OVERALL,
@@ -141,7 +136,7 @@ def decide(
     refused = refusals(deployment) if selector and is_undecided(deployment) else {}
     if before in refused:
         before = None  # it cannot, and nothing exists yet: the others are asked
-    engine = _engine(deployment, providers, before=before, refused=refused, grants=grants, now=now)
+    engine = select_engine(deployment, providers, refused=refused, grants=grants, before=before, now=now)
     if engine.engine is None:
         text = f"Engine selection failed: {engine.message}"
         own.append(Condition(type="EngineSelected", status=False, reason="NoEngineSelected", message=text))
@@ -157,7 +152,7 @@ def decide(
                 own.append(_selected("AutoSelected", f"Provider {before} auto-selected"))
                 _keep(status, live, "provider")
         elif not pinned and selector and providers:
-            status["selection"] = _verdicts(deployment, providers, refused=refused, grants=grants, now=now)
+            status["selection"] = _candidates(deployment, providers, refused, grants, now)
             if engine.message == NO_HEALTHY:
                 fault = _unselected(own, "NoProviderSelected", NO_HEALTHY)
         return _decision(deployment, status, own, fault, events=(), now=now)
@@ -240,28 +235,6 @@ def _held_back(
     return _decision(deployment, status, own, fault, events=(), now=now)
 
 
-def _engine(
-    deployment: Resource,
-    providers: Sequence[ProviderFacts],
-    *,
-    before: str | None,
-    refused: Mapping[str, ProviderRefusal],
-    grants: Grants,
-    now: datetime,
-) -> EngineChoice:
-    explicit = dig(deployment, "spec", "engine", "type")
-    chosen = dig(deployment, "status", "engine", default={})
-    if not explicit and chosen.get("type") and dig(deployment, "status", "provider", "resourceName"):
-        # Something upstream was made for this engine: it stays (spec/core.md, step 6).
-        return EngineChoice(
-            engine=chosen["type"],
-            reason=chosen.get("selectedReason", ""),
-            message=f"Engine {chosen['type']} auto-selected from provider capabilities",
-        )
-    pinned = dig(deployment, "spec", "provider", "name") or before
-    return choose_willing_engine(deployment, providers, refused=refused, grants=grants, pinned=pinned, now=now)
-
-
 def _provider(
     deployment: Resource,
     status: Resource,
@@ -288,7 +261,7 @@ def _provider(
         return None, _select(status, explicit, "explicit provider selection", before)
     if not selector and grants.providers is not None:
         # Providers learn from it what the policy denies them, before somebody else can choose one of them.
-        status["selection"] = _verdicts(deployment, providers, refused=refused, grants=grants, now=now)
+        status["selection"] = _candidates(deployment, providers, refused, grants, now)
     if before and not selector:
         # A custom selector chose it and owns the field and its condition: respected, never written by us.
         return None, ()
@@ -300,33 +273,12 @@ def _provider(
         if condition_of(deployment, "ProviderSelected") is None:
             return _unselected(own, "NoProviderSelected", NO_SELECTOR), ()
         return _waiting_for_selector(deployment, own), ()
-    request = request_of(defaulted_spec(deployment["spec"], engine=engine))
-    choice = choose_provider(
-        request, providers, engine=engine, now=now, denied=denied(providers, grants), refused=refused
-    )
+    choice = select_provider(deployment, providers, engine=engine, grants=grants, refused=refused, now=now)
     status["selection"] = _selection(choice.candidates, live, now)
     if choice.provider is None:
         return _unselected(own, "NoProviderSelected", choice.message), ()
     own.append(_selected("AutoSelected", choice.message))
     return None, _select(status, choice.provider, choice.reason, dig(live, "provider", "name"), refused)
-
-
-def _verdicts(
-    deployment: Resource,
-    providers: Sequence[ProviderFacts],
-    *,
-    refused: Mapping[str, ProviderRefusal],
-    grants: Grants,
-    now: datetime,
-) -> Resource:
-    """Every candidate's verdict where there is no engine, and so no choice."""
-    request = request_of(defaulted_spec(deployment["spec"], engine=None))
-    forbidden = denied(providers, grants)
-    weighed = [
-        weigh_at_best(request, each, now=now, denied=each.name in forbidden, refusal=refused.get(each.name))
-        for each in providers
-    ]
-    return _selection(weighed, deployment.get("status") or {}, now)
 
 
 def _waiting_for_selector(deployment: Resource, own: list[Condition]) -> Fault:
@@ -359,6 +311,18 @@ def _select(
     if refused and before is not None and before in refused:
         text += f"; provider '{before}' refused: {refused[before].message}"
     return (Happening(reason="ProviderSelected", message=text),)
+
+
+def _candidates(
+    deployment: Resource,
+    providers: Sequence[ProviderFacts],
+    refused: Mapping[str, ProviderRefusal],
+    grants: Grants,
+    now: datetime,
+) -> Resource:
+    """``status.selection`` where nothing is chosen."""
+    choice = select_provider(deployment, providers, engine=None, grants=grants, refused=refused, now=now)
+    return _selection(choice.candidates, deployment.get("status") or {}, now)
 
 
 def _selection(weighed: Sequence[Candidate], live: Resource, now: datetime) -> Resource:

@@ -12,7 +12,7 @@ from airunway.api.crds import custom_resource_definitions
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import Snapshot
 from airunway.resource import Resource, condition_of, dig, is_deleting, is_true, key_of
-from airunway.upgrades.schemas import fields_of, schema_in, storage_version
+from airunway.schema import fields_of, schema_in, storage_version
 
 __all__ = ["OLDEST"]
 

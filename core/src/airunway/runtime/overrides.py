@@ -24,6 +24,7 @@ from airunway.json_path import JsonPath, entries
 from airunway.plugins.contract import Finding
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, canonical_json, copy_of, dig
+from airunway.schema import unknown_fields
 
 __all__ = ["Overrides", "check_overrides", "merged", "placed"]
 
@@ -72,16 +73,16 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
         text = wrong_type if problem.validator == "type" else problem.message[:200]
         errors.append(Finding(path=path, reason="InvalidOverride", message=f"{path}: {text}"))
     merge = deepcopy(overrides)
-    passed_over = list(_unknown(merge, schema))
+    passed_over = list(unknown_fields(merge, schema, path=ROOT, metadata=False, lenient=True))
     unknown = []
-    for place, key, known, _ in passed_over[:MAX_CAUSES]:
-        path = str(place)
-        near = get_close_matches(key[:100], known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(known)) or 'none'}"
+    for field in passed_over[:MAX_CAUSES]:
+        path = str(field.path)
+        near = get_close_matches(field.key[:100], field.known, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(sorted(field.known)) or 'none'}"
         text = f"unknown override {path.removeprefix(f'{ROOT}.')!r} is passed over{hint}"
         unknown.append(Finding(path=path, reason="UnknownOverride", message=text))
-    for _, key, _, holder in passed_over:
-        del holder[key]
+    for field in passed_over:
+        del field.holder[field.key]
     properties = schema["properties"]
     merge = {
         key: value for key, value in merge.items() if key in properties and not properties[key].get("x-airunway-typed")
@@ -123,32 +124,6 @@ def _forbidden(overrides: Resource) -> Iterator[tuple[JsonPath, str]]:
     for place, key, _ in entries(overrides, ROOT, below=lambda key: key not in FORBIDDEN_OVERRIDES):
         if key in FORBIDDEN_OVERRIDES:
             yield place, key
-
-
-def _unknown(overrides: Resource, schema: Resource) -> Iterator[tuple[JsonPath, str, list[str], Resource]]:
-    """Each key that the schema does not know, in lists too: its place, those that it knows there, what has the key."""
-    pending: list[tuple[JsonPath, Any, Resource]] = [(JsonPath(None, ROOT), overrides, schema)]
-    while pending:
-        at, node, described = pending.pop()
-        if isinstance(node, list):
-            items = _described(described.get("items"))
-            pending.extend(reversed([(JsonPath(at, index), item, items) for index, item in enumerate(node)]))
-        elif isinstance(node, dict):
-            known, others = described.get("properties"), described.get("additionalProperties", False)
-            if not isinstance(known, dict):
-                known, others = {}, others or True  # nothing is said about its keys
-            below = []
-            for key, value in node.items():
-                if key in known or others:
-                    below.append((JsonPath(at, key), value, _described(known.get(key, others))))
-                else:
-                    yield JsonPath(at, key), key, list(known), node
-            pending.extend(reversed(below))
-
-
-def _described(schema: object) -> Resource:
-    """A schema as an object: ``true`` and an absent one say nothing."""
-    return schema if isinstance(schema, dict) else {}
 
 
 def merged(base: Resource, overlay: Resource) -> Resource:

@@ -1,39 +1,46 @@
 """Engine and provider selection: pure, deterministic, and able to say why (spec/core.md, "Selection")."""
 
-from airunway.selection.engine import NO_HEALTHY, PREFERENCE, EngineChoice, choose_engine
-from airunway.selection.facts import (
-    AVAILABLE,
-    HEARTBEAT_INTERVAL,
-    STALE_AFTER,
-    EngineFacts,
-    ProviderFacts,
-    Request,
-    UpstreamFacts,
-    is_available,
-    provider_facts,
-    request_of,
-)
-from airunway.selection.grants import (
-    choose_granted_engine,
-    choose_willing_engine,
+from airunway.selection.choice import (
     denied,
     forbidden_by,
     forbidden_now,
     granted,
     is_accepted,
+    provider_for,
+    select_engine,
+    select_provider,
     unsettled,
 )
-from airunway.selection.pinned import Misfit, not_installed, not_registered, unsupported
+from airunway.selection.engine import NO_HEALTHY, PREFERENCE, EngineChoice, choose_engine
+from airunway.selection.facts import (
+    AVAILABLE,
+    HEARTBEAT_INTERVAL,
+    REFUSED_BY,
+    STALE_AFTER,
+    EngineFacts,
+    ProviderFacts,
+    ProviderRefusal,
+    Request,
+    UpstreamFacts,
+    is_available,
+    is_undecided,
+    provider_facts,
+    refusals,
+    refused_by,
+    request_of,
+)
 from airunway.selection.provider import (
     Candidate,
     FailedCheck,
+    Misfit,
     ProviderChoice,
     choose_provider,
+    not_installed,
+    not_registered,
+    unsupported,
     weigh,
-    weigh_at_best,
 )
 from airunway.selection.record import is_denied, recorded
-from airunway.selection.refusals import REFUSED_BY, ProviderRefusal, is_undecided, refusals, refused_by
 from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
 __all__ = [
@@ -55,9 +62,7 @@ __all__ = [
     "RuleResult",
     "UpstreamFacts",
     "choose_engine",
-    "choose_granted_engine",
     "choose_provider",
-    "choose_willing_engine",
     "denied",
     "evaluate_rules",
     "forbidden_by",
@@ -70,13 +75,15 @@ __all__ = [
     "not_installed",
     "not_registered",
     "provider_facts",
+    "provider_for",
     "recorded",
     "refusals",
     "refused_by",
     "request_of",
     "score_of",
+    "select_engine",
+    "select_provider",
     "unsettled",
     "unsupported",
     "weigh",
-    "weigh_at_best",
 ]

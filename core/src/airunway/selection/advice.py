@@ -14,10 +14,10 @@ from itertools import product
 
 from airunway.api.defaults import defaulted_spec
 from airunway.resource import Resource, copy_of, dig
+from airunway.selection.choice import granted, provider_for
 from airunway.selection.engine import PREFERENCE, choose_engine
 from airunway.selection.facts import DISAGGREGATED, ProviderFacts, request_of
-from airunway.selection.grants import granted
-from airunway.selection.provider import FailedCheck, choose_provider, weigh
+from airunway.selection.provider import FailedCheck, weigh
 from airunway.validation.policy import Grants
 
 __all__ = ["Advice", "FieldEdit", "advise", "failing_checks", "smallest_change", "with_changes"]
@@ -86,19 +86,8 @@ def advise(
     if changes is None:
         return Advice(changes=None, obstacles=obstacles)
     healthy = replace(allowed[0], ready=True, heartbeat=None)
-    winner = kept or _winner(with_changes(spec, changes), [healthy, *others], now=now)
+    winner = kept or provider_for(with_changes(spec, changes), [healthy, *others], now=now)
     return Advice(changes=changes, obstacles=obstacles, selected=winner == provider.name)
-
-
-def _winner(spec: Resource, providers: Sequence[ProviderFacts], *, now: datetime) -> str | None:
-    """The provider that a deployment with this spec gets."""
-    pinned, explicit = dig(spec, "provider", "name"), dig(spec, "engine", "type")
-    request = request_of(defaulted_spec(spec, engine=explicit))
-    engine = choose_engine(request, providers, explicit=explicit, pinned=pinned, now=now)
-    if pinned or engine.engine is None:
-        return pinned or None
-    request = request_of(defaulted_spec(spec, engine=engine.engine))
-    return choose_provider(request, providers, engine=engine.engine, now=now).provider
 
 
 def smallest_change(

@@ -23,6 +23,8 @@ class EngineChoice:
     engine: str | None
     reason: str
     message: str
+    kept: bool = False
+    """Whether it stays because something upstream was made for it."""
 
 
 def choose_engine(

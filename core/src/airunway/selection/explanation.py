@@ -10,16 +10,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 
-from airunway.api.defaults import defaulted_spec
 from airunway.api.modeldeployment import ParseError
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection.advice import Advice, advise
+from airunway.selection.choice import forbidden_by, forbidden_now, select_engine, select_provider, unsettled
 from airunway.selection.engine import NO_HEALTHY, EngineChoice
-from airunway.selection.facts import ProviderFacts, Request, request_of
-from airunway.selection.grants import choose_willing_engine, denied, forbidden_by, forbidden_now, unsettled
-from airunway.selection.pinned import not_registered
-from airunway.selection.provider import Candidate, choose_provider, weigh_at_best
-from airunway.selection.refusals import ProviderRefusal, is_undecided, refusals
+from airunway.selection.facts import ProviderFacts, ProviderRefusal, is_undecided, refusals
+from airunway.selection.provider import Candidate, not_registered
 from airunway.validation import Violation, validate
 from airunway.validation.policy import NAMESPACE_NAME, Grants, Policy
 
@@ -122,7 +119,6 @@ def explain(
     policy = policy or Policy()
     labels = {**(namespace_labels or {}), NAMESPACE_NAME: key_of(deployment).namespace}
     grants = policy.grants(labels)
-    forbidden = denied(providers, grants)
     violations = tuple(unsettled(deployment, validate(deployment)))
     violations = violations or tuple(forbidden_now(policy, deployment, namespace_labels=labels))
     model = str(dig(deployment, "spec", "model", "id", default=""))
@@ -138,15 +134,14 @@ def explain(
             refused, engine = _asked(
                 deployment, providers, asked, engine=engine, kept=kept, refused=refused, grants=grants, now=now
             )
-        request = request_of(defaulted_spec(spec or {}, engine=engine.engine))
+        provider, message, candidates = _provider(
+            deployment, engine, providers, kept=kept, refused=refused, grants=grants, now=now
+        )
     except ParseError as error:
         if violations:
             return explanation
         violation = Violation(path="spec", message=str(error), reason="FieldValueInvalid")
         return Explanation(key=explanation.key, model=model, violations=(violation,))
-    provider, message, candidates = _provider(
-        deployment, request, engine, providers, kept=kept, refused=refused, now=now, forbidden=forbidden
-    )
     if dig(spec, "provider", "name"):
         kept = None
 
@@ -222,13 +217,10 @@ def _engine(
     grants: Grants,
     now: datetime,
 ) -> EngineChoice:
-    explicit = dig(deployment, "spec", "engine", "type")
-    chosen = dig(deployment, "status", "engine", "type")
-    if not explicit and chosen and dig(deployment, "status", "provider", "resourceName"):
-        reason = str(dig(deployment, "status", "engine", "selectedReason", default=""))
-        return EngineChoice(engine=chosen, reason=f"{reason} (kept: {_made(deployment)} exists)", message="")
-    pinned = dig(deployment, "spec", "provider", "name") or kept
-    return choose_willing_engine(deployment, providers, refused=refused, grants=grants, pinned=pinned, now=now)
+    choice = select_engine(deployment, providers, refused=refused, grants=grants, before=kept, now=now)
+    if choice.kept:
+        return replace(choice, reason=f"{choice.reason} (kept: {_made(deployment)} exists)", message="")
+    return choice
 
 
 def _made(deployment: Resource) -> str:
@@ -238,31 +230,21 @@ def _made(deployment: Resource) -> str:
 
 def _provider(
     deployment: Resource,
-    request: Request,
     engine: EngineChoice,
     providers: Sequence[ProviderFacts],
     *,
     kept: str | None,
     refused: Mapping[str, ProviderRefusal],
+    grants: Grants,
     now: datetime,
-    forbidden: Collection[str],
 ) -> tuple[str | None, str, tuple[Candidate, ...]]:
     """The provider, why, and all candidates."""
     explicit = dig(deployment, "spec", "provider", "name")
     registered = any(provider.name == explicit for provider in providers)
+    choice = select_provider(deployment, providers, engine=engine.engine, grants=grants, refused=refused, now=now)
     if engine.engine is None:
-        candidates = tuple(
-            weigh_at_best(
-                request,
-                provider,
-                now=now,
-                denied=provider.name in forbidden,
-                refusal=refused.get(provider.name),
-            )
-            for provider in sorted(providers, key=lambda p: p.name)
-        )
-        return None, not_registered(explicit, providers) if explicit and not registered else engine.message, candidates
-    choice = choose_provider(request, providers, engine=engine.engine, now=now, denied=forbidden, refused=refused)
+        message = not_registered(explicit, providers) if explicit and not registered else engine.message
+        return None, message, choice.candidates
     if explicit and not registered:
         return None, not_registered(explicit, providers), choice.candidates
     if explicit:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from airunway.resource import format_time
 from airunway.selection.engine import NO_HEALTHY
-from airunway.selection.facts import STALE_AFTER, ProviderFacts, Request
-from airunway.selection.refusals import ProviderRefusal
+from airunway.selection.facts import STALE_AFTER, ProviderFacts, ProviderRefusal, Request
 from airunway.selection.rules import RuleResult, evaluate_rules, score_of
 
 __all__ = [
@@ -17,8 +16,12 @@ __all__ = [
     "REFUSED",
     "Candidate",
     "FailedCheck",
+    "Misfit",
     "ProviderChoice",
     "choose_provider",
+    "not_installed",
+    "not_registered",
+    "unsupported",
     "weigh",
     "weigh_at_best",
 ]
@@ -185,3 +188,42 @@ def weigh_at_best(
     names = [engine.name for engine in provider.engines] or [""]
     weighed = [weigh(request, provider, engine=name, now=now, denied=denied, refusal=refusal) for name in names]
     return min(weighed, key=lambda candidate: len(candidate.failed))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Misfit:
+    """One thing that the provider cannot do: the field that asks for it, and what to tell."""
+
+    path: str
+    message: str
+
+
+def not_registered(name: str, providers: Iterable[ProviderFacts]) -> str:
+    """The message for a provider that no InferenceProviderConfig stands for."""
+    registered = ", ".join(sorted(provider.name for provider in providers)) or "none"
+    return f"provider '{name}' is not registered (registered: {registered})"
+
+
+def not_installed(name: str) -> str:
+    """The message for a provider whose upstream is not there."""
+    return f"Provider '{name}' CRD not installed in cluster"
+
+
+def unsupported(request: Request, provider: ProviderFacts, *, engine: str | None) -> list[Misfit]:
+    """What of `request` the provider does not offer; `engine` None: left open, so that any of its engines will do."""
+    title = provider.title or provider.name
+    facts = provider.engine(engine) if engine else None
+    if engine and facts is None:
+        return [Misfit(path="spec.engine.type", message=f"{title} does not support {engine} engine")]
+    engines = [facts] if facts is not None else list(provider.engines)
+    found = []
+    if not any(request.mode in each.modes for each in engines):
+        message = f"{title} does not support {request.mode} mode"
+        if facts is not None and any(request.mode in each.modes for each in provider.engines):
+            message += f" with {engine} engine"
+        found.append(Misfit(path="spec.serving.mode", message=message))
+    if not request.gpu and not any(each.cpu for each in engines):
+        for_engine = f" for {engine} engine" if any(each.cpu for each in provider.engines) else ""
+        message = f"{title} requires GPU{for_engine} (set resources.gpu.count > 0)"
+        found.append(Misfit(path="spec.resources.gpu.count", message=message))
+    return found

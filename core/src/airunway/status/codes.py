@@ -7,7 +7,7 @@ from dataclasses import dataclass
 __all__ = ["CODES", "PAGE", "Code", "code_of_reason"]
 
 PAGE = "docs/reference/conditions.md"
-"""The page that `airunway.status.docs` renders; remedies link into it."""
+"""The page that `tools/conditions_page.py` writes; remedies link into it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, Client, NotFound, kind_of_crd
 from airunway.resource import Resource, dig, is_true, key_of
-from airunway.upgrades.acceptance import refusals
-from airunway.upgrades.schemas import dropped, schema_in, served_versions
+from airunway.schema import dropped, refusals, schema_in, served_versions
 
 __all__ = ["MANAGER", "Harm", "apply_definitions", "harms", "harms_in", "stored_versions", "unacceptable"]
 

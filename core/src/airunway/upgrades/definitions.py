@@ -14,7 +14,7 @@ import orjson
 
 from airunway.resource import Resource, dig, key_of
 from airunway.runtime.crd_versions import SHORT_HASH, schema_hash
-from airunway.upgrades.schemas import malformed
+from airunway.schema import malformed
 
 __all__ = ["MAX_BYTES", "Definition", "DefinitionError", "DefinitionVersion", "chosen", "definition_of"]
 

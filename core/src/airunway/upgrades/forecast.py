@@ -19,8 +19,7 @@ from airunway.resource import ObjectKey, Resource, annotations_of, is_deleting, 
 from airunway.runtime.crd_versions import CrdFacts, Installed, crd_facts, detect
 from airunway.runtime.plan import Action, Decision, Do, decide
 from airunway.runtime.state import ClusterState, identity_in, named
-from airunway.upgrades.acceptance import refusals
-from airunway.upgrades.schemas import defaulted, dropped, gained, pruned, schema_in
+from airunway.schema import defaulted, dropped, gained, pruned, refusals, schema_in
 
 __all__ = ["CHANGES", "Cluster", "Effect", "Forecast", "forecast"]
 

@@ -16,10 +16,9 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.runtime.crd_versions import Installed, detect
 from airunway.runtime.informers import deployment_of, kind_in, written_in
-from airunway.upgrades.acceptance import has_rules
+from airunway.schema import has_rules, schema_in, served_versions
 from airunway.upgrades.crd_compatibility import unacceptable
 from airunway.upgrades.forecast import Cluster, Effect, Forecast, forecast
-from airunway.upgrades.schemas import schema_in, served_versions
 
 __all__ = ["Change", "Preflight", "Running", "changes_of", "definition_names", "preflight", "read_running"]
 

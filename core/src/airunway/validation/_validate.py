@@ -16,7 +16,7 @@ from airunway.api.rules import FORBIDDEN_OVERRIDES, MODEL_DEPLOYMENT_RULES, Vali
 from airunway.cel import CelError, CelProgram, Evaluator, compile_expression
 from airunway.json_path import MAX_PATH, entries, shortened
 from airunway.resource import Resource, dig
-from airunway.validation._structural import BLOCKING, Check, Violation, compile_schema
+from airunway.schema import BLOCKING, Check, Violation, compile_schema
 
 __all__ = ["bounded_violations", "excesses", "prepare", "validate", "warnings", "without_effect"]
 

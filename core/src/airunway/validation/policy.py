@@ -31,7 +31,7 @@ import yaml
 from airunway.api.bounds import MAX_CAUSES
 from airunway.json_path import JsonPath, entries
 from airunway.resource import Resource, dig
-from airunway.validation._structural import Violation
+from airunway.schema import Violation
 from airunway.validation.uses import DIMENSIONS, Use, uses_of
 
 __all__ = [

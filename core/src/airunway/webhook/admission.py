@@ -21,11 +21,10 @@ from airunway.resource import ObjectKey, Resource, annotations_of, canonical_jso
 from airunway.selection import (
     ProviderFacts,
     Request,
-    choose_engine,
-    choose_provider,
     granted,
     not_installed,
     not_registered,
+    provider_for,
     request_of,
     unsupported,
 )
@@ -180,19 +179,14 @@ class Admission:
         comes.
         """
         facts = list(self._view.providers().values())
-        now = self._clock()
+        allowed = granted(facts, grants)
         if self._view.selector and not later:
-            allowed = granted(facts, grants)
-            chosen = choose_engine(request, allowed, explicit=engine, pinned=None, now=now).engine
-            if chosen is not None:
-                if chosen != engine:  # the rules see the engine that was chosen
-                    request = request_of(defaulted_spec(spec, engine=chosen))
-                name = choose_provider(request, allowed, engine=chosen, now=now).provider
-                if name is not None:
-                    return [each for each in facts if each.name == name]
+            name = provider_for(spec, allowed, now=self._clock())
+            if name is not None:
+                return [each for each in facts if each.name == name]
         return [
             each
-            for each in granted(facts, grants)
+            for each in allowed
             if not (each.explicit_only and self._view.selector) and not unsupported(request, each, engine=engine)
         ]
 

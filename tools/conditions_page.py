@@ -1,6 +1,6 @@
-"""The reference page of conditions, reasons and root causes, rendered from the registries.
+"""Write the reference page of conditions, reasons and root causes from their registries.
 
-``python -m airunway.status.docs`` prints it; a test compares it with the page in the repository.
+python -m tools.conditions_page [--check]
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
+from tools.generated import write
+
 from airunway.status.catalogue import CONDITIONS
-from airunway.status.codes import CODES
+from airunway.status.codes import CODES, PAGE
 from airunway.status.reasons import REASONS, Category
 from airunway.status.rollup import CAPACITY_PATIENCE, DEPENDENCY_GRACE, Fault, parent_conditions, roll_up
 
@@ -21,7 +23,7 @@ _LONG_AGO = _NOW - timedelta(days=1)
 
 _HEAD = """# Conditions, reasons, root causes
 
-<!-- Generated: python -m airunway.status.docs > docs/reference/conditions.md -->
+<!-- Generated: python -m tools.conditions_page -->
 
 `kubectl get md` shows phase and message; `kubectl describe md NAME` all of what follows. `status.message` and
 `status.rootCause` name one cause: its code, the object that shows it, the field of the deployment to look at, evidence
@@ -169,4 +171,4 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[s
 
 
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    sys.exit(write({PAGE: page()}))

@@ -1,4 +1,4 @@
-"""The reference page against the registries, and the registries against the source."""
+"""The registries of conditions, reasons and codes against the page of reference and against the source."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ from airunway.controller.decision import CORE_CONDITIONS
 from airunway.status import OVERALL, REASONS
 from airunway.status.catalogue import CONDITIONS, ConditionWriter
 from airunway.status.codes import CODES, PAGE
-from airunway.status.docs import page
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = Path(airunway.__file__).parent
 
 
-def test_the_page_is_current() -> None:
-    written = (ROOT / PAGE).read_text(encoding="utf-8")
-    assert written == page(), "python -m airunway.status.docs > docs/reference/conditions.md"
-
-
 def test_the_page_has_every_reason_and_an_anchor_for_every_remedy() -> None:
-    text = page()
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
     for reason in REASONS:
         assert f"| `{reason}` |" in text
     for code in CODES.values():

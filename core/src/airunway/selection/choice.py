@@ -1,4 +1,8 @@
-"""Selection under a policy: what is left of the providers for a namespace, and what is wrong with a spec there."""
+"""Which providers could take a deployment, and which engine and provider it gets, within what the policy allows.
+
+Admission, the core's reconciler, ``airunway explain`` and ``airunway render`` all ask `select_engine`,
+`select_provider` or `provider_for` here.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,20 @@ from airunway.api.defaults import defaulted_spec
 from airunway.api.modeldeployment import ParseError
 from airunway.resource import Resource, condition_of, dig
 from airunway.selection.engine import EngineChoice, choose_engine
-from airunway.selection.facts import ProviderFacts, Request, request_of
-from airunway.selection.provider import choose_provider
+from airunway.selection.facts import ProviderFacts, ProviderRefusal, Request, request_of
+from airunway.selection.provider import ProviderChoice, choose_provider, weigh_at_best
 from airunway.validation import Violation
 from airunway.validation.policy import Grants, Policy, violations
 
 __all__ = [
-    "choose_granted_engine",
-    "choose_willing_engine",
     "denied",
     "forbidden_by",
     "forbidden_now",
     "granted",
     "is_accepted",
+    "provider_for",
+    "select_engine",
+    "select_provider",
     "unsettled",
 ]
 
@@ -43,7 +48,7 @@ def denied(providers: Iterable[ProviderFacts], grants: Grants) -> frozenset[str]
     return frozenset(provider.name for provider in providers if not grants.allows_provider(provider.name))
 
 
-def choose_granted_engine(
+def _granted_engine(
     request: Request,
     providers: Sequence[ProviderFacts],
     *,
@@ -65,31 +70,74 @@ def choose_granted_engine(
     return choice
 
 
-def choose_willing_engine(
+def select_engine(
     deployment: Resource,
     providers: Sequence[ProviderFacts],
     *,
     refused: Collection[str],
     grants: Grants,
-    pinned: str | None,
+    before: str | None,
     now: datetime,
 ) -> EngineChoice:
-    """`choose_granted_engine` for a deployment: among providers that have not `refused` it, if one of them can run it.
+    """The engine of a deployment; `before` is the provider that it has already and that has not refused it.
 
-    Where none of the others can, the refusals do not count: the engine is that of the provider that will explain.
+    An engine that something upstream was made for stays (spec/core.md, step 6). Otherwise it is chosen among providers
+    that have not `refused` the deployment. Where none of those can run it, the refusals do not count: the engine is
+    that of the provider whose refusal is then reported.
     """
     explicit = dig(deployment, "spec", "engine", "type")
+    chosen = dig(deployment, "status", "engine", default={})
+    if not explicit and chosen.get("type") and dig(deployment, "status", "provider", "resourceName"):
+        message = f"Engine {chosen['type']} auto-selected from provider capabilities"
+        return EngineChoice(
+            engine=chosen["type"], reason=str(chosen.get("selectedReason", "")), message=message, kept=True
+        )
+    pinned = dig(deployment, "spec", "provider", "name") or before
     spec = deployment.get("spec") or {}
     request = request_of(defaulted_spec(spec, engine=explicit))
     if refused and not pinned:
         willing = [provider for provider in providers if provider.name not in refused]
-        choice = choose_granted_engine(request, willing, grants=grants, explicit=explicit, pinned=None, now=now)
+        choice = _granted_engine(request, willing, grants=grants, explicit=explicit, pinned=None, now=now)
         if choice.engine is not None:
             wanted = request_of(defaulted_spec(spec, engine=choice.engine))
             found = choose_provider(wanted, willing, engine=choice.engine, now=now, denied=denied(willing, grants))
             if found.provider is not None:
                 return choice
-    return choose_granted_engine(request, providers, grants=grants, explicit=explicit, pinned=pinned, now=now)
+    return _granted_engine(request, providers, grants=grants, explicit=explicit, pinned=pinned, now=now)
+
+
+def select_provider(
+    deployment: Resource,
+    providers: Sequence[ProviderFacts],
+    *,
+    engine: str | None,
+    grants: Grants,
+    refused: Mapping[str, ProviderRefusal],
+    now: datetime,
+) -> ProviderChoice:
+    """Every provider as a candidate for the deployment, and the one that is chosen.
+
+    Without an `engine` none is chosen, and each candidate is judged for that engine of its own that fits best.
+    """
+    request = request_of(defaulted_spec(deployment.get("spec") or {}, engine=engine))
+    forbidden = denied(providers, grants)
+    if engine is not None:
+        return choose_provider(request, providers, engine=engine, now=now, denied=forbidden, refused=refused)
+    candidates = tuple(
+        weigh_at_best(request, each, now=now, denied=each.name in forbidden, refusal=refused.get(each.name))
+        for each in sorted(providers, key=lambda provider: provider.name)
+    )
+    return ProviderChoice(provider=None, reason="", message="", candidates=candidates)
+
+
+def provider_for(spec: Resource, providers: Sequence[ProviderFacts], *, now: datetime) -> str | None:
+    """The provider that a new deployment with this spec gets among `providers`; None if none of them can run it."""
+    pinned, explicit = dig(spec, "provider", "name"), dig(spec, "engine", "type")
+    request = request_of(defaulted_spec(spec, engine=explicit))
+    engine = choose_engine(request, providers, explicit=explicit, pinned=pinned, now=now).engine
+    if pinned or engine is None:
+        return pinned or None
+    return choose_provider(request_of(defaulted_spec(spec, engine=engine)), providers, engine=engine, now=now).provider
 
 
 def is_accepted(deployment: Resource) -> bool:
