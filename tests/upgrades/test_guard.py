@@ -156,8 +156,8 @@ async def test_apply_puts_them_there_and_leaves_those_of_another_tool_alone(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--check", "--apply"), "exclude each other"),
-        (("--write", "there", "-f", "x.yaml"), "takes no --filename"),
+        (("--check", "--apply"), "use only one of"),
+        (("--write", "there", "-f", "x.yaml"), "cannot be used with --filename"),
     ],
 )
 def test_options_that_exclude_each_other_are_named(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:

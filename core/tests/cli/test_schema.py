@@ -108,7 +108,7 @@ PASSED_OVER = {"kind": "Deployment", "metadata": {"name": "model"}}
 @pytest.mark.parametrize(
     ("crd", "said"),
     [
-        (PASSED_OVER, "there is no CustomResourceDefinition in it"),
+        (PASSED_OVER, "contains no CustomResourceDefinition"),
         ({**CRD, "apiVersion": "apiextensions.k8s.io/v1beta1"}, "only apiextensions.k8s.io/v1 is served"),
         (changed(versions="v1"), "spec.versions is no list of versions"),
         (changed(group=None), "spec.group is None, where a name is needed"),
