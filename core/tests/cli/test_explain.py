@@ -223,7 +223,7 @@ def test_what_the_selected_provider_warns_of_is_said(write: Any) -> None:
         ((), 2, "name one ModelDeployment"),
         (("md/a", "-f", "x"), 2, "name one ModelDeployment"),
         (("pod/a",), 2, "is not a ModelDeployment"),
-        (("md/a", "--providers", "installed"), 2, "--providers goes with -f"),
+        (("md/a", "--providers", "installed"), 2, "--providers needs -f"),
         (("md/a", "-o", "wide"), 2, "'wide' is not one of"),
         (("-f", "/does/not/exist.yaml", "--providers", "installed"), 1, "No such file"),
     ],
