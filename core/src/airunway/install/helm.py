@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from airunway.install.bundled_charts import BundledChart
 
-__all__ = ["Helm", "HelmError", "Release"]
+__all__ = ["Helm", "HelmError", "HelmRelease"]
 
 
 _NEVER_THERE = ("pending-install", "uninstalling")
@@ -23,7 +23,7 @@ class HelmError(Exception):
     """helm failed; the message is from helm."""
 
 
-class Release(NamedTuple):
+class HelmRelease(NamedTuple):
     """A release: its `status`, as ``deployed``, and its `chart`, as ``airunway-0.1.0``."""
 
     status: str
@@ -43,13 +43,13 @@ class Helm:
     context: str | None = None
     images: str = ""
 
-    async def releases(self) -> dict[str, Release]:
+    async def releases(self) -> dict[str, HelmRelease]:
         """All releases in the namespace by name, those of other charts too."""
         states = ("--deployed", "--failed", "--pending", "--uninstalling")  # helm 3 and 4 have others by default
         listed = json.loads(await self._run("list", *states, "--output=json"))
-        return {str(each["name"]): Release(str(each["status"]), str(each["chart"])) for each in listed}
+        return {str(each["name"]): HelmRelease(str(each["status"]), str(each["chart"])) for each in listed}
 
-    def foreign(self, releases: Mapping[str, Release], names: Iterable[str]) -> list[str]:
+    def foreign(self, releases: Mapping[str, HelmRelease], names: Iterable[str]) -> list[str]:
         """Messages about the named releases that have a chart of another name."""
         return [
             f"Helm's release {name} has the chart {releases[name].chart}, which is not ours: use helm directly"
@@ -57,7 +57,7 @@ class Helm:
             if name in releases and not re.match(rf"{re.escape(name)}-[0-9]", releases[name].chart)
         ]
 
-    def unfinished(self, releases: Mapping[str, Release], names: Iterable[str]) -> list[str]:
+    def unfinished(self, releases: Mapping[str, HelmRelease], names: Iterable[str]) -> list[str]:
         """Messages about the named releases that another helm command has left unfinished."""
         found = []
         for name in names:
