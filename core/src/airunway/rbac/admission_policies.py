@@ -1,8 +1,7 @@
-"""Keeping controllers to what is theirs (spec/quality.md, "Security"): data, for charts and tests.
+"""The guards: ValidatingAdmissionPolicies that limit the accounts of controllers (spec/quality.md, "Security").
 
-A provider holds a finalizer on its deployments, for which RBAC has no smaller right than ``patch`` on the whole object;
-nor does RBAC know whose ConfigMap it is, or which part of a status. ValidatingAdmissionPolicies, which the API server
-evaluates by itself, take back what a controller has no use for. Each looks at the requests of its accounts only.
+Example: to set its finalizer a provider needs ``patch`` on the whole ModelDeployment; its guard refuses every other
+change. RBAC also cannot limit by the owner of a ConfigMap or by part of a status. Each policy applies to its account.
 """
 
 from __future__ import annotations
@@ -43,8 +42,7 @@ _OWNERS = {
 
 
 def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
-    """The core takes finalizers of providers off deployments (of providers that are gone), and changes nothing else; it
-    writes its own events and its own Lease.
+    """The core may remove finalizers of providers from deployments, and write its own events and its own Lease.
 
     `user` is its account's name as the API server knows it: ``system:serviceaccount:NAMESPACE:NAME``.
     """
@@ -81,7 +79,7 @@ def provider_guard(
     namespaces: Sequence[str] = (),
     name: str = GUARD,
 ) -> list[Resource]:
-    """What the account of one provider, which no other provider must use, may do with the rights that it has.
+    """The limits of the account of one provider, which no other provider may use.
 
     Of a ModelDeployment it changes its own finalizer, and its own part of the status while the deployment is its own;
     of the upstream's kinds and ConfigMaps it touches what has its label, with nothing in it that no translation writes
@@ -183,7 +181,7 @@ def provider_guard(
 def _with_parameters(
     manifest: ProviderManifest, name: str, *, condition: str, kinds: Sequence[tuple[str, str]]
 ) -> list[Resource]:
-    """What depends on the deployments that there are: the core notes them on the provider's InferenceProviderConfig.
+    """Limits that depend on the existing deployments, which the core lists on the provider's InferenceProviderConfig.
 
     The API server looks for the config before it looks at the account: without it, requests are refused whoever sends
     them. So only objects with the provider's label count (`provider_guard` demands it of the account), and only their
@@ -228,7 +226,7 @@ def _with_parameters(
 def status_guard(
     users: Iterable[str], *, accounts_of: str = "", namespaces: Sequence[str] = (), name: str = GUARD
 ) -> list[Resource]:
-    """Nobody but `users` writes the status of a ModelDeployment, in these `namespaces` (empty: in all).
+    """Only `users` may write the status of a ModelDeployment, in these `namespaces` (empty: in all).
 
     Core and providers trust what is said there: whoever writes it chooses a provider past validation and policy.
     `users` are the accounts of the core, of each provider, and of what else has a say, such as a selector of one's own.
@@ -324,7 +322,7 @@ def _belongs_to(provider: str) -> list[PolicyRule]:
 
 
 def _whereabouts(refused: Iterable[str], listed: Iterable[str]) -> list[PolicyRule]:
-    """Namespaces of the system and of the operator are none of a provider's, nor those that it does not watch."""
+    """Providers must not write into namespaces of the system, of the operator, or that they do not watch."""
     watched = quoted(",".join(listed))
     return [
         PolicyRule(
@@ -346,7 +344,7 @@ def _own_events(manager: str) -> PolicyRule:
     return PolicyRule(
         expression="[object, oldObject].all(o, "
         f"o == null || o.?reportingController.orValue('') == {quoted(f'{names.GROUP}/{manager}')})",
-        message="a controller must not write events as somebody else",
+        message="a controller must not write events of another controller",
     )
 
 
@@ -354,7 +352,7 @@ def _own_lease(manager: str) -> PolicyRule:
     # RBAC cannot limit the creation to a name; updates it does.
     return PolicyRule(
         expression=f"object.metadata.name == {quoted(manager)}",
-        message="a controller must not make the Lease of another",
+        message="a controller must not create the Lease of another",
     )
 
 
@@ -370,7 +368,7 @@ def _policy(
     variables: Mapping[str, str] | None = None,
     namespaces: Sequence[str] = (),
 ) -> list[Resource]:
-    """A policy and its binding. The condition on the account comes first: of others' requests nothing is computed."""
+    """A policy and its binding. The match condition on the account skips the requests of other accounts."""
     spec: Resource = {
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": list(resources)},

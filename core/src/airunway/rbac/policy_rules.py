@@ -46,7 +46,7 @@ _BUILTIN_PODS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("batch", "cronjobs"): ("spec.jobTemplate.spec.template.spec",),
     ("batch", "jobs"): _POD_TEMPLATE,
 }
-"""Kubernetes' own kinds by group and plural, so that a provider that forgets the places of one leaves no gap."""
+"""Kubernetes' own kinds by group and plural, in case a manifest does not list the pod specs of one."""
 
 _VOLUMES = (
     "configMap",
@@ -58,7 +58,7 @@ _VOLUMES = (
     "projected",
     "secret",
 )
-"""Sources of volumes that reach neither the node nor a storage system past its claims."""
+"""Volume sources without access to the node, or to storage without a claim."""
 
 BY_DEPLOYMENT = (
     f"r.kind == '{MODEL_DEPLOYMENT.kind}' && r.apiVersion.startsWith('{names.GROUP}/') && r.?controller.orValue(false)"
@@ -71,10 +71,12 @@ OWNER_NAMES = f"object.metadata.?ownerReferences.orValue([]).filter(r, {BY_DEPLO
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyRule:
-    """Something that must be true of a request; `message` is what the API server says otherwise."""
+    """One validation of a policy."""
 
     expression: str
+    """CEL that must be true of a request."""
     message: str
+    """The API server's message if it is false."""
 
 
 def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[PolicyRule]]:
@@ -110,7 +112,7 @@ def pods_of(kinds: Iterable[UpstreamKind]) -> str:
 
 
 def places_of(kind: UpstreamKind) -> tuple[str, ...]:
-    """The places of pod specs in objects of the kind."""
+    """The paths of pod specs in objects of the kind."""
     return tuple(sorted({*kind.pods, *_BUILTIN_PODS.get((kind.group, kind.plural), ())}))
 
 
