@@ -50,8 +50,8 @@ ALERTS: tuple[Alert, ...] = (
         severity="warning",
         summary="{{ $labels.controller }}: {{ $value | humanizePercentage }} of reconciles fail",
         description="More than 10% of reconciles end with an error that is not transient.",
-        meaning="A bug, a missing permission, or an unexpected object. Passing failures (conflicts, 429 and "
-        "5xx) are not counted here.",
+        meaning="A bug, a missing permission, or an unexpected object. Transient failures (conflicts, 429 and "
+        "5xx) are not counted.",
         steps=(
             'Look for lines with `"level":"error"` in the log of that component; they carry object and traceback.',
             "`airunway_reconciliation_errors_total` by `error_type` says of which kind they are; `refused` usually "
@@ -65,8 +65,8 @@ ALERTS: tuple[Alert, ...] = (
         severity="critical",
         summary="No heartbeat from provider {{ $labels.provider }}",
         description="Its last heartbeat is {{ $value | humanizeDuration }} old.",
-        meaning="The provider's process does not run or does not reach the API server. Models that run go on serving; "
-        "their status stands still and no new ones are given to this provider.",
+        meaning="The provider's process does not run or does not reach the API server. Running models keep serving, "
+        "but their status may be stale, and this provider gets no new deployments.",
         steps=(
             "`kubectl get pods -n airunway-system` and the log of the provider's pod.",
             "`kubectl describe ipc PROVIDER` shows its last status.",

@@ -105,7 +105,7 @@ def explain(
         for deployment, explanation in zip(deployments, explanations, strict=True)
     ]
     if output == "table":
-        typer.echo("\n\n".join("\n".join(map(plain, _told(explanation, why_not))) for explanation in explanations))
+        typer.echo("\n\n".join("\n".join(map(plain, _lines(explanation, why_not))) for explanation in explanations))
         for deployment in deployments if target else ():
             typer.echo("\n".join(["", *map(plain, _state(deployment))]))
     else:
@@ -137,7 +137,7 @@ def _read(
     return deployments, configs, datetime.now(UTC)
 
 
-def _told(explanation: Explanation, why_not: str) -> Iterator[str]:
+def _lines(explanation: Explanation, why_not: str) -> Iterator[str]:
     yield f"ModelDeployment {explanation.key}  {explanation.model}".rstrip()
     yield f"Valid:     {'no' if explanation.violations else 'yes'}"
     for violation in explanation.violations:
@@ -178,13 +178,13 @@ def _state(deployment: Resource) -> Iterator[str]:
 
 def _rows(explanation: Explanation, candidate: Candidate) -> list[tuple[str, ...]]:
     """One row for each failed check and each rule; the first of them carries the verdict."""
-    said = [(c.name, f"{c.path}: {c.message}" if c.path else c.message) for c in candidate.failed]
+    checks = [(c.name, f"{c.path}: {c.message}" if c.path else c.message) for c in candidate.failed]
     for rule in candidate.rules:
         result = "error" if rule.value is None else str(rule.value).lower()
         error = f": {rule.error}" if rule.error else ""
-        said.append(("rule", f"{result} (priority {rule.priority}) {rule.condition}{error}"))
+        checks.append(("rule", f"{result} (priority {rule.priority}) {rule.condition}{error}"))
     first = (candidate.name, explanation.verdict(candidate).value, str(candidate.score))
-    rows = said or [("-", "no objection; it has no rules")]
+    rows = checks or [("-", "no objection; it has no rules")]
     return [(*(first if position == 0 else ("", "", "")), *row) for position, row in enumerate(rows)]
 
 

@@ -228,7 +228,7 @@ def status_guard(
 ) -> list[Resource]:
     """Only `users` may write the status of a ModelDeployment, in these `namespaces` (empty: in all).
 
-    Core and providers trust what is said there: whoever writes it chooses a provider past validation and policy.
+    Core and providers trust it: a writer of that status could choose a provider without validation and policy.
     `users` are the accounts of the core, of each provider, and of what else has a say, such as a selector of one's own.
     `accounts_of` is a namespace whose accounts all may: that of the operator, where providers come and go.
     """
@@ -287,7 +287,7 @@ _CORE_STATUS = (
     ),
 )
 
-# As `airunway.runtime.state.is_ours` has it: where somebody took the owners off, the annotation says whose it was.
+# As in `airunway.runtime.state.is_ours`: if the owner references were removed, the annotation says whose it was.
 _WAS_OURS = PolicyRule(
     expression=f"oldObject == null || variables.before.exists(r, {BY_DEPLOYMENT}) || "
     "(!variables.before.exists(r, r.?controller.orValue(false)) && "

@@ -190,7 +190,7 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRu
     labels = ", ".join(quoted(label) for label in (names.MODEL_DEPLOYMENT, *manifest.pod_labels))
     return {
         ("", "services"): [
-            # What somebody else has made of a Service stays as it is.
+            # Changes of a Service by other accounts stay.
             PolicyRule(
                 expression=_as_before("spec.?type", empty="'ClusterIP'"),
                 message="a provider's Services are of type ClusterIP: none opens a way from outside",
