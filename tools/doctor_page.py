@@ -28,22 +28,22 @@ def _lines() -> Iterator[str]:
     yield "# airunway doctor"
     yield ""
     yield (
-        "`airunway doctor` looks at an installation once, reading only, and says what is wrong with it. It works with "
-        "whatever rights you have: what you may not look at is named and left out. Of Secrets it lists the metadata of "
-        "those in which Helm keeps the releases of the namespace, and reads the content of none. To see whether the "
-        "API server reaches the webhooks it rehearses the creation of a ModelDeployment (a dry run)."
+        "`airunway doctor` checks an installation once and reports what is wrong. It changes nothing. Checks for which "
+        "you lack rights are listed and skipped. Of Secrets it reads only the metadata of those in which Helm keeps "
+        "the releases of the namespace. To check that the API server reaches the webhooks, it creates a "
+        "ModelDeployment in a server-side dry run."
     )
     yield ""
     yield "| exit code | |"
     yield "|---|---|"
-    yield "| 0 | nothing at or above `--failure-threshold` (`error`, unless told otherwise) |"
-    yield "| 1 | the cluster cannot be looked at |"
+    yield "| 0 | nothing at or above `--failure-threshold` (default: `error`) |"
+    yield "| 1 | the cluster cannot be read |"
     yield "| 2 | the command line is wrong |"
     yield "| 3 | there are findings at or above `--failure-threshold` |"
     yield ""
     yield (
-        "A code never changes its meaning and is never used again. `--ignore CODE` leaves a check out; `-o json` is "
-        "for programs, and its fields are only ever added to."
+        "A code never changes its meaning and is never reused. `--ignore CODE` skips a check. Use `-o json` in "
+        "programs; its fields are stable, and new ones may be added."
     )
     for prefix, area in AREAS.items():
         yield ""
@@ -57,11 +57,11 @@ def _lines() -> Iterator[str]:
                 yield ""
                 yield f"**What to do:** {_escaped(check.do)}"
     yield ""
-    yield "## What it was seen to find"
+    yield "## Tested faults"
     yield ""
     yield (
-        f"`{TABLE.parent}/test_doctor.py` puts each of these faults into a healthy installation on a real API server; "
-        "the codes are found, and no others. On the healthy one nothing is found."
+        f"`{TABLE.parent}/test_doctor.py` creates each of these faults in a healthy installation on a real API server. "
+        "Doctor reports these codes and no others. It reports nothing for the healthy installation."
     )
     yield ""
     yield "| fault | found |"
@@ -73,21 +73,19 @@ def _lines() -> Iterator[str]:
 
 
 _SILENT = {
-    "The webhook's caBundle is wrong, or its TLS Secret was deleted": "nothing, once the core's leader has put it "
-    "right, which it does by itself within seconds",
-    "A provider's registration was edited": "nothing: the provider writes it anew when it starts, and what it says of "
-    "itself each minute",
-    "A quota of a team, or the Secret with a model's token, is not enough or not there": "nothing: the status of the "
-    "deployment names it, which its owner can read without rights on the installation",
+    "The webhook's caBundle is wrong, or its TLS Secret was deleted": "the core's leader repairs it within seconds",
+    "A provider's registration was edited": "the provider rewrites it at its start, and its status every minute",
+    "A quota of a team is too small, or the Secret with a model's token is missing": "the status of the "
+    "deployment names it, and its owner can read that without rights on the installation",
 }
-"""Faults about which doctor is silent, and why."""
+"""Faults that doctor does not report, and why."""
 
 
 def _silences() -> Iterator[str]:
     yield ""
-    yield "## What it is silent about"
+    yield "## Faults that it does not report"
     yield ""
-    yield "| fault | what it says, and why |"
+    yield "| fault | reason |"
     yield "|---|---|"
     for fault, why in _SILENT.items():
         yield f"| {fault} | {why} |"

@@ -91,7 +91,7 @@ def test_h6_the_page_says_what_is_refused_everywhere() -> None:
 
 
 def test_h6_the_page_says_in_one_sentence_what_the_right_to_create_means() -> None:
-    (bold,) = re.findall(r"\*\*(Whoever may create ModelDeployments[^.]*\.)\*\*", PAGE)
+    (bold,) = re.findall(r"\*\*(Every user who may create ModelDeployments[^.]*\.)\*\*", PAGE)
     assert "may run pods there as any of its service accounts" in " ".join(bold.split())
 
 

@@ -254,11 +254,11 @@ async def test_h4_a_provider_registers_itself_and_speaks_for_itself_only(
     await registered("kaito")
     await client.delete(INFERENCE_PROVIDER_CONFIG, ObjectKey("", "dynamo"))
     await refused(
-        lambda: provider.create(EVENT, event("kubelet"), dry_run=True), "must not write events as somebody else"
+        lambda: provider.create(EVENT, event("kubelet"), dry_run=True), "must not write events of another controller"
     )
     await client.create(EVENT, event("kubelet"))
     changed = {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}
-    with pytest.raises(Forbidden, match="must not write events as somebody else"):
+    with pytest.raises(Forbidden, match="must not write events of another controller"):
         await provider.merge_patch(EVENT, ObjectKey(namespace, "e"), changed)
 
 

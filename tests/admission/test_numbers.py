@@ -50,7 +50,7 @@ MIB = 1_048_576
         ("a yes for 10,", access.REMEMBERED, 10),
         ("and 16 questions are asked at a time", access.QUESTIONS, 16),
         # The policy, and the rest of the page
-        ("The file is looked at every 5 seconds", policies.REREAD, 5),
+        ("The file is read every 5 seconds", policies.REREAD, 5),
         ("Kubernetes 1.30 or newer is needed", OLDEST, (1, 30)),
     ],
 )

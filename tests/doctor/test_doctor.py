@@ -248,7 +248,7 @@ async def test_its_options_do_as_they_say(installation: Any, doctor: Any, kubeco
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (["--ignore", "ARW9999"], 2, "there is no check ARW9999"),
+        (["--ignore", "ARW9999"], 2, "unknown check ARW9999"),
         (["--context", "nowhere"], 1, "has no context 'nowhere'"),
         (["--failure-threshold", "never"], 2, "--failure-threshold"),
     ],

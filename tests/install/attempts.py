@@ -445,7 +445,12 @@ def _of_anybody(other: str, kinds: Collection[tuple[str, str]] = ()) -> Iterator
         "reportingInstance": "x",
     }
     yield Attempt(
-        family="events", what="as the kubelet", verb="create", kind=EVENT, words="events as somebody else", body=event
+        family="events",
+        what="as the kubelet",
+        verb="create",
+        kind=EVENT,
+        words="events of another controller",
+        body=event,
     )
     told = {"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}}
     yield Attempt(
@@ -453,13 +458,13 @@ def _of_anybody(other: str, kinds: Collection[tuple[str, str]] = ()) -> Iterator
         what="change the kubelet's",
         verb="patch",
         kind=EVENT,
-        words="events as somebody else",
+        words="events of another controller",
         name="kubelets",
         body=told,
     )
     lease = {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "spec": {"holderIdentity": "thief"}}
     for what, where, words in (
-        ("of a provider to come", OPERATOR, "must not make the Lease of another"),
+        ("of a provider to come", OPERATOR, "must not create the Lease of another"),
         ("of a node", "kube-node-lease", NO_RIGHT),
     ):
         body = {**lease, "metadata": {"name": "airunway-provider-new", "namespace": where}}

@@ -139,7 +139,10 @@ def test_without_helm_kubectl_applies_prunes_and_deletes_what_is_printed(machine
     """As docs/install/without-helm.md says; kubectl says the rest."""
     for command in ("install", "upgrade", "uninstall"):
         said = machine(command, "-n", "plain", code=1)
-        assert "helm is not on PATH. Install helm 3.14 or newer; or do without it:\n  airunway crds --apply\n" in said
+        assert (
+            "helm is not on PATH. Install helm 3.14 or newer, or install without helm:\n  airunway crds --apply\n"
+            in said
+        )
         assert "airunway manifests --providers NAMES --namespace plain | kubectl apply --server-side -f -" in said
     machine("crds", "--apply")
     machine.kubectl("create", "namespace", "plain")
@@ -202,7 +205,7 @@ def test_with_helm_each_part_is_a_release_that_helm_goes_on_with(installed: Mach
     rehearsed = installed("uninstall", "-n", namespace, "--dry-run")
     assert f"\n  Deployment/{namespace}/airunway-controller\n" in rehearsed
     assert "CustomResourceDefinition/" not in rehearsed
-    assert "nothing was changed: there is no terminal to ask on; say --yes" in installed(
+    assert "nothing was changed: cannot ask for confirmation without a terminal; use --yes" in installed(
         "uninstall", "-n", namespace, code=1
     )
     assert releases() == PARTS
@@ -306,7 +309,7 @@ def test_a_forged_record_of_what_is_installed_deletes_nothing(installed: Machine
     for command in (("uninstall", "--yes"), ("upgrade", "--timeout", "0"), ("install", "--timeout", "0")):
         said = installed(*command, "-n", namespace, code=1)
         names = "Secret/kube-system/precious, ClusterRoleBinding/precious, Deployment/default/precious"
-        assert f"Helm's release airunway names objects that are not its own: {names}" in said
+        assert f"Helm's release airunway lists objects that it did not create: {names}" in said
     assert len(installed.deployments(namespace)) == 3, "nothing was deleted"
 
     # What it really made goes, and a hook that it never had is not run.
@@ -341,8 +344,8 @@ def test_what_stays_is_counted_of_every_provider(installed: Machine, helm: Helm)
             installed.kubectl("patch", "md", f"m-{index}", *where, "-p", patch)
     said = installed("uninstall", "-n", namespace, "--dry-run")
     assert "stays: 1 ModelDeployment of no provider\n" in said
-    assert "stays: 1 ModelDeployment of gone, with what serves them" in said
-    assert "stays: 2 ModelDeployments of kaito, with what serves them" in said
+    assert "stays: 1 ModelDeployment of gone and their upstream objects" in said
+    assert "stays: 2 ModelDeployments of kaito and their upstream objects" in said
 
 
 @pytest.mark.apiserver
@@ -392,7 +395,7 @@ def test_what_is_in_the_way_is_said_before_the_first_write(machine: Machine, hel
 
     said = machine("install", "-n", namespace, "--timeout", "2", code=1)  # nothing here makes pods
     assert "airunway: helm upgrade --install" in said
-    assert "`airunway doctor` says what is wrong" in said
+    assert "`airunway doctor` shows what is wrong" in said
     machine("install", "-n", namespace, "--timeout", "0")
     wider = yaml.safe_load(machine.kubectl("get", "crd", "inferenceproviderconfigs.airunway.ai", "-o", "json"))
     spec = wider["spec"]["versions"][-1]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -440,7 +443,7 @@ def test_a_watched_namespace_that_is_not_there_is_said_before_anything_is_made(m
 def test_a_registry_of_which_no_image_can_be_pulled_is_refused(machine: Machine, registry: str) -> None:
     for command in ("install", "upgrade"):
         said = " ".join(machine(command, "--registry", registry, code=2).split())
-        assert f"'{registry}' is not HOST/PATH: write it without a scheme, and without a slash at the end" in said
+        assert f"'{registry}' is not HOST/PATH: remove the scheme and the slash at the end" in said
 
 
 def test_a_provider_that_is_not_here_and_a_checkout_say_what_to_install(
@@ -448,12 +451,12 @@ def test_a_provider_that_is_not_here_and_a_checkout_say_what_to_install(
 ) -> None:
     (machine.helms / "helm").symlink_to(helms[4].program)
     said = machine("install", "--providers", "dynamo", code=1)
-    assert "no distribution that is installed here brings provider dynamo (installed: kaito, vllm)" in said
+    assert "provider dynamo is not installed here (installed: kaito, vllm)" in said
     assert "pip install airunway-dynamo" in said
     command = [sys.executable, "-m", "airunway", "manifests"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "carries no chart, as a checkout does not: install a release's wheel" in done.stderr
+    assert "has no chart (a checkout has none): install the wheel of a release" in done.stderr
 
 
 @pytest.mark.apiserver

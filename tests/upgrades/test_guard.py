@@ -62,13 +62,13 @@ OBJECTS = {"v1alpha1": [deployment("b", image="x:1"), deployment("a", image="x:1
         ),
         (
             definition(lambda version: version.update(served=False)),
-            [f"{NAME}: it does not serve v1alpha1 any more, in 3 objects: ml/a, ml/b, ml/c"],
+            [f"{NAME}: it no longer serves v1alpha1, in 3 objects: ml/a, ml/b, ml/c"],
         ),
         (
             definition(renamed),
             [
-                f"{NAME}: objects may still be stored as v1alpha1 (status.storedVersions), which it has not",
-                f"{NAME}: it does not serve v1alpha1 any more, in 3 objects: ml/a, ml/b, ml/c",
+                f"{NAME}: objects may still be stored as v1alpha1 (status.storedVersions), which the new CRD lacks",
+                f"{NAME}: it no longer serves v1alpha1, in 3 objects: ml/a, ml/b, ml/c",
             ],
         ),
     ],
@@ -156,8 +156,8 @@ async def test_apply_puts_them_there_and_leaves_those_of_another_tool_alone(
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--check", "--apply"), "exclude each other"),
-        (("--write", "there", "-f", "x.yaml"), "takes no --filename"),
+        (("--check", "--apply"), "use only one of"),
+        (("--write", "there", "-f", "x.yaml"), "cannot be used with --filename"),
     ],
 )
 def test_options_that_exclude_each_other_are_named(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:

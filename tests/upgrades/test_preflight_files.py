@@ -65,7 +65,7 @@ def test_a_release_without_crds_of_its_own_has_those_of_the_one_before(
     [
         ("kaito", 2, "write PROVIDER=DIR, or PROVIDER=VERSION"),
         ("nobody=0.12", 1, "no installed distribution provides 'nobody'"),
-        ("kaito=nowhere", 1, "no such file or folder, and it is no release either"),
+        ("kaito=nowhere", 1, "no such file or folder, and not a release number"),
         ("kaito=0.12", 1, "name the folder that has them, or the one of many releases with --recordings"),
         (
             "kaito=$EMPTY",

@@ -48,10 +48,10 @@ ALERTS: tuple[Alert, ...] = (
         " / sum by (controller) (rate(airunway_reconcile_total[10m])) > 0.1",
         lasting="10m",
         severity="warning",
-        summary="{{ $labels.controller }}: {{ $value | humanizePercentage }} of the passes fail",
-        description="More than a tenth of the passes end with an error that is none of the passing ones.",
-        meaning="A bug, a missing permission, or an object that no code foresaw. Passing failures (conflicts, 429 and "
-        "5xx) are not counted here.",
+        summary="{{ $labels.controller }}: {{ $value | humanizePercentage }} of reconciles fail",
+        description="More than 10% of reconciles end with an error that is not transient.",
+        meaning="A bug, a missing permission, or an unexpected object. Transient failures (conflicts, 429 and "
+        "5xx) are not counted.",
         steps=(
             'Look for lines with `"level":"error"` in the log of that component; they carry object and traceback.',
             "`airunway_reconciliation_errors_total` by `error_type` says of which kind they are; `refused` usually "
@@ -63,14 +63,14 @@ ALERTS: tuple[Alert, ...] = (
         expression="min by (provider) (airunway_provider_heartbeat_age_seconds) > 180",
         lasting="2m",
         severity="critical",
-        summary="Provider {{ $labels.provider }} is silent",
+        summary="No heartbeat from provider {{ $labels.provider }}",
         description="Its last heartbeat is {{ $value | humanizeDuration }} old.",
-        meaning="The provider's process does not run or does not reach the API server. Models that run go on serving; "
-        "their status stands still and no new ones are given to this provider.",
+        meaning="The provider's process does not run or does not reach the API server. Running models keep serving, "
+        "but their status may be stale, and this provider gets no new deployments.",
         steps=(
             "`kubectl get pods -n airunway-system` and the log of the provider's pod.",
-            "`kubectl describe ipc PROVIDER` shows what it said last.",
-            "A provider that was uninstalled on purpose leaves its config: `kubectl delete ipc PROVIDER`.",
+            "`kubectl describe ipc PROVIDER` shows its last status.",
+            "If the provider was uninstalled on purpose, delete its config: `kubectl delete ipc PROVIDER`.",
         ),
     ),
     Alert(
@@ -79,9 +79,9 @@ ALERTS: tuple[Alert, ...] = (
         " or min by (instance, resource) (airunway_watch_synced) == 0",
         lasting="15m",
         severity="warning",
-        summary="{{ $labels.instance }} cannot follow {{ $labels.resource }}",
-        description="The cache of this resource is old or was never filled.",
-        meaning="Changes of these objects are not seen, or seen late.",
+        summary="{{ $labels.instance }} cannot watch {{ $labels.resource }}",
+        description="The cache of this resource is stale or was never filled.",
+        meaning="Changes of these objects are noticed late or not at all.",
         steps=(
             "The component's log names the cause of each restart (`Forbidden`: a permission is missing; `NotFound`: "
             "the CRD is not installed; `ConnectionFailed`, `RequestTimedOut`: the network or the API server).",
@@ -93,8 +93,8 @@ ALERTS: tuple[Alert, ...] = (
         expression="max by (controller) (min_over_time(airunway_workqueue_depth[15m])) > 0",
         lasting="5m",
         severity="warning",
-        summary="{{ $labels.controller }} does not keep up",
-        description="At every look within 15 minutes some objects waited for a worker; at least {{ $value }} of them.",
+        summary="{{ $labels.controller }} has a queue backlog",
+        description="For 15 minutes at least {{ $value }} objects have been waiting for a worker.",
         meaning="Changes take effect late. Passes hang or are slow, or there is more to do than one process can.",
         steps=(
             "`airunway_reconciliation_duration_seconds`: are passes slow? Then mostly `airunway_api_request_duration_"
@@ -108,8 +108,8 @@ ALERTS: tuple[Alert, ...] = (
         expression="max by (job, instance) (airunway_loop_gap_seconds) > 2",
         lasting="3m",
         severity="warning",
-        summary="{{ $labels.instance }} does nothing else for seconds at a time",
-        description="Something kept it from all else for {{ $value | humanizeDuration }}, minute after minute.",
+        summary="{{ $labels.instance }} is blocked for seconds at a time",
+        description="Its event loop was blocked for {{ $value | humanizeDuration }}, every minute.",
         meaning="Within such a gap the process answers no probe and no admission review, and does not renew its "
         "lease: after ten seconds it loses the lease, and the kubelet may restart it. Usually a few objects are very "
         "large, or the process gets too little processor time.",
@@ -126,12 +126,12 @@ ALERTS: tuple[Alert, ...] = (
         ' or absent(airunway_leader{component="airunway-controller"})',
         lasting="5m",
         severity="critical",
-        summary="No replica of {{ $labels.component }} does its work",
-        description="All replicas stand by, or none is there.",
-        meaning="Nothing is reconciled. Models that run go on serving.",
+        summary="{{ $labels.component }} has no leader",
+        description="All replicas are in standby, or no replica is running.",
+        meaning="Nothing is reconciled. Running models keep serving.",
         steps=(
-            "`kubectl get lease -n airunway-system` shows who holds the lease and when it was renewed.",
-            "`kubectl get pods -n airunway-system`: is there any replica, and what does its log say?",
+            "`kubectl get lease -n airunway-system` shows the holder of the lease and the last renewal.",
+            "`kubectl get pods -n airunway-system`: check that a replica runs, and read its log.",
         ),
     ),
     Alert(
@@ -141,7 +141,7 @@ ALERTS: tuple[Alert, ...] = (
         lasting="10m",
         severity="warning",
         summary="{{ $value | humanizePercentage }} of the webhook's reviews fail",
-        description="The webhook reaches no verdict on some ModelDeployments.",
+        description="The webhook cannot complete the review of some ModelDeployments.",
         meaning="Users cannot create or change ModelDeployments, or not always. Refusals are not counted here. Reviews "
         "that never reach the webhook (its Service or certificate is wrong) show in the API server's metrics only.",
         steps=(
@@ -155,7 +155,7 @@ ALERTS: tuple[Alert, ...] = (
         lasting="10m",
         severity="warning",
         summary="A selection rule of provider {{ $labels.provider }} cannot be evaluated",
-        description="The rule never counts, so the provider may be passed over.",
+        description="The rule never counts, so the provider may not be selected.",
         meaning="A rule in the InferenceProviderConfig does not compile, fails, or gives no truth value.",
         steps=("`kubectl describe ipc PROVIDER`: the condition `SelectionRulesValid` names the rule and the error.",),
     ),
@@ -164,7 +164,7 @@ ALERTS: tuple[Alert, ...] = (
         expression="max(airunway_objects_left_out) > 0",
         lasting="15m",
         severity="info",
-        summary="{{ $value }} ModelDeployments are not shown one by one",
+        summary="{{ $value }} ModelDeployments have no metrics of their own",
         description="There are more ModelDeployments than the limit on objects in metrics.",
         meaning="AirunwayNotReady cannot see all deployments. Counts by namespace, provider and phase are complete.",
         steps=("Alert on `airunway_modeldeployment_total` by phase instead, or watch some namespaces per controller.",),

@@ -101,7 +101,7 @@ def test_why_not(write: Any) -> None:
     assert done.stdout.endswith("dynamo is selected.\n")
     done = run("explain", "-f", file, "--providers", providers, "--why-not", "x")
     assert done.exit_code == 1
-    assert done.stderr == "airunway: there is no provider 'x' (providers: dynamo, kaito)\n"
+    assert done.stderr == "airunway: unknown provider 'x' (providers: dynamo, kaito)\n"
 
 
 def test_a_provider_that_lost_by_score_or_name(write: Any) -> None:
@@ -173,7 +173,7 @@ def test_what_would_still_not_be_selected_is_said(write: Any) -> None:
     arguments = ("explain", "-f", file, "--providers", providers, "--why-not", "other")
     done = run(*arguments)
     assert "set spec.engine.type to sglang (now: vllm)" in done.stdout
-    assert "to have it selected then, besides: set spec.provider.name to other" in done.stdout
+    assert "to have it selected as well: set spec.provider.name to other" in done.stdout
     (other,) = [c for c in json.loads(run(*arguments, "-o", "json").stdout)["candidates"] if c["name"] == "other"]
     assert other["wouldBeSelected"] is False
 
@@ -222,8 +222,8 @@ def test_what_the_selected_provider_warns_of_is_said(write: Any) -> None:
     [
         ((), 2, "name one ModelDeployment"),
         (("md/a", "-f", "x"), 2, "name one ModelDeployment"),
-        (("pod/a",), 2, "names no ModelDeployment"),
-        (("md/a", "--providers", "installed"), 2, "--providers goes with -f"),
+        (("pod/a",), 2, "is not a ModelDeployment"),
+        (("md/a", "--providers", "installed"), 2, "--providers needs -f"),
         (("md/a", "-o", "wide"), 2, "'wide' is not one of"),
         (("-f", "/does/not/exist.yaml", "--providers", "installed"), 1, "No such file"),
     ],
@@ -237,10 +237,10 @@ def test_usage(arguments: tuple[str, ...], code: int, text: str) -> None:
 def test_a_file_without_what_is_wanted(write: Any) -> None:
     file = write("md.yaml", config("dynamo", "vllm"))
     done = run("explain", "-f", file, "--providers", file)
-    assert (done.exit_code, "there is no ModelDeployment in it" in done.stderr) == (1, True)
+    assert (done.exit_code, "contains no ModelDeployment" in done.stderr) == (1, True)
     good = write("good.yaml", deployment())
     done = run("explain", "-f", good, "--providers", good)
-    assert (done.exit_code, "there is no InferenceProviderConfig in it" in done.stderr) == (1, True)
+    assert (done.exit_code, "contains no InferenceProviderConfig" in done.stderr) == (1, True)
 
 
 @pytest.mark.apiserver

@@ -31,11 +31,14 @@ def kubeconfig(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("error", "advised"),
     [
-        (NotFound(404, "", "404 page not found"), "Is AI Runway installed there? `airunway doctor`"),
+        (NotFound(404, "", "404 page not found"), "Check that AI Runway is installed there: `airunway doctor`"),
         (NotFound(404, "NotFound", 'modeldeployments.airunway.ai "llama" not found'), ""),
         (Forbidden(403, "Forbidden", "you may not"), ""),
-        (RequestTimedOut("no answer"), "Is http://127.0.0.1:1 the cluster that is meant (--context, --kubeconfig)"),
-        (Unauthorized(401, "Unauthorized", "Unauthorized"), "http://127.0.0.1:1 does not know this user: log in again"),
+        (RequestTimedOut("no answer"), "Check that http://127.0.0.1:1 is the right cluster (--context, --kubeconfig)"),
+        (
+            Unauthorized(401, "Unauthorized", "Unauthorized"),
+            "http://127.0.0.1:1 rejected the credentials: log in again",
+        ),
     ],
 )
 def test_what_a_cluster_says_comes_with_what_to_do_about_it(

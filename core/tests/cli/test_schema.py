@@ -96,7 +96,7 @@ def test_of_several_kinds_one_can_be_named(tmp_path: Path) -> None:
     none = runner.invoke(app, ["provider", "schema", path, "--kind", "Model"])
     assert none.exit_code == 1
     assert none.stderr == (
-        f"airunway: {path}: there is no CustomResourceDefinition of the kind Model; there is Server, Pool\n"
+        f"airunway: {path}: there is no CustomResourceDefinition of the kind Model; found: Server, Pool\n"
     )
 
 
@@ -108,15 +108,15 @@ PASSED_OVER = {"kind": "Deployment", "metadata": {"name": "model"}}
 @pytest.mark.parametrize(
     ("crd", "said"),
     [
-        (PASSED_OVER, "there is no CustomResourceDefinition in it"),
+        (PASSED_OVER, "contains no CustomResourceDefinition"),
         ({**CRD, "apiVersion": "apiextensions.k8s.io/v1beta1"}, "only apiextensions.k8s.io/v1 is served"),
         (changed(versions="v1"), "spec.versions is no list of versions"),
-        (changed(group=None), "spec.group is None, where a name is needed"),
-        (changed(names=[]), "spec.names.kind is None, where a name is needed"),
-        (changed(scope="Galaxy"), "spec.scope is 'Galaxy', where it is Namespaced or Cluster"),
-        (changed(versions=BOTH_STORED), "one version has storage: true, here v1alpha1 and v1"),
-        (changed(scope="Cluster"), "servers.acme.io is cluster-scoped: no provider can write it"),
-        (changed(versions=LARGE), "has 4.8 MiB as JSON, and an API server takes 3 MiB: take the descriptions out"),
+        (changed(group=None), "spec.group is None, but must be a name"),
+        (changed(names=[]), "spec.names.kind is None, but must be a name"),
+        (changed(scope="Galaxy"), "spec.scope is 'Galaxy', but must be Namespaced or Cluster"),
+        (changed(versions=BOTH_STORED), "exactly one version must have storage: true, found v1alpha1 and v1"),
+        (changed(scope="Cluster"), "servers.acme.io is cluster-scoped: providers can write only namespaced kinds"),
+        (changed(versions=LARGE), "has 4.8 MiB as JSON, and an API server takes 3 MiB: remove the descriptions"),
     ],
     ids=["none", "v1beta1", "no versions", "no group", "no names", "no scope", "two stored", "cluster", "5 MB"],
 )

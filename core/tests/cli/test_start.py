@@ -90,14 +90,14 @@ def test_an_address_that_is_none_is_named() -> None:
 @pytest.mark.parametrize(
     ("command", "code", "says"),
     [
-        (["run", "kaito", "toy", "--set", "box=true"], 1, "say for which provider, PROVIDER.KEY=VALUE"),
+        (["run", "kaito", "toy", "--set", "box=true"], 1, "write PROVIDER.KEY=VALUE"),
         (["run", "kaito", "toy", "--set", "toy.bax=true"], 1, "provider toy: unknown setting 'bax'; known: "),
         (["run", "kaito", "toy", "--set", "toy.box=blue"], 1, "provider toy: setting 'box': "),
         (["run", "toy", "--set", "toy.bax=true"], 1, "provider toy: unknown setting 'bax'"),
         (["run", "toy", "--set", "bax=true"], 1, "provider toy: unknown setting 'bax'"),
         (["run", "kaito", "nobody"], 1, "no installed distribution provides 'nobody'"),
-        (["run", "--all", "toy"], 2, "name the providers to run, or say --all"),
-        (["run"], 2, "name the providers to run, or say --all"),
+        (["run", "--all", "toy"], 2, "name the providers to run, or use --all"),
+        (["run"], 2, "name the providers to run, or use --all"),
     ],
 )
 def test_what_providers_cannot_be_given_ends_the_start_with_a_sentence(

@@ -36,7 +36,7 @@ URL = "https://127.0.0.1:9443"
         (["--webhook-bind-address", ":9443", "--webhook-url", "http://127.0.0.1:9443"], "--webhook-url must be like"),
         (["--webhook-bind-address", ":9443", "--webhook-url", URL + "/path"], "--webhook-url must be like"),
         (["--webhook-bind-address", ":9443", "--webhook-service", "a.b.c"], "--webhook-service must be NAME"),
-        (["--watch-namespaces", "a,B"], "--watch-namespaces: 'B' is not the name of a namespace"),
+        (["--watch-namespaces", "a,B"], "--watch-namespaces: 'B' is not a valid namespace name"),
         (["--policy", "/does/not/exist.yaml"], "/does/not/exist.yaml"),
     ],
 )

@@ -165,9 +165,9 @@ def test_a_crd_says_what_the_skeleton_is_of(tmp_path: Path) -> None:
     ("crds", "options", "says"),
     [
         ([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}], [], "no CustomResourceDefinition"),
-        ([crd(storage=True)], [], "one version has storage: true, here v1 and v1beta1"),
-        ([crd(scope="Cluster")], [], "is cluster-scoped: no provider can write it"),
-        ([crd(description="x" * 5 * 2**20)], [], "take the descriptions out"),
+        ([crd(storage=True)], [], "exactly one version must have storage: true, found v1 and v1beta1"),
+        ([crd(scope="Cluster")], [], "is cluster-scoped: providers can write only namespaced kinds"),
+        ([crd(description="x" * 5 * 2**20)], [], "remove the descriptions"),
         ([crd()], ["--version", "v2"], "does not serve the version v2: it serves v1, v1beta1"),
         ([crd()], ["--kind", "Other"], "no CustomResourceDefinition of the kind Other"),
     ],

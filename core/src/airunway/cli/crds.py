@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["crds", "schema"]
 
 HARMS = 3
-"""Exit code: the CRDs would take something from objects."""
+"""Exit code: the CRDs would drop fields of objects or reject them."""
 
 
 def crds(
@@ -35,11 +35,11 @@ def crds(
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Say instead what they would take from the objects of the cluster."),
+        typer.Option("--check", help="Only check what they would take from the objects of the cluster."),
     ] = False,
     apply: Annotated[
         bool,
-        typer.Option("--apply", help="Put them into the cluster instead, unless they would take something."),
+        typer.Option("--apply", help="Apply them to the cluster, unless they would take something."),
     ] = False,
     file: Annotated[
         Path | None,
@@ -50,15 +50,15 @@ def crds(
 ) -> None:
     """Print the CustomResourceDefinitions as YAML: airunway crds | kubectl apply --server-side -f -
 
-    An API server takes a CRD that has lost a field, and drops the field from every object. --check and --apply refuse
-    one that would: they name the fields, and the objects that have them, and end with 3.
+    An API server accepts a CRD that has lost a field and drops that field from every object. --check and --apply
+    refuse such a CRD: they list the fields and the objects that use them, and exit with 3.
     """
     from airunway.api import crds as definitions
 
     if sum((write is not None, check, apply)) > 1:
-        raise typer.BadParameter("--write, --check and --apply exclude each other")
+        raise typer.BadParameter("use only one of --write, --check and --apply")
     if write is not None and file is not None:
-        raise typer.BadParameter("--write writes this release's CRDs: it takes no --filename")
+        raise typer.BadParameter("--write writes this release's CRDs and cannot be used with --filename")
     with inputs.reporting():
         wanted = inputs.definitions_in(file) if file is not None else definitions.custom_resource_definitions()
     if check or apply:
@@ -87,7 +87,7 @@ def _guarded(wanted: list[Resource], *, kubeconfig: Path | None, context: str | 
                     "--server-side)"
                 )
             except TimeoutError:
-                inputs.fail("the API server took the CRDs and does not serve them: `airunway doctor` says why")
+                inputs.fail("the API server accepted the CRDs but does not serve them: `airunway doctor` shows why")
         return found
 
     found = inputs.on_cluster(work, kubeconfig=kubeconfig, context=context)
@@ -95,7 +95,7 @@ def _guarded(wanted: list[Resource], *, kubeconfig: Path | None, context: str | 
         typer.echo(printable(str(harm)))
     if found:
         raise typer.Exit(HARMS)
-    done = "is in place" if apply else "takes nothing from any object"
+    done = "applied" if apply else "takes nothing from any object"
     for crd in wanted:
         typer.echo(f"{key_of(crd).name} {done}")
 
@@ -110,9 +110,8 @@ def schema(
 
     airunway provider schema config/crd/servers.yaml
 
-    IMMUTABLE are the fields that rules of the schema (self == oldSelf) refuse to change; what only the operator refuses
-    is not in a CRD. Descriptions make no difference to a hash. Ends with 1 for what is no CRD, or none that a provider
-    can write.
+    IMMUTABLE are the fields that rules of the schema (self == oldSelf) protect; fields that only the operator protects
+    are not known. Descriptions do not change a hash. Exits with 1 for a file without a CRD that a provider can write.
     """
     from airunway.upgrades.definitions import DefinitionError, chosen, definition_of
 

@@ -1,4 +1,4 @@
-"""``airunway doctor``: what is wrong with an installation, and what to do about it."""
+"""``airunway doctor``: check an installation."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ def doctor(
     ] = "airunway-system",
     output: Annotated[Literal["text", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "text",
     failure_threshold: Annotated[
-        Literal["error", "warning"], typer.Option(help="From which findings on the exit code is 3.")
+        Literal["error", "warning"], typer.Option(help="The lowest severity that makes the exit code 3.")
     ] = "error",
     ignore: Annotated[
-        list[str] | None, typer.Option(metavar="CODE", help="Leave out a check, such as ARW0705; may be repeated.")
+        list[str] | None, typer.Option(metavar="CODE", help="Skip a check, such as ARW0705; may be repeated.")
     ] = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Look at an installation and say what is wrong with it: what, why, and what to do.
+    """Check an installation: report what is wrong, why, and what to do.
 
     CRDs, processes, their upgrades and Leases, webhook, rights, guards, providers, upstreams, nodes, storage, gateway.
-    Nothing is changed, and of Secrets only the labels of Helm's releases are read; what you may not look at is named
-    and left out. Every code has an entry in docs/reference/doctor.md.
+    Nothing is changed. Of Secrets only the labels of Helm's releases are read. Checks for which you lack rights are
+    listed and skipped. Every code has an entry in docs/reference/doctor.md.
 
-    Ends with 0 if nothing is wrong, with 3 if there are findings, with 1 if the cluster cannot be looked at.
+    Exits with 0 if nothing is wrong, with 3 if there are findings, with 1 if the cluster cannot be read.
     """
     from airunway.doctor import CHECKS, examine
     from airunway.doctor.report import document
 
     if unknown := sorted(set(ignore or ()) - set(CHECKS)):
-        raise typer.BadParameter(f"--ignore: there is no check {', '.join(unknown)}")
+        raise typer.BadParameter(f"--ignore: unknown check {', '.join(unknown)}")
     found = examine(_snapshot(namespace, kubeconfig, context), ignored=frozenset(ignore or ()))
     if output == "text":
         _print(found)
@@ -78,7 +78,7 @@ def _snapshot(namespace: str, kubeconfig: Path | None, context: str | None) -> S
 
 
 def _hosts() -> tuple[list[ProviderHost], dict[str, str]]:
-    """The provider plugins that are installed here, and what is wrong with those that cannot be loaded."""
+    """The installed provider plugins, and the errors of those that cannot be loaded."""
     from airunway.plugins.errors import PluginError
     from airunway.plugins.registry import discover, load
 

@@ -1,4 +1,4 @@
-"""``airunway explain``: why a deployment has, or would get, its engine and provider, and what would change that."""
+"""``airunway explain``: why a deployment gets its engine and provider, and what would change that."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def explain(
             "namespaces come from the cluster; with --providers from Namespaces in the file of -f."
         ),
     ] = None,
-    why_not: Annotated[str, typer.Option(help="Say what keeps this provider from being selected.")] = "",
+    why_not: Annotated[str, typer.Option(help="Show why this provider is not selected.")] = "",
     output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -65,7 +65,7 @@ def explain(
         raise typer.BadParameter("name one ModelDeployment (md/NAME), or a file with -f")
     if target and providers:
         raise typer.BadParameter(
-            "--providers goes with -f: a deployment of the cluster is explained with its providers"
+            "--providers needs -f: a deployment of the cluster is explained with the providers of the cluster"
         )
     from airunway.resource import key_of
     from airunway.selection import provider_facts
@@ -83,7 +83,7 @@ def explain(
     facts = [provider_facts(config) for config in configs]
     if why_not and all(provider.name != why_not for provider in facts):
         known = ", ".join(sorted(provider.name for provider in facts)) or "none"
-        inputs.fail(f"there is no provider {why_not!r} (providers: {known})")
+        inputs.fail(f"unknown provider {why_not!r} (providers: {known})")
     explanations = [
         explained(
             deployment,
@@ -105,7 +105,7 @@ def explain(
         for deployment, explanation in zip(deployments, explanations, strict=True)
     ]
     if output == "table":
-        typer.echo("\n\n".join("\n".join(map(printable, _told(explanation, why_not))) for explanation in explanations))
+        typer.echo("\n\n".join("\n".join(map(printable, _lines(explanation, why_not))) for explanation in explanations))
         for deployment in deployments if target else ():
             typer.echo("\n".join(["", *map(printable, _state(deployment))]))
     else:
@@ -137,7 +137,7 @@ def _read(
     return deployments, configs, datetime.now(UTC)
 
 
-def _told(explanation: Explanation, why_not: str) -> Iterator[str]:
+def _lines(explanation: Explanation, why_not: str) -> Iterator[str]:
     yield f"ModelDeployment {explanation.key}  {explanation.model}".rstrip()
     yield f"Valid:     {'no' if explanation.violations else 'yes'}"
     for violation in explanation.violations:
@@ -146,7 +146,7 @@ def _told(explanation: Explanation, why_not: str) -> Iterator[str]:
     if engine is None:
         return
     if explanation.violations:
-        yield "  As long as this is so, nothing is created or changed; what follows is what would be selected."
+        yield "  While the spec is invalid, nothing is created or changed. With a valid spec this would be selected:"
     yield f"Engine:    {engine.engine or 'none'} ({engine.reason or engine.message})"
     yield f"Provider:  {explanation.provider or 'none'} ({explanation.message})"
     for warning in explanation.warnings:
@@ -165,9 +165,9 @@ def _told(explanation: Explanation, why_not: str) -> Iterator[str]:
 
 
 def _state(deployment: Resource) -> Iterator[str]:
-    """How a deployment of the cluster fares, and the one cause if something is wrong."""
+    """The state of a deployment of the cluster, and its root cause if something is wrong."""
     status = deployment.get("status") or {}
-    yield f"State:     {status.get('phase', 'none')} ({status.get('reason', 'nobody has looked at it yet')})"
+    yield f"State:     {status.get('phase', 'none')} ({status.get('reason', 'not reconciled yet')})"
     cause = status.get("rootCause")
     if cause:
         field = f", look at {cause['field']}" if cause.get("field") else ""
@@ -178,13 +178,13 @@ def _state(deployment: Resource) -> Iterator[str]:
 
 def _rows(explanation: Explanation, candidate: Candidate) -> list[tuple[str, ...]]:
     """One row for each failed check and each rule; the first of them carries the verdict."""
-    said = [(c.name, f"{c.path}: {c.message}" if c.path else c.message) for c in candidate.failed]
+    checks = [(c.name, f"{c.path}: {c.message}" if c.path else c.message) for c in candidate.failed]
     for rule in candidate.rules:
         result = "error" if rule.value is None else str(rule.value).lower()
         error = f": {rule.error}" if rule.error else ""
-        said.append(("rule", f"{result} (priority {rule.priority}) {rule.condition}{error}"))
+        checks.append(("rule", f"{result} (priority {rule.priority}) {rule.condition}{error}"))
     first = (candidate.name, explanation.verdict(candidate).value, str(candidate.score))
-    rows = said or [("-", "nothing speaks against it; it has no rules")]
+    rows = checks or [("-", "no objection; it has no rules")]
     return [(*(first if position == 0 else ("", "", "")), *row) for position, row in enumerate(rows)]
 
 
@@ -199,7 +199,7 @@ def _why_not(explanation: Explanation, candidate: Candidate) -> Iterator[str]:
         return
     chosen = explanation.engine.engine if explanation.engine is not None else None
     if candidate.eligible and chosen is not None and not explanation.violations:
-        yield f"{name} is eligible, but {_rival(explanation, candidate)}. To have it all the same:"
+        yield f"{name} is eligible, but {_rival(explanation, candidate)}. To select it anyway:"
         yield f"  set spec.provider.name to {name}"
         return
     if advice.changes is None:
@@ -212,12 +212,12 @@ def _why_not(explanation: Explanation, candidate: Candidate) -> Iterator[str]:
     for obstacle in advice.obstacles:
         yield f"  {obstacle}"
     if advice.changes is not None and not advice.selected:
-        yield f"  to have it selected then, besides: set spec.provider.name to {name}"
+        yield f"  to have it selected as well: set spec.provider.name to {name}"
 
 
 def _rival(explanation: Explanation, candidate: Candidate) -> str:
     if "(kept:" in explanation.message:
-        return f"{explanation.provider} was selected before, and that stays"
+        return f"{explanation.provider} is already selected, and the selection does not change"
     if explanation.message == "explicit provider selection":
         return f"the spec names {explanation.provider}"
     best = next((c for c in explanation.candidates if c.name == explanation.provider), None)

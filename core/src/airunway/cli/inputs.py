@@ -1,4 +1,4 @@
-"""What the commands that explain and preview read: deployments and providers, from files, plugins or a cluster."""
+"""Deployments, providers and policies from files, plugins or a cluster, and provider selection on them."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ _DEPLOYMENT_WORDS = (
 
 
 def fail(message: str) -> NoReturn:
-    """Say on standard error what is wrong, and end with 1."""
+    """Print an error on standard error and exit with 1."""
     typer.echo("\n".join(map(printable, f"airunway: {message}".splitlines())), err=True)
     raise typer.Exit(1)
 
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """What can go wrong outside of us ends in one sentence and exit code 1, without a traceback."""
+    """Turn errors of files, plugins and policies into one message and exit code 1, without a traceback."""
     from airunway.plugins.errors import PluginError
     from airunway.validation.policy import PolicyError
 
@@ -83,7 +83,7 @@ def parse_target(words: list[str]) -> str:
     if len(parts) == 1 and parts[0]:
         return parts[0]
     if len(parts) != 2 or parts[0].lower() not in _DEPLOYMENT_WORDS or not parts[1]:
-        raise typer.BadParameter(f"{' '.join(words)!r} names no ModelDeployment: write md/NAME")
+        raise typer.BadParameter(f"{' '.join(words)!r} is not a ModelDeployment: write md/NAME")
     return parts[1]
 
 
@@ -94,7 +94,7 @@ def deployments_in(path: Path, *, namespace: str) -> list[Resource]:
     """
     found = [obj for obj in objects_in(path) if obj.get("kind") == "ModelDeployment"]
     if not found:
-        raise ManifestError(f"{path}: there is no ModelDeployment in it")
+        raise ManifestError(f"{path}: contains no ModelDeployment")
     return [_in_namespace(obj, namespace) for obj in found]
 
 
@@ -107,7 +107,7 @@ def definitions_in(path: Path) -> list[Resource]:
 
     found = [obj for obj in objects_in(path) if obj.get("kind") == "CustomResourceDefinition"]
     if not found:
-        raise ManifestError(f"{path}: there is no CustomResourceDefinition in it")
+        raise ManifestError(f"{path}: contains no CustomResourceDefinition")
     for crd in found:
         if problem := malformed(crd):
             raise ManifestError(f"{path}: CustomResourceDefinition {key_of(crd).name}: {problem}")
@@ -124,7 +124,7 @@ def provider_configs_in(path: Path) -> list[Resource]:
         files = sorted(file for file in path.iterdir() if file.suffix in (".yaml", ".yml", ".json"))
     found = [obj for file in files for obj in objects_in(file) if obj.get("kind") == "InferenceProviderConfig"]
     if not found:
-        raise ManifestError(f"{path}: there is no InferenceProviderConfig in it")
+        raise ManifestError(f"{path}: contains no InferenceProviderConfig")
     return [obj if isinstance(obj.get("status"), dict) else {**obj, "status": {"ready": True}} for obj in found]
 
 
@@ -147,7 +147,7 @@ def ready_configs(hosts: Sequence[ProviderHost]) -> list[Resource]:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What selection comes to for a deployment out of a file; `deployment` names the provider that was asked for."""
+    """The provider and engine selected for a deployment of a file."""
 
     deployment: Resource
     provider: str
@@ -155,7 +155,7 @@ class Choice:
 
 
 class Unchosen(Exception):
-    """No provider takes the deployment; `reasons` has a sentence for each thing that is wrong."""
+    """No provider can be selected; `reasons` has one sentence for each problem."""
 
     def __init__(self, reasons: list[str]) -> None:
         super().__init__("; ".join(reasons))
@@ -172,9 +172,9 @@ def choose(deployment: Resource, *, provider: str, now: datetime) -> Choice:
 
 
 def asking_plugins(deployment: Resource, *, now: datetime) -> Callable[[str, str], ProviderRefusal | None]:
-    """What an installed plugin says against the deployment, by names of provider and engine.
+    """A function that returns why an installed plugin refuses the deployment, by names of provider and engine.
 
-    None: it says nothing, or is not installed.
+    It returns None if the plugin accepts it or is not installed.
     """
     from airunway.plugins.errors import PluginError, PluginFault
     from airunway.runtime.report import located
@@ -194,7 +194,7 @@ def asking_plugins(deployment: Resource, *, now: datetime) -> Callable[[str, str
 
 
 def warnings_of(deployment: Resource, provider: str, engine: str, *, now: datetime) -> tuple[str, ...]:
-    """What a provider warns of: as the status has it, else as its installed plugin says. None, where neither does."""
+    """The warnings of a provider: from the status if it is the selected one, else from its installed plugin."""
     from airunway.plugins.errors import PluginError, PluginFault
     from airunway.runtime.report import warning_text
 
@@ -203,13 +203,14 @@ def warnings_of(deployment: Resource, provider: str, engine: str, *, now: dateti
     try:
         judged = _judged(deployment, provider, engine, now=now)
     except (PluginError, PluginFault):
-        return ()  # its refusal says so
+        return ()  # the refusal reports it
     return tuple(dict.fromkeys(warning_text(finding) for finding in judged.warnings)) if judged is not None else ()
 
 
 def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> TranslationResult | None:
-    """What an installed plugin makes of the deployment, with its default settings and the newest upstream that it
-    knows; None for one that is not installed. Raises PluginError, PluginFault.
+    """The translation by an installed plugin, with default settings and the newest upstream that it knows.
+
+    None if it is not installed. Raises PluginError, PluginFault.
     """
     from airunway.api.modeldeployment import parse_deployment
     from airunway.plugins.assumed import assumed_context
@@ -262,9 +263,9 @@ def namespace_labels_in(path: Path) -> dict[str, dict[str, str]]:
 def on_cluster(
     work: Callable[[Client], Awaitable[T]], *, kubeconfig: Path | None, context: str | None, timeout: float = 30.0
 ) -> T:
-    """What `work` comes to with a client of the user's cluster, which waits `timeout` seconds for each answer.
+    """The result of `work` with a client of the user's cluster; `timeout` is in seconds, for each request.
 
-    Ends with 1, and one sentence, on a KubeError.
+    Exits with 1 and one message on a KubeError.
     """
     import asyncio
 
@@ -286,22 +287,24 @@ def on_cluster(
 
 
 def _advice(error: KubeError, server: str) -> str:
-    """What the user can do about it, as the end of a sentence."""
+    """What the user can do about the error, to be appended to its message."""
     from airunway.kube import ApiError, ErrorKind, TransportError, Unauthorized
 
     if isinstance(error, TransportError):
-        return f". Is {server} the cluster that is meant (--context, --kubeconfig), and can this machine reach it?"
+        return (
+            f". Check that {server} is the right cluster (--context, --kubeconfig) and that this machine can reach it"
+        )
     if isinstance(error, Unauthorized):
-        return f". {server} does not know this user: log in again, or name another --context"
+        return f". {server} rejected the credentials: log in again, or use another --context"
     if isinstance(error, ApiError) and error.kind is ErrorKind.KIND_NOT_SERVED:
-        return ". Is AI Runway installed there? `airunway doctor` says what is missing"
+        return ". Check that AI Runway is installed there: `airunway doctor` shows what is missing"
     return ""
 
 
 def read_namespace_labels(
     names: Collection[str], *, kubeconfig: Path | None, context: str | None
 ) -> dict[str, dict[str, str]]:
-    """The labels of these namespaces of a cluster; one that does not exist has none. Ends with 1 on trouble."""
+    """The labels of these namespaces of a cluster; none for one that does not exist. Exits with 1 on errors."""
     from airunway.kube import NAMESPACE, NotFound
 
     async def read(client: Client) -> dict[str, dict[str, str]]:
@@ -315,7 +318,7 @@ def read_namespace_labels(
 
 
 def time_of(configs: list[Resource]) -> datetime:
-    """The moment that a set of configs out of files speaks of: its newest heartbeat, or now if there is none."""
+    """The time at which configs of files were recorded: the newest heartbeat, or now if there is none."""
     beats = [parse_time(dig(config, "status", "lastHeartbeat")) for config in configs]
     return max((beat for beat in beats if beat is not None), default=datetime.now(UTC))
 
@@ -323,7 +326,7 @@ def time_of(configs: list[Resource]) -> datetime:
 def read_cluster(
     *, kubeconfig: Path | None, context: str | None, namespace: str, name: str | None
 ) -> tuple[Resource | None, list[Resource]]:
-    """The ModelDeployment `name` (if given) and all InferenceProviderConfigs of a cluster; ends with 1 on trouble."""
+    """The ModelDeployment `name` (if given) and all InferenceProviderConfigs of a cluster; exits with 1 on errors."""
     from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 
     async def read(client: Client) -> tuple[Resource | None, list[Resource]]:

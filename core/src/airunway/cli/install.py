@@ -26,9 +26,7 @@ __all__ = ["install", "manifests", "uninstall", "upgrade"]
 
 def _registry(text: str) -> str:
     if text.startswith("/") or text.endswith("/") or "//" in text:
-        raise typer.BadParameter(
-            f"{text!r} is not HOST/PATH: write it without a scheme, and without a slash at the end"
-        )
+        raise typer.BadParameter(f"{text!r} is not HOST/PATH: remove the scheme and the slash at the end")
     return text
 
 
@@ -36,10 +34,10 @@ Namespace = Annotated[str, typer.Option("--namespace", "-n", help="Namespace tha
 Providers = Annotated[str, typer.Option(help="Names of providers, separated by commas.")]
 Registry = Annotated[
     str,
-    typer.Option(callback=_registry, help="Where the images are, as HOST/PATH (default: where the release has them)."),
+    typer.Option(callback=_registry, help="Registry of the images, as HOST/PATH (default: that of the release)."),
 ]
-Timeout = Annotated[float, typer.Option(help="Seconds to wait for each part until it is ready; 0: do not wait.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Name every object, and change nothing.")]
+Timeout = Annotated[float, typer.Option(help="Seconds to wait until each part is ready; 0: do not wait.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="List every object, and change nothing.")]
 
 
 def install(
@@ -54,11 +52,11 @@ def install(
 ) -> None:
     """Install CRDs, core and providers: pip install airunway airunway-kaito, then airunway install --providers kaito
 
-    Each part becomes a release of Helm, from the chart that its distribution carries, by the helm (3.14 or newer) on
-    PATH. Without helm: airunway manifests.
+    Each part becomes a release of Helm, from the chart in its wheel, with the helm (3.14 or newer) on PATH. Without
+    helm: airunway manifests.
 
-    Before the first write it says what is in the way: what helm refuses, CRDs that would take fields from objects, an
-    installation elsewhere that works on the same deployments.
+    Before the first write it checks for problems: what helm refuses, CRDs that would take fields from objects, an
+    installation in another namespace for the same deployments.
     """
     from airunway.install.bundled_charts import CORE, DEFINITIONS, provider_part
 
@@ -79,9 +77,9 @@ def upgrade(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Upgrade the releases of Helm in the namespace to the charts of the distributions here. Their values stay.
+    """Upgrade the releases of Helm in the namespace to the charts in the installed wheels, keeping their values.
 
-    Parts that nothing here carries stay as they are. What serves is not touched: `airunway preflight` says what an
+    Parts without a chart here are not changed. Running models are not touched: `airunway preflight` shows what an
     upstream's upgrade would do.
     """
     from airunway.install.bundled_charts import ChartNotBundled, bundled, in_order
@@ -95,9 +93,9 @@ def upgrade(
                 bundled(name)
                 chosen.append(name)
             except ChartNotBundled as reason:
-                typer.echo(printable(f"{name} stays as it is: {reason}"))
+                typer.echo(printable(f"{name} not changed: {reason}"))
         if not chosen:
-            inputs.fail("nothing was changed: nothing that is installed here carries the chart of a release there")
+            inputs.fail("nothing was changed: no installed wheel has the chart of a release in that namespace")
         await _bring(client, helm, chosen, dry_run=dry_run, timeout=timeout)
 
     _run(work, namespace=namespace, registry=registry, kubeconfig=kubeconfig, context=context)
@@ -116,8 +114,8 @@ def uninstall(
 ) -> None:
     """Uninstall core and providers. No ModelDeployment, no model and no CRD is deleted.
 
-    What serves goes on serving, and nothing looks after it. To delete models too, delete the ModelDeployments first.
-    A release that names objects which are not its own is not touched.
+    Running models keep serving but are no longer managed. To delete models too, delete the ModelDeployments first.
+    A release that lists objects of others is not touched.
     """
     from airunway.install.bundled_charts import CORE, in_order, provider_of, provider_part
     from airunway.install.cluster import what_stays
@@ -156,8 +154,8 @@ def manifests(
 ) -> None:
     """Print what the charts of core and providers render to: airunway manifests | kubectl apply --server-side -f -
 
-    For machines without helm, and for repositories that GitOps tools read. The CRDs (airunway crds) and the namespace
-    are not among them, so that `kubectl delete -f -` of the same deletes no ModelDeployment.
+    For machines without helm, and for GitOps repositories. The CRDs (airunway crds) and the namespace are not included,
+    so that `kubectl delete -f -` deletes no ModelDeployment.
     """
     import yaml
 
@@ -185,7 +183,7 @@ def _objects(text: str) -> list[Resource]:
 
 
 async def _bring(client: Client, helm: Helm, names: Sequence[str], *, dry_run: bool, timeout: float) -> None:
-    """Have helm install or upgrade these parts, unless something is in the way."""
+    """Install or upgrade these parts with helm, after all checks have passed."""
     from airunway.install.bundled_charts import bundled, released_to
     from airunway.install.helm import HelmError
     from airunway.upgrades.crd_compatibility import harms_in
@@ -206,24 +204,24 @@ async def _bring(client: Client, helm: Helm, names: Sequence[str], *, dry_run: b
             _list(part.name, "to be applied by helm", rendered[part.name])
         else:
             typer.echo(f"{part.name}: helm upgrade --install")
-            await helm.bring(part, timeout=timeout)
+            await helm.apply(part, timeout=timeout)
     if not dry_run:
-        typer.echo("airunway doctor says whether each part finds what it needs")
+        typer.echo("next: airunway doctor checks the installation")
 
 
 async def _owned(client: Client, helm: Helm, names: Iterable[str]) -> Mapping[str, Sequence[Resource]]:
-    """What each release consists of. Ends with 1 where one names objects that are not its own: helm would delete them.
+    """The objects of each release. Exits with 1 if one lists foreign objects, which helm would delete.
 
-    Every account that may write Secrets in the namespace can forge that of a release.
+    Every account that may write Secrets in the namespace can forge the Secret of a release.
     """
     from airunway.install.cluster import not_of_release
 
     found = {name: _objects(await helm.manifest(name)) for name in names}
     _refuse(
         [
-            f"Helm's release {name} names objects that are not its own: {', '.join(foreign)}. helm would delete them. "
-            f"Look who has written it (kubectl get secrets -n {helm.namespace} -l owner=helm,name={name} "
-            "--show-managed-fields -o yaml), and delete the Secret that is forged"
+            f"Helm's release {name} lists objects that it did not create: {', '.join(foreign)}. helm would delete them."
+            f" Check who wrote it (kubectl get secrets -n {helm.namespace} -l owner=helm,name={name} "
+            "--show-managed-fields -o yaml), and delete the forged Secret"
             for name, objects in found.items()
             if (foreign := await not_of_release(client, objects, name=name, namespace=helm.namespace))
         ]
@@ -246,7 +244,7 @@ def _list(name: str, what: str, objects: Iterable[Resource]) -> None:
 
 def _confirm(*, yes: bool) -> None:
     if not yes and not sys.stdin.isatty():
-        inputs.fail("nothing was changed: there is no terminal to ask on; say --yes")
+        inputs.fail("nothing was changed: cannot ask for confirmation without a terminal; use --yes")
     if not yes and not typer.confirm("Uninstall?"):
         inputs.fail("nothing was changed")
 
@@ -256,13 +254,13 @@ def _without_helm(namespace: str) -> str:
   airunway crds --apply
   kubectl create namespace {namespace}
   airunway manifests --providers NAMES --namespace {namespace} | kubectl apply --server-side -f -
-To uninstall, the last line ends with: kubectl delete -f -"""
+To uninstall, end the last line with: kubectl delete -f -"""
 
 
 def _fail_without_releases(namespace: str) -> NoReturn:
     inputs.fail(
-        f"helm has no release of AI Runway in {namespace} (helm list -A shows others). What was applied without it is "
-        f"upgraded by{_without_helm(namespace)}"
+        f"helm has no release of AI Runway in {namespace} (helm list -A shows others). To upgrade an installation "
+        f"without helm:{_without_helm(namespace)}"
     )
 
 
@@ -278,7 +276,9 @@ def _run(
 
     program = shutil.which("helm")
     if program is None:
-        inputs.fail(f"helm is not on PATH. Install helm 3.14 or newer; or do without it:{_without_helm(namespace)}")
+        inputs.fail(
+            f"helm is not on PATH. Install helm 3.14 or newer, or install without helm:{_without_helm(namespace)}"
+        )
     helm = Helm(program=program, namespace=namespace, images=registry, kubeconfig=kubeconfig, context=context)
 
     async def main(client: Client) -> None:

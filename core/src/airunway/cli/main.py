@@ -101,14 +101,14 @@ app.add_typer(provider, name="provider")
 for command, summary in (
     (crds, "Print the CustomResourceDefinitions as YAML."),
     (validate, "Check manifests as the API server would, without one."),
-    (explain, "Say why a deployment gets its engine and provider, or none."),
+    (explain, "Show why a deployment gets its engine and provider."),
     (render, "Print what a provider would create, without a cluster."),
-    (doctor, "Say what is wrong with an installation, and what to do."),
-    (install, "Install CRDs, core and providers, by helm."),
-    (upgrade, "Upgrade what is installed, by helm."),
+    (doctor, "Check an installation: what is wrong, and what to do."),
+    (install, "Install CRDs, core and providers with helm."),
+    (upgrade, "Upgrade the installed releases with helm."),
     (uninstall, "Uninstall core and providers; models stay."),
-    (manifests, "Print what core and providers are made of, for kubectl."),
-    (preflight, "Say what an upstream's new CRDs would do to what runs."),
+    (manifests, "Print the manifests of core and providers, for kubectl."),
+    (preflight, "Show what an upstream's new CRDs would do to deployments."),
 ):
     app.command(short_help=summary)(command)
 
@@ -156,7 +156,7 @@ def run_all(
 ) -> None:
     """Run the core and every installed provider, or these, in one process: for a laptop, or a small cluster.
 
-    They share one connection and one cache of deployments. Each leads, registers and fails by itself.
+    They share one connection and one cache of deployments. Each has its own Lease, registration and failures.
     """
     providers = processes.named(name) if name else processes.installed()
     processes.run(common, core=core, providers=providers, given=given)
@@ -173,12 +173,12 @@ def provider_run(
     *,
     all_: Annotated[bool, typer.Option("--all", help="Run every provider that is installed.")] = False,
 ) -> None:
-    """Run providers: register them, translate their deployments, bring their status back.
+    """Run providers: register them, translate their deployments, report their status.
 
-    Several run in one process and share what they read; each leads, registers and fails by itself.
+    Several run in one process and share its caches; each has its own Lease, registration and failures.
     """
     if all_ == bool(name):
-        raise typer.BadParameter("name the providers to run, or say --all")
+        raise typer.BadParameter("name the providers to run, or use --all")
     processes.run(common, providers=processes.installed() if all_ else processes.named(name or []), given=given)
 
 

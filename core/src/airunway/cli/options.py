@@ -26,13 +26,15 @@ __all__ = [
     "with_options",
 ]
 
-Kubeconfig = Annotated[Path | None, typer.Option(help="Kubeconfig file (default: as kubectl; in a pod its account).")]
+Kubeconfig = Annotated[
+    Path | None, typer.Option(help="Kubeconfig file (default: as kubectl; in a pod its service account).")
+]
 Context = Annotated[str | None, typer.Option(help="Context of the kubeconfig.")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Common:
-    """What every long-running command is given."""
+    """Options of every long-running command."""
 
     kubeconfig: Path | None
     context: str | None
@@ -54,7 +56,7 @@ def common(
         typer.Option(help="Namespaces to work in, separated by commas (default: all). A Role in each is enough then."),
     ] = "",
     leader_elect: Annotated[
-        bool, typer.Option("--leader-elect", help="Only one replica works at a time (a Lease decides).")
+        bool, typer.Option("--leader-elect", help="Only one replica works at a time, elected by a Lease.")
     ] = False,
     health_probe_bind_address: Annotated[
         str, typer.Option(help="Address of /livez and /readyz, e.g. :8081; 0: none.")
@@ -63,7 +65,7 @@ def common(
         str, typer.Option(help="Address of /metrics, e.g. :8080; 0: none. Not that of the probes.")
     ] = "0",
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], typer.Option(help="What is logged, and worse.")
+        Literal["debug", "info", "warning", "error"], typer.Option(help="Lowest level that is logged.")
     ] = "info",
     log_format: Annotated[
         Literal["text", "json"] | None,
@@ -86,7 +88,7 @@ def common(
 
 @dataclass(frozen=True, kw_only=True)
 class WebhookOptions:
-    """The options ``--webhook-…``; `bind_address` ``0``: there is no webhook."""
+    """The options ``--webhook-…``; without a webhook `bind_address` is ``0``."""
 
     bind_address: str = "0"
     service: str = ""
@@ -101,7 +103,7 @@ class WebhookOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CoreOptions:
-    """What the core is given."""
+    """Options of the core."""
 
     selector: bool = True
     policy: Path | None = None
@@ -112,25 +114,23 @@ class CoreOptions:
 def core(
     *,
     enable_provider_selector: Annotated[
-        bool, typer.Option(help="Select providers; off: a selector of your own writes status.provider.")
+        bool, typer.Option(help="Select providers. Off: your own controller sets status.provider.")
     ] = True,
     policy: Annotated[
         Path | None,
-        typer.Option(help="File that says what namespaces may use: providers, images, service accounts and more."),
+        typer.Option(help="Policy file: what each namespace may use (providers, images, service accounts and more)."),
     ] = None,
     guard_parameters: Annotated[
         bool,
         typer.Option(
             "--guard-parameters",
-            help="Note on each InferenceProviderConfig where its provider has deployments: its guards read it.",
+            help="List the namespaces with deployments on each InferenceProviderConfig; the guards need it.",
         ),
     ] = False,
     webhook_bind_address: Annotated[
         str, typer.Option(help="Address of the admission webhook, e.g. :9443; 0: none.")
     ] = "0",
-    webhook_service: Annotated[
-        str, typer.Option(help="Service by which the API server reaches the webhook, as NAME.NAMESPACE.")
-    ] = "",
+    webhook_service: Annotated[str, typer.Option(help="Service of the webhook, as NAME.NAMESPACE.")] = "",
     webhook_url: Annotated[
         str, typer.Option(help="Instead of a Service: URL of the webhook, e.g. https://127.0.0.1:9443.")
     ] = "",
@@ -142,7 +142,7 @@ def core(
     ] = "airunway-webhook",
     webhook_manage_configuration: Annotated[
         bool,
-        typer.Option("--webhook-manage-configuration", help="Write all of that configuration, not only the bundle."),
+        typer.Option("--webhook-manage-configuration", help="Manage the whole configuration, not only its CA bundle."),
     ] = False,
     webhook_access_review: Annotated[
         bool, typer.Option(help="Refuse users who may not create the provider's own resource in that namespace.")
@@ -153,7 +153,9 @@ def core(
     ] = False,
     webhook_client_ca: Annotated[
         Path | None,
-        typer.Option(help="File with the authorities (PEM) by which the API server must be certified to the webhook."),
+        typer.Option(
+            help="PEM file with the CAs of client certificates; only API servers with such a certificate are accepted."
+        ),
     ] = None,
 ) -> CoreOptions:
     return CoreOptions(
@@ -176,7 +178,7 @@ def core(
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderOptions:
-    """What providers are given: the texts of ``--set``, and what to do about an unknown schema."""
+    """Options of providers: the texts of ``--set``, and the handling of unknown schemas."""
 
     settings: tuple[str, ...] = ()
     unknown_schema: str = "Verify"
@@ -195,8 +197,8 @@ def providers(
     unknown_schema: Annotated[
         Literal["Verify", "Fail"],
         typer.Option(
-            help="What to do about an upstream schema that is not known. Verify: use the newest that is, if a dry-run "
-            "passes. Fail: refuse."
+            help="How to handle an unknown upstream schema. Verify: use the newest known one if a dry run passes. "
+            "Fail: refuse."
         ),
     ] = "Verify",
 ) -> ProviderOptions:
@@ -204,8 +206,9 @@ def providers(
 
 
 def with_options(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Makes the command for Typer of a function that takes what each of the `groups` gives first: its own options, then
-    those of the groups.
+    """A decorator for Typer commands whose first arguments are the results of `groups`.
+
+    The command gets its own options and those of all groups.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""``airunway preflight``: what an upstream's new CRDs would do to the deployments that a provider runs."""
+"""``airunway preflight``: the effect of an upstream's new CRDs on the deployments of a provider."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["preflight"]
 
 HARMS = 3
-"""Exit code: something would break, or be made anew at once."""
+"""Exit code: something would break or be recreated at once."""
 
 HARMS_LATER = 5
-"""Exit code: nothing is harmed at once, and the next change of a spec would break something or have it made anew, which
-it would not without the upgrade."""
+"""Exit code: nothing at once, but the next change of a spec would break or recreate something, due to the upgrade."""
 
 _FILES = (".yaml", ".yml", ".json")
 
@@ -64,24 +63,24 @@ def preflight(
         list[str] | None,
         typer.Option(
             "--set",
-            help="A setting of the provider, KEY=VALUE, that counts instead of what it runs with; may be repeated.",
+            help="A setting of the provider, KEY=VALUE, instead of what it runs with; may be repeated.",
         ),
     ] = None,
     output: Annotated[Literal["table", "json", "yaml"], typer.Option("--output", "-o", help="Format.")] = "table",
     kubeconfig: Kubeconfig = None,
     context: Context = None,
 ) -> None:
-    """Say what an upstream's new CRDs would do to each deployment: leave it, break it, or have it made anew.
+    """Show what an upstream's new CRDs would do to each deployment: leave, update, recreate or break it.
 
     airunway preflight --upstream kaito=./kaito-0.13/crds
 
-    The provider's settings are those that it publishes on its Lease; what cannot be read is assumed, and said.
+    The provider's settings are read from its Lease; the output shows what was assumed instead.
 
-    NOW is what happens at once; ON CHANGE the worst that the next change of the spec (or airunway.ai/adopt) then does.
-    It is the provider's own decision, made with the plugin that is installed here; the cluster is only read.
+    NOW is the effect at once, ON CHANGE the worst effect of the next change of the spec (or of airunway.ai/adopt).
+    The forecast is made with the plugin that is installed here. The cluster is only read.
 
-    Ends with 0 if nothing that runs is broken or made anew, with 3 if something is at once, with 5 if something is on
-    its next change and would not be without the upgrade, with 1 if it cannot be said.
+    Exits with 0 if nothing breaks or is recreated, with 3 if something is at once, with 5 if something is at its next
+    change and would not be without the upgrade, with 1 if the forecast cannot be made.
     """
     from airunway.doctor.provider_settings import ProviderRun
     from airunway.plugins.errors import PluginError
@@ -99,7 +98,7 @@ def preflight(
         origins = {crd: origin for crd, (_, origin) in read.items()}
         if file is not None:
             running = _from_file(host, file, namespace, definitions)
-            provider = ProviderRun(assumed="default settings and --unknown-schema Verify: no cluster was asked")
+            provider = ProviderRun(assumed="default settings and --unknown-schema Verify: no cluster was read")
         else:
             running, provider = _from_cluster(host, namespace, kubeconfig, context)
         values = {**provider.settings, **values}
@@ -110,7 +109,7 @@ def preflight(
         except PluginError as error:
             inputs.fail(str(error))
     if output == "table":
-        typer.echo("\n".join(map(printable, [*_provider_lines(provider, values), *_told(found, origins)])))
+        typer.echo("\n".join(map(printable, [*_provider_lines(provider, values), *_lines(found, origins)])))
     else:
         document = {**_document(found, origins), "running": _running(provider, values)}
         typer.echo(as_document([document], output), nl=False)
@@ -130,20 +129,20 @@ def _sources(provider: str, where: str, recordings: Path | None) -> list[Path]:
         return [given]
     wanted = _numbers(where)
     if not wanted:
-        raise ManifestError(f"{where}: there is no such file or folder, and it is no release either")
+        raise ManifestError(f"{where}: no such file or folder, and not a release number")
     if recordings is None:
         raise ManifestError(
-            f"the CRDs of {provider} {where} are not here: name the folder that has them, or the one of many releases "
+            f"the CRDs of {provider} {where} are not here: give the folder that has them, or a folder of many releases "
             "with --recordings"
         )
     if not (recordings / provider).is_dir():
         raise ManifestError(
-            f"there is no folder {recordings / provider}: --recordings is one with CRDs as {provider}/vX.Y.Z/*.yaml"
+            f"there is no folder {recordings / provider}: --recordings must have CRDs as {provider}/vX.Y.Z/*.yaml"
         )
     found = [path for path in (recordings / provider).glob("v*") if path.is_dir() and _numbers(path.name)]
     older = [path for path in found if _numbers(path.name)[: len(wanted)] <= wanted]
     if not older:
-        raise ManifestError(f"{recordings / provider} has no release {where} and none before it")
+        raise ManifestError(f"{recordings / provider} has no release {where} and no earlier one")
     return sorted(older, key=lambda path: _numbers(path.name), reverse=True)
 
 
@@ -163,7 +162,7 @@ def _definitions(host: ProviderHost, sources: list[Path]) -> dict[str, tuple[Res
             found |= {name: (crd, source) for name, crd in _read_definitions(source, missing).items()}
     if not found:
         kinds = ", ".join(sorted(wanted)) or "none"
-        raise ManifestError(f"{sources[0]}: there is no CRD of provider {host.name} in it (its kinds: {kinds})")
+        raise ManifestError(f"{sources[0]}: no CRD of provider {host.name} found (its CRDs: {kinds})")
     return found
 
 
@@ -222,12 +221,15 @@ def _from_file(host: ProviderHost, path: Path, namespace: str, definitions: Mapp
         if choice.provider == host.name:
             given.append(_as_given(choice))
         else:
-            typer.echo(printable(f"airunway preflight: {key_of(deployment)} goes to {choice.provider}"), err=True)
+            typer.echo(
+                printable(f"airunway preflight: {key_of(deployment)} skipped: its provider is {choice.provider}"),
+                err=True,
+            )
     return Running(cluster=cluster, deployments=tuple(given), objects={}, planned=True)
 
 
 def _as_given(choice: inputs.Choice) -> Resource:
-    """A deployment as the provider sees it once the core has judged it."""
+    """A deployment with the status that the core would give it."""
     metadata = {"uid": "", "generation": 1, **choice.deployment["metadata"]}
     valid = {"type": "Validated", "status": "True", "observedGeneration": metadata["generation"]}
     status = {"provider": {"name": choice.provider}, "engine": {"type": choice.engine}, "conditions": [valid]}
@@ -238,11 +240,11 @@ def _as_given(choice: inputs.Choice) -> Resource:
 
 
 def _provider_lines(provider: ProviderRun, values: Mapping[str, object]) -> Iterator[str]:
-    """How the provider runs, as far as anybody said."""
+    """How the provider runs, as far as known."""
     if provider.source:
         policy = f"--unknown-schema {'Verify' if provider.verify else 'Fail'}"
         given = ", ".join(f"{key}={value}" for key, value in values.items()) or "default settings"
-        yield f"The provider as {provider.source} runs it: {given}, {policy}"
+        yield f"Settings of {provider.source}: {given}, {policy}"
     if provider.assumed:
         yield f"Assumed: {provider.assumed}"
     yield ""
@@ -257,16 +259,16 @@ def _running(provider: ProviderRun, values: Mapping[str, object]) -> Resource:
     }
 
 
-def _told(found: Preflight, origins: Mapping[str, Path]) -> Iterator[str]:
+def _lines(found: Preflight, origins: Mapping[str, Path]) -> Iterator[str]:
     for change in found.changes:
         yield f"{change.crd} of {origins[change.crd]}: {change.verdict.message}"
         for refusal in change.refused:
-            yield f"  {change.crd}: the API server refuses it: {refusal}"
+            yield f"  {change.crd}: the API server would refuse it: {refusal}"
         for note in change.notes:
             yield f"  {change.crd}: {note}"
     yield ""
     if found.refused:
-        yield "The upgrade would be refused: nothing that runs is touched."
+        yield "The API server would refuse the upgrade; nothing that runs would change."
         return
     if found.forecasts:
         rows = [
@@ -281,8 +283,7 @@ def _told(found: Preflight, origins: Mapping[str, Path]) -> Iterator[str]:
     yield f"{len(found.forecasts)} deployments: now {now}; on change {on_change}"
     if later := found.harmed_later:
         yield (
-            f"Because of the upgrade the next change of {len(later)} of them breaks it, or has it made anew: "
-            "see ON CHANGE."
+            f"Because of the upgrade the next change of {len(later)} of them would break or recreate it: see ON CHANGE."
         )
 
 
@@ -293,7 +294,7 @@ def _counted(counts: Mapping[Effect, int]) -> str:
 def _reason(found: Forecast) -> str:
     parts = [found.why] if found.why else []
     if found.already:
-        parts.append(f"as it is now: {found.already}")
+        parts.append(f"already broken: {found.already}")
     if found.why_on_change and found.why_on_change != found.why:
         parts.append(
             f"on change: {found.why_on_change}" if found.at_once is not found.on_change else found.why_on_change

@@ -75,7 +75,7 @@ def run(
     providers: Sequence[Chosen] = (),
     given: ProviderOptions | None = None,
 ) -> None:
-    """Run the core (if there are options for it) and these providers until told to stop."""
+    """Run the core (if it has options) and these providers until a signal stops them."""
     from airunway.api import names
     from airunway.plugins.errors import PluginError
     from airunway.process.caches import Caches
@@ -189,7 +189,7 @@ def _provider_part(
 
     values = parse_settings(_settings_of(chosen.name, [each.name for each in among], given.settings))
     if chosen.host is not None:
-        chosen.host.settings(values)  # a wrong one ends the start
+        chosen.host.settings(values)  # invalid settings stop the start
     settings = ProviderSettings(
         values=values, verify_unknown_schemas=given.unknown_schema == "Verify", namespaces=namespaces
     )
@@ -216,7 +216,7 @@ def _settings_of(name: str, among: Sequence[str], texts: Sequence[str]) -> list[
         elif len(among) == 1:
             found.append(text)
         else:
-            raise ValueError(f"--set {text}: say for which provider, PROVIDER.KEY=VALUE; there are {', '.join(among)}")
+            raise ValueError(f"--set {text}: write PROVIDER.KEY=VALUE; the providers are {', '.join(among)}")
     return found
 
 
@@ -255,12 +255,12 @@ def _serve(
     )
     try:
         asyncio.run(serve(config, make, settings, metrics=metrics))
-    except OSError as error:  # an address that is taken; what the API server does comes as KubeError
+    except OSError as error:  # an address that is taken; errors of the API server are KubeError
         raise _end(error) from error
 
 
 def _end(problem: object) -> typer.Exit:
-    """Says in one sentence why the command cannot run; to be raised."""
+    """Prints why the command cannot run, and returns the exception to raise."""
     typer.echo(f"airunway: {problem}", err=True)
     return typer.Exit(1)
 
@@ -274,7 +274,7 @@ def _namespaces(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
     for name in names:
         if len(name) > 63 or not re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name):
-            raise ValueError(f"--watch-namespaces: {name!r} is not the name of a namespace")
+            raise ValueError(f"--watch-namespaces: {name!r} is not a valid namespace name")
     return names
 
 

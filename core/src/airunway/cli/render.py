@@ -1,4 +1,4 @@
-"""``airunway render``: the upstream objects that a provider would make of a deployment, without a cluster."""
+"""``airunway render``: the upstream objects that a provider would create, without a cluster."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def render(
 ) -> None:
     """Print what a provider would create: no cluster is needed, only the provider's plugin.
 
-    Written for the newest upstream that the provider knows, or for --upstream-version. Owner references are left
-    out: they need the uid that the cluster gives. Ends with 1 if the deployment is invalid or cannot be honoured.
+    The output is for the newest upstream that the provider knows, or for --upstream-version. Owner references are
+    left out because they need the uid from the cluster. Exits with 1 if the deployment is invalid or refused.
     """
     values = parse_settings(settings or [])
     objects: list[Resource] = []
@@ -53,7 +53,7 @@ def render(
 def _rendered(
     deployment: Resource, provider: str, settings: dict[str, object], *, upstream_version: str
 ) -> list[Resource] | None:
-    """The objects, or None when there can be none; what there is to say goes to standard error."""
+    """The objects, or None if the provider refuses; warnings and errors are printed on standard error."""
     from datetime import UTC, datetime
 
     from airunway.api.modeldeployment import parse_deployment

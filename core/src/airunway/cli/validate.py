@@ -1,4 +1,4 @@
-"""``airunway validate``: what the API server would refuse, without an API server."""
+"""``airunway validate``: the checks of admission, without a cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def validate(
         Path | None,
         typer.Option(
             help="The policy file of the controller (its --policy). Labels of namespaces come from Namespaces in the "
-            "manifests. Default: what is refused everywhere."
+            "manifests. Default: only what is refused everywhere."
         ),
     ] = None,
     namespace: Annotated[
@@ -35,8 +35,8 @@ def validate(
 ) -> None:
     """Check manifests as admission would, without a cluster. Each problem is a line FILE: OBJECT: PATH: MESSAGE.
 
-    Warnings go to standard error: options that no parser of the engine knows are among them. Objects of other kinds are
-    passed over. Ends with 1 if there is a problem, with 2 if a file cannot be read.
+    Warnings go to standard error, unknown options of the engine among them. Objects of other kinds are skipped.
+    Exits with 1 if there is a problem, with 2 if a file cannot be read.
     """
     from airunway.validation.policy import NAMESPACE_NAME, Policy
 

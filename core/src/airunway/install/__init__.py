@@ -1,1 +1,1 @@
-"""`airunway install`: helm brings the charts that the wheels carry; here is what has to be known before it does."""
+"""`airunway install`, `upgrade` and `uninstall`: helm with the charts in the installed wheels."""

@@ -1,6 +1,6 @@
-"""What is read from a cluster around helm's work: what is in its way, what a release really owns, what stays.
+"""What helm does not report about a release: foreign objects in it, and what an uninstallation leaves. Read-only.
 
-Nothing here writes. Every function raises KubeError.
+Every function raises KubeError.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["named", "not_of_release", "what_stays"]
 
 _RELEASE, _RELEASE_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
 _AT_ONCE = 16
-"""Requests that are on their way at the same time."""
+"""Concurrent requests."""
 
 
 def named(obj: Resource) -> str:
@@ -27,24 +27,24 @@ def named(obj: Resource) -> str:
 
 
 async def not_of_release(client: Client, objects: Sequence[Resource], *, name: str, namespace: str) -> list[str]:
-    """Those of the objects of a release's manifest that helm would delete although they are not the release's.
+    """The objects of a release's manifest that helm would delete although it did not create them.
 
-    helm deletes whatever the release's Secret names, and that Secret can be forged. What helm has really made carries
-    the release in its annotations, which takes the right to write that object.
+    helm deletes every object that the release's Secret lists, and that Secret can be forged. Objects that helm created
+    have the release in their annotations, which only an account with rights on that object can write.
     """
     slots = asyncio.Semaphore(_AT_ONCE)
 
     async def foreign(obj: Resource) -> str:
         async with slots:
             kind = await _kind_of(client, obj)
-            if kind is None:  # a List, say, which helm takes apart
+            if kind is None:  # for example a List, which helm splits
                 return f"{named(obj)} (the API server has no such kind)"
             key = ObjectKey((key_of(obj).namespace or namespace) if kind.namespaced else "", key_of(obj).name)
             try:
                 notes = annotations_of(await client.get(kind, key))
             except NotFound:
                 return ""
-            except ValueError:  # a name that no object can have
+            except ValueError:  # an invalid name
                 return named(obj)
         return "" if (notes.get(_RELEASE), notes.get(_RELEASE_NAMESPACE)) == (name, namespace) else named(obj)
 
@@ -52,13 +52,13 @@ async def not_of_release(client: Client, objects: Sequence[Resource], *, name: s
 
 
 async def _kind_of(client: Client, obj: Resource) -> Kind | None:
-    """How an object is addressed; None where the API server does not serve its kind."""
+    """The kind of an object; None if the API server does not serve it."""
     group, _, version = str(obj.get("apiVersion")).rpartition("/")
     return (await served_resources(client, group, version)).get(str(obj.get("kind")))
 
 
 async def what_stays(client: Client, *, namespace: str) -> list[str]:
-    """What no uninstallation takes away, as lines; the deployments of each provider are counted, not read."""
+    """Lines about what an uninstallation leaves; the deployments of each provider are counted."""
     found: Counter[str] = Counter()
     try:
         async for row in client.rows(MODEL_DEPLOYMENT):
@@ -70,7 +70,7 @@ async def what_stays(client: Client, *, namespace: str) -> list[str]:
         of = f"of {provider}" if provider else "of no provider"
         lines.append(
             f"{count} ModelDeployment{'s' * (count > 1)} {of}"
-            f"{', with what serves them; where the provider is gone, their deletion waits' * bool(provider)}"
+            f"{' and their upstream objects; without the provider their deletion waits' * bool(provider)}"
         )
     return [*lines, _namespace(namespace)]
 

@@ -1,4 +1,4 @@
-"""Parts as releases of Helm, by the helm program of the machine."""
+"""Releases of Helm, through the helm program on PATH."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 from airunway.install.bundled_charts import BundledChart
 
-__all__ = ["Helm", "HelmError", "Release"]
+__all__ = ["Helm", "HelmError", "HelmRelease"]
 
 
 _NEVER_THERE = ("pending-install", "uninstalling")
-"""States of a release to which no release before it can be put back."""
+"""States of a release that has no earlier revision to roll back to."""
 
 
 class HelmError(Exception):
-    """helm could not do it; the message is its own."""
+    """helm failed; the message is from helm."""
 
 
-class Release(NamedTuple):
+class HelmRelease(NamedTuple):
     """A release: its `status`, as ``deployed``, and its `chart`, as ``airunway-0.1.0``."""
 
     status: str
@@ -43,58 +43,58 @@ class Helm:
     context: str | None = None
     images: str = ""
 
-    async def releases(self) -> dict[str, Release]:
+    async def releases(self) -> dict[str, HelmRelease]:
         """All releases in the namespace by name, those of other charts too."""
         states = ("--deployed", "--failed", "--pending", "--uninstalling")  # helm 3 and 4 have others by default
         listed = json.loads(await self._run("list", *states, "--output=json"))
-        return {str(each["name"]): Release(str(each["status"]), str(each["chart"])) for each in listed}
+        return {str(each["name"]): HelmRelease(str(each["status"]), str(each["chart"])) for each in listed}
 
-    def foreign(self, releases: Mapping[str, Release], names: Iterable[str]) -> list[str]:
-        """Those of the named releases that have another chart than the part of that name, as sentences."""
+    def foreign(self, releases: Mapping[str, HelmRelease], names: Iterable[str]) -> list[str]:
+        """Messages about the named releases that have a chart of another name."""
         return [
-            f"Helm's release {name} has the chart {releases[name].chart}, which is not ours: use helm itself"
+            f"Helm's release {name} has the chart {releases[name].chart}, which is not ours: use helm directly"
             for name in names
             if name in releases and not re.match(rf"{re.escape(name)}-[0-9]", releases[name].chart)
         ]
 
-    def unfinished(self, releases: Mapping[str, Release], names: Iterable[str]) -> list[str]:
-        """Those of the named releases on which another command of helm is or was at work, as sentences."""
+    def unfinished(self, releases: Mapping[str, HelmRelease], names: Iterable[str]) -> list[str]:
+        """Messages about the named releases that another helm command has left unfinished."""
         found = []
         for name in names:
             state = releases[name].status if name in releases else ""
             if state.startswith("pending") or state in _NEVER_THERE:
                 verb = "uninstall" if state in _NEVER_THERE else "rollback"
                 found.append(
-                    f"Helm's release {name} is {state}: a helm command still runs, or was interrupted. "
-                    f"Where none runs: helm {verb} {name} --namespace {self.namespace}"
+                    f"Helm's release {name} is {state}: a helm command is still running or was interrupted. "
+                    f"If none is running: helm {verb} {name} --namespace {self.namespace}"
                 )
         return found
 
     async def rendered(self, part: BundledChart) -> str:
-        """The manifests of which the release would consist, with the values that it has. Nothing is written.
+        """The manifests of the release with its present values, by a dry run.
 
-        helm says here what it would say later of a cluster that is too old, and of objects that are not its own.
+        helm reports errors here: a cluster that is too old, objects that belong to others.
         """
         made = json.loads(await self._run(*self._upgrade(part), "--dry-run=server", "--output=json"))
         return str(made["manifest"])
 
     async def manifest(self, name: str) -> str:
-        """The manifests of which a release says that it consists."""
+        """The manifests that a release lists."""
         return await self._run("get", "manifest", name)
 
-    async def bring(self, part: BundledChart, *, timeout: float) -> None:
-        """Install the part, or upgrade it; values that its release was given stay.
+    async def apply(self, part: BundledChart, *, timeout: float) -> None:
+        """Install the part, or upgrade it and keep its values.
 
-        Waits up to `timeout` seconds until it is ready; not at all for 0.
+        Waits up to `timeout` seconds until it is ready; 0: does not wait.
         """
         wait = ("--wait", f"--timeout={timeout:g}s") if timeout else ()
         try:
             await self._run(*self._upgrade(part), *wait)
         except HelmError as error:
-            raise HelmError(f"{error}. `airunway doctor` says what is wrong") from error
+            raise HelmError(f"{error}. `airunway doctor` shows what is wrong") from error
 
     async def remove(self, name: str) -> None:
-        """Uninstall a release. Our charts have no hooks, so one that a release names was put there by others."""
+        """Uninstall a release. Our charts have no hooks, so a hook in a release is from others."""
         await self._run("uninstall", name, "--no-hooks")
 
     def _upgrade(self, part: BundledChart) -> Iterable[str]:
@@ -110,9 +110,9 @@ class Helm:
         process = await asyncio.create_subprocess_exec(
             self.program, *arguments, *where, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
-        said, complaint = await process.communicate()
+        output, complaint = await process.communicate()
         if process.returncode:
-            told = complaint.decode(errors="replace").strip()
-            hint = " (this needs helm 3.14 or newer)" if "unknown flag" in told else ""
-            raise HelmError(f"{self.program} {' '.join(arguments)}: {told}{hint}")
-        return said.decode()
+            text = complaint.decode(errors="replace").strip()
+            hint = " (this needs helm 3.14 or newer)" if "unknown flag" in text else ""
+            raise HelmError(f"{self.program} {' '.join(arguments)}: {text}{hint}")
+        return output.decode()

@@ -1,8 +1,7 @@
-"""Keeping controllers to what is theirs (spec/quality.md, "Security"): data, for charts and tests.
+"""The guards: ValidatingAdmissionPolicies that limit the accounts of controllers (spec/quality.md, "Security").
 
-A provider holds a finalizer on its deployments, for which RBAC has no smaller right than ``patch`` on the whole object;
-nor does RBAC know whose ConfigMap it is, or which part of a status. ValidatingAdmissionPolicies, which the API server
-evaluates by itself, take back what a controller has no use for. Each looks at the requests of its accounts only.
+Example: to set its finalizer a provider needs ``patch`` on the whole ModelDeployment; its guard refuses every other
+change. RBAC also cannot limit by the owner of a ConfigMap or by part of a status. Each policy applies to its account.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from airunway.plugins.contract import ProviderManifest
 from airunway.rbac.policy_rules import (
     BY_DEPLOYMENT,
     OWNER_NAMES,
-    Rule,
+    PolicyRule,
     account_is_known,
     contents,
     literals,
@@ -43,13 +42,12 @@ _OWNERS = {
 
 
 def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
-    """The core takes finalizers of providers off deployments (of providers that are gone), and changes nothing else; it
-    writes its own events and its own Lease.
+    """The core may remove finalizers of providers from deployments, and write its own events and its own Lease.
 
     `user` is its account's name as the API server knows it: ``system:serviceaccount:NAMESPACE:NAME``.
     """
     theirs = f"f.startsWith({quoted(f'{names.GROUP}/')}) && f.endsWith('-provider')"
-    finalizers = Rule(
+    finalizers = PolicyRule(
         expression="variables.after.all(f, f in variables.before) && "
         f"variables.before.all(f, f in variables.after || {theirs})",
         message="the core may only take off finalizers of providers",
@@ -81,7 +79,7 @@ def provider_guard(
     namespaces: Sequence[str] = (),
     name: str = GUARD,
 ) -> list[Resource]:
-    """What the account of one provider, which no other provider must use, may do with the rights that it has.
+    """The limits of the account of one provider, which no other provider may use.
 
     Of a ModelDeployment it changes its own finalizer, and its own part of the status while the deployment is its own;
     of the upstream's kinds and ConfigMaps it touches what has its label, with nothing in it that no translation writes
@@ -108,12 +106,12 @@ def provider_guard(
             variables=_FINALIZERS,
             rules=[
                 *_USERS_OWN,
-                Rule(
+                PolicyRule(
                     expression=f"variables.before.all(f, f == {finalizer} || f in variables.after) && "
                     f"variables.after.all(f, f == {finalizer} || f in variables.before)",
                     message="a provider must not touch finalizers of others",
                 ),
-                Rule(
+                PolicyRule(
                     expression=f"!({finalizer} in variables.after) || {finalizer} in variables.before || {chosen}",
                     message="a provider must not hold a deployment that was not given to it",
                 ),
@@ -125,7 +123,7 @@ def provider_guard(
             resources=[_deployments(subresource="status")],
             variables={"before": _FINALIZERS["before"]},
             rules=[
-                Rule(
+                PolicyRule(
                     expression=f"{chosen} || {finalizer} in variables.before",
                     message="a provider must not write the status of a deployment that was not given to it",
                 ),
@@ -164,11 +162,11 @@ def provider_guard(
                 )
             ],
             rules=[
-                Rule(
+                PolicyRule(
                     expression=f"object.metadata.name == {provider}",
                     message="a provider must not write the InferenceProviderConfig of another",
                 ),
-                Rule(
+                PolicyRule(
                     expression="object.?status.?namespaces.orValue({}) == "
                     "(oldObject == null ? {} : oldObject.?status.?namespaces.orValue({}))",
                     message="a provider must not change its namespaces and their service accounts: the core notes them",
@@ -183,7 +181,7 @@ def provider_guard(
 def _with_parameters(
     manifest: ProviderManifest, name: str, *, condition: str, kinds: Sequence[tuple[str, str]]
 ) -> list[Resource]:
-    """What depends on the deployments that there are: the core notes them on the provider's InferenceProviderConfig.
+    """Limits that depend on the existing deployments, which the core lists on the provider's InferenceProviderConfig.
 
     The API server looks for the config before it looks at the account: without it, requests are refused whoever sends
     them. So only objects with the provider's label count (`provider_guard` demands it of the account), and only their
@@ -202,7 +200,7 @@ def _with_parameters(
             "accounts": "variables.namespaces[?request.namespace].orValue('').split(' ')",
         },
         rules=[
-            Rule(
+            PolicyRule(
                 expression="has(object.metadata.deletionTimestamp) || request.namespace in variables.namespaces",
                 message="a provider must not write into a namespace that has no ModelDeployment of its own",
             ),
@@ -228,9 +226,9 @@ def _with_parameters(
 def status_guard(
     users: Iterable[str], *, accounts_of: str = "", namespaces: Sequence[str] = (), name: str = GUARD
 ) -> list[Resource]:
-    """Nobody but `users` writes the status of a ModelDeployment, in these `namespaces` (empty: in all).
+    """Only `users` may write the status of a ModelDeployment, in these `namespaces` (empty: in all).
 
-    Core and providers trust what is said there: whoever writes it chooses a provider past validation and policy.
+    Core and providers trust it: a writer of that status could choose a provider without validation and policy.
     `users` are the accounts of the core, of each provider, and of what else has a say, such as a selector of one's own.
     `accounts_of` is a namespace whose accounts all may: that of the operator, where providers come and go.
     """
@@ -242,7 +240,7 @@ def status_guard(
         f"{name}-status",
         condition=condition,
         resources=[_deployments(subresource="status")],
-        rules=[Rule(expression="false", message="only AI Runway's controllers write the status of a deployment")],
+        rules=[PolicyRule(expression="false", message="only AI Runway's controllers write the status of a deployment")],
         namespaces=namespaces,
     )
 
@@ -250,13 +248,13 @@ def status_guard(
 # ------------------------------------------------------------------------------------------------------------- rules
 
 
-def _unchanged(path: str, message: str, *, empty: str = "{}") -> Rule:
+def _unchanged(path: str, message: str, *, empty: str = "{}") -> PolicyRule:
     """The field at `path`, in the notation of CEL (``.?`` before what may be absent), stays as it is."""
-    return Rule(expression=f"object{path}.orValue({empty}) == oldObject{path}.orValue({empty})", message=message)
+    return PolicyRule(expression=f"object{path}.orValue({empty}) == oldObject{path}.orValue({empty})", message=message)
 
 
 _USERS_OWN = (
-    Rule(
+    PolicyRule(
         expression="object.spec == oldObject.spec",
         message="a controller must not change the spec of a deployment: it is its user's",
     ),
@@ -283,7 +281,7 @@ _CORE_STATUS = (
             (".?selection", "the selection", "{}"),
         )
     ),
-    Rule(
+    PolicyRule(
         expression=f"[{_CORE_CONDITIONS}].all(t, "
         "object.?status.?conditions.orValue([]).filter(c, c.type == t) == "
         "oldObject.?status.?conditions.orValue([]).filter(c, c.type == t))",
@@ -291,33 +289,33 @@ _CORE_STATUS = (
     ),
 )
 
-# As `airunway.runtime.state.is_ours` has it: where somebody took the owners off, the annotation says whose it was.
-_WAS_OURS = Rule(
+# As in `airunway.runtime.state.is_ours`: if the owner references were removed, the annotation says whose it was.
+_WAS_OURS = PolicyRule(
     expression=f"oldObject == null || variables.before.exists(r, {BY_DEPLOYMENT}) || "
     "(!variables.before.exists(r, r.?controller.orValue(false)) && "
     f"'{names.DEPLOYMENT_UID}' in oldObject.metadata.?annotations.orValue({{}}))",
     message="a provider must not touch an object that belongs to no ModelDeployment",
 )
-_IS_OURS = Rule(
+_IS_OURS = PolicyRule(
     expression=f"object == null || variables.after.exists(r, {BY_DEPLOYMENT})",
     message="what a provider writes must belong to a ModelDeployment",
 )
-_HELD = Rule(
+_HELD = PolicyRule(
     expression="object == null || [object.metadata.?finalizers.orValue([])].all(a, "
     "a.all(f, f in variables.held) && variables.held.all(f, f in a))",
     message="a provider must not change the finalizers of the objects that it writes",
 )
 
 
-def _belongs_to(provider: str) -> list[Rule]:
+def _belongs_to(provider: str) -> list[PolicyRule]:
     """By its label an object is this provider's; the plan of a dry run goes from one provider to the next."""
     of_old = "(object == null ? oldObject : object).metadata.name.endsWith('-airunway-plan')"
     return [
-        Rule(
+        PolicyRule(
             expression=f"variables.whose in ['', {provider}] || {of_old}",
             message="a provider must not touch the objects of another",
         ),
-        Rule(
+        PolicyRule(
             expression="object == null || "
             f"object.metadata.?labels[?{quoted(names.PROVIDER)}].orValue('') == {provider}",
             message=f"what a provider writes must have its label {names.PROVIDER}",
@@ -325,38 +323,38 @@ def _belongs_to(provider: str) -> list[Rule]:
     ]
 
 
-def _whereabouts(refused: Iterable[str], listed: Iterable[str]) -> list[Rule]:
-    """Namespaces of the system and of the operator are none of a provider's, nor those that it does not watch."""
+def _whereabouts(refused: Iterable[str], listed: Iterable[str]) -> list[PolicyRule]:
+    """Providers must not write into namespaces of the system, of the operator, or that they do not watch."""
     watched = quoted(",".join(listed))
     return [
-        Rule(
+        PolicyRule(
             expression="!request.namespace.startsWith('kube-')",
             message="a provider must not write into namespaces of the system (kube-*)",
         ),
-        Rule(
+        PolicyRule(
             expression=f"!(request.namespace in {literals(refused)})",
             message="a provider must not write into the namespace of the operator: deploy models in another",
         ),
-        Rule(
+        PolicyRule(
             expression=f"{watched} == '' || request.namespace in {watched}.split(',')",
             message="a provider must not write into a namespace that it does not watch",
         ),
     ]
 
 
-def _own_events(manager: str) -> Rule:
-    return Rule(
+def _own_events(manager: str) -> PolicyRule:
+    return PolicyRule(
         expression="[object, oldObject].all(o, "
         f"o == null || o.?reportingController.orValue('') == {quoted(f'{names.GROUP}/{manager}')})",
-        message="a controller must not write events as somebody else",
+        message="a controller must not write events of another controller",
     )
 
 
-def _own_lease(manager: str) -> Rule:
+def _own_lease(manager: str) -> PolicyRule:
     # RBAC cannot limit the creation to a name; updates it does.
-    return Rule(
+    return PolicyRule(
         expression=f"object.metadata.name == {quoted(manager)}",
-        message="a controller must not make the Lease of another",
+        message="a controller must not create the Lease of another",
     )
 
 
@@ -368,11 +366,11 @@ def _policy(
     *,
     condition: str,
     resources: Sequence[Resource],
-    rules: Sequence[Rule],
+    rules: Sequence[PolicyRule],
     variables: Mapping[str, str] | None = None,
     namespaces: Sequence[str] = (),
 ) -> list[Resource]:
-    """A policy and its binding. The condition on the account comes first: of others' requests nothing is computed."""
+    """A policy and its binding. The match condition on the account skips the requests of other accounts."""
     spec: Resource = {
         "failurePolicy": "Fail",
         "matchConstraints": {"resourceRules": list(resources)},

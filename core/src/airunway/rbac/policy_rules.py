@@ -22,7 +22,7 @@ from airunway.resource import Resource
 __all__ = [
     "BY_DEPLOYMENT",
     "OWNER_NAMES",
-    "Rule",
+    "PolicyRule",
     "account_is_known",
     "contents",
     "literal",
@@ -46,7 +46,7 @@ _BUILTIN_PODS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("batch", "cronjobs"): ("spec.jobTemplate.spec.template.spec",),
     ("batch", "jobs"): _POD_TEMPLATE,
 }
-"""Kubernetes' own kinds by group and plural, so that a provider that forgets the places of one leaves no gap."""
+"""Kubernetes' own kinds by group and plural, in case a manifest does not list the pod specs of one."""
 
 _VOLUMES = (
     "configMap",
@@ -58,7 +58,7 @@ _VOLUMES = (
     "projected",
     "secret",
 )
-"""Sources of volumes that reach neither the node nor a storage system past its claims."""
+"""Volume sources without access to the node, or to storage without a claim."""
 
 BY_DEPLOYMENT = (
     f"r.kind == '{MODEL_DEPLOYMENT.kind}' && r.apiVersion.startsWith('{names.GROUP}/') && r.?controller.orValue(false)"
@@ -70,14 +70,16 @@ OWNER_NAMES = f"object.metadata.?ownerReferences.orValue([]).filter(r, {BY_DEPLO
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
-    """Something that must be true of a request; `message` is what the API server says otherwise."""
+class PolicyRule:
+    """One validation of a policy."""
 
     expression: str
+    """CEL that must be true of a request."""
     message: str
+    """The API server's message if it is false."""
 
 
-def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[Rule]]:
+def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[PolicyRule]]:
     """Variables and rules about what is in the objects that a provider writes.
 
     Raises ValueError for a place that cannot be looked at.
@@ -94,7 +96,9 @@ def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[Rule]]:
     rules = [*_PODS, *_unused(kinds)]
     written = {(kind.group, kind.plural) for kind in kinds}
     rules += [
-        Rule(expression=f"variables.kind != {whose_kind(group, plural)} || ({rule.expression})", message=rule.message)
+        PolicyRule(
+            expression=f"variables.kind != {whose_kind(group, plural)} || ({rule.expression})", message=rule.message
+        )
         for (group, plural), found in _of_kinds(manifest).items()
         if (group, plural) in written
         for rule in found
@@ -108,14 +112,14 @@ def pods_of(kinds: Iterable[UpstreamKind]) -> str:
 
 
 def places_of(kind: UpstreamKind) -> tuple[str, ...]:
-    """The places of pod specs in objects of the kind."""
+    """The paths of pod specs in objects of the kind."""
     return tuple(sorted({*kind.pods, *_BUILTIN_PODS.get((kind.group, kind.plural), ())}))
 
 
-def account_is_known(manifest: ProviderManifest, *, listed: str) -> Rule:
+def account_is_known(manifest: ProviderManifest, *, listed: str) -> PolicyRule:
     """Pods run as the namespace's default account, as one that is in the CEL list `listed`, or as the plan's own."""
     own = "".join(f" || variables.owners.exists(n, a.value() == {_named(pattern)})" for pattern in manifest.accounts)
-    return Rule(
+    return PolicyRule(
         expression="variables.pods.all(p, [p.?serviceAccountName, p.?serviceAccount].all(a, "
         f"a.orValue('') in ['', 'default'] || a.value() in {listed}{own}))",
         message="pods may only run as a service account that a ModelDeployment of the namespace names",
@@ -132,23 +136,23 @@ def _containers(test: str) -> str:
 
 
 _PODS = (
-    Rule(
+    PolicyRule(
         expression="variables.pods.all(p, [p.?hostNetwork, p.?hostPID, p.?hostIPC, "
         "p.?securityContext.?windowsOptions.?hostProcess].all(h, h.orValue(false) == false) && "
         "p.?securityContext.?sysctls.orValue([]) == [])",
         message="pods must not share the network, processes or memory of their node, or change its kernel's settings",
     ),
-    Rule(
+    PolicyRule(
         expression="variables.pods.all(p, p.?nodeName.orValue('') == '')",
         message="pods must not name the node that they run on: the scheduler chooses it",
     ),
-    Rule(
+    PolicyRule(
         expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, v.all(k, k == 'name' || "
         f"k in [{', '.join(map(repr, _VOLUMES))}])))",
         message="pods must not mount the file system of their node, or storage past its claims: volumes are of "
         f"{', '.join(_VOLUMES)}",
     ),
-    Rule(
+    PolicyRule(
         expression=_containers(
             "c.?securityContext.?privileged.orValue(false) == false && "
             "c.?securityContext.?allowPrivilegeEscalation.orValue(false) == false && "
@@ -158,13 +162,13 @@ _PODS = (
         ),
         message="containers must not be privileged, gain privileges, or have capabilities added",
     ),
-    Rule(
+    PolicyRule(
         expression=_containers(
             "c.?ports.orValue([]).all(port, port.?hostPort.orValue(0) == 0 && port.?hostIP.orValue('') == '')"
         ),
         message="containers must not take ports of their node",
     ),
-    Rule(
+    PolicyRule(
         expression=_containers(
             "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe, c.?lifecycle.?postStart, c.?lifecycle.?preStop]"
             ".all(t, t.?httpGet.?host.orValue('') == '' && t.?tcpSocket.?host.orValue('') == '')"
@@ -177,21 +181,21 @@ _PODS = (
 # ---------------------------------------------------------------------------------------------------- what is by kind
 
 
-def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[Rule]]:
+def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRule]]:
     named = f"variables.owners.exists(n, [{', '.join(map(_named, manifest.accounts))}].exists(a, a == %s))"
-    own = Rule(
+    own = PolicyRule(
         expression=named % "variables.o.metadata.name",
         message="service accounts, their Roles and RoleBindings are called as those of this provider's plans are",
     )
     labels = ", ".join(quoted(label) for label in (names.MODEL_DEPLOYMENT, *manifest.pod_labels))
     return {
         ("", "services"): [
-            # What somebody else has made of a Service stays as it is.
-            Rule(
+            # Changes of a Service by other accounts stay.
+            PolicyRule(
                 expression=_as_before("spec.?type", empty="'ClusterIP'"),
                 message="a provider's Services are of type ClusterIP: none opens a way from outside",
             ),
-            Rule(
+            PolicyRule(
                 expression=" && ".join(
                     _as_before(f"spec.?{field}", empty=empty)
                     for field, empty in (("externalIPs", "[]"), ("externalName", "''"), ("loadBalancerIP", "''"))
@@ -201,13 +205,13 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[Rule]]:
         ],
         ("", "serviceaccounts"): [
             own,
-            Rule(
+            PolicyRule(
                 expression=" && ".join(
                     _as_before(f"?{field}", empty="[]") for field in ("secrets", "imagePullSecrets")
                 ),
                 message="a provider must not give a service account Secrets",
             ),
-            Rule(
+            PolicyRule(
                 expression=" && ".join(
                     f"variables.o.metadata.?{field}.orValue({{}}).all(k, k.startsWith('{names.GROUP}/') || "
                     f"oldObject != null && variables.old.metadata.?{field}[?k].orValue('') == "
@@ -219,19 +223,19 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[Rule]]:
         ],
         (_RBAC, "roles"): [
             own,
-            Rule(
+            PolicyRule(
                 expression=f"variables.o.?rules.orValue([]).all(r, r in {literal(list(manifest.rbac_rules))})",
                 message="a provider's Roles grant the rules of its manifest and nothing else",
             ),
         ],
         (_RBAC, "rolebindings"): [
             own,
-            Rule(
+            PolicyRule(
                 expression="variables.o.roleRef.kind == 'Role' && "
                 "variables.o.roleRef.name == variables.o.metadata.name",
                 message="a provider's RoleBindings refer to the Role of the same name",
             ),
-            Rule(
+            PolicyRule(
                 expression="variables.o.?subjects.orValue([]).all(s, s.kind == 'ServiceAccount' && "
                 "s.name == variables.o.metadata.name && "
                 "s.?namespace.orValue(variables.o.metadata.namespace) == variables.o.metadata.namespace)",
@@ -239,7 +243,7 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[Rule]]:
             ),
         ],
         ("networking.k8s.io", "networkpolicies"): [
-            Rule(
+            PolicyRule(
                 expression=f"[{labels}].exists(k, k in variables.o.spec.?podSelector.?matchLabels.orValue({{}}))",
                 message="a provider's NetworkPolicies select pods of ModelDeployments only",
             )
@@ -253,11 +257,11 @@ def _as_before(path: str, *, empty: str) -> str:
     return f"variables.o.{path}.orValue({empty}) == {before}"
 
 
-def _unused(kinds: Sequence[UpstreamKind]) -> Iterator[Rule]:
+def _unused(kinds: Sequence[UpstreamKind]) -> Iterator[PolicyRule]:
     for kind in kinds:
         for path in kind.unused:
             absent = _each("variables.o", _steps(path), lambda found: f"{found} == null")
-            yield Rule(
+            yield PolicyRule(
                 expression=f"variables.kind != {whose_kind(kind.group, kind.plural)} || ({absent})",
                 message=f"no translation writes {path} of a {kind.kind}",
             )

@@ -1,1 +1,1 @@
-"""What a new CRD does to what is there: ours (the guard) and an upstream's (the preflight)."""
+"""The effect of new CRDs on existing objects: ours (`crd_compatibility`) and an upstream's (`preflight`)."""

@@ -17,21 +17,22 @@ from airunway.schema import dropped, refusals, schema_in, served_versions
 __all__ = ["MANAGER", "Harm", "apply_definitions", "harms", "harms_in", "stored_versions", "unacceptable"]
 
 MANAGER = "airunway-crds"
-"""The field manager of CRDs that the command applies."""
+"""The field manager of ``airunway crds --apply``."""
 
-_PATIENCE = 30.0
-"""Seconds in which an API server serves what it has accepted."""
+_TIMEOUT = 30.0
+"""Seconds within which an API server must serve an accepted CRD."""
 
-_LOOK_AGAIN = 0.1
+_POLL = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Harm:
-    """Something that a new CRD would do: to which objects (``namespace/name``; none: to the CRD itself), and what."""
+    """One incompatibility of a new CRD."""
 
     crd: str
     what: str
     objects: tuple[str, ...] = ()
+    """The objects concerned, as ``namespace/name``; none if it concerns the CRD itself."""
 
     def __str__(self) -> str:
         if not self.objects:
@@ -46,11 +47,13 @@ def stored_versions(live: Resource) -> list[str]:
 
 
 def unacceptable(new: Resource, live: Resource) -> list[str]:
-    """Why the API server itself would refuse `new` in place of `live`."""
+    """Why the API server would refuse to replace `live` with `new`."""
     found = []
     has = {str(version.get("name")) for version in dig(new, "spec", "versions", default=[])}
     if gone := [version for version in stored_versions(live) if version not in has]:
-        found.append(f"objects may still be stored as {', '.join(gone)} (status.storedVersions), which it has not")
+        found.append(
+            f"objects may still be stored as {', '.join(gone)} (status.storedVersions), which the new CRD lacks"
+        )
     is_, was = dig(new, "spec", "scope"), dig(live, "spec", "scope")
     if is_ != was:
         found.append(f"spec.scope cannot be changed from {was} to {is_}")
@@ -58,10 +61,10 @@ def unacceptable(new: Resource, live: Resource) -> list[str]:
 
 
 def harms(new: Resource, live: Resource | None, objects: Mapping[str, Sequence[Resource]]) -> list[Harm]:
-    """What speaks against putting `new` in the place of `live` (None: it is not there, and nothing does).
+    """The incompatibilities of `new` with `live` (None: not installed, so there are none) and with `objects`.
 
-    `objects` are those that there are, by the version in which they were read: fields that the live CRD has and the new
-    one drops, values that fit the one and not the other, versions that nobody can read any more.
+    `objects` are the existing ones by the version in which they were read. Reported are fields that only the new CRD
+    drops, values that only the new CRD refuses, and versions that it no longer serves.
     """
     if live is None:
         return []
@@ -71,7 +74,7 @@ def harms(new: Resource, live: Resource | None, objects: Mapping[str, Sequence[R
         before, after = schema_in(live, version), schema_in(new, version)
         if after is None or version not in served_versions(new):
             if there:
-                what = f"it does not serve {version} any more"
+                what = f"it no longer serves {version}"
                 found.append(Harm(crd=name, what=what, objects=_names(there)))
             continue
         taken: dict[str, list[Resource]] = {}
@@ -96,7 +99,7 @@ def _names(objects: Sequence[Resource]) -> tuple[str, ...]:
 
 
 async def harms_in(client: Client, definitions: Sequence[Resource]) -> list[Harm]:
-    """What these CRDs would do to the objects of the cluster. Every object is read once. Raises KubeError."""
+    """The incompatibilities of these CRDs with the objects of the cluster, each read once. Raises KubeError."""
     found = await asyncio.gather(*(_harms(client, crd) for crd in definitions))
     return [harm for each in found for harm in each]
 
@@ -119,7 +122,7 @@ async def apply_definitions(client: Client, definitions: Sequence[Resource]) -> 
     """
     for crd in definitions:
         await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager=MANAGER)
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(_TIMEOUT):
         for crd in definitions:
             while not is_true(await client.get(CUSTOM_RESOURCE_DEFINITION, key_of(crd)), "Established"):
-                await asyncio.sleep(_LOOK_AGAIN)
+                await asyncio.sleep(_POLL)

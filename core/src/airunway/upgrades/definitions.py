@@ -1,7 +1,7 @@
-"""What a CustomResourceDefinition says, as the author of a provider writes it into a manifest. Pure.
+"""The facts of a CRD that a provider's manifest needs. Pure.
 
-Group, kind, plural, the hash of each version's schema in the form of `Transformer.schema_hashes`, and the fields that
-its own CEL rules keep as they are.
+Group, kind, plural, the hash of each version's schema as in `Transformer.schema_hashes`, and the fields that its CEL
+rules make immutable.
 """
 
 from __future__ import annotations
@@ -96,11 +96,13 @@ def definition_of(crd: Resource) -> Definition:
     stored = [str(version["name"]) for version in crd["spec"]["versions"] if version.get("storage") is True]
     if len(stored) != 1:
         has = " and ".join(stored) or "none"
-        raise DefinitionError(f"CustomResourceDefinition {name}: one version has storage: true, here {has}")
+        raise DefinitionError(
+            f"CustomResourceDefinition {name}: exactly one version must have storage: true, found {has}"
+        )
     if (size := len(orjson.dumps(crd))) > MAX_BYTES:
         raise DefinitionError(
             f"CustomResourceDefinition {name} has {size / 1024**2:.1f} MiB as JSON, and an API server takes "
-            f"{MAX_BYTES // 1024**2} MiB: take the descriptions out, the hashes are without them"
+            f"{MAX_BYTES // 1024**2} MiB: remove the descriptions, which do not change the hashes"
         )
     spec = crd["spec"]
     return Definition(
@@ -117,10 +119,10 @@ def _unnamed(crd: Resource) -> str:
     for path in (("group",), ("names", "kind"), ("names", "plural")):
         value = dig(crd, "spec", *path)
         if not isinstance(value, str) or not value:
-            return f"spec.{'.'.join(path)} is {value!r}, where a name is needed"
+            return f"spec.{'.'.join(path)} is {value!r}, but must be a name"
     scope = dig(crd, "spec", "scope")
     if scope not in ("Namespaced", "Cluster"):
-        return f"spec.scope is {scope!r}, where it is Namespaced or Cluster"
+        return f"spec.scope is {scope!r}, but must be Namespaced or Cluster"
     return ""
 
 
@@ -132,14 +134,14 @@ def chosen(definitions: Sequence[Definition], *, kind: str = "") -> Definition:
     known = ", ".join(definition.kind for definition in definitions) or "none"
     found = [each for each in definitions if each.kind.lower() == kind.lower()] if kind else list(definitions)
     if not found:
-        raise DefinitionError(f"there is no CustomResourceDefinition of the kind {kind or '(any)'}; there is {known}")
+        raise DefinitionError(f"there is no CustomResourceDefinition of the kind {kind or '(any)'}; found: {known}")
     if len(found) > 1:
         groups = ", ".join(each.name for each in found)
-        raise DefinitionError(f"there are several CustomResourceDefinitions ({groups}): name the kind")
+        raise DefinitionError(f"several CustomResourceDefinitions found ({groups}): name the kind")
     if found[0].scope != "Namespaced":
         raise DefinitionError(
-            f"{found[0].name} is cluster-scoped: no provider can write it, since everything of a deployment lives in "
-            "the deployment's namespace"
+            f"{found[0].name} is cluster-scoped: providers can write only namespaced kinds, because all objects of a "
+            "deployment are in its namespace"
         )
     return found[0]
 

@@ -1,7 +1,6 @@
-"""What an upstream's new CRDs would do to one deployment: the runtime's own decision, on a cluster that has them. Pure.
+"""The effect of an upstream's new CRDs on one deployment: the runtime's own plan, computed with the new CRDs. Pure.
 
-Nothing here knows how a deployment is handled: `runtime.plan.decide` says that, of the objects as they would be
-read under the new schemas, and of the kinds as they would be installed.
+`runtime.plan.decide` makes the plan, from the objects as the API server would return them under the new schemas.
 """
 
 from __future__ import annotations
@@ -48,22 +47,22 @@ CHANGES: Mapping[str, Edit] = {
     "scaling.replicas": _with_replica,
     "resources.gpu.count": _with_gpu,
 }
-"""Fields that users change, each with such a change: what it does differs from field to field, with each upstream."""
+"""Fields that users change, each with a sample change; the effect depends on the field and the upstream."""
 
 
 class Effect(StrEnum):
-    """What becomes of what runs."""
+    """What happens to the objects of a deployment."""
 
     LEAVE = "leave"
-    """Nothing of it is written."""
+    """Nothing is written."""
     CREATE = "create"
-    """It does not run yet, and can be made."""
+    """It does not run yet and can be created."""
     UPDATE = "update"
-    """It is written anew in place, or gets other values by default."""
+    """It is updated in place, or gets other default values."""
     RECREATE = "recreate"
-    """It is deleted and made again."""
+    """It is deleted and created again."""
     BREAK = "break"
-    """It loses fields, or the provider cannot look after it any more."""
+    """It loses fields, or the provider can no longer manage it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,24 +85,22 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """What becomes of one deployment: at once, and when its spec changes afterwards, each with why.
-
-    `on_adopt` is what any change does, as adopting does: the newest way is taken. `changes` are what changes of certain
-    fields do besides (`CHANGES`; those that the provider refuses, before the upgrade as after it, are left out), and
-    `on_change` is the worst of all these. `harmed_later` says that one of them is a break or a recreation, and that it
-    is the upgrade's doing: without it the same change would do less. `already` is what is wrong with the deployment
-    before anything is upgraded, empty for nothing.
-    """
+    """The effects on one deployment: at once, and when its spec changes after the upgrade."""
 
     deployment: ObjectKey
     at_once: Effect
     why: str = ""
     on_adopt: Effect = Effect.LEAVE
+    """The effect of any change: the newest transformer is taken."""
     changes: Mapping[str, Effect] = field(default_factory=dict)
+    """The effect of each change in `CHANGES`, except those that the provider refuses with and without the upgrade."""
     on_change: Effect = Effect.LEAVE
+    """The worst of `on_adopt` and `changes`."""
     why_on_change: str = ""
     harmed_later: bool = False
+    """Whether a change breaks or recreates the deployment, and would do less without the upgrade."""
     already: str = ""
+    """What is wrong before the upgrade; empty for nothing."""
 
 
 def forecast(
@@ -119,8 +116,8 @@ def forecast(
 ) -> Forecast:
     """The forecast for a deployment of the provider.
 
-    `objects` are what the provider made for it, as they are now; `before` is None for one that is only planned.
-    Raises PluginFault where the plugin cannot be asked.
+    `objects` are its present upstream objects; `before` is None for a deployment that is only planned.
+    Raises PluginFault for a broken plugin.
     """
 
     def look(cluster: Cluster, of: Resource) -> tuple[Effect, str]:
@@ -131,7 +128,7 @@ def forecast(
     trouble = trouble if already is Effect.BREAK else ""
 
     def news(effect: Effect, why: str) -> tuple[Effect, str]:
-        """What is wrong with it as it is now is no news."""
+        """Leaves out what was already wrong before the upgrade."""
         return (Effect.LEAVE, "") if effect is Effect.BREAK and why == trouble else (effect, why)
 
     effect, why = news(*look(after, deployment))
@@ -141,7 +138,7 @@ def forecast(
     more = _gained(objects, after) if before is not None else []
     if more and effect is Effect.LEAVE:
         effect, why = Effect.UPDATE, "; ".join(more)
-    if effect is Effect.CREATE:  # then it is there, and as the newest way has it
+    if effect is Effect.CREATE:  # it is created by the newest transformer
         later = [_Later(what="", effect=Effect.UPDATE, before=Effect.UPDATE)]
     else:
         later = list(_later(look, news, deployment, before=before, after=after))
@@ -164,11 +161,13 @@ _RANK = {effect: rank for rank, effect in enumerate(Effect)}
 
 @dataclass(frozen=True, kw_only=True)
 class _Later:
-    """What a change after the upgrade does: of a field, or (empty) any. `before` is what it would do without it."""
+    """The effect of a change after the upgrade."""
 
     what: str
+    """The changed field; empty for any change."""
     effect: Effect
     before: Effect
+    """The effect of the same change without the upgrade."""
     why: str = ""
 
     @property
@@ -193,7 +192,7 @@ def _later(
     before: Cluster | None,
     after: Cluster,
 ) -> Iterator[_Later]:
-    """What changes after the upgrade do: first that of any, then those of single fields."""
+    """The effects of changes after the upgrade: first of any change, then of single fields."""
 
     def judged(what: str, changed: Resource) -> _Later:
         effect, why = news(*look(after, changed))
@@ -217,7 +216,7 @@ def _seen(
     now: datetime,
     verify: bool,
 ) -> ClusterState:
-    """What the provider would see."""
+    """The state that the provider would gather."""
     verdicts = {
         (kind.group, kind.kind): detect(kind, host.transformers_of(kind), cluster.facts(kind), verify=verify)
         for kind in host.manifest.upstream
@@ -242,8 +241,9 @@ def _seen(
 def _read(
     obj: Resource, host: ProviderHost, verdicts: Mapping[tuple[str, str], Installed], cluster: Cluster
 ) -> Resource | None:
-    """The object as the API server would give it: in its own version if that is served, else in the newest one, and
-    without what the schema does not have. None for one of a kind that nobody serves any more.
+    """The object as the API server would return it: in its own version if served, else in the newest, and pruned.
+
+    None if its kind is no longer served.
     """
     identity = identity_in(obj)
     kind = host.kinds.get(identity[:2])
@@ -262,14 +262,14 @@ def _read(
 
 
 def _adopting(deployment: Resource) -> Resource:
-    """The deployment as one that asks for the newest way, as any change of its spec does."""
+    """The deployment with a new value of the adopt annotation: like any change, it takes the newest transformer."""
     metadata = deployment["metadata"]
     annotations = {**annotations_of(deployment), names.ADOPT: _ADOPTED}
     return {**deployment, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _lost(objects: Sequence[Resource], before: Cluster, after: Cluster) -> list[str]:
-    """Fields that objects have now, and would not have: those of the status are their operator's to write again."""
+    """Fields that objects would lose, except those of the status, which their operator writes again."""
     found = []
     for obj in objects:
         schema = after.schema_of(obj)
@@ -281,7 +281,7 @@ def _lost(objects: Sequence[Resource], before: Cluster, after: Cluster) -> list[
 
 
 def _gained(objects: Sequence[Resource], after: Cluster) -> list[str]:
-    """What objects would be given by default: their operator acts on it as if somebody had written it."""
+    """Default values that objects would get; their operator acts on them."""
     return [
         f"{named(obj)} gets {what} by default"
         for obj in objects
@@ -308,12 +308,12 @@ def _effect(decision: Decision, cluster: Cluster) -> tuple[Effect, str]:
         return Effect.CREATE, plan.primary.text()
     foreign = plan.of(Action.FOREIGN)
     if foreign:
-        return Effect.BREAK, f"{named(foreign[0].subject)} belongs to somebody else"
+        return Effect.BREAK, f"{named(foreign[0].subject)} is not owned by the deployment"
     return (Effect.UPDATE, "; ".join(step.text() for step in steps)) if steps else (Effect.LEAVE, "")
 
 
 def _held_back(decision: Decision) -> tuple[Effect, str]:
-    """Nothing would be done: because nothing is asked for, or because it cannot be."""
+    """No plan: nothing to do, or an error."""
     faults = [fault for result in decision.results if (fault := result.as_fault()) is not None]
     if decision.do is Do.OBSERVE_ONLY and faults:
         return Effect.BREAK, f"{faults[-1].reason}: {faults[-1].message}"

@@ -1,4 +1,4 @@
-"""Reading what a preflight needs to know of a cluster, and putting its forecasts together. Nothing is written."""
+"""The forecasts for all deployments of a provider, and reading the cluster for them. Nothing is written."""
 
 from __future__ import annotations
 
@@ -39,20 +39,19 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """What there is of a provider in a cluster: its kinds, its deployments, and what it made for each.
-
-    `planned`: nothing of it is there yet, the deployments are out of a file.
-    """
+    """Kinds, deployments and upstream objects of a provider in a cluster."""
 
     cluster: Cluster
     deployments: tuple[Resource, ...]
     objects: Mapping[ObjectKey, tuple[Resource, ...]]
+    """The upstream objects of each deployment."""
     planned: bool = False
+    """Whether the deployments are from a file, without objects in a cluster."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preflight:
-    """What would become of a provider's deployments: none of them is touched where the API server refuses a CRD."""
+    """The forecasts for a provider's deployments; none if the API server would refuse a CRD."""
 
     provider: str
     changes: tuple[Change, ...]
@@ -74,22 +73,22 @@ class Preflight:
 
     @property
     def harmed_later(self) -> tuple[Forecast, ...]:
-        """Those that a change of their spec breaks or makes anew afterwards, and would not without the upgrade."""
+        """Those that a later change of their spec breaks or recreates because of the upgrade."""
         return tuple(found for found in self.forecasts if found.harmed_later)
 
     @property
     def is_safe(self) -> bool:
-        """Whether nothing that runs is broken or made anew at once."""
+        """Whether nothing breaks or is recreated at once."""
         return not self.refused and not self.counts.get(Effect.BREAK) and not self.counts.get(Effect.RECREATE)
 
 
 def definition_names(host: ProviderHost) -> dict[str, UpstreamKind]:
-    """The kinds of a provider by the names of their CRDs."""
+    """The upstream kinds of a provider by the names of their CRDs."""
     return {f"{kind.plural}.{kind.group}": kind for kind in host.manifest.upstream if not kind.builtin}
 
 
 async def read_running(client: Client, host: ProviderHost, *, namespace: str = "") -> Running:
-    """What there is of the provider, in one `namespace` or (empty) in all. Raises KubeError."""
+    """Kinds, deployments and objects of the provider, in one `namespace` or (empty) in all. Raises KubeError."""
     version = await client.version()
     found = await asyncio.gather(
         *(client.find(CUSTOM_RESOURCE_DEFINITION, ObjectKey("", name)) for name in definition_names(host))
@@ -153,7 +152,7 @@ def changes_of(
                     crd=name,
                     verdict=detect(kind, host.transformers_of(kind), after.facts(kind), verify=verify),
                     refused=tuple(unacceptable(new, live)) if live is not None else (),
-                    notes=tuple(f"{version} has rules in CEL, which are not evaluated here" for version in rules),
+                    notes=tuple(f"{version} has rules in CEL, which preflight does not evaluate" for version in rules),
                 )
             )
     return tuple(found)
