@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from airunway import sdk
-from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.api import names
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.registry import host_of
-from airunway.resource import ObjectKey, Resource, condition_of, dig, labels_of
+from airunway.resource import ObjectKey, Resource, condition_of, dig, format_time, labels_of
 from airunway_testing.expectations import running_at
-from airunway_testing.operator import install_definitions, remove_leftovers, running_simulator, running_together, until
+from airunway_testing.operator import (
+    install_definitions,
+    remove_leftovers,
+    running_core,
+    running_simulator,
+    running_together,
+    until,
+)
 from airunway_testing.simulators import load_simulator
 from airunway_testing.toy.names import TOY
 from airunway_testing.toy.provider import MANIFEST, TRANSFORMERS
@@ -103,6 +112,62 @@ async def test_where_all_refuse_the_best_one_speaks_and_all_are_asked_anew_for_a
     await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"scaling": {"replicas": 2}}})
     found = await until(client, key, running_at(2))
     assert dig(found, "status", "provider", "name") == "large"
+
+
+async def test_two_refusals_that_do_not_differ_are_two(kubeconfig: Path, client: Client, manifest: Make) -> None:
+    """The second provider repeats the first one's words within its second: no value changes, only who owns it.
+
+    The test writes what the providers write, so that the order of the writes is the one that matters.
+    """
+    await install_definitions(client)
+    await remove_leftovers(client)
+    for name, priority in (("small", 9), ("large", 1)):
+        await registered(client, name, priority=priority)
+    async with running_core(kubeconfig):
+        key = await created(client, manifest("same", scaling={"replicas": 3}))
+        for name in ("small", "large"):
+            await until(client, key, lambda obj, name=name: dig(obj, "status", "provider", "name") == name, what=name)
+            await client.apply(
+                MODEL_DEPLOYMENT, refusal(key), manager=names.provider_manager(name), subresource="status", force=True
+            )
+        await until(client, key, lambda obj: all(refusal_of(obj, name) for name in ("small", "large")), what="both")
+        found = await until(client, key, lambda obj: dig(obj, "status", "provider", "name") == "small", what="the best")
+        assert dig(found, "status", "message") == "too many replicas"
+    await remove_leftovers(client)
+
+
+async def registered(client: Client, name: str, *, priority: int) -> None:
+    """A provider that is ready, of which nothing runs."""
+    config = {
+        "apiVersion": INFERENCE_PROVIDER_CONFIG.api_version,
+        "kind": INFERENCE_PROVIDER_CONFIG.kind,
+        "metadata": {"name": name},
+        "spec": {
+            "capabilities": {"engines": [{"name": "llamacpp", "servingModes": ["aggregated"], "cpuSupport": True}]},
+            "selectionRules": [{"condition": "true", "priority": priority}],
+        },
+    }
+    await client.apply(INFERENCE_PROVIDER_CONFIG, config, manager="test")
+    alive = {"ready": True, "lastHeartbeat": format_time(datetime.now(UTC))}
+    await client.apply(INFERENCE_PROVIDER_CONFIG, {**config, "status": alive}, manager="test", subresource="status")
+
+
+def refusal(key: ObjectKey) -> Resource:
+    """What a provider writes that refuses; the same for each one."""
+    said = {"reason": "IncompatibleConfiguration", "message": "too many replicas"}
+    condition = {
+        "type": "ProviderCompatible",
+        "status": "False",
+        "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        **said,
+    }
+    return {
+        "apiVersion": MODEL_DEPLOYMENT.api_version,
+        "kind": MODEL_DEPLOYMENT.kind,
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "status": {"phase": "Pending", "observedGeneration": 1, **said, "conditions": [condition]},
+    }
 
 
 async def test_a_refusal_after_something_was_made_moves_nothing(both: None, client: Client, manifest: Make) -> None:

@@ -7,7 +7,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -18,13 +18,14 @@ from tests.install.node import Node, either
 
 from airunway.resource import dig
 from airunway_testing.audit import AuditReader
-from airunway_testing.controlplane.nodes import DEFAULT_NODES, gpu_node
+from airunway_testing.controlplane.nodes import cpu_node, gpu_node
 from airunway_testing.controlplane.ports import reserved_ports
 
 __all__ = ["TEAM", "Fleet", "fleet_of"]
 
 TEAM = "team-a"
-_NODES = (*DEFAULT_NODES, gpu_node("gpu-2"), gpu_node("gpu-3"))
+_GPUS = 8
+"""Of a node, unless the models ask for more."""
 
 # What is the operator's own and of the API's, and no model's: leases, registrations, events, statuses, finalizers.
 _OWN = {"leases", "events", "modeldeployments/status", "inferenceproviderconfigs", "inferenceproviderconfigs/status"}
@@ -115,14 +116,25 @@ class Fleet:
 
 
 @contextmanager
-def fleet_of(helm: Helm, before: Release, folder: Path, charts: Mapping[str, str], *, pods: int) -> Iterator[Fleet]:
-    """The release before, with `charts` and their upstreams."""
+def fleet_of(
+    helm: Helm, before: Release, folder: Path, charts: Mapping[str, str], *, pods: int, gpus: int = _GPUS
+) -> Iterator[Fleet]:
+    """The release before, with `charts` and their upstreams.
+
+    Each of the four GPU nodes has `gpus`. With as many as all models ask for together, every pod fits on every node, in
+    whichever order they are scheduled.
+    """
+    servers = [gpu_node(f"gpu-{number}") for number in range(4)]
+    room = {"nvidia.com/gpu": str(gpus), "cpu": str(24 * gpus), "memory": f"{256 * gpus}Gi"}
+    nodes = [replace(server, capacity={**server.capacity, **room}) for server in servers]
     with ExitStack() as stack:
         ports = stack.enter_context(reserved_ports(3 * len(charts)))
         # Passes are counted in the metrics.
         values = {process: [f"--set=replicas={pods}", "--set=metrics.enabled=true"] for process in charts}
         made = stack.enter_context(
-            installation(helm, ports, values, namespaces=[TEAM], charts=charts, before=before, nodes=_NODES)
+            installation(
+                helm, ports, values, namespaces=[TEAM], charts=charts, before=before, nodes=[*nodes, cpu_node("cpu-0")]
+            )
         )
         audit = AuditReader(made.plane.audit_log or Path())
         stack.enter_context(simulated(made, folder, *(name for name in charts if name not in ("core", "vllm"))))

@@ -11,7 +11,16 @@ from tests.install.helm import Helm, Major
 from tests.install.installation import ALL_CHARTS_OF
 from tests.install.kept import Release
 
+from airunway.resource import Resource, dig
 from airunway_testing.sandbox.samples import secrets_of
+
+
+def gpus_of(deployment: Resource) -> int:
+    """All that a deployment asks for: no fewer than its pods request together."""
+    roles = [dig(deployment, "spec", "scaling", role, default={}) for role in ("prefill", "decode")]
+    replicas = dig(deployment, "spec", "scaling", "replicas", default=1)
+    whole = {"replicas": replicas, **dig(deployment, "spec", "resources", default={})}
+    return sum(dig(part, "replicas", default=1) * dig(part, "gpu", "count", default=0) for part in (whole, *roles))
 
 
 @pytest.mark.chart
@@ -24,7 +33,8 @@ def test_an_upgrade_and_back_writes_nothing_that_is_a_model_s(
     """All five providers: what the release before wrote for its samples keeps uid, generation and resourceVersion."""
     charts = ALL_CHARTS_OF
     samples = {provider: before.samples(provider) for provider in charts if provider != "core"}
-    with fleet_of(helms[4], before, tmp_path, charts, pods=1) as fleet:
+    gpus = sum(gpus_of(yaml.safe_load(sample.path.read_text("utf-8"))) for each in samples.values() for sample in each)
+    with fleet_of(helms[4], before, tmp_path, charts, pods=1, gpus=gpus) as fleet:
         made = fleet.made
         for name in secrets_of([sample for found in samples.values() for sample in found]):
             made.kubectl("create", "secret", "generic", name, "-n", TEAM, "--from-literal=HF_TOKEN=none")

@@ -251,7 +251,14 @@ class CoreApplication:
         return provider if provider in self._facts else ""
 
     def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
-        if old is None or new is None or is_news(old, new, manager=names.CORE_MANAGER, echo=echo, heeds=_HEEDED):
+        if (
+            old is None
+            or new is None
+            or is_news(old, new, manager=names.CORE_MANAGER, echo=echo, heeds=_HEEDED)
+            # The second provider may refuse in the same second and in the same words as the first one: no value of the
+            # status changes then, only whose it is.
+            or dig(old, "metadata", REFUSED_BY) != dig(new, "metadata", REFUSED_BY)
+        ):
             self._follower.look_again(key, old, new)
 
     def _on_policy_change(self, namespace: str) -> None:

@@ -95,14 +95,15 @@ class DeploymentProjection:
         elif size.length + _PER_VALUE * size.values > _AT_HAND:
             obj[_PACKED] = orjson.dumps(spec)
             obj["spec"] = outline(spec)
+        # Whose word a refusal is stands in fields of other managers, which are not kept.
+        refusing = refused_by(obj) if self._providers is None else ()
         if isinstance(metadata, dict):
             self._trim_metadata(metadata)
         status = obj.get("status")
         if isinstance(status, dict):
             if self._providers is not None:
                 self._outline_selection(obj, status, self._providers)
-            elif refusing := refused_by(obj):
-                # Whose word it is stands in fields of other managers, which are not kept.
+            elif refusing:
                 obj["metadata"][REFUSED_BY] = refusing
             obj["status"] = _trimmed_status(status)
         compact = self._compact(obj)
