@@ -392,7 +392,7 @@ def unknown_fields(
         if isinstance(node, list):
             items = described.get("items")
             if isinstance(items, dict) or lenient:
-                below = items if isinstance(items, dict) else {}
+                each = items if isinstance(items, dict) else {}
                 pending.extend(reversed([(JsonPath(at, index), item, each, False) for index, item in enumerate(node)]))
         elif isinstance(node, dict):
             properties, others = described.get("properties"), described.get("additionalProperties", False)
