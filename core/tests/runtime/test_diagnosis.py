@@ -234,7 +234,7 @@ def test_h7_of_too_many_pods_the_living_and_newest_are_looked_at() -> None:
     assert limited(over) is over
 
 
-@pytest.mark.parametrize(("partial", "phase"), [(True, "Degraded"), (False, "Failed")])
+@pytest.mark.parametrize(("only_degrades", "phase"), [(True, "Degraded"), (False, "Failed")])
 def test_a_pod_of_what_the_rest_serves_without_degrades_whatever_its_fault(only_degrades: bool, phase: str) -> None:
     """An upgrade: the old cluster serves on while the new one has no image."""
     new = waiting("ErrImagePull", "manifest unknown: not found")
