@@ -415,11 +415,11 @@ def test_a_transformer_keeps_the_default_image_it_was_released_with(
 
     older, newer = replace(V1, name="v1-old", defaults={"image": "acme/server:1.0"}), V1
     host = toy(translate_spec=translate)
-    context: Context[Any] = CONTEXT
+    base: Context[Any] = CONTEXT
     images = {
         transformer.name: host.translate_spec(
             typed,
-            replace(context, upstream=replace(CONTEXT.upstream, transformer=transformer), settings=Images(image=given)),
+            replace(base, upstream=replace(base.upstream, transformer=transformer), settings=Images(image=given)),
         ).objects[0]["spec"]["image"]
         for transformer in (older, newer)
     }

@@ -22,7 +22,7 @@ SIXTEEN = {"gpu": {"count": 16}}
     [
         ({"serving": {"mode": "disaggregated"}}, "vllm", "spec.serving.mode", "llm-d"),
         ({"serving": {"mode": "disaggregated"}, "resources": {}}, "vllm", "spec.serving.mode", "llm-d"),
-        ({}, "mystery", "spec.engine.type", "vllm, sglang, trtllm, llamacpp"),
+        ({}, "mystery", "spec.engine.type", "vllm does not support mystery engine"),
         ({"resources": {}}, "vllm", "spec.resources.gpu.count", "requires GPU"),
         ({"resources": {}}, "sglang", "spec.resources.gpu.count", "requires GPU"),
         ({"model": {"source": "custom"}}, "vllm", "spec.model.source", "needs spec.image"),

@@ -26,13 +26,10 @@ def primary_component(
     )
 
 
-def absent_component(primary: Resource | None, kind: str, *, deleting: bool = False) -> Component | None:
-    """The component of a primary object that does not exist yet or is being deleted; None for one that lives.
-
-    `deleting`: the upstream's own status says so.
-    """
+def absent_component(primary: Resource | None, kind: str) -> Component | None:
+    """The component of a primary object that does not exist yet or is being deleted; None for one that lives."""
     if not primary:
         return primary_component("Starting", f"the {kind} does not exist yet", pending=True)
-    if deleting or dig(primary, "metadata", "deletionTimestamp"):
+    if dig(primary, "metadata", "deletionTimestamp"):
         return primary_component("Terminating", f"the {kind} is being deleted")
     return None

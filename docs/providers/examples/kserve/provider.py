@@ -46,7 +46,7 @@ GROUP, KIND, PORT = "serving.kserve.io", "LLMInferenceService", 8000
 class Settings:
     """What an administrator may set: `airunway provider run kserve --set image=...`."""
 
-    image: str = setting("", "Image of vLLM where a deployment names none.")
+    image: str = setting("vllm/vllm-openai:v0.23.0", "Image of vLLM where a deployment names none.", kept=True)
 
 
 MANIFEST = ProviderManifest(

@@ -46,7 +46,7 @@ GROUP, KIND, PORT = "apps.nvidia.com", "NIMService", 8000
 class Settings:
     """What an administrator may set: `airunway provider run nim --set image=...`."""
 
-    image: str = setting("", "Image of vLLM where a deployment names none.")
+    image: str = setting("vllm/vllm-openai:v0.23.0", "Image of vLLM where a deployment names none.", kept=True)
     auth_secret: str = setting("ngc-api-key", "Secret of the deployment's namespace that has the NGC_API_KEY.")
 
 

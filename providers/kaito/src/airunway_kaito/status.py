@@ -107,7 +107,10 @@ def _rolled_up(judged: Sequence[_Judged], *, ready: int, desired: int, settled: 
 
 def _judge(workspace: Resource) -> _Judged:
     name = text(workspace, "metadata", "name")
-    if absent := absent_component(workspace, WORKSPACE.kind, deleting=bool(truth(workspace, "WorkspaceDeleting"))):
+    if dig(workspace, "metadata", "deletionTimestamp") or truth(workspace, "WorkspaceDeleting"):
+        # Not Terminating, as the recorded sequences have it.
+        return name, primary_component("Progressing", "workspace is being deleted"), ()
+    if (absent := absent_component(workspace, WORKSPACE.kind)) is not None:
         return name, absent, ()
     succeeded = condition(workspace, "WorkspaceSucceeded")
     message, error = _divided(succeeded)
