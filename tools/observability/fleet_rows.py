@@ -180,8 +180,8 @@ ROWS: tuple[Row, ...] = (
                         "{{cause}}",
                     ),
                 ),
-                description="Connections and requests that were closed or refused without a review. API servers cause almost "
-                "none: check which other clients can reach the port.",
+                description="Connections and requests that were closed or refused without a review. API servers cause "
+                "almost none: check which other clients can reach the port.",
             ),
         ),
     ),
