@@ -66,16 +66,16 @@ def test_a_release_without_crds_of_its_own_has_those_of_the_one_before(
         ("kaito", 2, "write PROVIDER=DIR, or PROVIDER=VERSION"),
         ("nobody=0.12", 1, "no installed distribution provides 'nobody'"),
         ("kaito=nowhere", 1, "no such file or folder, and not a release number"),
-        ("kaito=0.12", 1, "name the folder that has them, or the one of many releases with --recordings"),
+        ("kaito=0.12", 1, "give the folder that has them, or a folder of many releases with --recordings"),
         (
             "kaito=$EMPTY",
             1,
-            "no CRD of provider kaito in it (its kinds: inferencesets.kaito.sh, workspaces.kaito.sh)",
+            "no CRD of provider kaito found (its CRDs: inferencesets.kaito.sh, workspaces.kaito.sh)",
         ),
         ("kaito=$TWICE", 1, "more than one CustomResourceDefinition workspaces.kaito.sh"),
         ("kaito=$OLD", 1, "old.yaml: CustomResourceDefinition workspaces.kaito.sh: its apiVersion is 'apiextensions"),
         ("kaito=$BINARY", 1, "binary.yaml: not a manifest: 'utf-8' codec"),
-        ("kaito=0.12 --recordings=$EMPTY", 1, "empty/kaito: --recordings is one with CRDs as kaito/vX.Y.Z/*.yaml"),
+        ("kaito=0.12 --recordings=$EMPTY", 1, "empty/kaito: --recordings must have CRDs as kaito/vX.Y.Z/*.yaml"),
     ],
 )
 def test_what_it_cannot_do_is_one_sentence(tmp_path: Path, upstream: str, code: int, says: str) -> None:

@@ -159,7 +159,7 @@ def test_a_version_is_asked_for_by_name() -> None:
     with pytest.raises(DefinitionError, match="does not serve the version v2: it serves v1alpha1, v1"):
         definition.version("v2")
     with pytest.raises(
-        DefinitionError, match=r"several CustomResourceDefinitions \(servers.acme.io, servers.acme.io\)"
+        DefinitionError, match=r"several CustomResourceDefinitions found \(servers.acme.io, servers.acme.io\)"
     ):
         chosen([definition, definition])
 
