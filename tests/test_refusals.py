@@ -126,14 +126,18 @@ async def test_two_refusals_that_do_not_differ_are_two(kubeconfig: Path, client:
     async with running_core(kubeconfig):
         key = await created(client, manifest("same", scaling={"replicas": 3}))
         for name in ("small", "large"):
-            await until(client, key, lambda obj, name=name: dig(obj, "status", "provider", "name") == name, what=name)
+            await until(client, key, chosen(name), what=name)
             await client.apply(
                 MODEL_DEPLOYMENT, refusal(key), manager=names.provider_manager(name), subresource="status", force=True
             )
         await until(client, key, lambda obj: all(refusal_of(obj, name) for name in ("small", "large")), what="both")
-        found = await until(client, key, lambda obj: dig(obj, "status", "provider", "name") == "small", what="the best")
+        found = await until(client, key, chosen("small"), what="the best")
         assert dig(found, "status", "message") == "too many replicas"
     await remove_leftovers(client)
+
+
+def chosen(provider: str) -> Callable[[Resource], bool]:
+    return lambda obj: bool(dig(obj, "status", "provider", "name") == provider)
 
 
 async def registered(client: Client, name: str, *, priority: int) -> None:
