@@ -32,6 +32,7 @@ async def test_an_upstream_s_outdated_word_does_not_count(deploy: Deploy, client
         return lambda found: (condition_of(found, "ProviderResourceReady") or {}).get("reason") == reason
 
     await until(client, key, upstream_says("ImageNotFound"), what="KAITO to have seen it too")
+    await at_rest(client, workspace, key)  # a pass of it under way would read the pod that runs
     await write_pod(client, pod, state=running())
     deployment = await until(client, key, lambda found: "rootCause" not in found["status"], what="the pod's own state")
     live = condition_of(await client.get(workspace, key), "InferenceReady") or {}
@@ -40,6 +41,16 @@ async def test_an_upstream_s_outdated_word_does_not_count(deploy: Deploy, client
     assert upstream_says("Progressing")(deployment)
     await until(client, key, parents_are_fine, what="ConfigValid to come back")
     await healed(client, key)
+
+
+async def at_rest(client: Client, kind: Kind, key: ObjectKey) -> None:
+    """Wait until an upstream object has not been written for two seconds. Raises TimeoutError."""
+    version, calm = "", 0
+    async with asyncio.timeout(PATIENCE):
+        while calm < 20:
+            live = str(dig(await client.get(kind, key), "metadata", "resourceVersion"))
+            version, calm = live, calm + 1 if live == version else 0
+            await asyncio.sleep(0.1)
 
 
 async def test_after_an_edit_the_old_pod_does_not_count(cluster_operator: None, client: Client, namespace: str) -> None:
@@ -64,7 +75,8 @@ async def test_after_an_edit_the_old_pod_does_not_count(cluster_operator: None, 
     await client.merge_patch(
         STATEFUL_SET, key, {"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}}
     )
-    await asyncio.sleep(1)  # until the simulated upstream is at rest: a pass under way would claim the new generation
+    workspaces = Kind("kaito.sh", "v1beta1", "Workspace", "workspaces")
+    await at_rest(client, workspaces, key)  # a pass of it under way would claim the new generation
     await client.merge_patch(MODEL_DEPLOYMENT, key, {"spec": {"engine": {"contextLength": 8192}}})
     waiting_for = "Pods of the newest revision are not there yet"
 
@@ -74,7 +86,7 @@ async def test_after_an_edit_the_old_pod_does_not_count(cluster_operator: None, 
     deployment = await until(client, key, waits, what="the old pod to be noticed")
     assert (deployment["status"]["phase"], deployment["status"]["observedGeneration"]) == ("Deploying", 2)
     assert is_true(deployment, "PodsReady")
-    workspace = await client.get(Kind("kaito.sh", "v1beta1", "Workspace", "workspaces"), key)
+    workspace = await client.get(workspaces, key)
     succeeded = condition_of(workspace, "WorkspaceSucceeded") or {}
     assert (succeeded["status"], succeeded["observedGeneration"]) == ("True", 2)
     await client.delete(POD, pod, grace_seconds=0)
