@@ -1,4 +1,4 @@
-"""How old what somebody else wrote is, without believing their clock."""
+"""Ages by the local clock, counted from when a value was first observed: clocks of other machines may be wrong."""
 
 from __future__ import annotations
 

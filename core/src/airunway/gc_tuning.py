@@ -1,4 +1,4 @@
-"""The garbage collector of a process whose memory is caches.
+"""Settings of the garbage collector for a process whose memory is mostly caches.
 
 A full collection goes through all that lives: a tenth of a second with ten thousand deployments, in which neither
 probes nor the lease are served. It finds next to nothing, since what caches hold has no cycles and goes with its last

@@ -1,7 +1,7 @@
-"""Where in a JSON value something stands, without a text for every place that is only passed through.
+"""JSON paths such as ``spec.env[3].name``, built only where one is reported.
 
-Whoever writes a free-form field chooses how long its keys are and how many children they have: a path for each child
-costs their product. Here a place knows its parent, and the text is made for those places only that are told.
+Users choose how long the keys of a free-form field are and how many children they have: a text for each child would
+cost their product. A `JsonPath` holds its parent and its last step instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Foreign words: what users, engines, registries, upstreams and servers wrote, brought into a form that may be shown.
+"""Redaction and sanitizing of texts that users, engines, registries, upstreams and servers wrote.
 
 Every text of others that goes into a status, an event, a log or onto a terminal passes `bounded` or its parts: without
 what looks like a credential (`redacted`), as one line without control characters (`printable`), and cut. It takes time

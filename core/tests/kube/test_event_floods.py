@@ -9,7 +9,7 @@ from core.tests.kube.recorders import Clock, events_of, wait_for_events
 from core.tests.kube.running import running
 
 from airunway.kube import Client, EventRecorder
-from airunway.kube.event_limits import BURST, REFILL
+from airunway.kube.events import BURST, REFILL
 from airunway.resource import Resource
 from airunway_testing.waiting import Eventually
 

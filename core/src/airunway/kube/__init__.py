@@ -57,11 +57,10 @@ from airunway.kube.lease import LeaderElector
 from airunway.kube.mutation_cache import MutationCache
 from airunway.kube.pagination import Page
 from airunway.kube.queue import Priority, QueueClosed, WorkQueue
-from airunway.kube.reflector import Handler, Index, Reflector
+from airunway.kube.reflector import AnyReflector, Handler, Index, Reflector, UnionReflector, reflector_of
 from airunway.kube.session import user_agent_of
 from airunway.kube.status import StatusWriter
 from airunway.kube.transforms import LAST_APPLIED, compact_objects, intern_status, strip_managed_fields, transform_once
-from airunway.kube.union import AnyReflector, UnionReflector, reflector_of
 from airunway.kube.watch import WatchEvent
 
 __all__ = [

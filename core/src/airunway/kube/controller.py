@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 from airunway.kube.errors import ApiError, Forbidden, Unauthorized, is_retryable, retry_after_of
 from airunway.kube.queue import QueueClosed, WorkQueue
-from airunway.kube.union import AnyReflector
+from airunway.kube.reflector import AnyReflector
 
 __all__ = ["Controller", "PassResult", "wait_until_synced"]
 

@@ -1,4 +1,4 @@
-"""What an error answer of the API server means: one table, tried from the top.
+"""Kinds of error responses of the API server: one table of patterns, tried from the top.
 
 The code alone does not tell: a quota, a webhook that says no, a namespace that is being deleted and a missing right are
 all 403; a field that no schema knows is a 500, and so is an object too large for etcd. Where the server has no field
@@ -18,7 +18,7 @@ __all__ = ["ERROR_PATTERNS", "ErrorKind", "ErrorPattern", "error_kind_of"]
 
 
 class ErrorKind(StrEnum):
-    """What was said, whatever code it came with."""
+    """What an error response means, whatever its status code."""
 
     FORBIDDEN = "forbidden"
     QUOTA = "quota"

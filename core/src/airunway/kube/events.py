@@ -12,21 +12,84 @@ import itertools
 import logging
 import secrets
 import socket
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from airunway.kube.client import Client
 from airunway.kube.errors import AlreadyExists, KubeError, NotFound, is_retryable, retry_after_of
-from airunway.kube.event_limits import Buckets, Crowd
 from airunway.kube.kinds import EVENT
 from airunway.kube.lease import format_micro_time, steady_clock
 from airunway.kube.queue import Priority, Timers, WorkQueue
 from airunway.redaction import bounded
 from airunway.resource import ObjectKey, Resource, key_of, uid_of
 
-__all__ = ["MAX_NOTE_BYTES", "EventRecorder", "cut"]
+__all__ = ["BURST", "MAX_NOTE_BYTES", "REFILL", "Buckets", "Crowd", "EventRecorder", "cut"]
+
+K = TypeVar("K", bound=Hashable)
+O = TypeVar("O", bound=Hashable)  # noqa: E741 - an object
+
+BURST, REFILL = 25, 300.0
+"""Different events about one object at once, and seconds until there may be one more: as client-go has it."""
+
+_REMEMBERED = 8192
+"""Objects whose buckets are kept. One that is forgotten has a full bucket again."""
+
+
+class Buckets(Generic[O]):
+    """A bucket of tokens for each object."""
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[O, tuple[float, float]] = OrderedDict()
+
+    def take(self, obj: O, *, now: float) -> bool:
+        """Take a token of `obj`; whether there was one. `now` is in seconds on a clock that only runs forward."""
+        tokens, since = self._buckets.pop(obj, (float(BURST), now))
+        tokens = min(float(BURST), tokens + (now - since) / REFILL)
+        taken = tokens >= 1
+        self._buckets[obj] = (tokens - 1 if taken else tokens, now)
+        if len(self._buckets) > _REMEMBERED:
+            self._buckets.popitem(last=False)
+        return taken
+
+
+class Crowd(Generic[O, K]):
+    """What is held, by tenant and by object, to find who holds the most."""
+
+    def __init__(self) -> None:
+        self._tenants: dict[str, dict[O, dict[K, None]]] = {}
+        self._sizes: dict[str, int] = {}
+
+    def add(self, tenant: str, obj: O, key: K) -> None:
+        keys = self._tenants.setdefault(tenant, {}).setdefault(obj, {})
+        self._sizes[tenant] = self._sizes.get(tenant, 0) + (key not in keys)
+        keys[key] = None
+
+    def remove(self, tenant: str, obj: O, key: K) -> None:
+        objects = self._tenants[tenant]
+        del objects[obj][key]
+        self._sizes[tenant] -= 1
+        if not objects[obj]:
+            del objects[obj]
+        if not objects:
+            del self._tenants[tenant], self._sizes[tenant]
+
+    def noisiest(self, tenant: str, obj: O) -> Iterable[K]:
+        """What the object with the most holds, of the tenant with the most, the newest first.
+
+        Nothing if that is `obj` itself: who is the noisiest makes no room at the cost of others.
+        """
+        loudest = max(self._sizes, key=self._sizes.__getitem__, default=tenant)
+        if self._sizes.get(tenant, 0) >= self._sizes.get(loudest, 0):
+            loudest = tenant
+        objects = self._tenants.get(loudest, {})
+        most = max(objects, key=lambda each: len(objects[each]), default=obj)
+        if loudest == tenant and len(objects.get(obj, ())) >= len(objects.get(most, ())):
+            return ()
+        return reversed(objects[most])
+
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Reading our own writes: a cache that lags behind must not make us write the same thing twice.
+"""A cache that reads its own writes (client-go: MutationCache): a watch that lags must not cause a second write.
 
 A write's answer is the newest state that we know until the watch brings it (or something newer). Without this, any
 event that arrives between a write and its echo makes a reconcile see the past and write again.

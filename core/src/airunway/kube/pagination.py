@@ -1,4 +1,4 @@
-"""Lists page by page, where neither the size nor the nesting of single objects may cost the whole process dear."""
+"""Lists read page by page; pages become smaller where objects are very large or deeply nested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cache may leave out of the objects it keeps."""
+"""Transforms (client-go: TransformFunc): what a cache leaves out of the objects that it keeps."""
 
 from __future__ import annotations
 
