@@ -141,10 +141,6 @@ async def test_two_refusals_that_do_not_differ_are_two(kubeconfig: Path, client:
     await remove_leftovers(client)
 
 
-def chosen(provider: str) -> Callable[[Resource], bool]:
-    return lambda obj: bool(dig(obj, "status", "provider", "name") == provider)
-
-
 async def registered(client: Client, name: str, *, priority: int) -> None:
     """A provider that is ready, of which nothing runs."""
     config = {
