@@ -42,7 +42,7 @@ from airunway.kube import CONFIG_MAP, NAMESPACE, ApiError, Client, Reflector, lo
 from airunway.plugins.registry import load
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.runtime.access import provider_rights
-from airunway.webhook.guard import core_guard, provider_guard, status_guard
+from airunway.webhook.admission_policies import core_guard, provider_guard, status_guard
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.processes import Processes

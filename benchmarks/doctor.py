@@ -36,7 +36,7 @@ from airunway.process.rights import Rights, leader_election_rights, roles
 from airunway.resource import Resource, format_time, key_of
 from airunway.runtime.access import provider_rights
 from airunway.runtime.application import config_object
-from airunway.webhook.guard import provider_guard
+from airunway.webhook.admission_policies import provider_guard
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.operator import install_definitions
 

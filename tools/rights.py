@@ -18,7 +18,7 @@ from airunway.plugins.registry import load
 from airunway.process.rights import roles
 from airunway.resource import Resource, copy_of
 from airunway.runtime.access import provider_rights
-from airunway.webhook.guard import core_guard, provider_guard, status_guard
+from airunway.webhook.admission_policies import core_guard, provider_guard, status_guard
 from airunway_kaito.manifest import MANIFEST
 from airunway_testing.rights import account_of
 

@@ -16,7 +16,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.process.rights import Rights
 from airunway.resource import ObjectKey, Resource, condition_of, owner_reference
 from airunway.runtime.access import provider_rights
-from airunway.webhook.guard import core_guard, provider_guard, status_guard
+from airunway.webhook.admission_policies import core_guard, provider_guard, status_guard
 from airunway_testing.controlplane import Cluster
 from airunway_testing.rights import applied, granted
 from airunway_testing.waiting import PATIENCE

@@ -46,12 +46,11 @@ from airunway.process.rights import leader_election_rights, roles
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, is_true, key_of
 from airunway.runtime.access import provider_rights
 from airunway.runtime.application import config_object
+from airunway.webhook.admission_policies import provider_guard
 from airunway.webhook.certificates import new_authority
-from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object
-from airunway.webhook.guard import provider_guard
+from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object, webhook_settings
 from airunway.webhook.rights import webhook_rights
 from airunway.webhook.secret import SECRET
-from airunway.webhook.settings import webhook_settings
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.operator import gone, install_definitions, remove_definition, remove_leftovers
 from airunway_testing.rights import account_of

@@ -20,10 +20,9 @@ from airunway.doctor.guards import shuts_out
 from airunway.doctor.report import document, lines
 from airunway.process.effective_settings import ANNOTATION, PART_OF, EffectiveSettings, published_in
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
+from airunway.webhook.admission_policies import status_guard
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, new_authority
-from airunway.webhook.configuration import configuration_object
-from airunway.webhook.guard import status_guard
-from airunway.webhook.settings import CONFIGURATION, webhook_settings
+from airunway.webhook.configuration import CONFIGURATION, configuration_object, webhook_settings
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
 EMPTY = Snapshot(server="https://cluster", kubernetes=(1, 34), now=NOW, namespace="airunway-system", plugins={})

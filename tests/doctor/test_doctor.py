@@ -25,11 +25,10 @@ from airunway.process.rights import roles
 from airunway.resource import ObjectKey, Resource, condition_of, format_time
 from airunway.runtime.application import config_object
 from airunway.selection import AVAILABLE, STALE_AFTER, is_available
+from airunway.webhook.admission_policies import status_guard
 from airunway.webhook.certificates import new_authority
-from airunway.webhook.configuration import CONFIGURATION_KIND
-from airunway.webhook.guard import status_guard
+from airunway.webhook.configuration import CONFIGURATION, CONFIGURATION_KIND
 from airunway.webhook.rights import webhook_rights
-from airunway.webhook.settings import CONFIGURATION
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import running_core, running_provider

@@ -16,8 +16,8 @@ from airunway.process.rights import Rights, leader_election_rights, roles
 from airunway.resource import Resource, canonical_json
 from airunway.runtime.access import provider_rights
 from airunway.webhook import webhook_settings
+from airunway.webhook.admission_policies import core_guard, provider_guard, status_guard
 from airunway.webhook.configuration import configuration_object
-from airunway.webhook.guard import core_guard, provider_guard, status_guard
 from airunway.webhook.rights import webhook_rights
 
 pytestmark = pytest.mark.chart

@@ -14,7 +14,7 @@ from airunway.kube import NAMESPACE, Client, NotFound, load_config
 from airunway.plugins.registry import load
 from airunway.resource import Resource
 from airunway.runtime.access import provider_rights
-from airunway.webhook.guard import provider_guard
+from airunway.webhook.admission_policies import provider_guard
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.matrix import asked, samples_in_files
 from airunway_testing.operator import install_definitions

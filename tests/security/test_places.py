@@ -10,7 +10,7 @@ import pytest
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.registry import load
 from airunway.resource import Resource, dig
-from airunway.webhook.guard_rules import places_of
+from airunway.webhook.admission_policy_rules import places_of
 from airunway_testing.releases import definition, stored_releases
 
 PROVIDERS = ("dynamo", "kaito", "kuberay", "llmd", "vllm")

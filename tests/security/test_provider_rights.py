@@ -20,7 +20,7 @@ from airunway.kube import CONFIG_MAP, EVENT, POD, SERVICE, Client, Forbidden, Ki
 from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.runtime.access import provider_rights
-from airunway.webhook.guard import core_guard, provider_guard, status_guard
+from airunway.webhook.admission_policies import core_guard, provider_guard, status_guard
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import condition_is, phase_is, running_at

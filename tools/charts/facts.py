@@ -12,8 +12,8 @@ from airunway.process.rights import Rights, leader_election_rights
 from airunway.resource import Resource
 from airunway.validation.uses import DIMENSIONS
 from airunway.webhook import WebhookSettings, webhook_settings
+from airunway.webhook.admission_policies import core_guard, status_guard
 from airunway.webhook.configuration import configuration_object
-from airunway.webhook.guard import core_guard, status_guard
 from airunway.webhook.rights import webhook_rights
 from airunway_testing.conformance.chart import GUARD, as_text, plain_rights
 

@@ -22,9 +22,9 @@ from airunway.resource import Resource
 from airunway.webhook import server as server_module
 from airunway.webhook.admission import Admission, Answer
 from airunway.webhook.certificates import Material, new_authority
-from airunway.webhook.limits import Limits
+from airunway.webhook.configuration import PATH
+from airunway.webhook.request_limits import Limits
 from airunway.webhook.server import AdmissionServer
-from airunway.webhook.settings import PATH
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.reviews import review_of, unverified
 from airunway_testing.waiting import PATIENCE

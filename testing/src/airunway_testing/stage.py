@@ -21,7 +21,7 @@ from airunway.plugins.host import ProviderHost
 from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
 from airunway.runtime.access import provider_rights
 from airunway.runtime.application import ProviderSettings
-from airunway.webhook.guard import core_guard, provider_guard
+from airunway.webhook.admission_policies import core_guard, provider_guard
 from airunway_testing.audit import AuditReader, Request
 from airunway_testing.controlplane import Cluster
 from airunway_testing.expectations import running_at

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airunway.process.caches import Caches
     from airunway.process.effective_settings import EffectiveSettings
     from airunway.process.metrics import Metrics
-    from airunway.process.parts import Application, Makers
+    from airunway.process.supervisor import Application, Factories
 
     Part: TypeAlias = Callable[[Caches, str], Application]
 
@@ -97,7 +97,7 @@ def run(
     except (PluginError, PolicyError, ValueError) as error:
         raise _end(error) from error
 
-    def make(client: Client) -> Makers:
+    def make(client: Client) -> Factories:
         project = DeploymentProjection(managers, providers=[p.name for p in providers] if core is None else None)
         caches = Caches(client, project=project, metrics=metrics, namespaces=namespaces)
         return {manager: partial(part, caches, instance) for manager, part in zip(managers, parts, strict=True)}
@@ -241,13 +241,13 @@ def _serve(
     *,
     metrics: Metrics,
     instance: str,
-    make: Callable[[Client], Makers],
+    make: Callable[[Client], Factories],
     effective: Mapping[str, EffectiveSettings],
 ) -> None:
     from airunway.kube import ConfigError, load_config
     from airunway.process.logs import configure_logging
+    from airunway.process.manager import ManagerSettings, serve
     from airunway.process.probes import parse_address
-    from airunway.process.shell import ShellSettings, serve
 
     try:
         addresses = [parse_address(common.health_address), parse_address(common.metrics_address)]
@@ -259,7 +259,7 @@ def _serve(
         config = load_config(kubeconfig=common.kubeconfig, context=common.context)
     except (ConfigError, ValueError) as error:
         raise _end(error) from error
-    settings = ShellSettings(
+    settings = ManagerSettings(
         component=metrics.component,
         health_address=common.health_address,
         metrics_address=common.metrics_address,

@@ -94,7 +94,7 @@ class Decision:
 def handed_over(deployment: Resource) -> bool:
     """Whether a provider speaks for the deployment: then phase, message, reason and ``Ready`` are its own.
 
-    A provider says so by `status.observedGeneration`, which nobody else writes, and stops by dropping its status.
+    A provider says so by `status.observedGeneration`, which only providers write, and stops by dropping its status.
     """
     return dig(deployment, "status", "observedGeneration") is not None
 
@@ -287,7 +287,7 @@ def _provider(
         own.append(_selected("ExplicitSelection", "Provider explicitly specified in spec"))
         return None, _select(status, explicit, "explicit provider selection", before)
     if not selector and grants.providers is not None:
-        # Providers learn from it what the policy denies them, before somebody else can choose one of them.
+        # Providers learn from it what the policy denies them, before an external selector can choose one of them.
         status["selection"] = _verdicts(deployment, providers, refused=refused, grants=grants, now=now)
     if before and not selector:
         # A custom selector chose it and owns the field and its condition: respected, never written by us.

@@ -4,9 +4,9 @@ A snapshot is read once (`gather`); checks are small pure functions over it (`fi
 here: what is theirs comes from their InferenceProviderConfigs and from the plugins that are installed.
 """
 
-from airunway.doctor.examination import Examination, examine
 from airunway.doctor.findings import CHECKS, Check, Finding, Severity
 from airunway.doctor.gather import gather
+from airunway.doctor.runner import Examination, examine
 from airunway.doctor.snapshot import Snapshot, Unseen
 
 __all__ = ["CHECKS", "Check", "Examination", "Finding", "Severity", "Snapshot", "Unseen", "examine", "gather"]

@@ -16,8 +16,8 @@ OURS = "=".join(PART_OF)
 """The label by which Deployments of our charts, and Leases of our processes, are found in all namespaces."""
 
 GUARDED = f"{names.GROUP}/guarded"
-"""Annotation by which our charts say that they brought a Deployment's account its guards (`airunway.webhook.guard`).
-The value is the namespace of the core that these name."""
+"""Annotation of a Deployment whose chart also installs guards for its account (`webhook.admission_policies`). The
+value is the namespace of the core that these name."""
 
 _NAME_LABEL = "app.kubernetes.io/name"
 """On the Deployments of our charts: the field manager of the part that it runs."""

@@ -1,4 +1,4 @@
-"""Reading the snapshot: nothing is written, no content of a Secret is read; what the user may not see is left out."""
+"""Reads the snapshot. Nothing is written and no content of a Secret is read; what the user may not see is left out."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class _Reader:
             return ()
 
     async def _some(self, part: str, kind: Kind) -> tuple[Resource, ...]:
-        """The first page; that there are more is told."""
+        """The first page; further pages are reported as not looked at."""
         try:
             async with aclosing(self._client.pages(kind, limit=self._limit)) as pages:
                 async for page in pages:

@@ -1,7 +1,6 @@
-"""The guards (ValidatingAdmissionPolicies that keep accounts to what is theirs): as they are, and should be. Pure.
+"""Compares the guards (ValidatingAdmissionPolicies that limit our accounts) with those of this release. Pure.
 
-What a policy should say is not written down here: `airunway.webhook.guard` makes it for an account, as it does for the
-charts.
+`airunway.webhook.admission_policies` makes the expected ones, as it does for the charts.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, dig, key_of, labels_of
 from airunway.validation.policy import PolicyError, read_selector
-from airunway.webhook.guard import GUARD, core_guard, provider_guard, status_guard
+from airunway.webhook.admission_policies import GUARD, core_guard, provider_guard, status_guard
 
 __all__ = [
     "POLICY",
@@ -134,8 +133,8 @@ def shuts_out(
     """Whether a policy, with the bindings that put it into force, keeps the account of a component from the status of
     deployments in a namespace where the component works (`guard.status_guard` makes one such policy).
 
-    `labels` are those of namespaces, by name. A condition or a selector that cannot be evaluated here shuts nobody out.
-    """
+    `labels` are those of namespaces, by name. A condition or a selector that cannot be evaluated here shuts no account
+    out."""
     rules = dig(policy, "spec", "matchConstraints", "resourceRules", default=[])
     resources = [resource for rule in rules for resource in dig(rule, "resources", default=[])]
     verdicts = [dig(each, "expression") for each in dig(policy, "spec", "validations", default=[])]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway import __version__
-from airunway.doctor.examination import Examination
 from airunway.doctor.findings import AREAS, Finding, Severity
+from airunway.doctor.runner import Examination
 from airunway.resource import Resource, format_time
 
 __all__ = ["Line", "document", "lines"]
@@ -64,12 +64,12 @@ def _areas(found: Examination) -> Iterator[tuple[str, str | Severity, str]]:
         findings = [finding for finding in found.findings if finding.check.area == area]
         done = sum(check.area == area for check in found.done)
         skipped = sum(check.area == area for check in found.skipped)
-        told = f"{done} checks" if not skipped else f"{done} of {done + skipped} checks"
+        counted = f"{done} checks" if not skipped else f"{done} of {done + skipped} checks"
         if findings:
             worst = findings[0].severity  # they come with the worst first
-            yield area, worst, f"{told}: {', '.join(dict.fromkeys(finding.code for finding in findings))}"
+            yield area, worst, f"{counted}: {', '.join(dict.fromkeys(finding.code for finding in findings))}"
         elif done or skipped:
-            yield area, "ok" if done else "unseen", told
+            yield area, "ok" if done else "unseen", counted
 
 
 def _finding(finding: Finding, mark: str, width: int | None) -> Iterator[Line]:

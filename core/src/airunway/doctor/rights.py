@@ -32,7 +32,7 @@ def expected_rights(components: Sequence[Component], hosts: Sequence[ProviderHos
                 rights += provider_rights(by_name[provider].manifest)
         if component.known:
             found += _questions(component, rights)
-        # Secrets are nobody's business: the webhook's own is granted by name, in its namespace.
+        # No process may list Secrets: the webhook's own is granted by name, in its namespace.
         found.append(Right(user=component.user, verb="list", group="", resource="secrets", wanted=False))
     return list(dict.fromkeys(found))
 

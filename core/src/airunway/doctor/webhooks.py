@@ -8,8 +8,14 @@ from itertools import product
 from airunway.doctor.components import Component
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.validation.policy import NAMESPACE_NAME, PolicyError, read_selector
-from airunway.webhook.configuration import configuration_object, webhooks_of
-from airunway.webhook.settings import CONFIGURATION, SECRET_NAME, WebhookSettings, webhook_settings
+from airunway.webhook.configuration import (
+    CONFIGURATION,
+    SECRET_NAME,
+    WebhookSettings,
+    configuration_object,
+    webhook_settings,
+    webhooks_of,
+)
 
 __all__ = ["configuration_names", "configuration_of", "disarmed", "services_of", "settings_of", "spared"]
 
@@ -80,7 +86,7 @@ def spared(selector: object, watched: Labels) -> str:
     try:
         chosen = read_selector(selector, "namespaceSelector")
     except PolicyError:
-        return "namespaces that cannot be told"
+        return "namespaces that cannot be determined"
     if not watched:
         return "" if not chosen.labels and not chosen.expressions else "all but the selected namespaces"
     return ", ".join(name for name, labels in watched.items() if not chosen.matches({NAMESPACE_NAME: name, **labels}))
@@ -101,8 +107,8 @@ def _uncovered(webhook: Resource, wanted: Resource) -> Iterator[str]:
             )
         ]
         if missing:
-            told = ", ".join(f"{operation} of {plural}" for _, _, plural, operation in missing)
-            yield f"No rule of {name} has {told}: it passes unchecked."
+            operations = ", ".join(f"{operation} of {plural}" for _, _, plural, operation in missing)
+            yield f"No rule of {name} has {operations}: it passes unchecked."
     known = {condition["expression"] for condition in wanted["matchConditions"]}
     for condition in webhook.get("matchConditions") or ():
         if condition.get("expression") not in known:

@@ -1,8 +1,8 @@
-"""The caches of one process: whoever asks for the same objects of the same kind reads the same cache.
+"""The caches of one process: readers of the same objects of the same kind share one cache.
 
-A process may run the core and several providers (`process.parts`): then the ModelDeployments are read and kept once.
-A cache follows the API server while one of its readers does; a reader that has ended leaves nothing behind, so that the
-next one in its place begins with a whole one.
+A process may run the core and several providers (`process.supervisor`): then the ModelDeployments are read and kept
+once. A cache follows the API server while one of its readers does; a reader that has ended leaves nothing behind, so
+that the next one in its place begins with a whole one.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ METRICS: tuple[Metric, ...] = (
         help="1 if this process does the work of its component, 0 if it stands by.",
     ),
     Metric(
-        name="airunway_loop_gap_seconds",
+        name="airunway_event_loop_lag_seconds",
         type=_GAUGE,
         help="Longest time within the last minute for which one thing kept the process from doing anything else.",
     ),

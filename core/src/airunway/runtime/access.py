@@ -19,7 +19,7 @@ def provider_rights(manifest: ProviderManifest) -> Rights:
     """The rights of ``airunway provider run NAME``, its Lease included.
 
     The verbs follow from the manifest's kinds; its own rules are only what is beyond them. What cannot be limited by
-    RBAC (whose ConfigMap, which field, which status) is left to the policies in `airunway.webhook.guard`.
+    RBAC (whose ConfigMap, which field, which status) is left to the policies in `airunway.webhook.admission_policies`.
     """
     config: Resource = {
         "apiGroups": [names.GROUP],

@@ -1,4 +1,4 @@
-"""The verdict on one ModelDeployment that somebody wants to create or change.
+"""The verdict on one ModelDeployment that a user wants to create or change.
 
 The rules of the object itself come first (an API server without CEL has not applied them), then what the cluster says:
 the named provider is registered and its upstream installed, it offers what is asked for, the namespace's policy allows
@@ -136,9 +136,9 @@ class Admission:
             return Answer()
         if old is not None and await run(_same_spec, obj, old):
             return Answer()
-        told, found = await run(_alone, obj, old)
+        warned, found = await run(_alone, obj, old)
         if found:
-            return Answer(refusal=_invalid(found), warnings=told)
+            return Answer(refusal=_invalid(found), warnings=warned)
         try:
             spec, request = obj["spec"], request_of(defaulted_spec(obj["spec"], engine=None))
             policy, labels = self._view.policy, await self._view.labels_of(namespace)
@@ -150,11 +150,11 @@ class Admission:
             found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
             denied = violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
             if found or denied:
-                return Answer(refusal=_invalid([*found, *denied], forbidden=not found), warnings=told)
+                return Answer(refusal=_invalid([*found, *denied], forbidden=not found), warnings=warned)
             if self._pods is not None:
                 problem = await self._pods.pods_problem(user, namespace=namespace)
                 if problem is not None:
-                    return Answer(refusal=_not_allowed("spec", problem), warnings=told)
+                    return Answer(refusal=_not_allowed("spec", problem), warnings=warned)
             if self._access is not None:
                 if settled in facts:
                     candidates = [facts[settled]]
@@ -163,22 +163,21 @@ class Admission:
                     candidates = self._candidates(spec, request, engine, grants, later=paused)
                 refusal = await self._access_refusal(self._access, user, candidates, namespace)
                 if refusal is not None:
-                    return Answer(refusal=refusal, warnings=told)
+                    return Answer(refusal=refusal, warnings=warned)
         except (KubeError, ParseError) as error:
             log.warning("ModelDeployment %s could not be judged: %s", key_of(obj), error)
             text = f"admission cannot be decided just now, try again: {error}"
-            return Answer(refusal=Refusal(code=500, reason="InternalError", message=text), warnings=told)
-        return Answer(warnings=(*told, *_about(settled, facts)))
+            return Answer(refusal=Refusal(code=500, reason="InternalError", message=text), warnings=warned)
+        return Answer(warnings=(*warned, *_about(settled, facts)))
 
     def _candidates(
         self, spec: Resource, request: Request, engine: str | None, grants: Grants, *, later: bool
     ) -> list[ProviderFacts]:
         """The providers that may get a deployment that names none.
 
-        The one that would be selected now; where none would, because none is ready, somebody else selects, or the
-        selection is put off (`later`), all that offer what is asked for: the user must be allowed to use whichever
-        comes.
-        """
+        The one that would be selected now; where none would, because none is ready, an external selector is used, or
+        the selection is put off (`later`), all that offer what is asked for: the user must be allowed to use whichever
+        comes."""
         facts = list(self._view.providers().values())
         now = self._clock()
         if self._view.selector and not later:
@@ -201,7 +200,7 @@ class Admission:
     ) -> Refusal | None:
         for provider in candidates:
             if provider.upstream is None:
-                continue  # a provider that makes nothing of its own: nobody needs rights on it
+                continue  # a provider that makes nothing of its own: no rights on it are needed
             problem = await access.problem(user, provider.upstream, namespace=namespace, provider=provider.name)
             if problem is not None:
                 return _not_allowed("spec.provider.name", problem)
@@ -237,12 +236,12 @@ def _not_allowed(path: str, problem: str) -> Refusal:
 
 
 def _invalid(found: Sequence[Violation], *, forbidden: bool = False) -> Refusal:
-    told = bounded_violations(found)
+    shown = bounded_violations(found)
     return Refusal(
         code=403 if forbidden else 422,
         reason="Forbidden" if forbidden else "Invalid",
-        message="; ".join(str(violation) for violation in told),
-        causes=tuple(told),
+        message="; ".join(str(violation) for violation in shown),
+        causes=tuple(shown),
     )
 
 

@@ -12,11 +12,11 @@ from airunway.process.connections import OnTurnedAway
 from airunway.resource import ObjectKey
 from airunway.webhook.access import AccessReviewer
 from airunway.webhook.admission import Admission, View
-from airunway.webhook.keeper import SETTLE, CertificateKeeper
-from airunway.webhook.limits import Limits
+from airunway.webhook.cert_rotator import SETTLE, CertRotator
+from airunway.webhook.configuration import WebhookSettings
+from airunway.webhook.request_limits import Limits
 from airunway.webhook.secret import CertificateSecret
 from airunway.webhook.server import AdmissionServer, OnReview
-from airunway.webhook.settings import WebhookSettings
 
 __all__ = ["MANAGER", "Webhook"]
 
@@ -58,7 +58,7 @@ class Webhook:
             on_turned_away=on_turned_away,
         )
         self._secret = CertificateSecret(client, ObjectKey(settings.namespace, settings.secret), manager=MANAGER)
-        self._keeper = CertificateKeeper(
+        self._keeper = CertRotator(
             client,
             self._secret,
             settings,

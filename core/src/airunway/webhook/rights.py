@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from airunway.process.rights import Rights
 from airunway.resource import Resource
-from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway.webhook.configuration import CONFIGURATION_KIND, WebhookSettings
 from airunway.webhook.secret import SECRET
-from airunway.webhook.settings import WebhookSettings
 
 __all__ = ["webhook_rights"]
 

@@ -25,7 +25,7 @@ from airunway.plugins.registry import load
 from airunway.process.rights import Rights
 from airunway.resource import Resource, copy_of
 from airunway.runtime.access import provider_rights
-from airunway.webhook.guard import provider_guard
+from airunway.webhook.admission_policies import provider_guard
 from airunway_testing.conformance.settings import settings_property
 
 __all__ = ["GUARD", "as_text", "plain_rights", "provider_files", "with_settings"]

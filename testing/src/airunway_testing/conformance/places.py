@@ -8,7 +8,7 @@ from airunway.places import values_at
 from airunway.plugins.contract import ProviderManifest, UpstreamKind
 from airunway.resource import Resource, dig
 from airunway.sdk.pods import pod_specs, pod_templates
-from airunway.webhook.guard_rules import places_of
+from airunway.webhook.admission_policy_rules import places_of
 
 __all__ = ["guarded_faults"]
 

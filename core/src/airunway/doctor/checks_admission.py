@@ -13,8 +13,7 @@ from airunway.doctor.snapshot import Snapshot
 from airunway.doctor.webhooks import configuration_of, disarmed, services_of, settings_of
 from airunway.resource import Resource, dig, key_of
 from airunway.webhook.certificates import ROTATE_AHEAD, authority_ends
-from airunway.webhook.configuration import bundles_in, webhooks_of
-from airunway.webhook.settings import CONFIGURATION
+from airunway.webhook.configuration import CONFIGURATION, bundles_in, webhooks_of
 from airunway.words import bounded
 
 __all__: list[str] = []
@@ -39,7 +38,7 @@ def _serving(seen: Snapshot) -> Iterator[tuple[Component, str]]:
 @check(
     "ARW0301",
     Severity.ERROR,
-    "The webhook is served and nobody calls it",
+    "The webhook is served, but the API server does not call it",
     why="Without its ValidatingWebhookConfiguration the API server sends it nothing: providers, rights and policy of a "
     "namespace are not checked at admission.",
     do="Install it with the chart, or start the core with --webhook-manage-configuration.",
@@ -107,7 +106,7 @@ def _forgotten(seen: Snapshot) -> Iterator[Found]:
 @check(
     "ARW0305",
     Severity.ERROR,
-    "Nobody answers at the webhook's Service",
+    "The webhook's Service has no ready endpoint",
     why="The API server has no pod to send reviews to, and with failurePolicy Fail every new spec is refused.",
     do="Compare the Service's selector and port with the core's pods; a pod that is not ready is no endpoint.",
     needs=("components", "configurations", "endpoints"),
@@ -126,7 +125,7 @@ def _unreachable(seen: Snapshot) -> Iterator[Found]:
     "ARW0306",
     Severity.ERROR,
     "The API server cannot call a webhook that deployments pass",
-    why="It was tried with a rehearsed creation (dry run). Nobody can create or change a ModelDeployment.",
+    why="It was tried with a creation (dry run). No ModelDeployment can be created or changed.",
     do="Read its words: x509 means certificate or caBundle; refused or timeout means Service, pods or NetworkPolicy. "
     "If the webhook is not ours, its owner has to put it right.",
     needs=("call",),
@@ -196,7 +195,7 @@ def _refused(seen: Snapshot) -> Iterator[Found]:
     "ARW0402",
     Severity.WARNING,
     "An account may read every Secret",
-    why="No part of AI Runway reads Secrets of others. Whoever takes over the process would have them all.",
+    why="No part of AI Runway reads Secrets of others. An attacker who takes over the process would have them all.",
     do="Take the binding away that grants it; `kubectl get clusterrolebindings -o wide` shows which names the account.",
     needs=("components", "rights"),
 )

@@ -16,7 +16,7 @@ from airunway.kube import CONFIG_MAP, EVENT, LEASE
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import Resource
 from airunway.status.catalogue import CONDITIONS, Writer
-from airunway.webhook.guard_rules import (
+from airunway.webhook.admission_policy_rules import (
     BY_DEPLOYMENT,
     OWNER_NAMES,
     Rule,
@@ -85,7 +85,8 @@ def provider_guard(
 
     Of a ModelDeployment it changes its own finalizer, and its own part of the status while the deployment is its own;
     of the upstream's kinds and ConfigMaps it touches what has its label, with nothing in it that no translation writes
-    (`airunway.webhook.guard_rules`), in namespaces that have ModelDeployments; its own registration, events and Lease.
+    (`airunway.webhook.admission_policy_rules`), in namespaces that have ModelDeployments; its own registration, events
+    and Lease.
 
     `own` is the namespace that it runs in, `core` that of the core if it is another. `namespaces` are those that the
     provider watches (empty: all). The core has to say where there are deployments (``--guard-parameters``). Raises

@@ -1,11 +1,17 @@
-"""From a snapshot to findings: every check, once."""
+"""Runs every check on a snapshot, and lists what could not be checked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from airunway import __version__
-from airunway.doctor import admission, cluster, processes, providers, rollouts, surroundings
+from airunway.doctor import (
+    checks_admission,
+    checks_cluster,
+    checks_cluster_resources,
+    checks_processes,
+    checks_providers,
+)
 from airunway.doctor.findings import CHECKS, Check, Finding, Severity
 from airunway.doctor.guards import comparable
 from airunway.doctor.rights import unknown_providers
@@ -14,7 +20,7 @@ from airunway.words import bounded
 
 __all__ = ["Examination", "examine"]
 
-_ROOMS = (cluster, processes, rollouts, admission, providers, surroundings)
+_MODULES = (checks_cluster, checks_processes, checks_admission, checks_providers, checks_cluster_resources)
 """The modules whose checks there are: importing them has entered these into the table."""
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1}
