@@ -15,7 +15,7 @@ import pytest
 import yaml
 from tests.doctor.conftest import processor_time
 
-from airunway.doctor import CHECKS, examine
+from airunway.doctor import CHECKS, run_checks
 from airunway.doctor.gather import gather
 from airunway.doctor.report import document
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
@@ -55,7 +55,7 @@ async def test_each_misconfiguration_is_found_and_nothing_else(
     """In this process, which saves a start of the command each time: the others here are of the command."""
     for step in case["steps"]:
         await installation.do(step)
-    found = examine(
+    found = run_checks(
         await gather(client, namespace=namespace, hosts=[load(each.name) for each in discover(on_request=True)])
     )
     told = [

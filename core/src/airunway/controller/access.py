@@ -1,4 +1,4 @@
-"""What the core needs to be allowed. Secrets are not among it; the webhook's one is in `airunway.webhook.rights`."""
+"""The RBAC rules of the core. It reads no Secrets; the webhook's own is in `airunway.webhook.rights`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The core as a running thing: caches of deployments and provider configs, workers."""
+"""The core controller: caches of ModelDeployments and InferenceProviderConfigs, queues and workers."""
 
 from __future__ import annotations
 

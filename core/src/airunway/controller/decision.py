@@ -1,6 +1,6 @@
-"""What the core says about one ModelDeployment: state in, status out (spec/core.md, "Order of a pass").
+"""Decides the core's part of a ModelDeployment's status (spec/core.md, "Order of a pass"). Pure.
 
-Pure. The reconciler reads the facts out of its caches, calls `decide`, and writes what comes back if it differs.
+The reconciler reads the facts out of its caches, calls `decide`, and writes what comes back if it differs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the guards of providers have to know of the deployments that there are (docs/admission.md, "Providers").
+"""Maintains the parameters of the providers' guards: where each has deployments (docs/admission.md, "Providers").
 
 A policy in the API server sees one request and no other objects. So the leader notes on each InferenceProviderConfig,
 which the policies of that provider read, the namespaces with deployments of the provider, each with the service

@@ -1,4 +1,4 @@
-"""The policy that the core applies: a file that may change under us, and the labels that it selects namespaces by."""
+"""The policy that the core applies: its file, which is read again when it changes, and the labels of namespaces."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The core's reconcile of one ModelDeployment: read the caches, decide, write what differs, release orphaned
-finalizers."""
+"""The core's reconcile of one ModelDeployment, and the finalizers that it removes for absent providers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks 03 and 04: the webhook, what accounts may do, and the policies that keep them to it."""
+"""Checks 03 and 04: the webhook, the rights of accounts, and the policies that limit accounts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks 02: what of AI Runway runs, and who leads."""
+"""Checks 02: the processes of AI Runway, their rollouts and their leaders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks 05 and 06: providers, as they say of themselves, and the upstreams that they write for."""
+"""Checks 05 and 06: providers as they report themselves, and their upstreams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `airunway doctor` can find: the values, and the table of checks that the checks enter themselves into."""
+"""The findings of `airunway doctor`, and the table in which each check registers itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the account of each process is meant to be allowed: the lists that charts are made of, as questions. Pure."""
+"""The rights that each account should have, as questions for the API server. Charts have the same lists. Pure."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from airunway.doctor.rights import unknown_providers
 from airunway.doctor.snapshot import Snapshot, Unseen
 from airunway.words import bounded
 
-__all__ = ["Examination", "examine"]
+__all__ = ["Report", "run_checks"]
 
 _MODULES = (checks_cluster, checks_processes, checks_admission, checks_providers, checks_cluster_resources)
 """The modules whose checks there are: importing them has entered these into the table."""
@@ -27,7 +27,7 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examination:
+class Report:
     """What came of it: `findings`, the worst first; `done` are the checks that could be made, `skipped` the others."""
 
     snapshot: Snapshot
@@ -40,7 +40,7 @@ class Examination:
         return [finding for finding in self.findings if finding.severity is severity]
 
 
-def examine(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> Examination:
+def run_checks(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> Report:
     """Make every check for which everything was seen, but those whose codes are `ignored`."""
     done, skipped, findings = [], [], []
     for code, check in sorted(CHECKS.items()):
@@ -55,7 +55,7 @@ def examine(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> Exa
             for found in check.find(snapshot)
         ]
     findings.sort(key=lambda finding: (_ORDER[finding.severity], finding.code, finding.object))
-    return Examination(
+    return Report(
         snapshot=snapshot,
         findings=tuple(findings),
         done=tuple(done),

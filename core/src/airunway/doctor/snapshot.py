@@ -1,4 +1,4 @@
-"""Everything that the checks look at, read once."""
+"""The snapshot of a cluster that all checks read."""
 
 from __future__ import annotations
 

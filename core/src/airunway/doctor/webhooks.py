@@ -1,4 +1,4 @@
-"""The webhook as the core publishes it, and what its configuration says. Pure."""
+"""The webhook settings that a core publishes, compared with the live configuration. Pure."""
 
 from __future__ import annotations
 

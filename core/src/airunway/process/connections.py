@@ -1,4 +1,4 @@
-"""The connections of a port that the process listens on: so many at a time, none of them waited for without end.
+"""Listening sockets, and limits on a port's connections: their number, and the time that each step may take.
 
 Every client that reaches the port can open connections, so a new one is never refused in favour of one that only waits:
 where there is no room, the one goes that has waited longest for its peer, first of those that never had what they came

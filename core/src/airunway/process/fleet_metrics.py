@@ -1,4 +1,4 @@
-"""The metrics about ModelDeployments and providers: gauges read from the caches, counters of what changed in them.
+"""Metrics about ModelDeployments and providers: gauges read from the caches, counters of changes.
 
 Only the core shows these. Counters have a provider's name as label only while its config is registered: a custom
 selector may write any text into a deployment's status, and counters stay.

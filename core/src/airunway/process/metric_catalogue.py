@@ -1,4 +1,4 @@
-"""Every metric of AI Runway, as data: the code that measures, the docs, dashboards and alerts all go by this list.
+"""Every metric of AI Runway as data, for the code that measures, the docs, dashboards and alerts.
 
 Names and labels are those of seed 004 §9 with the prefix ``airunway_``, and of the Go project where the meaning is
 equal (spec/core.md, "Events and metrics"). Labels are bounded: namespaces and names stand only on gauges that are read

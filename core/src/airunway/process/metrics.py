@@ -1,4 +1,4 @@
-"""What one process measures, in a registry of its own: counted as it happens, or read from the caches at scrape.
+"""The metrics of one process, in a registry of its own: counters, and gauges read from the caches at each scrape.
 
 Nothing is global, so that several applications can live in one process (tests, the sandbox). Gauges about objects are
 read at each scrape: they cost nothing in between and go away with their object.

@@ -1,4 +1,4 @@
-"""What a process needs to be allowed, as data: for charts, for people who write roles by hand, and for tests.
+"""RBAC rules of a process as data, and roles made of them: for charts, tests and hand-written roles.
 
 The part that runs in the process says what it needs (`airunway.controller.access`, `airunway.webhook.rights`); here is
 how rights are put together and written as roles.

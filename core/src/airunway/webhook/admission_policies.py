@@ -1,4 +1,4 @@
-"""Keeping controllers to what is theirs (spec/quality.md, "Security"): data, for charts and tests.
+"""ValidatingAdmissionPolicies that limit controllers to their own objects (spec/quality.md, "Security"), as data.
 
 A provider holds a finalizer on its deployments, for which RBAC has no smaller right than ``patch`` on the whole object;
 nor does RBAC know whose ConfigMap it is, or which part of a status. ValidatingAdmissionPolicies, which the API server

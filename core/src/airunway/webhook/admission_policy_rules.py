@@ -1,4 +1,4 @@
-"""What must be true of the objects that a provider writes, as CEL over them. Pure.
+"""CEL rules for the objects that a provider writes. Pure.
 
 All of it is what no translation ever writes, whatever the owner reference says: pods that reach the node, ways from
 outside, rights for others. An owner reference is a text that its author chooses, and proves nothing.

@@ -1,4 +1,4 @@
-"""The webhook as a part of the core's process: it serves in every replica, and keeps the certificates in the leader."""
+"""The webhook as a part of the core's process: every replica serves reviews, the leader rotates certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The webhook's certificates: making them, reading them back, and deciding what has to be made anew.
+"""The webhook's certificates: issues and reads them, and decides when to rotate.
 
 Pure but for the random numbers of keys: everything goes in and comes out as PEM, and `now` is an argument. The rules
 are those of spec/core.md: an authority lives for 10 years, a serving certificate for 1, both are replaced 90 days

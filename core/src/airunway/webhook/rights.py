@@ -1,4 +1,4 @@
-"""What the webhook needs to be allowed besides what the core needs."""
+"""The RBAC rules of the webhook, beside those of the core."""
 
 from __future__ import annotations
 
