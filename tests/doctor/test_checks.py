@@ -14,7 +14,7 @@ import yaml
 from airunway import __version__
 from airunway.api.crds import custom_resource_definitions
 from airunway.doctor import CHECKS, Snapshot, Unseen, run_checks
-from airunway.doctor.components import Component, components_in, rivals
+from airunway.doctor.components import ProcessDeployment, components_in, rivals
 from airunway.doctor.findings import AREAS
 from airunway.doctor.guards import shuts_out
 from airunway.doctor.report import document, lines
@@ -26,7 +26,7 @@ from airunway.webhook.configuration import CONFIGURATION, configuration_object, 
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
 EMPTY = Snapshot(server="https://cluster", kubernetes=(1, 34), now=NOW, namespace="airunway-system", plugins={})
-CORE = Component(
+CORE = ProcessDeployment(
     key=ObjectKey("airunway-system", "core"),
     core=True,
     available=1,
@@ -236,9 +236,9 @@ def test_a_process_without_its_pods_says_why_in_the_pod_s_words(
     assert finding.what == f"{available} of 2 pods are available. {said}"
 
 
-def component(namespace: str, *, core: bool = False, watched: str = "", **rest: Any) -> Component:
+def component(namespace: str, *, core: bool = False, watched: str = "", **rest: Any) -> ProcessDeployment:
     key, options = ObjectKey(namespace, "a"), {"watch-namespaces": watched}
-    return Component(key=key, core=core, options=options, providers=tuple(rest.get("providers", ())))
+    return ProcessDeployment(key=key, core=core, options=options, providers=tuple(rest.get("providers", ())))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,9 @@ def component(namespace: str, *, core: bool = False, watched: str = "", **rest: 
         (component("a", core=True), replace(component("b", core=True), options={}), False),
     ],
 )
-def test_rivals_do_the_same_on_the_same_deployments(one: Component, other: Component, found: bool) -> None:
+def test_rivals_do_the_same_on_the_same_deployments(
+    one: ProcessDeployment, other: ProcessDeployment, found: bool
+) -> None:
     assert bool(list(rivals([one], [other]))) is found
     assert bool(list(rivals([other], [one]))) is found
 

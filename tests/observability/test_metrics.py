@@ -7,7 +7,7 @@ from typing import Protocol
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from airunway.process.metric_catalogue import ERROR_TYPES, METRICS, Role
+from airunway.process.metric_catalogue import ERROR_TYPES, METRICS, MetricsRole
 
 pytestmark = pytest.mark.apiserver
 
@@ -36,7 +36,7 @@ def of(**labels: str) -> frozenset[tuple[str, str]]:
 def test_every_metric_is_seen(seen: Seen) -> None:
     assert seen.unseen("core") == set()
     quiet = {"airunway_reconciliation_errors_total"}  # no pass of the provider need have failed
-    assert seen.unseen("provider") - quiet == {m.name for m in METRICS if m.role is Role.CORE}
+    assert seen.unseen("provider") - quiet == {m.name for m in METRICS if m.role is MetricsRole.CORE}
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)

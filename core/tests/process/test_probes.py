@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.process import probes
-from airunway.process.metrics import Metrics, Role
+from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.probes import LIMITS, MAX_AGE, SCRAPES, MetricsCache, metrics_server, parse_address, probe_server
 from airunway_testing.waiting import PATIENCE
 
@@ -117,7 +117,7 @@ async def test_m13_who_does_not_read_keeps_nobody_out_for_ever(monkeypatch: pyte
 
 
 async def test_m13_long_label_values_are_cut_and_stay_different() -> None:
-    metrics = Metrics("tests", role=Role.CORE)
+    metrics = Metrics("tests", role=MetricsRole.CORE)
     ids = ["org/" + "x" * 2000 + end for end in "ab"]
     metrics.add_source(
         "info", lambda: [("airunway_modeldeployment_info", ("ns", "same", "", "", each), 1.0) for each in ids]

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from airunway.plugins.errors import PluginBroken
-from airunway.process import parts as module
+from airunway.process import supervisor as module
 from airunway.process.supervisor import Application, Lead, Supervisor, Work
 from airunway_testing.waiting import eventually
 

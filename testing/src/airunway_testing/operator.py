@@ -33,7 +33,7 @@ from airunway.kube import (
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.process.metrics import Metrics, Role
+from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Application, Lead, Supervisor, Work
 from airunway.resource import ObjectKey, Resource, is_deleting, is_true, key_of, uid_of
 from airunway.runtime.application import ProviderApplication, ProviderSettings
@@ -212,7 +212,7 @@ async def running_together(
     """
     managers = [names.CORE_MANAGER, *(names.provider_manager(host.name) for host in hosts)]
     async with _client(kubeconfig, "airunway", None) as client:
-        metrics = Metrics("airunway", role=Role.CORE)
+        metrics = Metrics("airunway", role=MetricsRole.CORE)
         caches = Caches(client, project=DeploymentProjection(managers), metrics=metrics)
         makers: dict[str, Callable[[], Application]] = {
             names.CORE_MANAGER: lambda: CoreApplication(client=client, caches=caches)

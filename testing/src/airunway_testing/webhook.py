@@ -19,7 +19,7 @@ from airunway.kube import Client, Invalid, NotFound, ServerError, load_config
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.manager import ManagerSettings, serve
-from airunway.process.metrics import Metrics, Role
+from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.supervisor import Factories
 from airunway.resource import ObjectKey
 from airunway.webhook import WebhookSettings, webhook_settings
@@ -75,7 +75,7 @@ def running_webhook(
     """
     core_settings = settings or CoreSettings()
     made: list[CoreApplication] = []
-    metrics = Metrics(names.CORE_MANAGER, role=Role.CORE)
+    metrics = Metrics(names.CORE_MANAGER, role=MetricsRole.CORE)
 
     def make(client: Client) -> Factories:
         project = DeploymentProjection([names.CORE_MANAGER])

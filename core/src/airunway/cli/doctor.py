@@ -15,7 +15,7 @@ from airunway.words import plain
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from airunway.doctor import Report, Snapshot
+    from airunway.doctor import DoctorReport, Snapshot
     from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
 
@@ -91,7 +91,7 @@ def _hosts() -> tuple[list[ProviderHost], dict[str, str]]:
     return hosts, broken
 
 
-def _print(found: Report) -> None:
+def _print(found: DoctorReport) -> None:
     from airunway.doctor.report import lines
 
     width = terminal_width()

@@ -80,14 +80,14 @@ def run(
     from airunway.plugins.errors import PluginError
     from airunway.process.caches import Caches
     from airunway.process.deployment_cache import DeploymentProjection
-    from airunway.process.metrics import Metrics, Role
+    from airunway.process.metrics import Metrics, MetricsRole
     from airunway.validation.policy import PolicyError
 
     managers = [names.provider_manager(chosen.name) for chosen in providers]
     if core is not None:
         managers.insert(0, names.CORE_MANAGER)
     component = managers[0] if len(managers) == 1 else "airunway"
-    metrics = Metrics(component, role=Role.CORE if core is not None else Role.EVERY)
+    metrics = Metrics(component, role=MetricsRole.CORE if core is not None else MetricsRole.EVERY)
     instance = _instance()
     try:
         namespaces = _namespaces(common.watch_namespaces)

@@ -31,7 +31,7 @@ from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.fleet_metrics import Transitions, deployment_points, provider_points
-from airunway.process.metrics import Metrics, Role
+from airunway.process.metrics import Metrics, MetricsRole
 from airunway.process.predicates import RelevantMetadata, needs_reconcile
 from airunway.process.supervisor import Lead
 from airunway.resource import ObjectKey, Resource, dig, key_of
@@ -92,7 +92,7 @@ class CoreApplication:
         caches = caches or Caches(
             client,
             project=DeploymentProjection([names.CORE_MANAGER]),
-            metrics=Metrics(names.CORE_MANAGER, role=Role.CORE),
+            metrics=Metrics(names.CORE_MANAGER, role=MetricsRole.CORE),
             namespaces=settings.namespaces,
         )
         self._settings = settings

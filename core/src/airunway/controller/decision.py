@@ -45,7 +45,7 @@ from airunway.validation.policy import Grants
 __all__ = [
     "CORE_CONDITIONS",
     "SILENT_AFTER",
-    "Decision",
+    "CoreDecision",
     "Happening",
     "decide",
     "handed_over",
@@ -84,7 +84,7 @@ class Happening:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
+class CoreDecision:
     """The complete status that the core wants to own, and what there is to tell."""
 
     status: Resource
@@ -107,7 +107,7 @@ def decide(
     selector: bool,
     now: datetime,
     grants: Grants | None = None,
-) -> Decision:
+) -> CoreDecision:
     """The core's part of the status.
 
     `violations` are those of the spec as it is; `selector` is whether the built-in provider selection is on; `grants`
@@ -227,7 +227,7 @@ def _hindered_handover(
 
 def _held_back(
     deployment: Resource, status: Resource, own: list[Condition], hindered: tuple[str, str], *, now: datetime
-) -> Decision:
+) -> CoreDecision:
     """The selection as it stands, and why the provider that is named has not got the deployment yet."""
     live, (reason, message) = deployment.get("status") or {}, hindered
     for kept in ("engine", "provider", "selection"):
@@ -388,7 +388,7 @@ def _decision(
     *,
     events: tuple[Happening, ...],
     now: datetime,
-) -> Decision:
+) -> CoreDecision:
     """Close the status: parents from all conditions, and the phase as long as no provider speaks."""
     live = deployment.get("status") or {}
     before = conditions_in(live)
@@ -401,10 +401,10 @@ def _decision(
         status |= {"phase": verdict.phase.value, "reason": verdict.reason, "message": verdict.message}
         own.extend(overall_conditions(verdict))
     status["conditions"] = written(own, previous=before, generation=generation, now=now)
-    return Decision(status=status, events=events)
+    return CoreDecision(status=status, events=events)
 
 
-def _paused(deployment: Resource, *, now: datetime) -> Decision:
+def _paused(deployment: Resource, *, now: datetime) -> CoreDecision:
     """All that the core owns as it stands, and ``Paused=True``."""
     live = deployment.get("status") or {}
     status: Resource = {}
@@ -426,7 +426,7 @@ def _paused(deployment: Resource, *, now: datetime) -> Decision:
     status["conditions"] = sorted(
         [*(c for c in conditions if c.get("type") in kept_types), *paused], key=lambda c: str(c["type"])
     )
-    return Decision(status=status)
+    return CoreDecision(status=status)
 
 
 def _chose(deployment: Resource) -> bool:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 
-from airunway.doctor.components import Component
+from airunway.doctor.components import ProcessDeployment
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.guards import POLICY, comparable, denies, difference, is_guard, shuts_out
 from airunway.doctor.snapshot import Snapshot
@@ -28,7 +28,7 @@ def _named(name: str) -> str:
     return f"ValidatingWebhookConfiguration/{name}"
 
 
-def _serving(seen: Snapshot) -> Iterator[tuple[Component, str]]:
+def _serving(seen: Snapshot) -> Iterator[tuple[ProcessDeployment, str]]:
     """Cores that serve the webhook, with the name of their configuration."""
     for core in seen.cores:
         if settings_of(core) is not None:

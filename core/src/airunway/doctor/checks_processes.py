@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from airunway import __version__
 from airunway.ages import SKEW, told_age
 from airunway.api import names
-from airunway.doctor.components import Component, pod_trouble, rivals
+from airunway.doctor.components import ProcessDeployment, pod_trouble, rivals
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.snapshot import Snapshot
 from airunway.kube import DEPLOYMENT, REPLICA_SET
@@ -53,7 +53,7 @@ def _stuck_rollouts(seen: Snapshot) -> Iterator[Found]:
             )
 
 
-def stuck(seen: Snapshot, component: Component) -> str:
+def stuck(seen: Snapshot, component: ProcessDeployment) -> str:
     """Why the newest version of a process does not replace the one before; empty where it does, or may yet."""
     if component.available == 0:
         return ""  # then there is nothing that works, and ARW0202 says so
@@ -73,7 +73,7 @@ def stuck(seen: Snapshot, component: Component) -> str:
     )
 
 
-def _owned_by(component: Component, replica_set: Resource) -> bool:
+def _owned_by(component: ProcessDeployment, replica_set: Resource) -> bool:
     owner = controller_owner(replica_set) or {}
     name = key_of(replica_set)
     return (name.namespace, owner.get("kind"), owner.get("name")) == (
@@ -88,7 +88,7 @@ def _revision(replica_set: Resource) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def _said(seen: Snapshot, component: Component, newest: Resource) -> str:
+def _said(seen: Snapshot, component: ProcessDeployment, newest: Resource) -> str:
     """Why its pods are not ready: in their own words, in those of the ReplicaSet that cannot make them, or, of pods
     that only do not get ready, for how long.
     """
@@ -173,7 +173,7 @@ def _thin(seen: Snapshot) -> Iterator[Found]:
             )
 
 
-def _trouble(seen: Snapshot, component: Component) -> str:
+def _trouble(seen: Snapshot, component: ProcessDeployment) -> str:
     """Why pods are missing: a pod's own words, or else the Deployment's."""
     return next(filter(None, (pod_trouble(pod) for pod in seen.pods or () if component.has(pod))), component.trouble)
 

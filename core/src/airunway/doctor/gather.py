@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from airunway.api import names
-from airunway.doctor.components import OURS, Component, components_in
+from airunway.doctor.components import OURS, ProcessDeployment, components_in
 from airunway.doctor.guards import expected_guards
 from airunway.doctor.rights import expected_rights
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Snapshot, Unseen
@@ -185,7 +185,7 @@ class _Reader:
     async def _pods(self) -> tuple[Resource, ...]:
         return tuple(await self._client.list_all(POD, namespace=self._namespace))
 
-    async def _elsewhere(self) -> tuple[Component, ...]:
+    async def _elsewhere(self) -> tuple[ProcessDeployment, ...]:
         deployments, published = await asyncio.gather(
             self._client.list_all(DEPLOYMENT, label_selector=OURS), self._published()
         )
@@ -202,7 +202,7 @@ class _Reader:
     async def _releases(self) -> tuple[Resource, ...]:
         return tuple(await self._client.list_metadata(SECRET, namespace=self._namespace, label_selector=_HELM))
 
-    async def _configurations(self, components: Sequence[Component]) -> dict[str, Resource]:
+    async def _configurations(self, components: Sequence[ProcessDeployment]) -> dict[str, Resource]:
         named = configuration_names(components)
         found = {key_of(live).name: live for live in await self._all(CONFIGURATION_KIND)}
         return {name: live for name, live in found.items() if name in named or webhooks_of(live)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from airunway.controller.access import core_rights
-from airunway.doctor.components import Component
+from airunway.doctor.components import ProcessDeployment
 from airunway.doctor.snapshot import Right
 from airunway.doctor.webhooks import settings_of
 from airunway.plugins.host import ProviderHost
@@ -17,7 +17,7 @@ from airunway.webhook.rights import webhook_rights
 __all__ = ["expected_rights", "unknown_providers"]
 
 
-def expected_rights(components: Sequence[Component], hosts: Sequence[ProviderHost]) -> list[Right]:
+def expected_rights(components: Sequence[ProcessDeployment], hosts: Sequence[ProviderHost]) -> list[Right]:
     """Every right that the accounts need for what their processes do, and what none of them must have.
 
     Nothing is expected of a provider whose plugin is not installed here (`unknown_providers`), nor of a process that
@@ -37,13 +37,13 @@ def expected_rights(components: Sequence[Component], hosts: Sequence[ProviderHos
     return list(dict.fromkeys(found))
 
 
-def unknown_providers(components: Sequence[Component], plugins: Sequence[str]) -> list[str]:
+def unknown_providers(components: Sequence[ProcessDeployment], plugins: Sequence[str]) -> list[str]:
     """Providers that run and whose plugin is not installed here."""
     running = {name for each in components for name in each.providers}
     return sorted(running - set(plugins))
 
 
-def _of_the_core(component: Component) -> Rights:
+def _of_the_core(component: ProcessDeployment) -> Rights:
     rights = core_rights(policy=bool(component.options.get("policy")), namespaces=component.watched)
     if component.on("leader-elect"):
         rights += leader_election_rights("airunway-controller")
@@ -51,7 +51,7 @@ def _of_the_core(component: Component) -> Rights:
     return rights + webhook_rights(settings) if settings is not None else rights
 
 
-def _questions(component: Component, rights: Rights) -> Iterator[Right]:
+def _questions(component: ProcessDeployment, rights: Rights) -> Iterator[Right]:
     for rule in rights.cluster:
         yield from _of_rule(component, rule, namespace="")
     for rule in rights.watched:
@@ -62,7 +62,7 @@ def _questions(component: Component, rights: Rights) -> Iterator[Right]:
             yield from _of_rule(component, rule, namespace=component.key.namespace)
 
 
-def _of_rule(component: Component, rule: Resource, *, namespace: str) -> Iterator[Right]:
+def _of_rule(component: ProcessDeployment, rule: Resource, *, namespace: str) -> Iterator[Right]:
     for group in rule["apiGroups"]:
         for full in rule["resources"]:
             resource, _, subresource = full.partition("/")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
-from airunway.doctor.components import Component
+from airunway.doctor.components import ProcessDeployment
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.validation.policy import NAMESPACE_NAME, PolicyError, read_selector
 from airunway.webhook.configuration import (
@@ -23,17 +23,17 @@ Labels = Mapping[str, Mapping[str, str]]
 """Namespaces with their labels."""
 
 
-def configuration_of(component: Component) -> str:
+def configuration_of(component: ProcessDeployment) -> str:
     """The name of the ValidatingWebhookConfiguration that a core keeps, or would keep."""
     return component.options.get("webhook-configuration", CONFIGURATION)
 
 
-def configuration_names(components: Sequence[Component]) -> set[str]:
+def configuration_names(components: Sequence[ProcessDeployment]) -> set[str]:
     """The configurations that matter: each core's, and the usual one, which may have been left behind."""
     return {CONFIGURATION, *(configuration_of(component) for component in components if component.core)}
 
 
-def settings_of(component: Component) -> WebhookSettings | None:
+def settings_of(component: ProcessDeployment) -> WebhookSettings | None:
     """The webhook that the core serves; None for none, and where the core has not published how it runs."""
     options = component.options
     try:

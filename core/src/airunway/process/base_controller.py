@@ -30,7 +30,7 @@ from airunway.kube import (
     Unauthorized,
     WorkQueue,
 )
-from airunway.process.caches import Cache, Caches
+from airunway.process.caches import Caches, SharedCache
 from airunway.process.deployment_cache import whole
 from airunway.process.logs import set_log_fields
 from airunway.process.metrics import Metrics
@@ -148,7 +148,7 @@ class BaseController:
         self.leads = False
         self._metrics = caches.metrics
         self._project = caches.project
-        self.deployments: Cache = caches.deployments()
+        self.deployments: SharedCache = caches.deployments()
         self._queues: list[WorkQueue[ObjectKey]] = []
         self._reviews: dict[Hashable, Callable[[Resource], bool]] = {}
         self._review = asyncio.Event()

@@ -28,10 +28,10 @@ from prometheus_client.metrics_core import Metric as Family
 from airunway import __version__
 from airunway.garbage import uncollected
 from airunway.kube import AnyReflector, EventRecorder, PassResult, WorkQueue
-from airunway.process.metric_catalogue import METRICS, TURNED_AWAY_CAUSES, MetricType, Role
+from airunway.process.metric_catalogue import METRICS, TURNED_AWAY_CAUSES, MetricsRole, MetricType
 from airunway.resource import ObjectKey, digest
 
-__all__ = ["INTERVAL", "WINDOW", "EventLoopLag", "Metrics", "Point", "Role", "Source"]
+__all__ = ["INTERVAL", "WINDOW", "EventLoopLag", "Metrics", "MetricsRole", "Point", "Source"]
 
 
 INTERVAL = 0.1
@@ -91,7 +91,9 @@ _BY_NAME = {metric.name: metric for metric in METRICS}
 class Metrics:
     """The metrics of one process. `component` is as in user agents; its parts are told apart as in leases."""
 
-    def __init__(self, component: str, *, role: Role = Role.EVERY, event_loop_lag: EventLoopLag | None = None) -> None:
+    def __init__(
+        self, component: str, *, role: MetricsRole = MetricsRole.EVERY, event_loop_lag: EventLoopLag | None = None
+    ) -> None:
         self.component = component
         self.event_loop_lag = event_loop_lag or EventLoopLag()
         self.registry = CollectorRegistry(auto_describe=False)
@@ -99,7 +101,7 @@ class Metrics:
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         for metric in METRICS:
-            if not metric.counted or metric.role not in (Role.EVERY, role):
+            if not metric.counted or metric.role not in (MetricsRole.EVERY, role):
                 continue
             if metric.type is MetricType.COUNTER:
                 self._counters[metric.name] = Counter(metric.name, metric.help, metric.labels, registry=self.registry)

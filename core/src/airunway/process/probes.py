@@ -20,7 +20,7 @@ from aiohttp import web
 from airunway.process.connections import Cause, ConnectionLimits, Connections, connection_of, listening
 from airunway.process.metrics import Metrics
 
-__all__ = ["MAX_AGE", "Check", "MetricsCache", "Page", "metrics_server", "parse_address", "probe_server"]
+__all__ = ["MAX_AGE", "Check", "MetricsCache", "MetricsPage", "metrics_server", "parse_address", "probe_server"]
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _OPEN_METRICS = "application/openmetrics-text"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
+class MetricsPage:
     body: bytes
     compressed: bytes
     """The body as gzip."""
@@ -49,9 +49,9 @@ class MetricsCache:
         self._metrics = metrics
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._pages: dict[str, tuple[float, Page]] = {}
+        self._pages: dict[str, tuple[float, MetricsPage]] = {}
 
-    async def get(self, accept: str) -> Page:
+    async def get(self, accept: str) -> MetricsPage:
         """The page for an HTTP ``Accept``; there are two of them, whatever versions it asks for."""
         form = f"{_OPEN_METRICS}; version=1.0.0" if _OPEN_METRICS in accept else ""
         async with self._lock:
@@ -60,7 +60,7 @@ class MetricsCache:
             if page is None or started >= good_until:
                 body, content_type = await self._metrics.page(form)
                 compressed = await asyncio.to_thread(gzip.compress, body, 1)
-                page = Page(body=body, compressed=compressed, content_type=content_type)
+                page = MetricsPage(body=body, compressed=compressed, content_type=content_type)
                 ended = self._clock()
                 self._pages[form] = (ended + max(MAX_AGE, _REST * (ended - started)), page)
             return page

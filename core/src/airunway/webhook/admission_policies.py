@@ -19,7 +19,7 @@ from airunway.status.catalogue import CONDITIONS, Writer
 from airunway.webhook.admission_policy_rules import (
     BY_DEPLOYMENT,
     OWNER_NAMES,
-    Rule,
+    PolicyRule,
     account_is_known,
     contents,
     literals,
@@ -49,7 +49,7 @@ def core_guard(user: str, *, name: str = GUARD) -> list[Resource]:
     `user` is its account's name as the API server knows it: ``system:serviceaccount:NAMESPACE:NAME``.
     """
     theirs = f"f.startsWith({quoted(f'{names.GROUP}/')}) && f.endsWith('-provider')"
-    finalizers = Rule(
+    finalizers = PolicyRule(
         expression="variables.after.all(f, f in variables.before) && "
         f"variables.before.all(f, f in variables.after || {theirs})",
         message="the core may only take off finalizers of providers",
@@ -109,12 +109,12 @@ def provider_guard(
             variables=_FINALIZERS,
             rules=[
                 *_USERS_OWN,
-                Rule(
+                PolicyRule(
                     expression=f"variables.before.all(f, f == {finalizer} || f in variables.after) && "
                     f"variables.after.all(f, f == {finalizer} || f in variables.before)",
                     message="a provider must not touch finalizers of others",
                 ),
-                Rule(
+                PolicyRule(
                     expression=f"!({finalizer} in variables.after) || {finalizer} in variables.before || {chosen}",
                     message="a provider must not hold a deployment that was not given to it",
                 ),
@@ -126,7 +126,7 @@ def provider_guard(
             resources=[_deployments(subresource="status")],
             variables={"before": _FINALIZERS["before"]},
             rules=[
-                Rule(
+                PolicyRule(
                     expression=f"{chosen} || {finalizer} in variables.before",
                     message="a provider must not write the status of a deployment that was not given to it",
                 ),
@@ -165,11 +165,11 @@ def provider_guard(
                 )
             ],
             rules=[
-                Rule(
+                PolicyRule(
                     expression=f"object.metadata.name == {provider}",
                     message="a provider must not write the InferenceProviderConfig of another",
                 ),
-                Rule(
+                PolicyRule(
                     expression="object.?status.?namespaces.orValue({}) == "
                     "(oldObject == null ? {} : oldObject.?status.?namespaces.orValue({}))",
                     message="a provider must not change its namespaces and their service accounts: the core notes them",
@@ -203,7 +203,7 @@ def _with_parameters(
             "accounts": "variables.namespaces[?request.namespace].orValue('').split(' ')",
         },
         rules=[
-            Rule(
+            PolicyRule(
                 expression="has(object.metadata.deletionTimestamp) || request.namespace in variables.namespaces",
                 message="a provider must not write into a namespace that has no ModelDeployment of its own",
             ),
@@ -243,7 +243,7 @@ def status_guard(
         f"{name}-status",
         condition=condition,
         resources=[_deployments(subresource="status")],
-        rules=[Rule(expression="false", message="only AI Runway's controllers write the status of a deployment")],
+        rules=[PolicyRule(expression="false", message="only AI Runway's controllers write the status of a deployment")],
         namespaces=namespaces,
     )
 
@@ -251,13 +251,13 @@ def status_guard(
 # ------------------------------------------------------------------------------------------------------------- rules
 
 
-def _unchanged(path: str, message: str, *, empty: str = "{}") -> Rule:
+def _unchanged(path: str, message: str, *, empty: str = "{}") -> PolicyRule:
     """The field at `path`, in the notation of CEL (``.?`` before what may be absent), stays as it is."""
-    return Rule(expression=f"object{path}.orValue({empty}) == oldObject{path}.orValue({empty})", message=message)
+    return PolicyRule(expression=f"object{path}.orValue({empty}) == oldObject{path}.orValue({empty})", message=message)
 
 
 _USERS_OWN = (
-    Rule(
+    PolicyRule(
         expression="object.spec == oldObject.spec",
         message="a controller must not change the spec of a deployment: it is its user's",
     ),
@@ -282,7 +282,7 @@ _CORE_STATUS = (
             (".?selection", "the selection", "{}"),
         )
     ),
-    Rule(
+    PolicyRule(
         expression=f"[{_CORE_CONDITIONS}].all(t, "
         "object.?status.?conditions.orValue([]).filter(c, c.type == t) == "
         "oldObject.?status.?conditions.orValue([]).filter(c, c.type == t))",
@@ -291,32 +291,32 @@ _CORE_STATUS = (
 )
 
 # As `airunway.runtime.state.is_ours` has it: where somebody took the owners off, the annotation says whose it was.
-_WAS_OURS = Rule(
+_WAS_OURS = PolicyRule(
     expression=f"oldObject == null || variables.before.exists(r, {BY_DEPLOYMENT}) || "
     "(!variables.before.exists(r, r.?controller.orValue(false)) && "
     f"'{names.DEPLOYMENT_UID}' in oldObject.metadata.?annotations.orValue({{}}))",
     message="a provider must not touch an object that belongs to no ModelDeployment",
 )
-_IS_OURS = Rule(
+_IS_OURS = PolicyRule(
     expression=f"object == null || variables.after.exists(r, {BY_DEPLOYMENT})",
     message="what a provider writes must belong to a ModelDeployment",
 )
-_HELD = Rule(
+_HELD = PolicyRule(
     expression="object == null || [object.metadata.?finalizers.orValue([])].all(a, "
     "a.all(f, f in variables.held) && variables.held.all(f, f in a))",
     message="a provider must not change the finalizers of the objects that it writes",
 )
 
 
-def _belongs_to(provider: str) -> list[Rule]:
+def _belongs_to(provider: str) -> list[PolicyRule]:
     """By its label an object is this provider's; the plan of a dry run goes from one provider to the next."""
     of_old = "(object == null ? oldObject : object).metadata.name.endsWith('-airunway-plan')"
     return [
-        Rule(
+        PolicyRule(
             expression=f"variables.whose in ['', {provider}] || {of_old}",
             message="a provider must not touch the objects of another",
         ),
-        Rule(
+        PolicyRule(
             expression="object == null || "
             f"object.metadata.?labels[?{quoted(names.PROVIDER)}].orValue('') == {provider}",
             message=f"what a provider writes must have its label {names.PROVIDER}",
@@ -324,36 +324,36 @@ def _belongs_to(provider: str) -> list[Rule]:
     ]
 
 
-def _whereabouts(refused: Iterable[str], listed: Iterable[str]) -> list[Rule]:
+def _whereabouts(refused: Iterable[str], listed: Iterable[str]) -> list[PolicyRule]:
     """Namespaces of the system and of the operator are none of a provider's, nor those that it does not watch."""
     watched = quoted(",".join(listed))
     return [
-        Rule(
+        PolicyRule(
             expression="!request.namespace.startsWith('kube-')",
             message="a provider must not write into namespaces of the system (kube-*)",
         ),
-        Rule(
+        PolicyRule(
             expression=f"!(request.namespace in {literals(refused)})",
             message="a provider must not write into the namespace of the operator: deploy models in another",
         ),
-        Rule(
+        PolicyRule(
             expression=f"{watched} == '' || request.namespace in {watched}.split(',')",
             message="a provider must not write into a namespace that it does not watch",
         ),
     ]
 
 
-def _own_events(manager: str) -> Rule:
-    return Rule(
+def _own_events(manager: str) -> PolicyRule:
+    return PolicyRule(
         expression="[object, oldObject].all(o, "
         f"o == null || o.?reportingController.orValue('') == {quoted(f'{names.GROUP}/{manager}')})",
         message="a controller must not write events as somebody else",
     )
 
 
-def _own_lease(manager: str) -> Rule:
+def _own_lease(manager: str) -> PolicyRule:
     # RBAC cannot limit the creation to a name; updates it does.
-    return Rule(
+    return PolicyRule(
         expression=f"object.metadata.name == {quoted(manager)}",
         message="a controller must not make the Lease of another",
     )
@@ -367,7 +367,7 @@ def _policy(
     *,
     condition: str,
     resources: Sequence[Resource],
-    rules: Sequence[Rule],
+    rules: Sequence[PolicyRule],
     variables: Mapping[str, str] | None = None,
     namespaces: Sequence[str] = (),
 ) -> list[Resource]:

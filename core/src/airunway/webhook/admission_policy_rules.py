@@ -22,7 +22,7 @@ from airunway.resource import Resource
 __all__ = [
     "BY_DEPLOYMENT",
     "OWNER_NAMES",
-    "Rule",
+    "PolicyRule",
     "account_is_known",
     "contents",
     "literal",
@@ -70,14 +70,14 @@ OWNER_NAMES = f"object.metadata.?ownerReferences.orValue([]).filter(r, {BY_DEPLO
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class PolicyRule:
     """Something that must be true of a request; `message` is what the API server says otherwise."""
 
     expression: str
     message: str
 
 
-def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[Rule]]:
+def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[PolicyRule]]:
     """Variables and rules about what is in the objects that a provider writes.
 
     Raises ValueError for a place that cannot be looked at.
@@ -94,7 +94,9 @@ def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[Rule]]:
     rules = [*_PODS, *_unused(kinds)]
     written = {(kind.group, kind.plural) for kind in kinds}
     rules += [
-        Rule(expression=f"variables.kind != {whose_kind(group, plural)} || ({rule.expression})", message=rule.message)
+        PolicyRule(
+            expression=f"variables.kind != {whose_kind(group, plural)} || ({rule.expression})", message=rule.message
+        )
         for (group, plural), found in _of_kinds(manifest).items()
         if (group, plural) in written
         for rule in found
@@ -112,10 +114,10 @@ def places_of(kind: UpstreamKind) -> tuple[str, ...]:
     return tuple(sorted({*kind.pods, *_BUILTIN_PODS.get((kind.group, kind.plural), ())}))
 
 
-def account_is_known(manifest: ProviderManifest, *, listed: str) -> Rule:
+def account_is_known(manifest: ProviderManifest, *, listed: str) -> PolicyRule:
     """Pods run as the namespace's default account, as one that is in the CEL list `listed`, or as the plan's own."""
     own = "".join(f" || variables.owners.exists(n, a.value() == {_named(pattern)})" for pattern in manifest.accounts)
-    return Rule(
+    return PolicyRule(
         expression="variables.pods.all(p, [p.?serviceAccountName, p.?serviceAccount].all(a, "
         f"a.orValue('') in ['', 'default'] || a.value() in {listed}{own}))",
         message="pods may only run as a service account that a ModelDeployment of the namespace names",
@@ -132,23 +134,23 @@ def _containers(test: str) -> str:
 
 
 _PODS = (
-    Rule(
+    PolicyRule(
         expression="variables.pods.all(p, [p.?hostNetwork, p.?hostPID, p.?hostIPC, "
         "p.?securityContext.?windowsOptions.?hostProcess].all(h, h.orValue(false) == false) && "
         "p.?securityContext.?sysctls.orValue([]) == [])",
         message="pods must not share the network, processes or memory of their node, or change its kernel's settings",
     ),
-    Rule(
+    PolicyRule(
         expression="variables.pods.all(p, p.?nodeName.orValue('') == '')",
         message="pods must not name the node that they run on: the scheduler chooses it",
     ),
-    Rule(
+    PolicyRule(
         expression="variables.pods.all(p, p.?volumes.orValue([]).all(v, v.all(k, k == 'name' || "
         f"k in [{', '.join(map(repr, _VOLUMES))}])))",
         message="pods must not mount the file system of their node, or storage past its claims: volumes are of "
         f"{', '.join(_VOLUMES)}",
     ),
-    Rule(
+    PolicyRule(
         expression=_containers(
             "c.?securityContext.?privileged.orValue(false) == false && "
             "c.?securityContext.?allowPrivilegeEscalation.orValue(false) == false && "
@@ -158,13 +160,13 @@ _PODS = (
         ),
         message="containers must not be privileged, gain privileges, or have capabilities added",
     ),
-    Rule(
+    PolicyRule(
         expression=_containers(
             "c.?ports.orValue([]).all(port, port.?hostPort.orValue(0) == 0 && port.?hostIP.orValue('') == '')"
         ),
         message="containers must not take ports of their node",
     ),
-    Rule(
+    PolicyRule(
         expression=_containers(
             "[c.?livenessProbe, c.?readinessProbe, c.?startupProbe, c.?lifecycle.?postStart, c.?lifecycle.?preStop]"
             ".all(t, t.?httpGet.?host.orValue('') == '' && t.?tcpSocket.?host.orValue('') == '')"
@@ -177,9 +179,9 @@ _PODS = (
 # ---------------------------------------------------------------------------------------------------- what is by kind
 
 
-def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[Rule]]:
+def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRule]]:
     named = f"variables.owners.exists(n, [{', '.join(map(_named, manifest.accounts))}].exists(a, a == %s))"
-    own = Rule(
+    own = PolicyRule(
         expression=named % "variables.o.metadata.name",
         message="service accounts, their Roles and RoleBindings are called as those of this provider's plans are",
     )
@@ -187,11 +189,11 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[Rule]]:
     return {
         ("", "services"): [
             # What somebody else has made of a Service stays as it is.
-            Rule(
+            PolicyRule(
                 expression=_as_before("spec.?type", empty="'ClusterIP'"),
                 message="a provider's Services are of type ClusterIP: none opens a way from outside",
             ),
-            Rule(
+            PolicyRule(
                 expression=" && ".join(
                     _as_before(f"spec.?{field}", empty=empty)
                     for field, empty in (("externalIPs", "[]"), ("externalName", "''"), ("loadBalancerIP", "''"))
@@ -201,13 +203,13 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[Rule]]:
         ],
         ("", "serviceaccounts"): [
             own,
-            Rule(
+            PolicyRule(
                 expression=" && ".join(
                     _as_before(f"?{field}", empty="[]") for field in ("secrets", "imagePullSecrets")
                 ),
                 message="a provider must not give a service account Secrets",
             ),
-            Rule(
+            PolicyRule(
                 expression=" && ".join(
                     f"variables.o.metadata.?{field}.orValue({{}}).all(k, k.startsWith('{names.GROUP}/') || "
                     f"oldObject != null && variables.old.metadata.?{field}[?k].orValue('') == "
@@ -219,19 +221,19 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[Rule]]:
         ],
         (_RBAC, "roles"): [
             own,
-            Rule(
+            PolicyRule(
                 expression=f"variables.o.?rules.orValue([]).all(r, r in {literal(list(manifest.rbac_rules))})",
                 message="a provider's Roles grant the rules of its manifest and nothing else",
             ),
         ],
         (_RBAC, "rolebindings"): [
             own,
-            Rule(
+            PolicyRule(
                 expression="variables.o.roleRef.kind == 'Role' && "
                 "variables.o.roleRef.name == variables.o.metadata.name",
                 message="a provider's RoleBindings refer to the Role of the same name",
             ),
-            Rule(
+            PolicyRule(
                 expression="variables.o.?subjects.orValue([]).all(s, s.kind == 'ServiceAccount' && "
                 "s.name == variables.o.metadata.name && "
                 "s.?namespace.orValue(variables.o.metadata.namespace) == variables.o.metadata.namespace)",
@@ -239,7 +241,7 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[Rule]]:
             ),
         ],
         ("networking.k8s.io", "networkpolicies"): [
-            Rule(
+            PolicyRule(
                 expression=f"[{labels}].exists(k, k in variables.o.spec.?podSelector.?matchLabels.orValue({{}}))",
                 message="a provider's NetworkPolicies select pods of ModelDeployments only",
             )
@@ -253,11 +255,11 @@ def _as_before(path: str, *, empty: str) -> str:
     return f"variables.o.{path}.orValue({empty}) == {before}"
 
 
-def _unused(kinds: Sequence[UpstreamKind]) -> Iterator[Rule]:
+def _unused(kinds: Sequence[UpstreamKind]) -> Iterator[PolicyRule]:
     for kind in kinds:
         for path in kind.unused:
             absent = _each("variables.o", _steps(path), lambda found: f"{found} == null")
-            yield Rule(
+            yield PolicyRule(
                 expression=f"variables.kind != {whose_kind(kind.group, kind.plural)} || ({absent})",
                 message=f"no translation writes {path} of a {kind.kind}",
             )

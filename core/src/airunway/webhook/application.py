@@ -11,7 +11,7 @@ from airunway.kube import Client
 from airunway.process.connections import OnTurnedAway
 from airunway.resource import ObjectKey
 from airunway.webhook.access import AccessReviewer
-from airunway.webhook.admission import Admission, View
+from airunway.webhook.admission import Admission, ClusterView
 from airunway.webhook.cert_rotator import SETTLE, CertRotator
 from airunway.webhook.configuration import WebhookSettings
 from airunway.webhook.request_limits import Limits
@@ -30,7 +30,7 @@ class Webhook:
     def __init__(
         self,
         client: Client,
-        view: View,
+        view: ClusterView,
         settings: WebhookSettings,
         *,
         namespaces: Sequence[str] = (),

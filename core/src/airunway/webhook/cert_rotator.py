@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from airunway.kube import Client, KubeError, NotFound, Reflector, is_retryable, needs_apply, retry_after_of
 from airunway.resource import ObjectKey, Resource
 from airunway.webhook.certificates import (
-    Action,
+    CertificateAction,
+    CertificateDecision,
     Material,
-    Verdict,
     authorities_in,
     decide,
     issue_serving,
@@ -105,9 +105,9 @@ class CertRotator:
             material = material_of(live) if live is not None else None
             now = self._clock()
             verdict = decide(material, now=now, hosts=self._settings.hosts)
-            if verdict.action is not Action.KEEP:
+            if verdict.action is not CertificateAction.KEEP:
                 now, verdict = await self._by_server_clock(live, now, verdict)
-            if verdict.action is Action.KEEP:
+            if verdict.action is CertificateAction.KEEP:
                 assert material is not None
                 self._note_presence(await self._inject(material.bundle))
                 return self._seconds_until(verdict.look_again, now)
@@ -116,9 +116,9 @@ class CertRotator:
             if not await self._secret.write(renewed, live=live):
                 log.info("webhook certificates: another replica wrote the Secret first; its certificates are used")
 
-    async def _renewed(self, material: Material | None, action: Action, now: datetime) -> Material:
+    async def _renewed(self, material: Material | None, action: CertificateAction, now: datetime) -> Material:
         hosts = self._settings.hosts
-        if action is Action.NEW_AUTHORITY:
+        if action is CertificateAction.NEW_AUTHORITY:
             trusted = await self._trusted()
             old = material.bundle if material is not None and authorities_in(material.bundle) else trusted
             renewed = new_authority(now=now, hosts=hosts, previous=old)
@@ -127,13 +127,13 @@ class CertRotator:
                 await asyncio.sleep(self._settle)
             return renewed
         assert material is not None
-        if action is Action.ISSUE_SERVING:
+        if action is CertificateAction.ISSUE_SERVING:
             return issue_serving(material, now=now, hosts=hosts)
         return without_previous(material)
 
     async def _by_server_clock(
-        self, live: Resource | None, now: datetime, verdict: Verdict
-    ) -> tuple[datetime, Verdict]:
+        self, live: Resource | None, now: datetime, verdict: CertificateDecision
+    ) -> tuple[datetime, CertificateDecision]:
         """Judge once more by the clock that counts: it is the API server that verifies certificates.
 
         A clock that jumped here must not make every replica change certificates that are good.

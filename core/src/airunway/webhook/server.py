@@ -26,7 +26,7 @@ from airunway.kube.decoding import decoded, shallow
 from airunway.process.connections import Connections, OnTurnedAway, connection_of, listening
 from airunway.process.probes import parse_address
 from airunway.resource import Resource, dig, key_of
-from airunway.webhook.admission import Admission, Answer, User, at_once
+from airunway.webhook.admission import Admission, ReviewResult, User, at_once
 from airunway.webhook.certificates import Material
 from airunway.webhook.configuration import PATH, TIMEOUT_SECONDS, trust_clients_of
 from airunway.webhook.request_limits import Limits, RequestLimiter, TurnedAway, aside
@@ -196,7 +196,7 @@ def _value_of(raw: bytearray) -> Any:
     return shallow(decoded(raw))
 
 
-def _reviewed(body: Resource, answer: Answer) -> Resource:
+def _reviewed(body: Resource, answer: ReviewResult) -> Resource:
     """The AdmissionReview with the response: kubectl shows the causes of a refusal by their fields."""
     request = body["request"]
     response: Resource = {"uid": request["uid"], "allowed": answer.refusal is None}
