@@ -37,7 +37,7 @@ class Passes:
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a slow machine, which edits more slowly, shows it too."""
-    monkeypatch.setattr(edits, "INTERVAL", 10.0)
+    monkeypatch.setattr(base_controller, "INTERVAL", 10.0)
 
 
 def most(seconds: float) -> int:
