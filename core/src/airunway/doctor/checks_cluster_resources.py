@@ -223,7 +223,7 @@ def _unknown_provider(seen: Snapshot) -> Iterator[Found]:
 @check(
     "ARW0802",
     Severity.ERROR,
-    "A ModelDeployment is stuck in Terminating",
+    "A deletion is stuck",
     why="Its provider, which should clean up, does not run, so its finalizer stays. Where the core runs, it removes "
     f"the finalizer after {int(names.FINALIZER_TIMEOUT.total_seconds()) // 60} minutes.",
     do="Start the provider, or delete what it made by hand and take the finalizer off.",
