@@ -32,7 +32,7 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import NAMESPACE, Client, Reflector, load_config
 from airunway.resource import ObjectKey, Resource, condition_of
 from airunway.webhook import webhook_settings
-from airunway.webhook.settings import PATH
+from airunway.webhook.configuration import PATH
 from airunway_testing.controlplane import ControlPlane
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.controlplane.processes import Processes
@@ -192,7 +192,7 @@ async def run(arguments: argparse.Namespace, plane: ControlPlane, port: int) -> 
         "reconcile_ms_flooded": loud,
         "ratio_p99": round(loud["p99"] / quiet["p99"], 2),
         "cpu_share_of_the_core": round(used / arguments.seconds, 2),
-        "longest_gap_seconds": metrics["airunway_loop_gap_seconds"],
+        "longest_gap_seconds": metrics["airunway_event_loop_lag_seconds"],
         "leases_lost": lost,
         "rss_mib": {"before": before, "after": memory["now"], "more_at_most": round(memory["peak"] - before, 1)},
         "load_average": [round(load, 2) for load in os.getloadavg()],

@@ -122,7 +122,7 @@ async def watched(seconds: float | None, count: int) -> tuple[dict[str, float], 
             values = await asyncio.to_thread(scrape, METRICS)
         except OSError:
             values = {}
-        gap = max(gap, values.get("airunway_loop_gap_seconds", 0.0))
+        gap = max(gap, values.get("airunway_event_loop_lag_seconds", 0.0))
         done = values.get("airunway_reconcile_total", 0) >= count and not values["airunway_workqueue_depth"]
         if passed > seconds if seconds is not None else done:
             break

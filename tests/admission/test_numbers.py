@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from airunway.controller import policies
-from airunway.doctor.cluster import OLDEST
+from airunway.doctor.checks_cluster import OLDEST
 from airunway.process import probes
 from airunway.webhook import access, certificates
-from airunway.webhook.limits import Limits
+from airunway.webhook.request_limits import Limits
 
 PAGE = " ".join((Path(__file__).parents[2] / "docs/admission.md").read_text(encoding="utf-8").split())
 LIMITS = Limits()

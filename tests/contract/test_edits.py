@@ -9,7 +9,7 @@ import pytest
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
-from airunway.process import edits
+from airunway.process import base_controller
 from airunway.resource import Resource, dig, labels_of
 from airunway.sdk import Compatibility, Context, ModelDeployment
 from airunway_testing.expectations import running_at
@@ -37,12 +37,12 @@ class Passes:
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a slow machine, which edits more slowly, shows it too."""
-    monkeypatch.setattr(edits, "INTERVAL", 10.0)
+    monkeypatch.setattr(base_controller, "INTERVAL", 10.0)
 
 
 def most(seconds: float) -> int:
     """Writes of one object for edits that went on for so long: the first one's, and the last one's, included."""
-    return 1 + edits.BURST + int(seconds / edits.INTERVAL) + 2
+    return 1 + base_controller.BURST + int(seconds / base_controller.INTERVAL) + 2
 
 
 async def test_l3_a_foreign_annotation_or_label_brings_no_pass(stage: Stage, client: Client) -> None:

@@ -46,9 +46,8 @@ from airunway.rbac.rights import core_rights, leader_election_rights, provider_r
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, is_true, key_of
 from airunway.runtime.application import config_object
 from airunway.webhook.certificates import new_authority
-from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object
+from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object, webhook_settings
 from airunway.webhook.secret import SECRET
-from airunway.webhook.settings import webhook_settings
 from airunway_testing.controlplane.nodes import gpu_node
 from airunway_testing.operator import gone, install_definitions, remove_definition, remove_leftovers
 from airunway_testing.rights import account_of

@@ -13,8 +13,8 @@ import yaml
 
 from airunway import __version__
 from airunway.api.crds import custom_resource_definitions
-from airunway.doctor import CHECKS, Snapshot, Unseen, examine
-from airunway.doctor.components import Component, components_in, rivals
+from airunway.doctor import CHECKS, Snapshot, Unseen, run_checks
+from airunway.doctor.components import ProcessDeployment, components_in, rivals
 from airunway.doctor.findings import AREAS
 from airunway.doctor.guards import shuts_out
 from airunway.doctor.report import document, lines
@@ -22,12 +22,11 @@ from airunway.process.effective_settings import ANNOTATION, PART_OF, EffectiveSe
 from airunway.rbac.admission_policies import status_guard
 from airunway.resource import ObjectKey, Resource, copy_of, format_time, key_of
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, new_authority
-from airunway.webhook.configuration import configuration_object
-from airunway.webhook.settings import CONFIGURATION, webhook_settings
+from airunway.webhook.configuration import CONFIGURATION, configuration_object, webhook_settings
 
 NOW = datetime(2026, 9, 1, 12, tzinfo=UTC)
 EMPTY = Snapshot(server="https://cluster", kubernetes=(1, 34), now=NOW, namespace="airunway-system", plugins={})
-CORE = Component(
+CORE = ProcessDeployment(
     key=ObjectKey("airunway-system", "core"),
     core=True,
     available=1,
@@ -92,7 +91,7 @@ CASES: dict[str, tuple[Snapshot, str]] = {
 @pytest.mark.parametrize("code", CASES)
 def test_what_no_test_can_do_to_an_api_server_is_found_too(code: str) -> None:
     snapshot, says = CASES[code]
-    found = examine(snapshot).findings
+    found = run_checks(snapshot).findings
     assert [finding.code for finding in found] == [code]
     assert says in found[0].what
 
@@ -107,7 +106,7 @@ def test_what_no_test_can_do_to_an_api_server_is_found_too(code: str) -> None:
     ],
 )
 def test_on_the_good_side_of_a_limit_nothing_is_found(snapshot: Snapshot) -> None:
-    assert examine(snapshot).findings == ()
+    assert run_checks(snapshot).findings == ()
 
 
 def test_every_check_is_seen_to_find_something() -> None:
@@ -178,7 +177,7 @@ def test_a_process_that_never_led_is_known_by_its_chart_and_how_it_runs_is_not_k
     (component,) = components_in([deployment(name="airunway-controller", version="0.4.0")], [])
     assert (component.core, component.providers, component.known) == (True, (), False)
     assert component.version == "0.4.0"
-    found = examine(replace(EMPTY, components=(component,)))
+    found = run_checks(replace(EMPTY, components=(component,)))
     assert f"how {component.name} runs" in {unseen.what for unseen in found.unseen}
 
 
@@ -232,14 +231,14 @@ def test_a_process_without_its_pods_says_why_in_the_pod_s_words(
     core = replace(
         CORE, wanted=2, available=available, selector={"app": "core"}, trouble="It has no quota.", options={}
     )
-    found = examine(replace(EMPTY, components=(core,), pods=(pod(phase="Running"), live)))
+    found = run_checks(replace(EMPTY, components=(core,), pods=(pod(phase="Running"), live)))
     (finding,) = [each for each in found.findings if each.code == code]
     assert finding.what == f"{available} of 2 pods are available. {said}"
 
 
-def component(namespace: str, *, core: bool = False, watched: str = "", **rest: Any) -> Component:
+def component(namespace: str, *, core: bool = False, watched: str = "", **rest: Any) -> ProcessDeployment:
     key, options = ObjectKey(namespace, "a"), {"watch-namespaces": watched}
-    return Component(key=key, core=core, options=options, providers=tuple(rest.get("providers", ())))
+    return ProcessDeployment(key=key, core=core, options=options, providers=tuple(rest.get("providers", ())))
 
 
 @pytest.mark.parametrize(
@@ -256,7 +255,9 @@ def component(namespace: str, *, core: bool = False, watched: str = "", **rest: 
         (component("a", core=True), replace(component("b", core=True), options={}), False),
     ],
 )
-def test_rivals_do_the_same_on_the_same_deployments(one: Component, other: Component, found: bool) -> None:
+def test_rivals_do_the_same_on_the_same_deployments(
+    one: ProcessDeployment, other: ProcessDeployment, found: bool
+) -> None:
     assert bool(list(rivals([one], [other]))) is found
     assert bool(list(rivals([other], [one]))) is found
 
@@ -282,14 +283,14 @@ def test_a_guard_of_the_status_is_asked_for_each_account(condition: str, shut_ou
     policy["spec"]["matchConditions"] = [{"name": "account", "expression": condition}]
     assert shuts_out(policy, [binding], CORE, {}) is shut_out
     snapshot = replace(EMPTY, components=(CORE,), policies=(policy,), bindings=(binding,), namespaces={})
-    assert [finding.code for finding in examine(snapshot).findings] == ["ARW0404"] * shut_out
+    assert [finding.code for finding in run_checks(snapshot).findings] == ["ARW0404"] * shut_out
 
 
 # ------------------------------------------------------------------------------------------------------ what is said
 
 
 def told(snapshot: Snapshot, *, width: int | None = None, ascii_only: bool = False) -> list[str]:
-    return [line.text for line in lines(examine(snapshot), width=width, ascii_only=ascii_only)]
+    return [line.text for line in lines(run_checks(snapshot), width=width, ascii_only=ascii_only)]
 
 
 def test_what_was_not_seen_is_said_and_not_taken_for_good() -> None:
@@ -320,7 +321,7 @@ def test_a_terminal_without_unicode_gets_letters() -> None:
 
 
 def test_the_document_has_what_the_text_has() -> None:
-    found = document(examine(CASES["ARW0101"][0]))
+    found = document(run_checks(CASES["ARW0101"][0]))
     assert (found["errors"], found["warnings"]) == (1, 0)
     (finding,) = found["findings"]
     assert set(finding) == {"code", "severity", "title", "object", "what", "why", "do", "docs"}
@@ -349,7 +350,7 @@ def test_a_bundle_that_is_no_certificate_is_said() -> None:
     assert settings is not None
     live = configuration_object(settings, bundle=b"nonsense")
     snapshot = replace(EMPTY, components=(CORE,), configurations={CONFIGURATION: live})
-    assert [finding.what for finding in examine(snapshot).findings] == ["Its caBundle holds no certificate."]
+    assert [finding.what for finding in run_checks(snapshot).findings] == ["Its caBundle holds no certificate."]
     assert b64encode(b"nonsense").decode() == live["webhooks"][0]["clientConfig"]["caBundle"]
 
 
@@ -385,12 +386,12 @@ def test_checks_take_any_object(obj: Resource) -> None:
         gateway_classes=several,
         deployments=several,
     )
-    found = examine(snapshot)
+    found = run_checks(snapshot)
     assert len(found.done) == len(CHECKS) - 1, "all but that of the rehearsed creation"
     assert list(lines(found, width=80))
 
 
 def test_ignored_checks_are_not_made() -> None:
-    found = examine(CASES["ARW0101"][0], ignored=frozenset({"ARW0101"}))
+    found = run_checks(CASES["ARW0101"][0], ignored=frozenset({"ARW0101"}))
     assert found.findings == ()
     assert "ARW0101" not in {check.code for check in (*found.done, *found.skipped)}

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from tests.doctor.conftest import processor_time
 
-from airunway.doctor import CHECKS, examine
+from airunway.doctor import CHECKS, run_checks
 from airunway.doctor.gather import gather
 from airunway.doctor.report import document
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG
@@ -27,8 +27,7 @@ from airunway.resource import ObjectKey, Resource, condition_of, format_time
 from airunway.runtime.application import config_object
 from airunway.selection import AVAILABLE, STALE_AFTER, is_available
 from airunway.webhook.certificates import new_authority
-from airunway.webhook.configuration import CONFIGURATION_KIND
-from airunway.webhook.settings import CONFIGURATION
+from airunway.webhook.configuration import CONFIGURATION, CONFIGURATION_KIND
 from airunway_testing.audit import AuditReader
 from airunway_testing.controlplane import Cluster
 from airunway_testing.operator import running_core, running_provider
@@ -55,7 +54,7 @@ async def test_each_misconfiguration_is_found_and_nothing_else(
     """In this process, which saves a start of the command each time: the others here are of the command."""
     for step in case["steps"]:
         await installation.do(step)
-    found = examine(
+    found = run_checks(
         await gather(client, namespace=namespace, hosts=[load(each.name) for each in discover(on_request=True)])
     )
     told = [
@@ -248,7 +247,7 @@ async def test_its_options_do_as_they_say(installation: Any, doctor: Any, kubeco
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (["--ignore", "ARW9999"], 2, "unknown check ARW9999"),
+        (["--ignore", "ARW9999"], 2, "there is no check ARW9999"),
         (["--context", "nowhere"], 1, "has no context 'nowhere'"),
         (["--failure-threshold", "never"], 2, "--failure-threshold"),
     ],

@@ -27,7 +27,7 @@ from airunway.api import names
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import EVENT, NAMESPACE, POD, ApiError, Client, Invalid, NotFound, load_config
 from airunway.plugins.registry import load
-from airunway.process.metric_catalogue import METRICS, PROCESS_METRICS, Role
+from airunway.process.metric_catalogue import METRICS, PROCESS_METRICS, MetricsRole
 from airunway.resource import ObjectKey, Resource, dig, owner_reference
 from airunway.webhook.configuration import CONFIGURATION_KIND
 from airunway_kaito_simulator.kinds import WORKSPACE
@@ -203,7 +203,7 @@ async def see(kubeconfig: Path, folder: Path) -> Seen:
             async def complete() -> bool:
                 """Of every metric a sample, from each process that shows it; some counters of a provider rest."""
                 pages["core"], pages["provider"] = await get(http, core), await get(http, provider)
-                others = {metric.name for metric in METRICS if metric.role is Role.CORE}
+                others = {metric.name for metric in METRICS if metric.role is MetricsRole.CORE}
                 rest = {"airunway_reconciliation_errors_total"}
                 return not unseen(pages["core"]) and not unseen(pages["provider"]) - others - rest
 

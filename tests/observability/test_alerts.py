@@ -276,7 +276,9 @@ HEALTHY: dict[tuple[str, Labels], Level] = {
         "airunway_provider_condition", lambda _: None, provider="kaito", type="SelectionRulesValid", status="False"
     ),
     **series("airunway_objects_left_out", lambda _: 0.0),
-    **series("airunway_loop_gap_seconds", lambda moment: 3.0 if moment % 600 < 60 else 0.01),  # now and then a bad one
+    **series(
+        "airunway_event_loop_lag_seconds", lambda moment: 3.0 if moment % 600 < 60 else 0.01
+    ),  # now and then a bad one
 }
 
 TROUBLE: dict[str, tuple[str, dict[tuple[str, Labels], Level]]] = {
@@ -318,7 +320,7 @@ TROUBLE: dict[str, tuple[str, dict[tuple[str, Labels], Level]]] = {
             status="False",
         ),
     ),
-    "passes that keep the loop": ("AirunwayLoopBlocked", series("airunway_loop_gap_seconds", during(4.0, 0.01))),
+    "passes that keep the loop": ("AirunwayLoopBlocked", series("airunway_event_loop_lag_seconds", during(4.0, 0.01))),
     "too many deployments": ("AirunwayObjectsLeftOut", series("airunway_objects_left_out", during(5.0, 0.0))),
 }
 

@@ -7,7 +7,7 @@ from typing import Protocol
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from airunway.process.metric_catalogue import ERROR_TYPES, METRICS, Role
+from airunway.process.metric_catalogue import ERROR_TYPES, METRICS, MetricsRole
 
 pytestmark = pytest.mark.apiserver
 
@@ -36,7 +36,7 @@ def of(**labels: str) -> frozenset[tuple[str, str]]:
 def test_every_metric_is_seen(seen: Seen) -> None:
     assert seen.unseen("core") == set()
     quiet = {"airunway_reconciliation_errors_total"}  # no pass of the provider need have failed
-    assert seen.unseen("provider") - quiet == {m.name for m in METRICS if m.role is Role.CORE}
+    assert seen.unseen("provider") - quiet == {m.name for m in METRICS if m.role is MetricsRole.CORE}
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
@@ -117,9 +117,9 @@ def test_what_is_about_an_object_goes_away_with_it(seen: Seen) -> None:
 
 
 def test_openmetrics_is_spoken_where_it_is_asked_for(seen: Seen) -> None:
-    openmetrics, plain = seen.content_types
+    openmetrics, printable = seen.content_types
     assert openmetrics.startswith("application/openmetrics-text; version=1.0.0")
-    assert plain.startswith("text/plain")
+    assert printable.startswith("text/plain")
     parsed = text_string_to_metric_families(seen.openmetrics)  # type: ignore[no-untyped-call]
     families = {family.name for family in parsed}
     assert {metric.name.removesuffix("_total") for metric in METRICS} <= {f.removesuffix("_total") for f in families}

@@ -20,16 +20,16 @@ __all__ = ["core_files", "policy_property"]
 
 def core_files() -> dict[str, str]:
     """The files of the core's chart. Its rights are in parts, of which a release has those that it switches on."""
-    plain, asking = (_webhook(access_review=review) for review in (False, True))
+    printable, asking = (_webhook(access_review=review) for review in (False, True))
     parts = {
         "core": core_rights(),
         "leaderElection": leader_election_rights(names.CORE_MANAGER),
         "policy": _beyond(core_rights(policy=True), core_rights()),
-        "webhook": webhook_rights(plain),
-        "accessReview": _beyond(webhook_rights(asking), webhook_rights(plain)),
+        "webhook": webhook_rights(printable),
+        "accessReview": _beyond(webhook_rights(asking), webhook_rights(printable)),
     }
     guard = [*core_guard("@account@", name=GUARD), *status_guard([], accounts_of="@namespace@", name=GUARD)]
-    configuration = configuration_object(plain, bundle=b"")
+    configuration = configuration_object(printable, bundle=b"")
     for webhook in configuration["webhooks"]:
         del webhook["clientConfig"]["caBundle"]  # the process's own
     return {

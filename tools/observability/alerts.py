@@ -105,7 +105,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="AirunwayLoopBlocked",
-        expression="max by (job, instance) (airunway_loop_gap_seconds) > 2",
+        expression="max by (job, instance) (airunway_event_loop_lag_seconds) > 2",
         lasting="3m",
         severity="warning",
         summary="{{ $labels.instance }} is blocked for seconds at a time",

@@ -140,7 +140,7 @@ ROWS: tuple[Row, ...] = (
             Panel(
                 title="Longest time in which nothing else ran",
                 unit="s",
-                queries=(("max by (job, instance) (airunway_loop_gap_seconds)", "{{job}} {{instance}}"),),
+                queries=(("max by (job, instance) (airunway_event_loop_lag_seconds)", "{{job}} {{instance}}"),),
                 description="Within the last minute. Probes, the lease and admission reviews wait for as long.",
             ),
             Panel(

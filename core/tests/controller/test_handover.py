@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airunway.api import names
-from airunway.controller.decision import SILENT_AFTER, Decision, decide
+from airunway.controller.decision import SILENT_AFTER, CoreDecision, decide
 from airunway.resource import Resource, condition_of, format_time
 from airunway.selection import EngineFacts, ProviderFacts
 
@@ -48,7 +48,7 @@ def switched(*, holds: bool = True, engine: str | None = "vllm") -> Resource:
     }
 
 
-def decided(deployment: Resource, *providers: ProviderFacts) -> Decision:
+def decided(deployment: Resource, *providers: ProviderFacts) -> CoreDecision:
     return decide(deployment, violations=(), providers=providers, selector=True, now=NOW)
 
 

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from airunway.api import names
-from airunway.controller.release import Releaser, forsaken
+from airunway.controller.reconciler import OrphanFinalizer, forsaken
 from airunway.kube import Client, EventRecorder
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.resource import Resource, copy_of, format_time
@@ -79,7 +79,7 @@ async def test_the_core_comes_back_by_itself_when_the_five_minutes_are_over() ->
         patches.append(operations[-1]["value"])
         return copy_of(deployment)
 
-    releaser = Releaser(
+    releaser = OrphanFinalizer(
         client=cast("Client", SimpleNamespace(json_patch=json_patch)),
         providers=dict,
         events=cast("EventRecorder", SimpleNamespace(emit=lambda *_, **__: None)),
@@ -112,7 +112,7 @@ async def test_h1_a_thousand_finalizers_that_a_user_made_up_are_one_write_and_a_
         events.append(note)
 
     cached = DeploymentProjection([names.CORE_MANAGER])(copy_of(live))
-    releaser = Releaser(
+    releaser = OrphanFinalizer(
         client=cast("Client", SimpleNamespace(find=find, json_patch=json_patch)),
         providers=dict,
         events=cast("EventRecorder", SimpleNamespace(emit=emit)),

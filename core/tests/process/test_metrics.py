@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from airunway.process.fleet_metrics import OTHER, Transitions, deployment_points, provider_points
 from airunway.process.metric_catalogue import METRICS
-from airunway.process.metrics import Metrics, Point, Role
+from airunway.process.metrics import Metrics, MetricsRole, Point
 from airunway.resource import ObjectKey, Resource, format_time
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -118,7 +118,7 @@ def test_providers_show_readiness_and_age() -> None:
 
 
 async def test_a_page_holds_what_was_counted_and_what_is_read() -> None:
-    metrics = Metrics("airunway-controller", role=Role.CORE)
+    metrics = Metrics("airunway-controller", role=MetricsRole.CORE)
     metrics.on_request("get", "pods", 404, 0.2)
     metrics.on_pass("core")("success", 0.1)
     metrics.on_leading("airunway-controller")(True)
@@ -147,7 +147,7 @@ def test_a_provider_has_no_metrics_of_the_core() -> None:
 
 
 def test_what_was_counted_for_a_provider_goes_with_it() -> None:
-    metrics = Metrics("airunway-controller", role=Role.CORE)
+    metrics = Metrics("airunway-controller", role=MetricsRole.CORE)
     for provider in ("kaito", "dynamo"):
         metrics.count("airunway_provider_selection_total", provider, "auto")
         metrics.observe("airunway_reconciliation_duration_seconds", 0.1, "core", provider)
@@ -165,7 +165,7 @@ class World:
     """One deployment's history, told to a `Transitions`."""
 
     def __init__(self, *, counting: bool = True) -> None:
-        self.metrics = Metrics("airunway-controller", role=Role.CORE)
+        self.metrics = Metrics("airunway-controller", role=MetricsRole.CORE)
         self.now = NOW
         self.transitions = Transitions(self.metrics, providers={"kaito"}, clock=lambda: self.now)
         self.transitions.counting = counting

@@ -22,9 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.process import probes
-from airunway.process.metrics import Metrics, Role
-from airunway.process.pages import MAX_AGE, Pages
-from airunway.process.probes import LIMITS, SCRAPES, metrics_server, parse_address, probe_server
+from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.probes import LIMITS, MAX_AGE, SCRAPES, MetricsCache, metrics_server, parse_address, probe_server
 from airunway_testing.waiting import PATIENCE
 
 
@@ -55,7 +54,7 @@ async def test_metrics_are_served_in_both_formats() -> None:
 
 
 class Counted(Metrics):
-    """Pages that take as long as the test wants, and how many were made at a time."""
+    """MetricsCache that take as long as the test wants, and how many were made at a time."""
 
     def __init__(self) -> None:
         super().__init__("tests")
@@ -76,7 +75,7 @@ class Counted(Metrics):
 async def test_m13_one_page_serves_all_who_ask_within_a_second() -> None:
     now = 100.0
     metrics = Counted()
-    pages = Pages(metrics, clock=lambda: now)
+    pages = MetricsCache(metrics, clock=lambda: now)
     accepts = ["", *(f"application/openmetrics-text; version=1.0.{number}" for number in range(50))]
     await asyncio.gather(*(pages.get(accept) for accept in accepts * 4))
     assert (metrics.made, metrics.most_at_once) == (2, 1), "one for each form, not at the same time"
@@ -118,7 +117,7 @@ async def test_m13_who_does_not_read_keeps_nobody_out_for_ever(monkeypatch: pyte
 
 
 async def test_m13_long_label_values_are_cut_and_stay_different() -> None:
-    metrics = Metrics("tests", role=Role.CORE)
+    metrics = Metrics("tests", role=MetricsRole.CORE)
     ids = ["org/" + "x" * 2000 + end for end in "ab"]
     metrics.add_source(
         "info", lambda: [("airunway_modeldeployment_info", ("ns", "same", "", "", each), 1.0) for each in ids]

@@ -8,7 +8,7 @@ from asyncio import sslproto
 
 import pytest
 
-from airunway.process.tls_buffers import BUFFER, small_tls_buffers
+from airunway.process.manager import BUFFER, small_tls_buffers
 
 
 async def test_a_connection_of_a_process_has_a_small_buffer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from airunway.controller.decision import Decision, decide
+from airunway.controller.decision import CoreDecision, decide
 from airunway.resource import Resource, condition_of, dig
 from airunway.selection import (
     ProviderFacts,
@@ -79,7 +79,7 @@ def refused(obj: Resource, by: str, *, words: str = WORDS) -> Resource:
     return {**obj, "metadata": {**obj["metadata"], "managedFields": [*others, entry]}, "status": status}
 
 
-def decided(obj: Resource, providers: list[ProviderFacts] = ALL, *, selector: bool = True) -> Decision:
+def decided(obj: Resource, providers: list[ProviderFacts] = ALL, *, selector: bool = True) -> CoreDecision:
     return decide(obj, violations=(), providers=providers, selector=selector, now=NOW)
 
 

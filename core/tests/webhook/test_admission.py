@@ -15,7 +15,7 @@ from airunway.resource import ObjectKey, Resource
 from airunway.selection import ProviderFacts, UpstreamFacts, provider_facts
 from airunway.validation.policy import Policy, parse_policy
 from airunway.webhook.access import AccessReviewer
-from airunway.webhook.admission import Admission, Answer, User
+from airunway.webhook.admission import Admission, ReviewResult, User
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ADA = User(name="ada", extra={})
@@ -99,13 +99,13 @@ def deployment(engine: str | None = "llamacpp", **spec: Any) -> Resource:
 
 async def answer(
     cluster: Cluster, obj: Resource, *, old: Resource | None = None, rights: Rights | None = None, pods: bool = False
-) -> Answer:
+) -> ReviewResult:
     reviewer = cast("AccessReviewer", rights)
     admission = Admission(cluster, access=reviewer, pods=reviewer if pods else None, clock=lambda: NOW)
     return await admission.review(obj, old=old, user=ADA)
 
 
-def refusal_of(found: Answer) -> tuple[int, str, list[tuple[str, str]]]:
+def refusal_of(found: ReviewResult) -> tuple[int, str, list[tuple[str, str]]]:
     assert found.refusal is not None
     refusal = found.refusal
     return refusal.code, refusal.reason, [(cause.path, cause.reason) for cause in refusal.causes]
@@ -116,8 +116,8 @@ BAD = {"resources": {"gpu": {"count": -1}}}
 
 
 async def test_what_is_right_passes() -> None:
-    assert await answer(Cluster([ACME]), deployment()) == Answer()
-    assert await answer(Cluster(), deployment()) == Answer(), "a provider may be registered later"
+    assert await answer(Cluster([ACME]), deployment()) == ReviewResult()
+    assert await answer(Cluster(), deployment()) == ReviewResult(), "a provider may be registered later"
 
 
 async def test_what_the_object_alone_tells_is_refused_with_every_field() -> None:
@@ -129,12 +129,12 @@ async def test_what_the_object_alone_tells_is_refused_with_every_field() -> None
 async def test_other_namespaces_deletions_and_specs_that_stay_pass_whatever_is_in_them() -> None:
     bad = deployment("vllm")
     elsewhere = Cluster([ACME], watched=lambda namespace: namespace != "team")
-    assert await answer(elsewhere, bad) == Answer()
+    assert await answer(elsewhere, bad) == ReviewResult()
     assert (await answer(Cluster([ACME], watched=lambda namespace: namespace == "team"), bad)).refusal is not None
     deleted = {**bad, "metadata": {**bad["metadata"], "deletionTimestamp": "2026-11-21T12:00:00Z"}}
-    assert await answer(Cluster([ACME]), deleted) == Answer()
+    assert await answer(Cluster([ACME]), deleted) == ReviewResult()
     labelled = {**bad, "metadata": {**bad["metadata"], "labels": {"a": "b"}}}
-    assert await answer(Cluster([ACME]), labelled, old=bad) == Answer()
+    assert await answer(Cluster([ACME]), labelled, old=bad) == ReviewResult()
     changed = deployment("vllm", model={"id": "org/other"})
     assert (await answer(Cluster([ACME]), changed, old=bad)).refusal is not None
 
@@ -148,7 +148,7 @@ async def test_specs_that_no_json_library_writes_are_compared_all_the_same(numbe
         return deployment(provider={"overrides": node})
 
     elsewhere = Cluster()
-    assert await answer(elsewhere, nested(300), old=nested(300)) == Answer()
+    assert await answer(elsewhere, nested(300), old=nested(300)) == ReviewResult()
     assert (await answer(elsewhere, nested(300), old=nested(301))).refusal is not None
     code, _, _ = refusal_of(await answer(elsewhere, nested(100_000), old=nested(100_000)))
     assert code == 422, "deeper than can be compared: judged as new"
@@ -169,7 +169,7 @@ async def test_a_provider_that_is_named_must_be_there(
     assert refusal_of(found) == (422, "Invalid", [(path, reason)])
     assert found.refusal is not None
     assert text in found.refusal.message
-    assert await answer(Cluster(facts), deployment()) == Answer(), "nobody named it"
+    assert await answer(Cluster(facts), deployment()) == ReviewResult(), "nobody named it"
 
 
 async def test_a_provider_that_is_named_must_offer_the_engine() -> None:
@@ -201,7 +201,7 @@ async def test_what_the_policy_denies_is_forbidden_not_invalid() -> None:
     strict = Cluster([ACME], policy=policy("rules: [{images: ['ghcr.io/acme/*']}]"))
     code, reason, causes = refusal_of(await answer(strict, deployment(image="docker.io/x/y")))
     assert (code, reason, [path for path, _ in causes]) == (403, "Forbidden", ["spec.image"])
-    assert await answer(strict, deployment(image="ghcr.io/acme/y:1")) == Answer()
+    assert await answer(strict, deployment(image="ghcr.io/acme/y:1")) == ReviewResult()
     # Beside something that is wrong with the object it is one cause more of that.
     both = deployment(image="docker.io/x/y", provider={"name": "nobody"})
     code, reason, causes = refusal_of(await answer(strict, both))
@@ -230,7 +230,7 @@ async def test_the_provider_that_a_deployment_has_is_held_to_the_policy_too() ->
 
 async def test_the_user_is_asked_about_the_provider_that_is_named() -> None:
     rights, cluster = Rights(), Cluster([ACME, provider("big", kind="Secret", rank=9)])
-    assert await answer(cluster, deployment(provider={"name": "acme"}), rights=rights) == Answer()
+    assert await answer(cluster, deployment(provider={"name": "acme"}), rights=rights) == ReviewResult()
     assert rights.asked == ["ada ConfigMap team acme"]
     found = await answer(cluster, deployment(provider={"name": "acme"}), rights=Rights("ConfigMap"))
     assert refusal_of(found) == (403, "Forbidden", [("spec.provider.name", "FieldValueForbidden")])
@@ -245,7 +245,7 @@ async def test_else_about_the_one_that_it_has_and_else_about_the_one_that_would_
                  rights=rights)  # fmt: skip
     assert rights.asked == ["ada ConfigMap team acme"]
     rights = Rights("ConfigMap")
-    assert await answer(cluster, deployment(), rights=rights) == Answer()
+    assert await answer(cluster, deployment(), rights=rights) == ReviewResult()
     assert rights.asked == ["ada Secret team big"]
     rights = Rights()
     await answer(cluster, deployment(None), rights=rights)
@@ -303,7 +303,7 @@ async def test_pods_are_asked_about_first_where_that_is_on() -> None:
     assert refusal_of(found) == (403, "Forbidden", [("spec", "FieldValueForbidden")])
     assert rights.asked == ["ada pods team"]
     rights = Rights()
-    assert await answer(Cluster([ACME]), deployment(), rights=rights, pods=True) == Answer()
+    assert await answer(Cluster([ACME]), deployment(), rights=rights, pods=True) == ReviewResult()
     assert rights.asked == ["ada pods team", "ada ConfigMap team acme"]
 
 

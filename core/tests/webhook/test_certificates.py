@@ -17,7 +17,7 @@ from airunway.webhook.certificates import (
     OVERLAP,
     ROTATE_AHEAD,
     SERVING_LIFETIME,
-    Action,
+    CertificateAction,
     Material,
     authorities_in,
     decide,
@@ -31,7 +31,7 @@ HOSTS = ["hook.system.svc", "127.0.0.1"]
 DAY = timedelta(days=1)
 
 
-def action(material: Material | None, now: datetime, hosts: list[str] | None = None) -> Action:
+def action(material: Material | None, now: datetime, hosts: list[str] | None = None) -> CertificateAction:
     return decide(material, now=now, hosts=hosts or HOSTS).action
 
 
@@ -53,17 +53,17 @@ def test_lifetimes(material: Material) -> None:
 @pytest.mark.parametrize(
     ("later", "expected"),
     [
-        (timedelta(0), Action.KEEP),
-        (SERVING_LIFETIME - ROTATE_AHEAD - DAY, Action.KEEP),
-        (SERVING_LIFETIME - ROTATE_AHEAD, Action.ISSUE_SERVING),
-        (SERVING_LIFETIME + DAY, Action.ISSUE_SERVING),
-        (AUTHORITY_LIFETIME - ROTATE_AHEAD - DAY, Action.ISSUE_SERVING),
-        (AUTHORITY_LIFETIME - ROTATE_AHEAD, Action.NEW_AUTHORITY),
-        (AUTHORITY_LIFETIME + DAY, Action.NEW_AUTHORITY),
-        (-DAY, Action.NEW_AUTHORITY),
+        (timedelta(0), CertificateAction.KEEP),
+        (SERVING_LIFETIME - ROTATE_AHEAD - DAY, CertificateAction.KEEP),
+        (SERVING_LIFETIME - ROTATE_AHEAD, CertificateAction.ISSUE_SERVING),
+        (SERVING_LIFETIME + DAY, CertificateAction.ISSUE_SERVING),
+        (AUTHORITY_LIFETIME - ROTATE_AHEAD - DAY, CertificateAction.ISSUE_SERVING),
+        (AUTHORITY_LIFETIME - ROTATE_AHEAD, CertificateAction.NEW_AUTHORITY),
+        (AUTHORITY_LIFETIME + DAY, CertificateAction.NEW_AUTHORITY),
+        (-DAY, CertificateAction.NEW_AUTHORITY),
     ],
 )
-def test_renewal_by_the_clock(material: Material, later: timedelta, expected: Action) -> None:
+def test_renewal_by_the_clock(material: Material, later: timedelta, expected: CertificateAction) -> None:
     assert action(material, NOW + later) is expected
 
 
@@ -78,17 +78,17 @@ def test_a_serving_certificate_never_outlives_its_authority(material: Material) 
     late = NOW + AUTHORITY_LIFETIME - timedelta(days=100)
     renewed = issue_serving(material, now=late, hosts=HOSTS)
     assert x509.load_pem_x509_certificate(renewed.serving).not_valid_after_utc == NOW + AUTHORITY_LIFETIME
-    assert action(renewed, late) is Action.KEEP
+    assert action(renewed, late) is CertificateAction.KEEP
 
 
 def test_a_new_authority_stays_with_the_old_one_for_a_while(material: Material) -> None:
     follower = new_authority(now=NOW, hosts=HOSTS, previous=material.bundle)
     assert authorities_in(follower.bundle) == [follower.authority, material.authority]
-    assert action(follower, NOW) is Action.KEEP
-    assert action(follower, NOW + OVERLAP) is Action.DROP_PREVIOUS
+    assert action(follower, NOW) is CertificateAction.KEEP
+    assert action(follower, NOW + OVERLAP) is CertificateAction.DROP_PREVIOUS
     alone = without_previous(follower)
     assert authorities_in(alone.bundle) == [follower.authority]
-    assert action(alone, NOW + OVERLAP) is Action.KEEP
+    assert action(alone, NOW + OVERLAP) is CertificateAction.KEEP
 
 
 def test_an_authority_that_has_ended_is_not_kept(material: Material) -> None:
@@ -101,15 +101,15 @@ def test_an_authority_that_has_ended_is_not_kept(material: Material) -> None:
 @pytest.mark.parametrize(
     ("change", "expected", "why"),
     [
-        ({"authority": b""}, Action.NEW_AUTHORITY, "cannot be read"),
-        ({"authority": b"garbage"}, Action.NEW_AUTHORITY, "cannot be read"),
-        ({"authority_key": b""}, Action.NEW_AUTHORITY, "cannot be read"),
-        ({"serving": b"-----BEGIN CERTIFICATE-----\nAA==\n"}, Action.ISSUE_SERVING, "cannot be read"),
-        ({"serving_key": b""}, Action.ISSUE_SERVING, "cannot be read"),
-        ({"previous": b"garbage"}, Action.DROP_PREVIOUS, "time to follow"),
+        ({"authority": b""}, CertificateAction.NEW_AUTHORITY, "cannot be read"),
+        ({"authority": b"garbage"}, CertificateAction.NEW_AUTHORITY, "cannot be read"),
+        ({"authority_key": b""}, CertificateAction.NEW_AUTHORITY, "cannot be read"),
+        ({"serving": b"-----BEGIN CERTIFICATE-----\nAA==\n"}, CertificateAction.ISSUE_SERVING, "cannot be read"),
+        ({"serving_key": b""}, CertificateAction.ISSUE_SERVING, "cannot be read"),
+        ({"previous": b"garbage"}, CertificateAction.DROP_PREVIOUS, "time to follow"),
     ],
 )
-def test_a_garbled_secret(material: Material, change: dict[str, bytes], expected: Action, why: str) -> None:
+def test_a_garbled_secret(material: Material, change: dict[str, bytes], expected: CertificateAction, why: str) -> None:
     verdict = decide(replace(material, **change), now=NOW, hosts=HOSTS)  # type: ignore[arg-type] # all are bytes
     assert verdict.action is expected
     assert why in verdict.why
@@ -117,17 +117,17 @@ def test_a_garbled_secret(material: Material, change: dict[str, bytes], expected
 
 def test_parts_of_two_secrets_do_not_mix(material: Material) -> None:
     other = new_authority(now=NOW, hosts=HOSTS)
-    assert action(replace(material, authority_key=other.authority_key), NOW) is Action.NEW_AUTHORITY
-    assert action(replace(material, serving_key=other.serving_key), NOW) is Action.ISSUE_SERVING
+    assert action(replace(material, authority_key=other.authority_key), NOW) is CertificateAction.NEW_AUTHORITY
+    assert action(replace(material, serving_key=other.serving_key), NOW) is CertificateAction.ISSUE_SERVING
     mixed = replace(material, serving=other.serving, serving_key=other.serving_key)
     assert decide(mixed, now=NOW, hosts=HOSTS).why == "the serving certificate is not by the authority"
 
 
 def test_another_name_needs_another_certificate(material: Material) -> None:
     verdict = decide(material, now=NOW, hosts=[*HOSTS, "other.system.svc"])
-    assert verdict.action is Action.ISSUE_SERVING
+    assert verdict.action is CertificateAction.ISSUE_SERVING
     assert verdict.why == "the serving certificate does not cover other.system.svc"
-    assert action(material, NOW, hosts=HOSTS[:1]) is Action.KEEP
+    assert action(material, NOW, hosts=HOSTS[:1]) is CertificateAction.KEEP
 
 
 def test_no_host_is_an_error(material: Material) -> None:
@@ -185,15 +185,15 @@ def test_wherever_the_clock_goes_one_action_after_another_ends_in_order(steps: l
             break
         for _ in range(4):
             verdict = decide(material, now=now, hosts=HOSTS)
-            if verdict.action is Action.KEEP:
+            if verdict.action is CertificateAction.KEEP:
                 break
-            if verdict.action is Action.NEW_AUTHORITY:
+            if verdict.action is CertificateAction.NEW_AUTHORITY:
                 material = new_authority(now=now, hosts=HOSTS, previous=material.bundle if material else b"")
             else:
                 assert material is not None
-                renew = verdict.action is Action.ISSUE_SERVING
+                renew = verdict.action is CertificateAction.ISSUE_SERVING
                 material = issue_serving(material, now=now, hosts=HOSTS) if renew else without_previous(material)
-        assert verdict.action is Action.KEEP
+        assert verdict.action is CertificateAction.KEEP
         assert material is not None
         serving = x509.load_pem_x509_certificate(material.serving)
         assert serving.not_valid_before_utc <= now < serving.not_valid_after_utc
@@ -201,5 +201,8 @@ def test_wherever_the_clock_goes_one_action_after_another_ends_in_order(steps: l
 
 @given(st.binary(max_size=60), st.binary(max_size=60), st.binary(max_size=60))
 def test_any_bytes_get_a_verdict(authority: bytes, key: bytes, previous: bytes) -> None:
-    assert action(Material(authority=authority, authority_key=key, previous=previous), NOW) is Action.NEW_AUTHORITY
+    assert (
+        action(Material(authority=authority, authority_key=key, previous=previous), NOW)
+        is CertificateAction.NEW_AUTHORITY
+    )
     assert authorities_in(previous) == []

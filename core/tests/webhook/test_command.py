@@ -20,8 +20,7 @@ from airunway.cli.main import app
 from airunway.kube import Client, NotFound
 from airunway.resource import ObjectKey
 from airunway.webhook import webhook_settings
-from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in, configuration_object
-from airunway.webhook.settings import WebhookSettings
+from airunway.webhook.configuration import CONFIGURATION_KIND, WebhookSettings, bundles_in, configuration_object
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.fixtures import Kubectl
 

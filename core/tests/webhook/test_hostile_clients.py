@@ -28,8 +28,7 @@ from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource
 from airunway.webhook import WebhookSettings
 from airunway.webhook.application import Webhook
-from airunway.webhook.configuration import CONFIGURATION_KIND, configuration_object
-from airunway.webhook.settings import PATH, webhook_settings
+from airunway.webhook.configuration import CONFIGURATION_KIND, PATH, configuration_object, webhook_settings
 from airunway_testing.reviews import WebhookClient, review_of, unverified
 from airunway_testing.waiting import eventually
 from airunway_testing.webhook import local_settings, running_webhook

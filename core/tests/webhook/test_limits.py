@@ -26,9 +26,9 @@ from airunway.process.metrics import Metrics
 from airunway.resource import condition_of, key_of
 from airunway.webhook import WebhookSettings
 from airunway.webhook.application import Webhook
-from airunway.webhook.limits import Limits
+from airunway.webhook.configuration import PATH
+from airunway.webhook.request_limits import Limits
 from airunway.webhook.server import AdmissionServer
-from airunway.webhook.settings import PATH
 from airunway_testing.reviews import WebhookClient, review_of, unverified
 from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook

@@ -20,11 +20,11 @@ import pytest
 from airunway.process.connections import Cause
 from airunway.resource import Resource
 from airunway.webhook import server as server_module
-from airunway.webhook.admission import Admission, Answer
+from airunway.webhook.admission import Admission, ReviewResult
 from airunway.webhook.certificates import Material, new_authority
-from airunway.webhook.limits import Limits
+from airunway.webhook.configuration import PATH
+from airunway.webhook.request_limits import Limits
 from airunway.webhook.server import AdmissionServer
-from airunway.webhook.settings import PATH
 from airunway_testing.controlplane.ports import reserved_ports
 from airunway_testing.reviews import review_of, unverified
 from airunway_testing.waiting import PATIENCE
@@ -50,13 +50,13 @@ class Port:
     fault: Exception | None = None
     server: AdmissionServer = field(init=False)
 
-    async def review(self, _: Resource, **__: Any) -> Answer:
+    async def review(self, _: Resource, **__: Any) -> ReviewResult:
         """As `Admission`: the verdict on an object."""
         self.judged += 1
         await self.judges.wait()
         if self.fault is not None:
             raise self.fault
-        return Answer()
+        return ReviewResult()
 
     @asynccontextmanager
     async def connection(self, *, tls: bool = True) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:

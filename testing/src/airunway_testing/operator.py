@@ -34,8 +34,8 @@ from airunway.kube import (
 from airunway.plugins.host import ProviderHost
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.process.metrics import Metrics, Role
-from airunway.process.parts import Application, Lead, Parts, Work
+from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.supervisor import Application, Lead, Supervisor, Work
 from airunway.resource import ObjectKey, Resource, is_deleting, key_of, uid_of
 from airunway.runtime.application import ProviderApplication, ProviderSettings
 from airunway.runtime.crd_versions import crd_facts
@@ -203,14 +203,14 @@ async def running_together(
     hosts: Sequence[ProviderHost],
     *,
     around: Callable[[Application], Application] = lambda application: application,
-) -> AsyncIterator[Parts]:
+) -> AsyncIterator[Supervisor]:
     """The core and these providers as `airunway run` has them in one process, from when all are ready.
 
     Each provider is run as what `around` makes of it.
     """
     managers = [names.CORE_MANAGER, *(names.provider_manager(host.name) for host in hosts)]
     async with _client(kubeconfig, "airunway", None) as client:
-        metrics = Metrics("airunway", role=Role.CORE)
+        metrics = Metrics("airunway", role=MetricsRole.CORE)
         caches = Caches(client, project=DeploymentProjection(managers), metrics=metrics)
         makers: dict[str, Callable[[], Application]] = {
             names.CORE_MANAGER: lambda: CoreApplication(client=client, caches=caches)
@@ -220,7 +220,7 @@ async def running_together(
             return around(ProviderApplication(client=client, host=host, caches=caches))
 
         makers |= {manager: partial(provider, host) for manager, host in zip(managers[1:], hosts, strict=True)}
-        parts = Parts(makers, lead_of=lambda _: _at_once)
+        parts = Supervisor(makers, lead_of=lambda _: _at_once)
         async with _running(parts.run(), parts.unready):
             yield parts
 

@@ -16,8 +16,8 @@ import orjson
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource, dig, key_of
+from airunway.webhook.configuration import PATH, WebhookSettings
 from airunway.webhook.secret import SECRET, material_of
-from airunway.webhook.settings import PATH, WebhookSettings
 
 __all__ = ["WebhookClient", "review_of", "unverified"]
 

@@ -18,14 +18,14 @@ from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import Client, Invalid, NotFound, ServerError, load_config
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.process.metrics import Metrics, Role
-from airunway.process.parts import Makers
-from airunway.process.shell import ShellSettings, serve
+from airunway.process.manager import ManagerSettings, serve
+from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.supervisor import Factories
 from airunway.resource import ObjectKey
 from airunway.webhook import WebhookSettings, webhook_settings
 from airunway.webhook.application import Webhook
 from airunway.webhook.configuration import CONFIGURATION_KIND
-from airunway.webhook.limits import Limits
+from airunway.webhook.request_limits import Limits
 from airunway_testing.controlplane.ports import reserved_ports
 
 __all__ = ["local_settings", "running_webhook"]
@@ -75,9 +75,9 @@ def running_webhook(
     """
     core_settings = settings or CoreSettings()
     made: list[CoreApplication] = []
-    metrics = Metrics(names.CORE_MANAGER, role=Role.CORE)
+    metrics = Metrics(names.CORE_MANAGER, role=MetricsRole.CORE)
 
-    def make(client: Client) -> Makers:
+    def make(client: Client) -> Factories:
         project = DeploymentProjection([names.CORE_MANAGER])
         caches = Caches(client, project=project, metrics=metrics, namespaces=core_settings.namespaces)
         core = CoreApplication(client=client, settings=core_settings, caches=caches)
@@ -103,7 +103,7 @@ def running_webhook(
         assert process is not None
         running.append((asyncio.get_running_loop(), process))
         config = load_config(kubeconfig=kubeconfig)
-        await serve(config, make, ShellSettings(component=names.CORE_MANAGER), metrics=metrics)
+        await serve(config, make, ManagerSettings(component=names.CORE_MANAGER), metrics=metrics)
 
     async def called() -> None:
         """Return once the API server, which hears of its configurations by watch, calls the webhook."""

@@ -15,7 +15,7 @@ from airunway.redaction import printable
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from airunway.doctor import Examination, Snapshot
+    from airunway.doctor import DoctorReport, Snapshot
     from airunway.kube import Client
     from airunway.plugins.host import ProviderHost
 
@@ -48,12 +48,12 @@ def doctor(
 
     Exits with 0 if nothing is wrong, with 3 if there are findings, with 1 if the cluster cannot be read.
     """
-    from airunway.doctor import CHECKS, examine
+    from airunway.doctor import CHECKS, run_checks
     from airunway.doctor.report import document
 
     if unknown := sorted(set(ignore or ()) - set(CHECKS)):
         raise typer.BadParameter(f"--ignore: unknown check {', '.join(unknown)}")
-    found = examine(_snapshot(namespace, kubeconfig, context), ignored=frozenset(ignore or ()))
+    found = run_checks(_snapshot(namespace, kubeconfig, context), ignored=frozenset(ignore or ()))
     if output == "text":
         _print(found)
     else:
@@ -91,7 +91,7 @@ def _hosts() -> tuple[list[ProviderHost], dict[str, str]]:
     return hosts, broken
 
 
-def _print(found: Examination) -> None:
+def _print(found: DoctorReport) -> None:
     from airunway.doctor.report import lines
 
     width = terminal_width()

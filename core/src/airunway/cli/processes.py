@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airunway.process.caches import Caches
     from airunway.process.effective_settings import EffectiveSettings
     from airunway.process.metrics import Metrics
-    from airunway.process.parts import Application, Makers
+    from airunway.process.supervisor import Application, Factories
 
     Part: TypeAlias = Callable[[Caches, str], Application]
 
@@ -80,14 +80,14 @@ def run(
     from airunway.plugins.errors import PluginError
     from airunway.process.caches import Caches
     from airunway.process.deployment_cache import DeploymentProjection
-    from airunway.process.metrics import Metrics, Role
+    from airunway.process.metrics import Metrics, MetricsRole
     from airunway.validation.policy import PolicyError
 
     managers = [names.provider_manager(chosen.name) for chosen in providers]
     if core is not None:
         managers.insert(0, names.CORE_MANAGER)
     component = managers[0] if len(managers) == 1 else "airunway"
-    metrics = Metrics(component, role=Role.CORE if core is not None else Role.EVERY)
+    metrics = Metrics(component, role=MetricsRole.CORE if core is not None else MetricsRole.EVERY)
     instance = _instance()
     try:
         namespaces = _namespaces(common.watch_namespaces)
@@ -97,7 +97,7 @@ def run(
     except (PluginError, PolicyError, ValueError) as error:
         raise _end(error) from error
 
-    def make(client: Client) -> Makers:
+    def make(client: Client) -> Factories:
         project = DeploymentProjection(managers, providers=[p.name for p in providers] if core is None else None)
         caches = Caches(client, project=project, metrics=metrics, namespaces=namespaces)
         return {manager: partial(part, caches, instance) for manager, part in zip(managers, parts, strict=True)}
@@ -225,13 +225,13 @@ def _serve(
     *,
     metrics: Metrics,
     instance: str,
-    make: Callable[[Client], Makers],
+    make: Callable[[Client], Factories],
     effective: Mapping[str, EffectiveSettings],
 ) -> None:
     from airunway.kube import ConfigError, load_config
     from airunway.process.logs import configure_logging
+    from airunway.process.manager import ManagerSettings, serve
     from airunway.process.probes import parse_address
-    from airunway.process.shell import ShellSettings, serve
 
     try:
         addresses = [parse_address(common.health_address), parse_address(common.metrics_address)]
@@ -243,7 +243,7 @@ def _serve(
         config = load_config(kubeconfig=common.kubeconfig, context=common.context)
     except (ConfigError, ValueError) as error:
         raise _end(error) from error
-    settings = ShellSettings(
+    settings = ManagerSettings(
         component=metrics.component,
         health_address=common.health_address,
         metrics_address=common.metrics_address,

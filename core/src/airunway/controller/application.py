@@ -1,4 +1,4 @@
-"""The core as a running thing: caches of deployments and provider configs, workers."""
+"""The core controller: caches of ModelDeployments and InferenceProviderConfigs, queues and workers."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from airunway.kube import (
     compact_objects,
     wait_until_synced,
 )
+from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.fleet_metrics import Transitions, deployment_points, provider_points
-from airunway.process.follower import Follower, unread
-from airunway.process.metrics import Metrics, Role
-from airunway.process.news import Heeded, is_news
-from airunway.process.parts import Lead
+from airunway.process.metrics import Metrics, MetricsRole
+from airunway.process.predicates import RelevantMetadata, needs_reconcile
+from airunway.process.supervisor import Lead
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.selection import REFUSED_BY, STALE_AFTER, ProviderFacts, provider_facts
 from airunway.validation import prepare
@@ -43,7 +43,7 @@ __all__ = ["CoreApplication", "CoreSettings", "Part"]
 
 log = logging.getLogger(__name__)
 
-_HEEDED = Heeded()
+_RELEVANT = RelevantMetadata()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class CoreApplication:
         caches = caches or Caches(
             client,
             project=DeploymentProjection([names.CORE_MANAGER]),
-            metrics=Metrics(names.CORE_MANAGER, role=Role.CORE),
+            metrics=Metrics(names.CORE_MANAGER, role=MetricsRole.CORE),
             namespaces=settings.namespaces,
         )
         self._settings = settings
@@ -100,10 +100,10 @@ class CoreApplication:
         self._clock = clock or (lambda: datetime.now(UTC))
         self._client = client
         self._parts: list[Part] = []
-        self._follower = Follower(caches, component=names.CORE_MANAGER, instance=instance)
-        self._deployments = self._follower.deployments
-        self._queue = self._follower.queue("core")
-        self._config_queue = self._follower.queue("configs")
+        self._base = BaseController(caches, component=names.CORE_MANAGER, instance=instance)
+        self._deployments = self._base.deployments
+        self._queue = self._base.queue("core")
+        self._config_queue = self._base.queue("configs")
         project = compact_objects(names.CORE_MANAGER)
         self._configs = caches.of(INFERENCE_PROVIDER_CONFIG, project=project)
         self._facts: dict[str, ProviderFacts] = {}
@@ -122,12 +122,12 @@ class CoreApplication:
                 deployments=lambda: (deployment for _, deployment in self._deployments.items()),
                 namespaces=settings.namespaces,
             )
-        self._known = self._follower.overlay()
+        self._known = self._base.overlay()
         self._reconciler = CoreReconciler(
             client=client,
             deployments=self._known,
             providers=lambda: self._facts,
-            events=self._follower.events,
+            events=self._base.events,
             selector=settings.selector,
             policies=self._policies,
             guarded=self._guarded,
@@ -148,7 +148,7 @@ class CoreApplication:
 
     def unready(self) -> str | None:
         """Why the core cannot work yet, or None."""
-        return unread(self._caches()) or next(
+        return not_synced(self._caches()) or next(
             (problem for part in self._parts if (problem := part.unready()) is not None), None
         )
 
@@ -203,7 +203,7 @@ class CoreApplication:
         self._known.add_listener(self._on_deployment)
         self._deployments.add_handler(self._transitions)
         self._configs.add_handler(self._on_config)
-        await self._follower.run(self._follow, lead, self._work)
+        await self._base.run(self._follow, lead, self._work)
 
     async def _follow(self, group: asyncio.TaskGroup) -> None:
         group.create_task(self._configs.run(), name="configs")
@@ -218,10 +218,10 @@ class CoreApplication:
         """The leader's part. Everything is looked at once: a leader before us may have been cut off in any pass."""
         if self._guarded is not None:
             self._guarded.begin()
-        self._follower.look_at("lead", lambda _: True)
+        self._base.enqueue_all("lead", lambda _: True)
         for key in self._configs.keys():  # noqa: SIM118 - not a dict
             self._config_queue.add(key, Priority.BULK)
-        controller = self._follower.controller
+        controller = self._base.controller
         workers = self._settings.workers
         deployments = controller(
             "core", self._queue, self._reconciler.reconcile, provider_of=self._provider_of, workers=workers
@@ -254,15 +254,15 @@ class CoreApplication:
         if (
             old is None
             or new is None
-            or is_news(old, new, manager=names.CORE_MANAGER, echo=echo, heeds=_HEEDED)
-            # The second provider may refuse in the same second and in the same words as the first one: no value of the
-            # status changes then, only whose it is.
+            or needs_reconcile(old, new, manager=names.CORE_MANAGER, echo=echo, relevant=_RELEVANT)
+            # A second provider may refuse in the same second and in the same words: that changes no value of the status,
+            # only its manager.
             or dig(old, "metadata", REFUSED_BY) != dig(new, "metadata", REFUSED_BY)
         ):
-            self._follower.look_again(key, old, new)
+            self._base.enqueue(key, old, new)
 
     def _on_policy_change(self, namespace: str) -> None:
-        self._follower.look_at(
+        self._base.enqueue_all(
             ("policy", namespace), lambda deployment: namespace in ("", key_of(deployment).namespace)
         )
 
@@ -280,14 +280,14 @@ class CoreApplication:
         after = self._facts.get(key.name)
         if _standing(before, now) == _standing(after, now):
             return  # one more heartbeat of a provider that was fresh changes nothing for anybody
-        self._follower.look_at(("config", key.name), lambda deployment: _is_touched(deployment, key.name))
+        self._base.enqueue_all(("config", key.name), lambda deployment: _is_touched(deployment, key.name))
 
     def _silence_of(self, provider: str) -> timedelta | None:
         facts = self._facts.get(provider)
         return None if facts is None else facts.silence(self._clock())
 
     def _on_silence(self, provider: str) -> None:
-        self._follower.look_at(
+        self._base.enqueue_all(
             ("silence", provider),
             lambda deployment: (
                 dig(deployment, "status", "provider", "name") == provider or _is_held(deployment, provider)

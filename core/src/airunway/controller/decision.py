@@ -1,6 +1,6 @@
-"""What the core says about one ModelDeployment: state in, status out (spec/core.md, "Order of a pass").
+"""Decides the core's part of a ModelDeployment's status (spec/core.md, "Order of a pass"). Pure.
 
-Pure. The reconciler reads the facts out of its caches, calls `decide`, and writes what comes back if it differs.
+The reconciler reads the facts out of its caches, calls `decide`, and writes what comes back if it differs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from airunway.validation.policy import Grants
 __all__ = [
     "CORE_CONDITIONS",
     "SILENT_AFTER",
-    "Decision",
+    "CoreDecision",
     "Happening",
     "decide",
     "handed_over",
@@ -79,7 +79,7 @@ class Happening:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
+class CoreDecision:
     """The complete status that the core wants to own, and what there is to tell."""
 
     status: Resource
@@ -89,7 +89,7 @@ class Decision:
 def handed_over(deployment: Resource) -> bool:
     """Whether a provider speaks for the deployment: then phase, message, reason and ``Ready`` are its own.
 
-    A provider says so by `status.observedGeneration`, which nobody else writes, and stops by dropping its status.
+    A provider says so by `status.observedGeneration`, which only providers write, and stops by dropping its status.
     """
     return dig(deployment, "status", "observedGeneration") is not None
 
@@ -102,7 +102,7 @@ def decide(
     selector: bool,
     now: datetime,
     grants: Grants | None = None,
-) -> Decision:
+) -> CoreDecision:
     """The core's part of the status.
 
     `violations` are those of the spec as it is; `selector` is whether the built-in provider selection is on; `grants`
@@ -222,7 +222,7 @@ def _hindered_handover(
 
 def _held_back(
     deployment: Resource, status: Resource, own: list[Condition], hindered: tuple[str, str], *, now: datetime
-) -> Decision:
+) -> CoreDecision:
     """The selection as it stands, and why the provider that is named has not got the deployment yet."""
     live, (reason, message) = deployment.get("status") or {}, hindered
     for kept in ("engine", "provider", "selection"):
@@ -260,7 +260,7 @@ def _provider(
         own.append(_selected("ExplicitSelection", "Provider explicitly specified in spec"))
         return None, _select(status, explicit, "explicit provider selection", before)
     if not selector and grants.providers is not None:
-        # Providers learn from it what the policy denies them, before somebody else can choose one of them.
+        # Providers learn from it what the policy denies them, before an external selector can choose one of them.
         status["selection"] = _candidates(deployment, providers, refused, grants, now)
     if before and not selector:
         # A custom selector chose it and owns the field and its condition: respected, never written by us.
@@ -356,7 +356,7 @@ def _decision(
     *,
     events: tuple[Happening, ...],
     now: datetime,
-) -> Decision:
+) -> CoreDecision:
     """Close the status: parents from all conditions, and the phase as long as no provider speaks."""
     live = deployment.get("status") or {}
     before = conditions_in(live)
@@ -369,10 +369,10 @@ def _decision(
         status |= {"phase": verdict.phase.value, "reason": verdict.reason, "message": verdict.message}
         own.extend(overall_conditions(verdict))
     status["conditions"] = written(own, previous=before, generation=generation, now=now)
-    return Decision(status=status, events=events)
+    return CoreDecision(status=status, events=events)
 
 
-def _paused(deployment: Resource, *, now: datetime) -> Decision:
+def _paused(deployment: Resource, *, now: datetime) -> CoreDecision:
     """All that the core owns as it stands, and ``Paused=True``."""
     live = deployment.get("status") or {}
     status: Resource = {}
@@ -394,7 +394,7 @@ def _paused(deployment: Resource, *, now: datetime) -> Decision:
     status["conditions"] = sorted(
         [*(c for c in conditions if c.get("type") in kept_types), *paused], key=lambda c: str(c["type"])
     )
-    return Decision(status=status)
+    return CoreDecision(status=status)
 
 
 def _chose(deployment: Resource) -> bool:

@@ -1,4 +1,4 @@
-"""What the guards of providers have to know of the deployments that there are (docs/admission.md, "Providers").
+"""Maintains the parameters of the providers' guards: where each has deployments (docs/admission.md, "Providers").
 
 A policy in the API server sees one request and no other objects. So the leader notes on each InferenceProviderConfig,
 which the policies of that provider read, the namespaces with deployments of the provider, each with the service
@@ -26,7 +26,7 @@ __all__ = ["MAX_ACCOUNTS", "GuardParameters", "Namespaces", "needed", "noted", "
 log = logging.getLogger(__name__)
 
 REST = 30.0
-"""Seconds between two looks for what nobody needs any more."""
+"""Seconds between two searches for entries that are not needed any more."""
 
 KEPT = 60.0
 """Seconds for which a note stays after a pass has asked for it: the caches are behind with what follows from it."""
@@ -140,7 +140,7 @@ class GuardParameters:
         self._written.clear()
 
     async def run(self) -> None:
-        """The leader's part: bring back what is lost, take out what nobody needs; until cancelled."""
+        """The leader's part: restore lost entries and remove those that are not needed; until cancelled."""
         while True:
             self._changed.clear()
             async with self._lock:
@@ -149,7 +149,7 @@ class GuardParameters:
                     try:
                         await self._write(provider, found, prune=True)
                     except KubeError as error:
-                        log.info("the guards of provider %s are told later: %s", provider, error)
+                        log.info("the guard parameters of provider %s are written later: %s", provider, error)
             try:
                 await asyncio.wait_for(self._changed.wait(), REST)
             except TimeoutError:
@@ -182,7 +182,7 @@ class GuardParameters:
                     INFERENCE_PROVIDER_CONFIG, body, manager=self._manager, force=True, subresource="status"
                 )
             except NotFound:
-                return  # it registers anew, and we are told
+                return  # it registers anew, which is an event for us
             except KubeError as error:
                 if is_retryable(error):
                     raise
@@ -200,7 +200,7 @@ class GuardParameters:
         return found
 
     def _report(self, provider: str, error: KubeError) -> None:
-        if str(error) != self._problem:  # told once, not at every look
+        if str(error) != self._problem:  # logged once, not at every attempt
             log.error(
                 "status.namespaces of InferenceProviderConfig %s cannot be written, so that the guards refuse what the "
                 "provider writes (are the CRDs of this release installed?): %s",

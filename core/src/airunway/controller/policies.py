@@ -1,4 +1,4 @@
-"""The policy that the core applies: a file that may change under us, and the labels that it selects namespaces by."""
+"""The policy that the core applies: its file, which is read again when it changes, and the labels of namespaces."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class PolicyFile:
             self._take(self._path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, PolicyError) as error:
             problem = str(error)
-        if problem and problem != self._problem:  # told once, not at every look
+        if problem and problem != self._problem:  # logged once, not at every attempt
             log.error("the policy stays as it was (%s), %s: %s", self.policy, self._path, problem)
         elif self._problem and not problem:
             log.info("the policy can be read again, %s", self._path)
@@ -53,7 +53,7 @@ class PolicyFile:
 
 
 class Policies:
-    """The policy and the namespaces' labels; `on_change(namespace)` is told of a change (empty: of the policy)."""
+    """The policy and the namespaces' labels; `on_change(namespace)` is called on a change (empty: of the policy)."""
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class Policies:
         return self._file.policy
 
     def known_labels(self, namespace: str) -> Mapping[str, str] | None:
-        """The labels of a namespace as far as the watch has told, its name always among them; None: not told yet."""
+        """The labels of a namespace in the cache, its name always among them; None: not in the cache yet."""
         found = self.reflector.get(ObjectKey("", namespace))
         return None if found is None else {**labels_of(found), NAMESPACE_NAME: namespace}
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """As `known_labels`, but asks for what has not been told yet. Raises KubeError."""
+        """As `known_labels`, but reads what is not in the cache yet. Raises KubeError."""
         known = self.known_labels(namespace)
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""The core's pass over one InferenceProviderConfig: do its selection rules hold up (spec ruling 6), and is it there?"""
+"""The core's reconcile of one InferenceProviderConfig: are its selection rules valid (spec ruling 6), does it beat?"""
 
 from __future__ import annotations
 

@@ -10,14 +10,14 @@ from airunway.api import names
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, key_of, labels_of
 
-__all__ = ["GUARDED", "OURS", "Component", "components_in", "pod_trouble", "rivals"]
+__all__ = ["GUARDED", "OURS", "ProcessDeployment", "components_in", "pod_trouble", "rivals"]
 
 OURS = "=".join(PART_OF)
 """The label by which Deployments of our charts, and Leases of our processes, are found in all namespaces."""
 
 GUARDED = f"{names.GROUP}/guarded"
-"""Annotation of Deployments whose chart brought guards for their account (`airunway.rbac.admission_policies`).
-The value is the namespace of the core that these name."""
+"""Annotation of a Deployment whose chart also installs guards for its account (`webhook.admission_policies`). The
+value is the namespace of the core that these name."""
 
 _NAME_LABEL = "app.kubernetes.io/name"
 """On the Deployments of our charts: the field manager of the part that it runs."""
@@ -28,7 +28,7 @@ _LAST_WORDS = 300
 
 
 @dataclass(frozen=True, kw_only=True)
-class Component:
+class ProcessDeployment:
     """A Deployment that runs the core, providers, or both."""
 
     key: ObjectKey
@@ -95,7 +95,9 @@ class Component:
         return ", ".join(self.watched) or "all namespaces"
 
 
-def rivals(mine: Iterable[Component], others: Iterable[Component]) -> Iterator[tuple[Component, Component]]:
+def rivals(
+    mine: Iterable[ProcessDeployment], others: Iterable[ProcessDeployment]
+) -> Iterator[tuple[ProcessDeployment, ProcessDeployment]]:
     """Pairs of `mine` and `others` that do the same work on the same deployments, out of two namespaces.
 
     Leases are of a namespace each: nothing keeps the two from working at the same time.
@@ -106,13 +108,13 @@ def rivals(mine: Iterable[Component], others: Iterable[Component]) -> Iterator[t
             yield one, other
 
 
-def _alike(one: Component, other: Component) -> bool:
+def _alike(one: ProcessDeployment, other: ProcessDeployment) -> bool:
     if one.core and other.core:
         return True
     return bool(set(one.providers) & set(other.providers))
 
 
-def components_in(deployments: Sequence[Resource], published: Sequence[EffectiveSettings]) -> list[Component]:
+def components_in(deployments: Sequence[Resource], published: Sequence[EffectiveSettings]) -> list[ProcessDeployment]:
     """Those of the Deployments that run a part of AI Runway: their charts' label or what their pods publish says so."""
     by_key = {key_of(deployment): deployment for deployment in deployments}
     running: dict[ObjectKey, list[EffectiveSettings]] = {}
@@ -124,7 +126,7 @@ def components_in(deployments: Sequence[Resource], published: Sequence[Effective
     return [component for component in found if component is not None]
 
 
-def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> Component | None:
+def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> ProcessDeployment | None:
     labels = labels_of(deployment)
     # A Lease that was released is of a part that has ended, or, where all were, of a process that has.
     published = [each for each in published if each.held] or published
@@ -138,7 +140,7 @@ def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> 
     pod = dig(deployment, "spec", "template", "spec", default={})
     said = next((each for each in published if each.manager == names.CORE_MANAGER), None)
     said = said or next(iter(published), None)
-    return Component(
+    return ProcessDeployment(
         key=key_of(deployment),
         core=core,
         providers=providers,

@@ -1,4 +1,4 @@
-"""What `airunway doctor` can find: the values, and the table of checks that the checks enter themselves into."""
+"""The findings of `airunway doctor`, and the table in which each check registers itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from airunway.doctor.snapshot import Snapshot
 
-__all__ = ["AREAS", "CHECKS", "PAGE", "Check", "Finding", "Found", "Severity", "check"]
+__all__ = ["AREAS", "CHECKS", "PAGE", "DoctorCheck", "DoctorFinding", "Found", "Severity", "check"]
 
 PAGE = "docs/reference/doctor.md"
 """The page that `tools.doctor_page` writes; findings link into it."""
@@ -52,7 +52,7 @@ class Found:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class DoctorCheck:
     """One thing that is looked at.
 
     `code` never changes its meaning and is never used again. `needs` are the parts of the snapshot without which
@@ -78,10 +78,10 @@ class Check:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class DoctorFinding:
     """Something that is wrong."""
 
-    check: Check
+    check: DoctorCheck
     object: str
     what: str
     do: str
@@ -108,7 +108,7 @@ def _documentation() -> str:
     return str(named.get("Documentation", "docs")).rstrip("/")
 
 
-CHECKS: dict[str, Check] = {}
+CHECKS: dict[str, DoctorCheck] = {}
 """Every check by its code."""
 
 
@@ -120,7 +120,7 @@ def check(
     def enter(find: Callable[[Snapshot], Iterator[Found]]) -> Callable[[Snapshot], Iterator[Found]]:
         if code in CHECKS:
             raise ValueError(f"{code} is taken by {CHECKS[code].title!r}")
-        CHECKS[code] = Check(code=code, severity=severity, title=title, why=why, do=do, needs=needs, find=find)
+        CHECKS[code] = DoctorCheck(code=code, severity=severity, title=title, why=why, do=do, needs=needs, find=find)
         return find
 
     return enter

@@ -1,4 +1,4 @@
-"""Reading the snapshot: nothing is written, no content of a Secret is read; what the user may not see is left out."""
+"""Reads the snapshot. Nothing is written and no content of a Secret is read; what the user may not see is left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from airunway.api import names
-from airunway.doctor.components import OURS, Component, components_in
+from airunway.doctor.components import OURS, ProcessDeployment, components_in
 from airunway.doctor.guards import expected_guards
 from airunway.doctor.rights import expected_rights
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Snapshot, Unseen
@@ -186,7 +186,7 @@ class _Reader:
     async def _pods(self) -> tuple[Resource, ...]:
         return tuple(await self._client.list_all(POD, namespace=self._namespace))
 
-    async def _elsewhere(self) -> tuple[Component, ...]:
+    async def _elsewhere(self) -> tuple[ProcessDeployment, ...]:
         deployments, published = await asyncio.gather(
             self._client.list_all(DEPLOYMENT, label_selector=OURS), self._published()
         )
@@ -203,7 +203,7 @@ class _Reader:
     async def _releases(self) -> tuple[Resource, ...]:
         return tuple(await self._client.list_metadata(SECRET, namespace=self._namespace, label_selector=_HELM))
 
-    async def _configurations(self, components: Sequence[Component]) -> dict[str, Resource]:
+    async def _configurations(self, components: Sequence[ProcessDeployment]) -> dict[str, Resource]:
         named = configuration_names(components)
         found = {key_of(live).name: live for live in await self._all(CONFIGURATION_KIND)}
         return {name: live for name, live in found.items() if name in named or webhooks_of(live)}
@@ -218,7 +218,7 @@ class _Reader:
             return ()
 
     async def _some(self, part: str, kind: Kind) -> tuple[Resource, ...]:
-        """The first page; that there are more is told."""
+        """The first page; further pages are reported as not looked at."""
         try:
             async with aclosing(self._client.pages(kind, limit=self._limit)) as pages:
                 async for page in pages:

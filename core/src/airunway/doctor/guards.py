@@ -1,6 +1,6 @@
-"""The guards (ValidatingAdmissionPolicies that keep accounts to what is theirs): as they are, and should be. Pure.
+"""Compares the guards (ValidatingAdmissionPolicies that limit our accounts) with those of this release. Pure.
 
-`airunway.rbac.admission_policies` makes the expected policies of an account, as it does for the charts.
+`airunway.rbac.admission_policies` makes the expected ones, as it does for the charts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from airunway import __version__
 from airunway.api import names
 from airunway.cel import CelError, compile_expression
-from airunway.doctor.components import OURS, Component
+from airunway.doctor.components import OURS, ProcessDeployment
 from airunway.doctor.webhooks import spared
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.plugins.host import ProviderHost
@@ -53,12 +53,12 @@ def is_guard(policy: Resource) -> bool:
     return key_of(policy).name.startswith(f"{GUARD}-") or labels_of(policy).get(label) == value
 
 
-def comparable(component: Component) -> bool:
+def comparable(component: ProcessDeployment) -> bool:
     """Whether the guards of a component are those of the release that this command has."""
     return component.version in ("", __version__)
 
 
-def expected_guards(component: Component, hosts: Sequence[ProviderHost]) -> tuple[Resource, ...]:
+def expected_guards(component: ProcessDeployment, hosts: Sequence[ProviderHost]) -> tuple[Resource, ...]:
     """The policies and bindings that a chart of this release installs with a component that says that it has some."""
     if not component.guarded or not component.known or not comparable(component):
         return ()
@@ -128,13 +128,16 @@ def denies(binding: Resource, *, policy: str) -> bool:
 
 
 def shuts_out(
-    policy: Resource, bindings: Sequence[Resource], component: Component, labels: Mapping[str, Mapping[str, str]]
+    policy: Resource,
+    bindings: Sequence[Resource],
+    component: ProcessDeployment,
+    labels: Mapping[str, Mapping[str, str]],
 ) -> bool:
     """Whether a policy, with the bindings that put it into force, keeps the account of a component from the status of
     deployments in a namespace where the component works (`guard.status_guard` makes one such policy).
 
-    `labels` are those of namespaces, by name. A condition or a selector that cannot be evaluated here shuts nobody out.
-    """
+    `labels` are those of namespaces, by name. A condition or a selector that cannot be evaluated here shuts no account
+    out."""
     rules = dig(policy, "spec", "matchConstraints", "resourceRules", default=[])
     resources = [resource for rule in rules for resource in dig(rule, "resources", default=[])]
     verdicts = [dig(each, "expression") for each in dig(policy, "spec", "validations", default=[])]

@@ -1,4 +1,4 @@
-"""An examination as text for people, and as a document for programs. Pure."""
+"""Prints the findings as text for people, or as a document for programs. Pure."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway import __version__
-from airunway.doctor.examination import Examination
-from airunway.doctor.findings import AREAS, Finding, Severity
+from airunway.doctor.findings import AREAS, DoctorFinding, Severity
+from airunway.doctor.runner import DoctorReport
 from airunway.resource import Resource, format_time
 
 __all__ = ["Line", "document", "lines"]
@@ -34,7 +34,7 @@ _WORDS = {"ok": "ok", Severity.ERROR: "!!", Severity.WARNING: "! ", "unseen": "?
 _STYLES = {"ok": "green", Severity.ERROR: "red", Severity.WARNING: "yellow", "unseen": "dim"}
 
 
-def lines(found: Examination, *, width: int | None, ascii_only: bool = False) -> Iterator[Line]:
+def lines(found: DoctorReport, *, width: int | None, ascii_only: bool = False) -> Iterator[Line]:
     """The report: the areas at a glance, each finding, what could not be looked at, and the count.
 
     With a `width` texts are folded to it. With `ascii_only` the marks are letters.
@@ -59,20 +59,20 @@ def lines(found: Examination, *, width: int | None, ascii_only: bool = False) ->
     yield Line(text=_count(found))
 
 
-def _areas(found: Examination) -> Iterator[tuple[str, str | Severity, str]]:
+def _areas(found: DoctorReport) -> Iterator[tuple[str, str | Severity, str]]:
     for area in AREAS.values():
         findings = [finding for finding in found.findings if finding.check.area == area]
         done = sum(check.area == area for check in found.done)
         skipped = sum(check.area == area for check in found.skipped)
-        told = f"{done} checks" if not skipped else f"{done} of {done + skipped} checks"
+        counted = f"{done} checks" if not skipped else f"{done} of {done + skipped} checks"
         if findings:
             worst = findings[0].severity  # they come with the worst first
-            yield area, worst, f"{told}: {', '.join(dict.fromkeys(finding.code for finding in findings))}"
+            yield area, worst, f"{counted}: {', '.join(dict.fromkeys(finding.code for finding in findings))}"
         elif done or skipped:
-            yield area, "ok" if done else "unseen", told
+            yield area, "ok" if done else "unseen", counted
 
 
-def _finding(finding: Finding, mark: str, width: int | None) -> Iterator[Line]:
+def _finding(finding: DoctorFinding, mark: str, width: int | None) -> Iterator[Line]:
     yield Line(
         text=f"{mark} {finding.code} {finding.severity.value}: {finding.check.title}", style=_STYLES[finding.severity]
     )
@@ -92,7 +92,7 @@ def _folded(text: str, width: int | None, *, hang: int = 0, style: str = "") -> 
         yield Line(text=line, style=style)
 
 
-def _count(found: Examination) -> str:
+def _count(found: DoctorReport) -> str:
     errors, warnings = len(found.of(Severity.ERROR)), len(found.of(Severity.WARNING))
     done, all_ = len(found.done), len(found.done) + len(found.skipped)
     checks = f"{all_} checks" if done == all_ else f"{done} of {all_} checks"
@@ -107,7 +107,7 @@ def _plural(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
-def document(found: Examination) -> Resource:
+def document(found: DoctorReport) -> Resource:
     """The same as JSON: fields are only ever added."""
     seen = found.snapshot
     return {

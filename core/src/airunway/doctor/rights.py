@@ -1,10 +1,10 @@
-"""What the account of each process is meant to be allowed: the lists that charts are made of, as questions. Pure."""
+"""The rights that each account should have, as questions for the API server. Charts have the same lists. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airunway.doctor.components import Component
+from airunway.doctor.components import ProcessDeployment
 from airunway.doctor.snapshot import Right
 from airunway.doctor.webhooks import settings_of
 from airunway.plugins.host import ProviderHost
@@ -14,7 +14,7 @@ from airunway.resource import Resource, dig
 __all__ = ["expected_rights", "unknown_providers"]
 
 
-def expected_rights(components: Sequence[Component], hosts: Sequence[ProviderHost]) -> list[Right]:
+def expected_rights(components: Sequence[ProcessDeployment], hosts: Sequence[ProviderHost]) -> list[Right]:
     """Every right that the accounts need for what their processes do, and what none of them must have.
 
     Nothing is expected of a provider whose plugin is not installed here (`unknown_providers`), nor of a process that
@@ -29,18 +29,18 @@ def expected_rights(components: Sequence[Component], hosts: Sequence[ProviderHos
                 rights += provider_rights(by_name[provider].manifest)
         if component.known:
             found += _questions(component, rights)
-        # Secrets are nobody's business: the webhook's own is granted by name, in its namespace.
+        # No process may list Secrets: the webhook's own is granted by name, in its namespace.
         found.append(Right(user=component.user, verb="list", group="", resource="secrets", wanted=False))
     return list(dict.fromkeys(found))
 
 
-def unknown_providers(components: Sequence[Component], plugins: Sequence[str]) -> list[str]:
+def unknown_providers(components: Sequence[ProcessDeployment], plugins: Sequence[str]) -> list[str]:
     """Providers that run and whose plugin is not installed here."""
     running = {name for each in components for name in each.providers}
     return sorted(running - set(plugins))
 
 
-def _of_the_core(component: Component) -> Rights:
+def _of_the_core(component: ProcessDeployment) -> Rights:
     rights = core_rights(policy=bool(component.options.get("policy")), namespaces=component.watched)
     if component.on("leader-elect"):
         rights += leader_election_rights("airunway-controller")
@@ -48,7 +48,7 @@ def _of_the_core(component: Component) -> Rights:
     return rights + webhook_rights(settings) if settings is not None else rights
 
 
-def _questions(component: Component, rights: Rights) -> Iterator[Right]:
+def _questions(component: ProcessDeployment, rights: Rights) -> Iterator[Right]:
     for rule in rights.cluster:
         yield from _of_rule(component, rule, namespace="")
     for rule in rights.watched:
@@ -59,7 +59,7 @@ def _questions(component: Component, rights: Rights) -> Iterator[Right]:
             yield from _of_rule(component, rule, namespace=component.key.namespace)
 
 
-def _of_rule(component: Component, rule: Resource, *, namespace: str) -> Iterator[Right]:
+def _of_rule(component: ProcessDeployment, rule: Resource, *, namespace: str) -> Iterator[Right]:
     for group in rule["apiGroups"]:
         for full in rule["resources"]:
             resource, _, subresource = full.partition("/")

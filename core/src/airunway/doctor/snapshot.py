@@ -1,4 +1,4 @@
-"""Everything that the checks look at, read once."""
+"""The snapshot of a cluster that all checks read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 
-from airunway.doctor.components import Component
+from airunway.doctor.components import ProcessDeployment
 from airunway.resource import ObjectKey, Resource, is_true, key_of, labels_of
 from airunway.selection import AVAILABLE, STALE_AFTER, provider_facts
 
@@ -83,14 +83,14 @@ class Snapshot:
     """Those that something names; None for one that is not there."""
     definitions: Mapping[str, Resource] | None = None
     """Our CRDs that are there, by name."""
-    components: tuple[Component, ...] | None = None
+    components: tuple[ProcessDeployment, ...] | None = None
     pods: tuple[Resource, ...] | None = None
     """Those of the namespace."""
     replica_sets: tuple[Resource, ...] | None = None
     """Those of the namespace."""
     releases: tuple[Resource, ...] | None = None
     """Metadata of the Secrets in which Helm keeps the releases of the namespace; of their content nothing is read."""
-    elsewhere: tuple[Component, ...] | None = None
+    elsewhere: tuple[ProcessDeployment, ...] | None = None
     """Components in other namespaces, by the label of our charts."""
     accounts: Mapping[ObjectKey, bool] | None = None
     """The ServiceAccounts of the components, and whether they are there."""
@@ -126,7 +126,7 @@ class Snapshot:
         return [key_of(config).name for config in self.providers or ()]
 
     @cached_property
-    def cores(self) -> list[Component]:
+    def cores(self) -> list[ProcessDeployment]:
         return [component for component in self.components or () if component.core]
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:

@@ -1,15 +1,21 @@
-"""The webhook as the core publishes it, and what its configuration says. Pure."""
+"""The webhook settings that a core publishes, compared with the live configuration. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
-from airunway.doctor.components import Component
+from airunway.doctor.components import ProcessDeployment
 from airunway.resource import ObjectKey, Resource, dig
 from airunway.validation.policy import NAMESPACE_NAME, PolicyError, read_selector
-from airunway.webhook.configuration import configuration_object, webhooks_of
-from airunway.webhook.settings import CONFIGURATION, SECRET_NAME, WebhookSettings, webhook_settings
+from airunway.webhook.configuration import (
+    CONFIGURATION,
+    SECRET_NAME,
+    WebhookSettings,
+    configuration_object,
+    webhook_settings,
+    webhooks_of,
+)
 
 __all__ = ["configuration_names", "configuration_of", "disarmed", "services_of", "settings_of", "spared"]
 
@@ -17,17 +23,17 @@ Labels = Mapping[str, Mapping[str, str]]
 """Namespaces with their labels."""
 
 
-def configuration_of(component: Component) -> str:
+def configuration_of(component: ProcessDeployment) -> str:
     """The name of the ValidatingWebhookConfiguration that a core keeps, or would keep."""
     return component.options.get("webhook-configuration", CONFIGURATION)
 
 
-def configuration_names(components: Sequence[Component]) -> set[str]:
+def configuration_names(components: Sequence[ProcessDeployment]) -> set[str]:
     """The configurations that matter: each core's, and the usual one, which may have been left behind."""
     return {CONFIGURATION, *(configuration_of(component) for component in components if component.core)}
 
 
-def settings_of(component: Component) -> WebhookSettings | None:
+def settings_of(component: ProcessDeployment) -> WebhookSettings | None:
     """The webhook that the core serves; None for none, and where the core has not published how it runs."""
     options = component.options
     try:
@@ -80,7 +86,7 @@ def spared(selector: object, watched: Labels) -> str:
     try:
         chosen = read_selector(selector, "namespaceSelector")
     except PolicyError:
-        return "namespaces that cannot be told"
+        return "namespaces that cannot be determined"
     if not watched:
         return "" if not chosen.labels and not chosen.expressions else "all but the selected namespaces"
     return ", ".join(name for name, labels in watched.items() if not chosen.matches({NAMESPACE_NAME: name, **labels}))
@@ -101,8 +107,8 @@ def _uncovered(webhook: Resource, wanted: Resource) -> Iterator[str]:
             )
         ]
         if missing:
-            told = ", ".join(f"{operation} of {plural}" for _, _, plural, operation in missing)
-            yield f"No rule of {name} has {told}: it passes unchecked."
+            operations = ", ".join(f"{operation} of {plural}" for _, _, plural, operation in missing)
+            yield f"No rule of {name} has {operations}: it passes unchecked."
     known = {condition["expression"] for condition in wanted["matchConditions"]}
     for condition in webhook.get("matchConditions") or ():
         if condition.get("expression") not in known:

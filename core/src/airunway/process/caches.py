@@ -1,8 +1,8 @@
-"""The caches of one process: whoever asks for the same objects of the same kind reads the same cache.
+"""The caches of one process: readers of the same objects of the same kind share one cache.
 
-A process may run the core and several providers (`process.parts`): then the ModelDeployments are read and kept once.
-A cache follows the API server while one of its readers does; a reader that has ended leaves nothing behind, so that the
-next one in its place begins with a whole one.
+A process may run the core and several providers (`process.supervisor`): then the ModelDeployments are read and kept
+once. A cache follows the API server while one of its readers does; a reader that has ended leaves nothing behind, so
+that the next one in its place begins with a whole one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airunway.process.deployment_cache import DeploymentProjection
 from airunway.process.metrics import Metrics
 from airunway.resource import ObjectKey, Resource
 
-__all__ = ["Cache", "Caches", "Projection"]
+__all__ = ["Caches", "Projection", "SharedCache"]
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Caches:
         found: T = self._ones[make]
         return found
 
-    def deployments(self) -> Cache:
+    def deployments(self) -> SharedCache:
         return self.of(MODEL_DEPLOYMENT, project=self.project)
 
     def of(
@@ -64,7 +64,7 @@ class Caches:
         project: Projection,
         label_selector: str = "",
         field_selector: str = "",
-    ) -> Cache:
+    ) -> SharedCache:
         """A reader's view of the cache of these objects; it is to be run like a reflector."""
         identity = (kind, project, label_selector, field_selector)
         source = self._sources.get(identity)
@@ -80,7 +80,7 @@ class Caches:
             )
             source = _Source(reflector, self.metrics, on_end=lambda: self._sources.pop(identity, None))
             self._sources[identity] = source
-        return Cache(source)
+        return SharedCache(source)
 
 
 class _Source:
@@ -122,7 +122,7 @@ class _Source:
             hook(cause)
 
 
-class Cache(UnionReflector):
+class SharedCache(UnionReflector):
     """A cache as one reader has it: read and run like a reflector of its own, of which others know nothing.
 
     What the reader added goes when its run ends; `on_restart` is its own.

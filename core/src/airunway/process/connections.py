@@ -1,4 +1,4 @@
-"""The connections of a port that the process listens on: so many at a time, none of them waited for without end.
+"""Listening sockets, and limits on a port's connections: their number, and the time that each step may take.
 
 Every client that reaches the port can open connections, so a new one is never refused in favour of one that only waits:
 where there is no room, the one goes that has waited longest for its peer, first of those that never had what they came
@@ -8,11 +8,13 @@ for. One whose request is being worked on stays.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 import ssl
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -20,9 +22,42 @@ from typing import Any
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
-__all__ = ["Cause", "Connection", "ConnectionLimits", "Connections", "OnTurnedAway", "connection_of"]
+__all__ = ["Cause", "Connection", "ConnectionLimits", "Connections", "OnTurnedAway", "connection_of", "listening"]
 
 log = logging.getLogger(__name__)
+
+
+_NO_IPV6 = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+
+
+@contextmanager
+def listening(host: str, port: int, *, who: str = "", backlog: int = 128) -> Iterator[socket.socket]:
+    """A socket that listens for as long as the context lasts.
+
+    Without a `host` on every address: in a cluster that has IPv6 only, the kubelet comes from there. Raises OSError,
+    which names the address, and `who` cannot listen there.
+    """
+    try:
+        listener = _bound(host, port, backlog)
+    except OSError as error:
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        said = " ".join(filter(None, (who, f"cannot listen on {where}: {os.strerror(error.errno or 0)}")))
+        raise OSError(error.errno, said) from error
+    with listener:
+        listener.setblocking(False)
+        yield listener
+
+
+def _bound(host: str, port: int, backlog: int) -> socket.socket:
+    if not host and socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
+        except OSError as error:
+            if error.errno not in _NO_IPV6:  # known to the kernel, and switched off
+                raise
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=backlog)
+
 
 _GOODBYE_SECONDS = 1.0
 """How long a peer may take to end TLS in good order, and to read why it was turned away."""

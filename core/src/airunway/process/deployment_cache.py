@@ -1,9 +1,9 @@
-"""What a process keeps of a ModelDeployment, however large somebody made it.
+"""What a process caches of a ModelDeployment, with bounded memory for any size of object.
 
 Every process caches all deployments once, for all that run in it, also those that are not its own. A spec that is
 unusually large, though allowed, is kept as JSON beside an outline (`airunway.api.bounds.outline`), and is whole again
 for the pass that asks for it. Of one that is over the limits only the outline is kept, and what was wrong with it: it
-is judged as too large and as nothing else, so nobody takes what is missing for what the user wrote.
+is judged as too large and as nothing else, so what is missing is not mistaken for what the user wrote.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class DeploymentProjection:
                 metadata[field] = {} if _is_over(ours, limit) else ours
         finalizers, owners = metadata.get("finalizers"), metadata.get("ownerReferences")
         if isinstance(finalizers, list) and len(finalizers) > MAX_FINALIZERS:
-            # Whoever can write so many can write them before ours: what we hold is never forgotten.
+            # A user who can write so many can write them before ours: our own are always kept.
             finalizers.sort(key=lambda each: (each not in self._finalizers, not provider_of_finalizer(each)))
             metadata["finalizers"] = finalizers[:MAX_FINALIZERS]
         if isinstance(owners, list) and len(owners) > _MAX_OWNERS:

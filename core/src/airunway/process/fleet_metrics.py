@@ -1,4 +1,4 @@
-"""The metrics about ModelDeployments and providers: gauges read from the caches, counters of what changed in them.
+"""Metrics about ModelDeployments and providers: gauges read from the caches, counters of changes.
 
 Only the core shows these. Counters have a provider's name as label only while its config is registered: a custom
 selector may write any text into a deployment's status, and counters stay.
@@ -20,7 +20,7 @@ OBJECT_LIMIT = 2000
 """Most ModelDeployments that are shown one by one; about 13 series each."""
 
 NO_PHASE = "None"
-"""Label of a deployment on which nobody has written a phase yet."""
+"""Label of a deployment that has no phase yet."""
 
 OTHER = "other"
 """Label that stands for values that are not shown one by one."""
@@ -124,7 +124,7 @@ class Transitions:
             return
         phase = _phase(new)
         if old is None:
-            # Of an edited one that does not run just now nobody knows whether it ever did.
+            # It is not known whether an edited deployment that does not run now ever ran.
             if phase in (NO_PHASE, "Pending", "Deploying") and dig(new, "metadata", "generation") == 1:
                 self._never_ran[key] = str(dig(new, "metadata", "creationTimestamp", default=""))
             return

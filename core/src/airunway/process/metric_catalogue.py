@@ -1,4 +1,4 @@
-"""Every metric of AI Runway, as data: the code that measures, the docs, dashboards and alerts all go by this list.
+"""Every metric of AI Runway as data, for the code that measures, the docs, dashboards and alerts.
 
 Names and labels are those of seed 004 §9 with the prefix ``airunway_``, and of the Go project where the meaning is
 equal (spec/core.md, "Events and metrics"). Labels are bounded: namespaces and names stand only on gauges that are read
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["ERROR_TYPES", "METRICS", "PROCESS_METRICS", "TURNED_AWAY_CAUSES", "Metric", "MetricType", "Role"]
+__all__ = ["ERROR_TYPES", "METRICS", "PROCESS_METRICS", "TURNED_AWAY_CAUSES", "Metric", "MetricType", "MetricsRole"]
 
 
 class MetricType(StrEnum):
@@ -19,7 +19,7 @@ class MetricType(StrEnum):
     HISTOGRAM = "histogram"
 
 
-class Role(StrEnum):
+class MetricsRole(StrEnum):
     """Which process shows a metric."""
 
     EVERY = "every process"
@@ -34,7 +34,7 @@ class Metric:
     type: MetricType
     labels: tuple[str, ...] = ()
     help: str
-    role: Role = Role.EVERY
+    role: MetricsRole = MetricsRole.EVERY
     buckets: tuple[float, ...] = ()
     read: bool = False
 
@@ -87,7 +87,7 @@ METRICS: tuple[Metric, ...] = (
         help="1 if this process does the work of its component, 0 if it stands by.",
     ),
     Metric(
-        name="airunway_loop_gap_seconds",
+        name="airunway_event_loop_lag_seconds",
         type=_GAUGE,
         help="Longest time within the last minute for which one thing kept the process from doing anything else.",
     ),
@@ -95,7 +95,7 @@ METRICS: tuple[Metric, ...] = (
         name="airunway_objects_left_out",
         type=_GAUGE,
         help="ModelDeployments that the limit on objects keeps out of the metrics that name objects.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     # ------------------------------------------------------------------------------------------------- reconciling
     Metric(
@@ -176,13 +176,13 @@ METRICS: tuple[Metric, ...] = (
         type=_COUNTER,
         labels=("verdict",),
         help="Reviews by the admission webhook: allowed, refused, or failed (no verdict was reached).",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_webhook_duration_seconds",
         type=_HISTOGRAM,
         help="Seconds that a review took.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
         buckets=_WAIT_SECONDS,
     ),
     Metric(
@@ -191,7 +191,7 @@ METRICS: tuple[Metric, ...] = (
         labels=("cause",),
         help="Connections and requests that the webhook ended unjudged: too many connections, no TLS handshake, a head "
         "or body that is too slow or no HTTP, a size above the limit, or busy (too many reviews at a time).",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     # -------------------------------------------------------------------------------------------------- deployments
     Metric(
@@ -199,63 +199,63 @@ METRICS: tuple[Metric, ...] = (
         type=_GAUGE,
         labels=("namespace", "phase"),
         help="ModelDeployments by namespace and phase.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_deployment_status",
         type=_GAUGE,
         labels=("provider", "phase"),
         help="ModelDeployments by provider (empty: none yet) and phase.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_modeldeployment_info",
         type=_GAUGE,
         labels=("namespace", "name", "provider", "engine", "model"),
         help="1 for each ModelDeployment, with its provider, engine and model in the labels.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_modeldeployment_condition",
         type=_GAUGE,
         labels=("namespace", "name", "type", "status"),
         help="1 for each condition of each ModelDeployment, with its status (True, False, Unknown) in a label.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_deployment_phase",
         type=_GAUGE,
         labels=("namespace", "name", "phase"),
         help="1 for each ModelDeployment, with its phase in a label.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_deployment_replicas",
         type=_GAUGE,
         labels=("namespace", "name", "state"),
         help="Replicas of each ModelDeployment: desired, ready and available.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_deployment_suspended",
         type=_GAUGE,
         labels=("namespace", "name"),
         help="1 for each ModelDeployment with spec.suspend; the others have no such series.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_deployment_phase_transitions_total",
         type=_COUNTER,
         labels=("provider", "from_phase", "to_phase"),
         help="Changes of phase that the leader saw.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_deployment_ready_duration_seconds",
         type=_HISTOGRAM,
         labels=("provider",),
         help="Seconds from the creation of a ModelDeployment until it ran for the first time.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
         buckets=_LIFE_SECONDS,
     ),
     Metric(
@@ -263,7 +263,7 @@ METRICS: tuple[Metric, ...] = (
         type=_HISTOGRAM,
         labels=("provider",),
         help="Seconds from the phase Deploying to the phase Running, as the leader saw them.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
         buckets=_LIFE_SECONDS,
     ),
     # ---------------------------------------------------------------------------------------------------- providers
@@ -272,28 +272,28 @@ METRICS: tuple[Metric, ...] = (
         type=_COUNTER,
         labels=("provider", "reason"),
         help="Providers given to ModelDeployments: manual (the spec names it) or auto.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_provider_ready",
         type=_GAUGE,
         labels=("provider",),
         help="1 if the provider says that it is ready, else 0.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_provider_heartbeat_age_seconds",
         type=_GAUGE,
         labels=("provider",),
         help="Seconds since the provider's last heartbeat came, by the core's clock; after 180 it is not selected.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
     Metric(
         name="airunway_provider_condition",
         type=_GAUGE,
         labels=("provider", "type", "status"),
         help="1 for each condition of each InferenceProviderConfig, with its status in a label.",
-        role=Role.CORE,
+        role=MetricsRole.CORE,
     ),
 )
 """All metrics of our own, in the order in which the documentation shows them."""

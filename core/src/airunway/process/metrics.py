@@ -1,15 +1,17 @@
-"""What one process measures, in a registry of its own: counted as it happens, or read from the caches at scrape.
+"""The metrics of one process, in a registry of its own: counters, and gauges read from the caches at each scrape.
 
 Nothing is global, so that several applications can live in one process (tests, the sandbox). Gauges about objects are
-read when somebody asks: they cost nothing in between and go away with their object.
+read at each scrape: they cost nothing in between and go away with their object.
 """
 
 from __future__ import annotations
 
 import asyncio
 import platform
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from time import monotonic
 from typing import TypeAlias
 
 from prometheus_client import (
@@ -26,20 +28,58 @@ from prometheus_client.metrics_core import Metric as Family
 from airunway import __version__
 from airunway.gc_tuning import gc_paused
 from airunway.kube import AnyReflector, EventRecorder, PassResult, WorkQueue
-from airunway.process.gaps import LoopGaps
-from airunway.process.metric_catalogue import METRICS, TURNED_AWAY_CAUSES, MetricType, Role
+from airunway.process.metric_catalogue import METRICS, TURNED_AWAY_CAUSES, MetricsRole, MetricType
 from airunway.resource import ObjectKey, digest
 
-__all__ = ["Metrics", "Point", "Role", "Source"]
+__all__ = ["INTERVAL", "WINDOW", "EventLoopLag", "Metrics", "MetricsRole", "Point", "Source"]
+
+
+INTERVAL = 0.1
+"""Seconds between two measurements."""
+
+WINDOW = 60.0
+"""Seconds for which a lag is shown, so that every scraper that asks at least once a minute sees it."""
+
+
+class EventLoopLag:
+    """Measures how late the event loop wakes a sleeping task; `clock` is monotonic."""
+
+    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._lags: deque[tuple[float, float]] = deque()  # (when, seconds): later ones are shorter
+
+    def note(self, seconds: float) -> None:
+        """Record a lag that ends now."""
+        while self._lags and self._lags[-1][1] <= seconds:
+            self._lags.pop()
+        self._lags.append((self._clock(), seconds))
+        self._forget()
+
+    def longest(self) -> float:
+        """Seconds of the longest lag within the window; 0 if there was none."""
+        self._forget()
+        return self._lags[0][1] if self._lags else 0.0
+
+    def _forget(self) -> None:
+        while self._lags and self._clock() - self._lags[0][0] > WINDOW:
+            self._lags.popleft()
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            due = self._clock() + INTERVAL
+            await asyncio.sleep(INTERVAL)
+            self.note(max(0.0, self._clock() - due))
+
 
 Point: TypeAlias = tuple[str, tuple[str, ...], float]
 """One sample that is read at scrape: the metric's name, its label values in their order, the value."""
 
 Source: TypeAlias = Callable[[], Iterable[Point]]
 """Gives points. It is called in the event loop and should only take a snapshot there: what it returns is gone through
-in a thread, where reading thousands of objects holds nobody up."""
+in a thread, where reading thousands of objects does not block the event loop."""
 
-disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each counter, which nobody documents or asks for
+disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each counter, which is not documented and not needed
 
 _LONGEST_LABEL = 128
 """Characters of a label's value. What people may write (a model's id) goes to 2,048, times thousands of series."""
@@ -51,15 +91,17 @@ _BY_NAME = {metric.name: metric for metric in METRICS}
 class Metrics:
     """The metrics of one process. `component` is as in user agents; its parts are told apart as in leases."""
 
-    def __init__(self, component: str, *, role: Role = Role.EVERY, gaps: LoopGaps | None = None) -> None:
+    def __init__(
+        self, component: str, *, role: MetricsRole = MetricsRole.EVERY, event_loop_lag: EventLoopLag | None = None
+    ) -> None:
         self.component = component
-        self.gaps = gaps or LoopGaps()
+        self.event_loop_lag = event_loop_lag or EventLoopLag()
         self.registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self.registry)
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         for metric in METRICS:
-            if not metric.counted or metric.role not in (Role.EVERY, role):
+            if not metric.counted or metric.role not in (MetricsRole.EVERY, role):
                 continue
             if metric.type is MetricType.COUNTER:
                 self._counters[metric.name] = Counter(metric.name, metric.help, metric.labels, registry=self.registry)
@@ -157,7 +199,7 @@ class Metrics:
             return encode(families), content_type
 
     def _own(self) -> list[Point]:
-        points: list[Point] = [("airunway_loop_gap_seconds", (), self.gaps.longest())]
+        points: list[Point] = [("airunway_event_loop_lag_seconds", (), self.event_loop_lag.longest())]
         for component, leading in (self._leading or {self.component: False}).items():
             points.append(("airunway_build_info", (component, __version__, platform.python_version()), 1.0))
             points.append(("airunway_leader", (component,), float(leading)))

@@ -1,35 +1,76 @@
-"""What a process answers over HTTP: ``/livez`` and ``/readyz`` on one address, ``/metrics`` on another.
+"""The HTTP servers of a process: ``/livez`` and ``/readyz`` on one address, ``/metrics`` on another.
 
-kopf has a probe server too, but it answers one path only and says 200 even if a check returned false; the two probes of
-ours share a port and speak plainly. Metrics have an address of their own, so that a NetworkPolicy can tell the kubelet
-from Prometheus.
+kopf's probe server answers one path only and says 200 even if a check returned false. Metrics have an address of their
+own so that a NetworkPolicy can tell the kubelet from Prometheus.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from time import monotonic
 from typing import TypeAlias
 
 from aiohttp import web
 
-from airunway.process.connections import Cause, ConnectionLimits, Connections, connection_of
+from airunway.process.connections import Cause, ConnectionLimits, Connections, connection_of, listening
 from airunway.process.metrics import Metrics
-from airunway.process.pages import Pages
-from airunway.process.sockets import listening
 
-__all__ = ["Check", "metrics_server", "parse_address", "probe_server"]
+__all__ = ["MAX_AGE", "Check", "MetricsCache", "MetricsPage", "metrics_server", "parse_address", "probe_server"]
 
 log = logging.getLogger(__name__)
+
+
+MAX_AGE = 1.0
+"""Seconds for which a page is served again."""
+
+_REST = 3.0
+"""A page is served for so many times as long as making it took, at least: that never takes all of a processor."""
+
+_OPEN_METRICS = "application/openmetrics-text"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsPage:
+    body: bytes
+    compressed: bytes
+    """The body as gzip."""
+    content_type: str
+
+
+class MetricsCache:
+    """The pages of one process, as text and as OpenMetrics; `clock` is one that only runs forward."""
+
+    def __init__(self, metrics: Metrics, *, clock: Callable[[], float] = monotonic) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._pages: dict[str, tuple[float, MetricsPage]] = {}
+
+    async def get(self, accept: str) -> MetricsPage:
+        """The page for an HTTP ``Accept``; there are two of them, whatever versions it asks for."""
+        form = f"{_OPEN_METRICS}; version=1.0.0" if _OPEN_METRICS in accept else ""
+        async with self._lock:
+            good_until, page = self._pages.get(form, (0.0, None))
+            started = self._clock()
+            if page is None or started >= good_until:
+                body, content_type = await self._metrics.page(form)
+                compressed = await asyncio.to_thread(gzip.compress, body, 1)
+                page = MetricsPage(body=body, compressed=compressed, content_type=content_type)
+                ended = self._clock()
+                self._pages[form] = (ended + max(MAX_AGE, _REST * (ended - started)), page)
+            return page
+
 
 Check = Callable[[], str | None]
 """Returns what is wrong, or None."""
 
 SCRAPES = 4
-"""Pages of metrics that are sent at a time: each is held in memory until whoever asked has read it."""
+"""Responses of ``/metrics`` that are sent at a time: each is held in memory until the client has read it."""
 
 SCRAPE_PATIENCE = 10.0
 """Seconds that a page may take to be read; Prometheus waits as long for one."""
@@ -45,7 +86,7 @@ each stays for a quarter of a second, enough for a request that comes with its c
 _BACKLOG = 512
 """Connections that the system keeps for us until we accept them: in a flood, the kubelet's among them."""
 
-_TOLD_EVERY = 60.0
+_LOG_INTERVAL = 60.0
 """Seconds between two lines of the log about connections that were turned away."""
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -70,7 +111,7 @@ async def probe_server(
 ) -> AsyncIterator[int | None]:
     """Serve both probes while the context lasts: 200 ``ok``, or 503 with what is wrong. Gives the port, if any.
 
-    `remark` is what somebody should look at all the same: ``/readyz`` says it after the ``ok``.
+    `remark` is a problem that does not make the process unready: ``/readyz`` shows it after the ``ok``.
     """
     handlers = {"/livez": _handler(live), "/readyz": _handler(ready, remark)}
     async with _served(address, handlers, who="the port of the probes") as port:
@@ -81,10 +122,9 @@ async def probe_server(
 async def metrics_server(address: str, metrics: Metrics) -> AsyncIterator[int | None]:
     """Serve ``/metrics``, as text or OpenMetrics, while the context lasts. Gives the port, if any.
 
-    Anybody who reaches the port may ask (docs/decisions/0012-what-hardening-declines.md), so whoever asks too much is
-    told to come back: 503.
-    """
-    pages, under_way = Pages(metrics), 0
+    Every client that reaches the port may ask (docs/decisions/0012-what-hardening-declines.md). Above `SCRAPES`
+    requests at a time the answer is 503."""
+    pages, under_way = MetricsCache(metrics), 0
 
     async def handle(request: web.Request) -> web.StreamResponse:
         nonlocal under_way
@@ -156,14 +196,14 @@ class _Tally:
     def __init__(self, who: str) -> None:
         self._who = who
         self._count = 0
-        self._told: float | None = None
+        self._logged: float | None = None
 
     def __call__(self, cause: Cause) -> None:
         self._count += 1
         now = monotonic()
-        if self._told is None or now - self._told >= _TOLD_EVERY:
+        if self._logged is None or now - self._logged >= _LOG_INTERVAL:
             log.warning("%s has turned away %d connections, the last one for: %s", self._who, self._count, cause)
-            self._told, self._count = now, 0
+            self._logged, self._count = now, 0
 
 
 @web.middleware

@@ -13,9 +13,8 @@ from airunway.api import names
 from airunway.kube import CONFIG_MAP
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import Resource
-from airunway.webhook.configuration import CONFIGURATION_KIND
+from airunway.webhook.configuration import CONFIGURATION_KIND, WebhookSettings
 from airunway.webhook.secret import SECRET
-from airunway.webhook.settings import WebhookSettings
 
 __all__ = ["Rights", "core_rights", "leader_election_rights", "provider_rights", "roles", "webhook_rights"]
 

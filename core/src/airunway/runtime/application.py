@@ -21,12 +21,12 @@ from airunway.kinds import INFERENCE_PROVIDER_CONFIG
 from airunway.kube import Client, KubeError, NotFound, Priority, needs_apply, wait_until_synced
 from airunway.plugins.contract import ProviderManifest
 from airunway.plugins.host import ProviderHost
+from airunway.process.base_controller import BaseController, not_synced
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.process.follower import Follower, unread
 from airunway.process.metrics import Metrics
-from airunway.process.news import Heeded, is_news, is_of_ours
-from airunway.process.parts import Lead
+from airunway.process.predicates import RelevantMetadata, has_our_prefix, needs_reconcile
+from airunway.process.supervisor import Lead
 from airunway.resource import ObjectKey, Resource, dig, format_time
 from airunway.runtime.crd_versions import Installed
 from airunway.runtime.evidence import EvidenceCollector
@@ -275,9 +275,9 @@ class ProviderApplication:
         self._host = host
         self._workers = workers
         self._kubernetes = (1, 30)
-        self._follower = Follower(caches, component=manager, instance=instance)
-        self._deployments = self._follower.deployments
-        self._queue = self._follower.queue(self._controller_name)
+        self._base = BaseController(caches, component=manager, instance=instance)
+        self._deployments = self._base.deployments
+        self._queue = self._base.queue(self._controller_name)
         self._upstream = UpstreamInformers(
             caches=caches,
             host=host,
@@ -293,11 +293,11 @@ class ProviderApplication:
             notify=self._on_object,
             clock=clock,
         )
-        self._known = self._follower.overlay()
+        self._known = self._base.overlay()
         own = names.provider_finalizer(host.name)
-        self._heeds = Heeded(
+        self._heeds = RelevantMetadata(
             labels=lambda key: bool(propagated_labels({key: ""})) or "labels" in host.heeds,
-            annotations=lambda key: is_of_ours(key) or "annotations" in host.heeds,
+            annotations=lambda key: has_our_prefix(key) or "annotations" in host.heeds,
             finalizers=lambda finalizer: finalizer != own,
         )
         self._reconciler = ProviderReconciler(
@@ -307,7 +307,7 @@ class ProviderApplication:
             deployments=self._known,
             upstream=self._upstream,
             evidence=self.evidence,
-            events=self._follower.events,
+            events=self._base.events,
             kubernetes=lambda: self._kubernetes,
             clock=clock,
         )
@@ -323,13 +323,13 @@ class ProviderApplication:
 
     def unready(self) -> str | None:
         """Why the provider cannot work yet, or None."""
-        if (problem := unread([self._deployments])) is not None:
+        if (problem := not_synced([self._deployments])) is not None:
             return problem
         if waiting := self._upstream.unread():
             return f"these upstream kinds have not been read yet: {', '.join(waiting)}"
         if not self.evidence.settled():
             return "pods and events have not been read yet"
-        if not self._followed or (self._follower.leads and not self._registration.registered):
+        if not self._followed or (self._base.leads and not self._registration.registered):
             return f"the provider is not registered yet{self._registration.trouble}"
         return None
 
@@ -340,7 +340,7 @@ class ProviderApplication:
     async def run(self, lead: Lead) -> None:
         """Follow the API server until cancelled; register and work while leading."""
         self._known.add_listener(self._on_deployment)
-        await self._follower.run(self._follow, lead, self._work)
+        await self._base.run(self._follow, lead, self._work)
 
     async def _follow(self, group: asyncio.TaskGroup) -> None:
         await self._upstream.run(group)
@@ -362,7 +362,7 @@ class ProviderApplication:
 
     async def _work(self) -> None:
         """The leader's part; ends with a farewell. Everything of ours is looked at once at the beginning."""
-        controller = self._follower.controller(
+        controller = self._base.controller(
             self._controller_name,
             self._queue,
             self._reconciler.reconcile,
@@ -384,13 +384,13 @@ class ProviderApplication:
         if (
             old is None
             or new is None
-            or is_news(old, new, manager=self._follower.component, echo=echo, heeds=self._heeds)
+            or needs_reconcile(old, new, manager=self._base.component, echo=echo, relevant=self._heeds)
         ):
-            self._follower.look_again(key, old, new)
+            self._base.enqueue(key, old, new)
 
     def _on_object(self, key: ObjectKey) -> None:
         """Something that belongs to the deployment moved; what a first list brings is no movement."""
-        moved = self._follower.leads and not self._upstream.unread() and self.evidence.settled()
+        moved = self._base.leads and not self._upstream.unread() and self.evidence.settled()
         self._queue.add(key, Priority.URGENT if moved else Priority.BULK)
 
     def _ours(self, key: ObjectKey) -> Resource | None:
@@ -406,4 +406,4 @@ class ProviderApplication:
         self._look_at_all()
 
     def _look_at_all(self) -> None:
-        self._follower.look_at("all", self._reconciler.concerns)
+        self._base.enqueue_all("all", self._reconciler.concerns)

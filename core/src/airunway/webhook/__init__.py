@@ -5,6 +5,6 @@ the CRD's own, and everything else stays as the user wrote it.
 """
 
 # The server itself (`application`) is imported by who serves it: it brings kopf along.
-from airunway.webhook.settings import WebhookSettings, webhook_settings
+from airunway.webhook.configuration import WebhookSettings, webhook_settings
 
 __all__ = ["WebhookSettings", "webhook_settings"]

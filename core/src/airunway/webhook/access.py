@@ -1,4 +1,4 @@
-"""May this user do, with own hands, what a provider would do for them? Asked by SubjectAccessReview (004, 13.2)."""
+"""SubjectAccessReview: could the user create the provider's resources directly? (004, 13.2)"""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from airunway.selection import UpstreamFacts
 __all__ = ["AccessReviewer", "User"]
 
 REMEMBERED = 10.0
-"""Seconds for which a yes holds: long enough for an `apply` of many manifests."""
+"""Seconds for which a yes is remembered: long enough for an `apply` of many manifests."""
 
 REFUSED = 2.0
-"""Seconds for which a no holds: whoever gets a role tries again soon, and whoever asks without end asks us, not the API
-server."""
+"""Seconds for which a no is remembered: short, because a user who was just given a role tries again soon."""
 
 CAPACITY = 4096
 """Answers that are kept: so many yes, and so many no, so that neither pushes out the other."""
@@ -68,7 +67,7 @@ class AccessReviewer:
     async def pods_problem(self, user: User, *, namespace: str) -> str | None:
         """What to tell a user who may not create pods in the namespace; None for one who may. Raises KubeError.
 
-        Whoever may create pods may use every service account, Secret and claim of the namespace by Kubernetes' own
+        A user who may create pods may use every service account, Secret and claim of the namespace by Kubernetes' own
         rules: nothing more needs to be asked about those that a deployment names.
         """
         if await self._allowed(user, POD, namespace):
@@ -81,11 +80,11 @@ class AccessReviewer:
     async def _allowed(self, user: User, kind: Kind, namespace: str) -> bool:
         extra = {name: list(values) for name, values in user.extra.items()}
         about = [user.name, user.uid, sorted(user.groups), extra, kind.group, kind.version, kind.plural, namespace]
-        key = sha256(canonical_json(about)).digest()  # whoever asks chooses how long the names are
+        key = sha256(canonical_json(about)).digest()  # the user chooses how long the names are
         if (known := self._known(key)) is not None:
             return known
         async with self._questions:
-            if (known := self._known(key)) is not None:  # somebody asked the same while we waited
+            if (known := self._known(key)) is not None:  # another review asked the same meanwhile
                 return known
             decision = await self._client.subject_access_review(
                 user=user.name,

@@ -1,4 +1,4 @@
-"""The verdict on one ModelDeployment that somebody wants to create or change.
+"""The verdict on one ModelDeployment that a user wants to create or change.
 
 The rules of the object itself come first (an API server without CEL has not applied them), then what the cluster says:
 the named provider is registered and its upstream installed, it offers what is asked for, the namespace's policy allows
@@ -32,14 +32,14 @@ from airunway.validation import Violation, bounded_violations, validate, warning
 from airunway.validation.policy import Grants, Policy, violations
 from airunway.webhook.access import AccessReviewer, User
 
-__all__ = ["Admission", "Answer", "Refusal", "User", "View", "at_once"]
+__all__ = ["Admission", "ClusterView", "Denial", "ReviewResult", "User", "at_once"]
 
 log = logging.getLogger(__name__)
 
 FORBIDDEN = "FieldValueForbidden"
 
 
-class View(Protocol):
+class ClusterView(Protocol):
     """What admission knows of the cluster; the core's caches."""
 
     @property
@@ -62,7 +62,7 @@ class View(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Refusal:
+class Denial:
     """Why not, as the fields of a ``metav1.Status``."""
 
     code: int
@@ -91,10 +91,10 @@ class Refusal:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class ReviewResult:
     """A refusal, or none; the warnings are shown in either case."""
 
-    refusal: Refusal | None = None
+    refusal: Denial | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -114,7 +114,7 @@ class Admission:
 
     def __init__(
         self,
-        view: View,
+        view: ClusterView,
         *,
         access: AccessReviewer | None,
         pods: AccessReviewer | None = None,
@@ -125,19 +125,19 @@ class Admission:
         self._pods = pods
         self._clock = clock
 
-    async def review(self, obj: Resource, *, old: Resource | None, user: User, run: Run = at_once) -> Answer:
+    async def review(self, obj: Resource, *, old: Resource | None, user: User, run: Run = at_once) -> ReviewResult:
         """The answer for `obj`, which is new (`old` None) or replaces `old`. Never raises but for cancellation.
 
         `run` calls what takes the longer the larger the objects are.
         """
         namespace = key_of(obj).namespace
         if is_deleting(obj) or not self._view.watches(namespace):
-            return Answer()
+            return ReviewResult()
         if old is not None and await run(_same_spec, obj, old):
-            return Answer()
-        told, found = await run(_alone, obj, old)
+            return ReviewResult()
+        warned, found = await run(_alone, obj, old)
         if found:
-            return Answer(refusal=_invalid(found), warnings=told)
+            return ReviewResult(refusal=_invalid(found), warnings=warned)
         try:
             spec, request = obj["spec"], request_of(defaulted_spec(obj["spec"], engine=None))
             policy, labels = self._view.policy, await self._view.labels_of(namespace)
@@ -149,11 +149,11 @@ class Admission:
             found = [] if pinned is None else _against_pinned(pinned, facts, request, engine=engine)
             denied = violations(policy, spec, engine=engine, provider=settled, namespace_labels=labels)
             if found or denied:
-                return Answer(refusal=_invalid([*found, *denied], forbidden=not found), warnings=told)
+                return ReviewResult(refusal=_invalid([*found, *denied], forbidden=not found), warnings=warned)
             if self._pods is not None:
                 problem = await self._pods.pods_problem(user, namespace=namespace)
                 if problem is not None:
-                    return Answer(refusal=_not_allowed("spec", problem), warnings=told)
+                    return ReviewResult(refusal=_not_allowed("spec", problem), warnings=warned)
             if self._access is not None:
                 if settled in facts:
                     candidates = [facts[settled]]
@@ -162,22 +162,21 @@ class Admission:
                     candidates = self._candidates(spec, request, engine, grants, later=paused)
                 refusal = await self._access_refusal(self._access, user, candidates, namespace)
                 if refusal is not None:
-                    return Answer(refusal=refusal, warnings=told)
+                    return ReviewResult(refusal=refusal, warnings=warned)
         except (KubeError, ParseError) as error:
             log.warning("ModelDeployment %s could not be judged: %s", key_of(obj), error)
             text = f"admission cannot be decided just now, try again: {error}"
-            return Answer(refusal=Refusal(code=500, reason="InternalError", message=text), warnings=told)
-        return Answer(warnings=(*told, *_about(settled, facts)))
+            return ReviewResult(refusal=Denial(code=500, reason="InternalError", message=text), warnings=warned)
+        return ReviewResult(warnings=(*warned, *_about(settled, facts)))
 
     def _candidates(
         self, spec: Resource, request: Request, engine: str | None, grants: Grants, *, later: bool
     ) -> list[ProviderFacts]:
         """The providers that may get a deployment that names none.
 
-        The one that would be selected now; where none would, because none is ready, somebody else selects, or the
-        selection is put off (`later`), all that offer what is asked for: the user must be allowed to use whichever
-        comes.
-        """
+        The one that would be selected now; where none would, because none is ready, an external selector is used, or
+        the selection is put off (`later`), all that offer what is asked for: the user must be allowed to use whichever
+        comes."""
         facts = list(self._view.providers().values())
         allowed = granted(facts, grants)
         if self._view.selector and not later:
@@ -192,10 +191,10 @@ class Admission:
 
     async def _access_refusal(
         self, access: AccessReviewer, user: User, candidates: Sequence[ProviderFacts], namespace: str
-    ) -> Refusal | None:
+    ) -> Denial | None:
         for provider in candidates:
             if provider.upstream is None:
-                continue  # a provider that makes nothing of its own: nobody needs rights on it
+                continue  # a provider that makes nothing of its own: no rights on it are needed
             problem = await access.problem(user, provider.upstream, namespace=namespace, provider=provider.name)
             if problem is not None:
                 return _not_allowed("spec.provider.name", problem)
@@ -225,18 +224,18 @@ def _against_pinned(
     return found
 
 
-def _not_allowed(path: str, problem: str) -> Refusal:
+def _not_allowed(path: str, problem: str) -> Denial:
     cause = Violation(path=path, message=problem, reason=FORBIDDEN)
-    return Refusal(code=403, reason="Forbidden", message=str(cause), causes=(cause,))
+    return Denial(code=403, reason="Forbidden", message=str(cause), causes=(cause,))
 
 
-def _invalid(found: Sequence[Violation], *, forbidden: bool = False) -> Refusal:
-    told = bounded_violations(found)
-    return Refusal(
+def _invalid(found: Sequence[Violation], *, forbidden: bool = False) -> Denial:
+    shown = bounded_violations(found)
+    return Denial(
         code=403 if forbidden else 422,
         reason="Forbidden" if forbidden else "Invalid",
-        message="; ".join(str(violation) for violation in told),
-        causes=tuple(told),
+        message="; ".join(str(violation) for violation in shown),
+        causes=tuple(shown),
     )
 
 

@@ -1,4 +1,4 @@
-"""The webhook as a part of the core's process: it serves in every replica, and keeps the certificates in the leader."""
+"""The webhook as a part of the core's process: every replica serves reviews, the leader rotates certificates."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from airunway.kube import Client
 from airunway.process.connections import OnTurnedAway
 from airunway.resource import ObjectKey
 from airunway.webhook.access import AccessReviewer
-from airunway.webhook.admission import Admission, View
-from airunway.webhook.keeper import SETTLE, CertificateKeeper
-from airunway.webhook.limits import Limits
+from airunway.webhook.admission import Admission, ClusterView
+from airunway.webhook.cert_rotator import SETTLE, CertRotator
+from airunway.webhook.configuration import WebhookSettings
+from airunway.webhook.request_limits import Limits
 from airunway.webhook.secret import CertificateSecret
 from airunway.webhook.server import AdmissionServer, OnReview
-from airunway.webhook.settings import WebhookSettings
 
 __all__ = ["MANAGER", "Webhook"]
 
@@ -30,7 +30,7 @@ class Webhook:
     def __init__(
         self,
         client: Client,
-        view: View,
+        view: ClusterView,
         settings: WebhookSettings,
         *,
         namespaces: Sequence[str] = (),
@@ -58,7 +58,7 @@ class Webhook:
             on_turned_away=on_turned_away,
         )
         self._secret = CertificateSecret(client, ObjectKey(settings.namespace, settings.secret), manager=MANAGER)
-        self._keeper = CertificateKeeper(
+        self._keeper = CertRotator(
             client,
             self._secret,
             settings,

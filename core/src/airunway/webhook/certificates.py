@@ -1,4 +1,4 @@
-"""The webhook's certificates: making them, reading them back, and deciding what has to be made anew.
+"""The webhook's certificates: issues and reads them, and decides when to rotate.
 
 Pure but for the random numbers of keys: everything goes in and comes out as PEM, and `now` is an argument. The rules
 are those of spec/core.md: an authority lives for 10 years, a serving certificate for 1, both are replaced 90 days
@@ -24,9 +24,9 @@ __all__ = [
     "OVERLAP",
     "ROTATE_AHEAD",
     "SERVING_LIFETIME",
-    "Action",
+    "CertificateAction",
+    "CertificateDecision",
     "Material",
-    "Verdict",
     "authorities_in",
     "authority_ends",
     "decide",
@@ -67,7 +67,7 @@ class Material:
         )
 
 
-class Action(StrEnum):
+class CertificateAction(StrEnum):
     """What the material needs."""
 
     KEEP = "keep"
@@ -77,33 +77,35 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class CertificateDecision:
     """The action, why, and the moment at which to look again at the latest (None: at once, after the action)."""
 
-    action: Action
+    action: CertificateAction
     why: str
     look_again: datetime | None = None
 
 
-def decide(material: Material | None, *, now: datetime, hosts: Collection[str]) -> Verdict:
+def decide(material: Material | None, *, now: datetime, hosts: Collection[str]) -> CertificateDecision:
     """What has to be done so that `material` (None: there is none) serves `hosts` at `now` and for a while.
 
     Total: whatever the Secret holds, there is a verdict.
     """
     if material is None:
-        return Verdict(action=Action.NEW_AUTHORITY, why="there is none")
+        return CertificateDecision(action=CertificateAction.NEW_AUTHORITY, why="there is none")
     if (fault := _authority_fault(material, now)) is not None:
-        return Verdict(action=Action.NEW_AUTHORITY, why=fault)
+        return CertificateDecision(action=CertificateAction.NEW_AUTHORITY, why=fault)
     if (fault := _serving_fault(material, now, hosts)) is not None:
-        return Verdict(action=Action.ISSUE_SERVING, why=fault)
+        return CertificateDecision(action=CertificateAction.ISSUE_SERVING, why=fault)
     ends = min(_load(material.authority).not_valid_after_utc, _load(material.serving).not_valid_after_utc)
     again = ends - ROTATE_AHEAD
     if material.previous:
         until = material.previous_until
         if until is None or until <= now:
-            return Verdict(action=Action.DROP_PREVIOUS, why="all replicas have had time to follow")
+            return CertificateDecision(
+                action=CertificateAction.DROP_PREVIOUS, why="all replicas have had time to follow"
+            )
         again = min(again, until)
-    return Verdict(action=Action.KEEP, why=f"valid until {ends:%Y-%m-%d}", look_again=again)
+    return CertificateDecision(action=CertificateAction.KEEP, why=f"valid until {ends:%Y-%m-%d}", look_again=again)
 
 
 def new_authority(

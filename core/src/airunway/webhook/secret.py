@@ -1,6 +1,6 @@
 """The one Secret that we read: the webhook's own certificates, by name, in our own namespace (spec ruling 20).
 
-It is the source of truth: whoever writes it first decides, everybody follows what stands in it.
+It is the source of truth: the first writer decides, and every replica follows it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CertificateSecret:
         return await self._client.find(SECRET, self.key)
 
     async def write(self, material: Material, *, live: Resource | None) -> bool:
-        """Write unless somebody else wrote since `live` was read (None: it was not there); whether it was written."""
+        """Write unless another replica wrote since `live` was read (None: it was not there); whether it was written."""
         body = secret_of(material, key=self.key, live=live)
         try:
             if live is None:

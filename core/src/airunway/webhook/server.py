@@ -23,16 +23,13 @@ from aiohttp import web
 
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube.decoding import decoded, shallow
-from airunway.process.connections import Connections, OnTurnedAway, connection_of
+from airunway.process.connections import Connections, OnTurnedAway, connection_of, listening
 from airunway.process.probes import parse_address
-from airunway.process.sockets import listening
 from airunway.resource import Resource, dig, key_of
-from airunway.webhook.admission import Admission, Answer, User, at_once
+from airunway.webhook.admission import Admission, ReviewResult, User, at_once
 from airunway.webhook.certificates import Material
-from airunway.webhook.configuration import TIMEOUT_SECONDS
-from airunway.webhook.intake import Intake, aside
-from airunway.webhook.limits import Limits, TurnedAway
-from airunway.webhook.settings import PATH, trust_clients_of
+from airunway.webhook.configuration import PATH, TIMEOUT_SECONDS, trust_clients_of
+from airunway.webhook.request_limits import Limits, RequestLimiter, TurnedAway, aside
 
 __all__ = ["AdmissionServer", "OnReview"]
 
@@ -45,7 +42,7 @@ _BACKLOG = 128
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 OnReview = Callable[[str, float], None]
-"""Told of every review: ``allowed``, ``refused`` or ``failed`` (no verdict was reached), and the seconds it took."""
+"""Called for every review: ``allowed``, ``refused`` or ``failed`` (no verdict was reached), and the seconds it took."""
 
 
 class AdmissionServer:
@@ -77,7 +74,7 @@ class AdmissionServer:
             trust_clients_of(self._tls, client_ca)
         self._on_turned_away = on_turned_away or (lambda _cause: None)
         limits = limits or Limits()
-        self.intake = Intake(limits)
+        self.intake = RequestLimiter(limits)
         self.connections = Connections(self._tls, limits, port="the webhook", on_turned_away=self._on_turned_away)
         self._certified = asyncio.Event()
         self._shown = b""
@@ -133,7 +130,7 @@ class AdmissionServer:
             with listening(*self._where, who="the webhook", backlog=_BACKLOG) as listener:
                 self.listening = True
                 log.info("the webhook listens on port %d", self._where[1])
-                yield {}  # nobody reads it: the configuration is not kopf's
+                yield {}  # not used: kopf does not manage the configuration
                 assert runner.server is not None
                 await self.connections.accept(listener, runner.server)
         finally:
@@ -151,7 +148,7 @@ class AdmissionServer:
         return response
 
     async def _answer(self, raw: bytearray) -> tuple[web.Response, str]:
-        """The response, and what `OnReview` is told."""
+        """The response, and the verdict for `OnReview`."""
         large = self.intake.is_large(len(raw))
         run = aside if large else at_once
         try:
@@ -199,7 +196,7 @@ def _value_of(raw: bytearray) -> Any:
     return shallow(decoded(raw))
 
 
-def _reviewed(body: Resource, answer: Answer) -> Resource:
+def _reviewed(body: Resource, answer: ReviewResult) -> Resource:
     """The AdmissionReview with the response: kubectl shows the causes of a refusal by their fields."""
     request = body["request"]
     response: Resource = {"uid": request["uid"], "allowed": answer.refusal is None}

@@ -53,8 +53,8 @@ def plain_rights(rights: Rights) -> Resource:
 
 def as_text(objects: Iterable[Resource]) -> str:
     """YAML without anchors."""
-    plain = [copy_of(obj) for obj in objects]
-    return "# Generated: not to be edited.\n" + yaml.safe_dump_all(plain, sort_keys=False, width=2**16)
+    printable = [copy_of(obj) for obj in objects]
+    return "# Generated: not to be edited.\n" + yaml.safe_dump_all(printable, sort_keys=False, width=2**16)
 
 
 def with_settings(schema: str, manifest: ProviderManifest) -> str:

@@ -14,7 +14,7 @@ from airunway import __version__
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.kube import ApiError, Client, KubeError, load_config, user_agent_of
 from airunway.resource import ObjectKey, condition_of, format_time
-from airunway.webhook.settings import WEBHOOK
+from airunway.webhook.configuration import WEBHOOK
 from airunway_testing.e2e.ground import MANAGER, Ground, GroundError
 from airunway_testing.e2e.life import STEPS, Failed, Life, Missing
 from airunway_testing.e2e.report import Outcome, Report, Result

@@ -26,10 +26,10 @@ from airunway.kube import (
     Unauthorized,
     WorkQueue,
 )
+from airunway.process.base_controller import error_type_of, instrumented
 from airunway.process.logs import configure_logging, log_fields
 from airunway.process.metric_catalogue import ERROR_TYPES
 from airunway.process.metrics import Metrics
-from airunway.process.passes import error_type_of, observed
 from airunway.resource import ObjectKey
 
 KEY = ObjectKey("ml", "llama")
@@ -58,7 +58,8 @@ async def test_everything_about_a_pass_is_marked(root: logging.Logger, capsys: p
         return None
 
     controller = Controller(
-        "core", queue, observed(reconcile, controller="core", metrics=metrics, provider_of=lambda key: key.namespace),
+        "core", queue,
+        instrumented(reconcile, controller="core", metrics=metrics, provider_of=lambda key: key.namespace),
         workers=1, on_pass=metrics.on_pass("core"), on_wait=metrics.on_wait("core"),
     )  # fmt: skip
     queue.add(ObjectKey("kaito", "broken"))
@@ -126,4 +127,4 @@ async def _one_pass() -> None:
         logging.getLogger("tests").info("working")
         return None
 
-    await observed(reconcile, controller="core", metrics=Metrics("tests"), provider_of=lambda _: "kaito")(KEY)
+    await instrumented(reconcile, controller="core", metrics=Metrics("tests"), provider_of=lambda _: "kaito")(KEY)

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.kube import Priority, WorkQueue
-from airunway.process.edits import BURST, INTERVAL, Edits
-from airunway.process.follower import Follower
+from airunway.process.base_controller import BURST, INTERVAL, BaseController, EditRateLimiter
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.waiting import PATIENCE
 
@@ -29,7 +28,7 @@ class Time:
 
 def test_l3_the_first_edits_are_acted_on_at_once_and_then_one_a_second() -> None:
     now = Time()
-    edits: Edits[str] = Edits(now)
+    edits: EditRateLimiter[str] = EditRateLimiter(now)
     passes, rests_until = 0, 0.0
     for number in range(500):  # fifty a second, for ten
         now.now = number / 50
@@ -44,7 +43,7 @@ def test_l3_the_first_edits_are_acted_on_at_once_and_then_one_a_second() -> None
 
 def test_l3_edits_at_a_quiet_pace_never_rest() -> None:
     now = Time()
-    edits: Edits[str] = Edits(now)
+    edits: EditRateLimiter[str] = EditRateLimiter(now)
     for _ in range(100):
         assert edits.rest_after("a") == 0
         now.now += INTERVAL
@@ -52,7 +51,7 @@ def test_l3_edits_at_a_quiet_pace_never_rest() -> None:
 
 def test_l3_a_burst_is_whole_again_after_a_while() -> None:
     now = Time()
-    edits: Edits[str] = Edits(now)
+    edits: EditRateLimiter[str] = EditRateLimiter(now)
     for _ in range(100):
         edits.rest_after("a")
     now.now += (BURST + 1) * INTERVAL
@@ -63,7 +62,7 @@ def test_l3_a_burst_is_whole_again_after_a_while() -> None:
 @given(st.lists(st.floats(0, 3), max_size=60))
 def test_l3_no_rest_is_longer_than_the_interval(pauses: list[float]) -> None:
     now = Time()
-    edits: Edits[str] = Edits(now)
+    edits: EditRateLimiter[str] = EditRateLimiter(now)
     for pause in pauses:
         now.now += pause
         assert 0 <= edits.rest_after("a") <= INTERVAL + 1e-6
@@ -71,14 +70,14 @@ def test_l3_no_rest_is_longer_than_the_interval(pauses: list[float]) -> None:
 
 def test_l3_objects_that_are_edited_no_more_are_forgotten() -> None:
     now = Time()
-    edits: Edits[int] = Edits(now)
+    edits: EditRateLimiter[int] = EditRateLimiter(now)
     for number in range(100_000):
         now.now += 0.01
         edits.rest_after(number)
     assert len(edits._whole_at) < 5_000
 
 
-def follower() -> tuple[Follower, WorkQueue[ObjectKey]]:
+def follower() -> tuple[BaseController, WorkQueue[ObjectKey]]:
     """A leading follower of nothing, with its queue."""
     caches: Any = SimpleNamespace(
         client=None,
@@ -86,7 +85,7 @@ def follower() -> tuple[Follower, WorkQueue[ObjectKey]]:
         project=None,
         deployments=lambda: SimpleNamespace(items=dict),
     )
-    found = Follower(cast("Any", caches), component="tests")
+    found = BaseController(cast("Any", caches), component="tests")
     found.leads = True
     return found, found.queue("tests")
 
@@ -106,7 +105,7 @@ async def test_l3_what_is_edited_without_end_is_looked_at_at_once_then_rests_and
     found, queue = follower()
     immediate = 0
     for generation in range(1, 40):
-        found.look_again(KEY, deployment(generation), deployment(generation + 1))
+        found.enqueue(KEY, deployment(generation), deployment(generation + 1))
         immediate += await handed_out(queue)
     assert immediate == BURST
     queue.add(KEY, Priority.URGENT)
@@ -120,5 +119,5 @@ async def test_l3_what_is_edited_without_end_is_looked_at_at_once_then_rests_and
 async def test_l3_what_others_tell_of_a_deployment_never_makes_it_rest(old: Resource | None) -> None:
     found, queue = follower()
     for _ in range(100):
-        found.look_again(KEY, old, deployment(1, phase="Running"))
+        found.enqueue(KEY, old, deployment(1, phase="Running"))
         assert await handed_out(queue)

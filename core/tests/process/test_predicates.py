@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from airunway.api.bounds import EXCESS
-from airunway.process.news import Heeded, is_edit, is_news, is_of_ours
+from airunway.process.predicates import RelevantMetadata, has_our_prefix, is_user_edit, needs_reconcile
 from airunway.resource import Resource, copy_of
 
 ME, OTHER = "me", "other"
-OURS = Heeded(labels=is_of_ours)
-FINALIZERS = Heeded(finalizers=lambda finalizer: finalizer != "mine")
+OURS = RelevantMetadata(labels=has_our_prefix)
+FINALIZERS = RelevantMetadata(finalizers=lambda finalizer: finalizer != "mine")
 
 
 def condition(type_: str, status: str = "True") -> Resource:
@@ -65,7 +65,7 @@ BOTH = deployment(MINE, THEIRS)
     ids=["the first", "another value", "a condition fewer", "a field fewer", "taken over from others"],
 )
 def test_the_echo_of_an_own_status_is_no_news(before: Resource) -> None:
-    assert not is_news(before, BOTH, manager=ME, echo=True, heeds=OURS)
+    assert not needs_reconcile(before, BOTH, manager=ME, echo=True, relevant=OURS)
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_the_echo_of_an_own_status_is_no_news(before: Resource) -> None:
 )
 @pytest.mark.parametrize("echo", [True, False])
 def test_what_others_wrote_is_news_also_together_with_an_echo(change: Resource, echo: bool) -> None:
-    assert is_news(
-        BOTH, deployment({**MINE, "phase": "Failed"}, {**THEIRS, **change}), manager=ME, echo=echo, heeds=OURS
+    assert needs_reconcile(
+        BOTH, deployment({**MINE, "phase": "Failed"}, {**THEIRS, **change}), manager=ME, echo=echo, relevant=OURS
     )
 
 
@@ -100,7 +100,7 @@ def test_what_others_wrote_is_news_also_together_with_an_echo(change: Resource, 
 )
 @pytest.mark.parametrize("echo", [True, False])
 def test_metadata_that_is_looked_at_is_news(metadata: Resource, echo: bool) -> None:
-    assert is_news(BOTH, deployment(MINE, THEIRS, **metadata), manager=ME, echo=echo, heeds=OURS)
+    assert needs_reconcile(BOTH, deployment(MINE, THEIRS, **metadata), manager=ME, echo=echo, relevant=OURS)
 
 
 @pytest.mark.parametrize(
@@ -117,16 +117,18 @@ def test_metadata_that_is_looked_at_is_news(metadata: Resource, echo: bool) -> N
 def test_l3_metadata_that_nothing_looks_at_is_no_news(metadata: Resource, echo: bool) -> None:
     """Each such edit of one tenant was a pass of the core and one of the provider."""
     after = deployment(MINE, THEIRS, **metadata)
-    assert not is_news(BOTH, after, manager=ME, echo=echo, heeds=OURS)
-    both = Heeded(labels=lambda _: True, annotations=lambda _: True)
+    assert not needs_reconcile(BOTH, after, manager=ME, echo=echo, relevant=OURS)
+    both = RelevantMetadata(labels=lambda _: True, annotations=lambda _: True)
     looked_at = {"labels", "annotations"} >= metadata.keys()
-    assert is_news(BOTH, after, manager=ME, echo=echo, heeds=both) == looked_at, "a plugin may look at all of them"
-    assert not is_news(after, after, manager=ME, echo=echo, heeds=both)
+    assert needs_reconcile(BOTH, after, manager=ME, echo=echo, relevant=both) == looked_at, (
+        "a plugin may look at all of them"
+    )
+    assert not needs_reconcile(after, after, manager=ME, echo=echo, relevant=both)
 
 
 def test_l3_labels_of_ours_are_no_news_where_they_are_handed_on_by_nobody() -> None:
     labelled = deployment(MINE, THEIRS, labels={"airunway.ai/a": "b"})
-    assert not is_news(BOTH, labelled, manager=ME, echo=False, heeds=Heeded())
+    assert not needs_reconcile(BOTH, labelled, manager=ME, echo=False, relevant=RelevantMetadata())
 
 
 @pytest.mark.parametrize(
@@ -144,45 +146,47 @@ def test_l3_labels_of_ours_are_no_news_where_they_are_handed_on_by_nobody() -> N
     ],
 )
 def test_l3_what_counts_as_an_edit(after: Resource | None, edited: bool) -> None:
-    assert is_edit(BOTH, after) == edited
-    assert not is_edit(None, after)
+    assert is_user_edit(BOTH, after) == edited
+    assert not is_user_edit(None, after)
 
 
 def test_l3_a_deleted_object_that_is_held_is_edited_like_any_other() -> None:
     deleted, again = (
         deployment(MINE, THEIRS, deletionTimestamp="2026-01-01T00:00:00Z", annotations={"a": text}) for text in "bc"
     )
-    assert is_edit(deleted, again)
+    assert is_user_edit(deleted, again)
 
 
 def test_an_edit_of_an_own_field_by_somebody_else_is_news() -> None:
     edited = deployment({**MINE, "phase": "Failed"}, THEIRS)
-    assert is_news(BOTH, edited, manager=ME, echo=False, heeds=OURS)
+    assert needs_reconcile(BOTH, edited, manager=ME, echo=False, relevant=OURS)
     edited["metadata"]["managedFields"] = []
-    assert is_news(BOTH, edited, manager=ME, echo=True, heeds=OURS)
+    assert needs_reconcile(BOTH, edited, manager=ME, echo=True, relevant=OURS)
 
 
 def test_an_own_field_that_somebody_else_takes_over_is_news() -> None:
     taken = deployment({k: v for k, v in MINE.items() if k != "phase"}, {**THEIRS, "phase": "Running"})
-    assert is_news(BOTH, taken, manager=ME, echo=False, heeds=OURS)
-    assert is_news(BOTH, taken, manager=ME, echo=True, heeds=OURS)
+    assert needs_reconcile(BOTH, taken, manager=ME, echo=False, relevant=OURS)
+    assert needs_reconcile(BOTH, taken, manager=ME, echo=True, relevant=OURS)
 
 
 def test_a_version_alone_is_no_news() -> None:
     before, after = (deployment(MINE, THEIRS, resourceVersion=version) for version in "12")
-    assert not is_news(before, after, manager=ME, echo=False, heeds=OURS)
+    assert not needs_reconcile(before, after, manager=ME, echo=False, relevant=OURS)
 
 
 def test_finalizers_are_news_to_whom_heeds_them_and_to_all_once_it_is_deleted() -> None:
     held, free = deployment(MINE, THEIRS, finalizers=["mine", "theirs"]), deployment(MINE, THEIRS, finalizers=["mine"])
-    assert not is_news(free, held, manager=ME, echo=False, heeds=OURS)
-    assert is_news(free, held, manager=ME, echo=False, heeds=FINALIZERS)
-    assert is_news(held, free, manager=ME, echo=True, heeds=FINALIZERS)
-    assert not is_news(BOTH, free, manager=ME, echo=True, heeds=FINALIZERS)
+    assert not needs_reconcile(free, held, manager=ME, echo=False, relevant=OURS)
+    assert needs_reconcile(free, held, manager=ME, echo=False, relevant=FINALIZERS)
+    assert needs_reconcile(held, free, manager=ME, echo=True, relevant=FINALIZERS)
+    assert not needs_reconcile(BOTH, free, manager=ME, echo=True, relevant=FINALIZERS)
     for each in (held, free):
         each["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert is_news(held, free, manager=ME, echo=True, heeds=OURS)
+    assert needs_reconcile(held, free, manager=ME, echo=True, relevant=OURS)
 
 
 def test_that_something_is_too_large_is_news() -> None:
-    assert is_news(BOTH, {**BOTH, EXCESS: [("metadata.labels", "too many", "x")]}, manager=ME, echo=False, heeds=OURS)
+    assert needs_reconcile(
+        BOTH, {**BOTH, EXCESS: [("metadata.labels", "too many", "x")]}, manager=ME, echo=False, relevant=OURS
+    )

@@ -1,40 +1,46 @@
-"""From a snapshot to findings: every check, once."""
+"""Runs every check on a snapshot, and lists what could not be checked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from airunway import __version__
-from airunway.doctor import admission, cluster, processes, providers, rollouts, surroundings
-from airunway.doctor.findings import CHECKS, Check, Finding, Severity
+from airunway.doctor import (
+    checks_admission,
+    checks_cluster,
+    checks_cluster_resources,
+    checks_processes,
+    checks_providers,
+)
+from airunway.doctor.findings import CHECKS, DoctorCheck, DoctorFinding, Severity
 from airunway.doctor.guards import comparable
 from airunway.doctor.rights import unknown_providers
 from airunway.doctor.snapshot import Snapshot, Unseen
 from airunway.redaction import bounded
 
-__all__ = ["Examination", "examine"]
+__all__ = ["DoctorReport", "run_checks"]
 
-_ROOMS = (cluster, processes, rollouts, admission, providers, surroundings)
+_MODULES = (checks_cluster, checks_processes, checks_admission, checks_providers, checks_cluster_resources)
 """The modules whose checks there are: importing them has entered these into the table."""
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Examination:
+class DoctorReport:
     """What came of it: `findings`, the worst first; `done` are the checks that could be made, `skipped` the others."""
 
     snapshot: Snapshot
-    findings: tuple[Finding, ...]
-    done: tuple[Check, ...]
-    skipped: tuple[Check, ...]
+    findings: tuple[DoctorFinding, ...]
+    done: tuple[DoctorCheck, ...]
+    skipped: tuple[DoctorCheck, ...]
     unseen: tuple[Unseen, ...]
 
-    def of(self, severity: Severity) -> list[Finding]:
+    def of(self, severity: Severity) -> list[DoctorFinding]:
         return [finding for finding in self.findings if finding.severity is severity]
 
 
-def examine(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> Examination:
+def run_checks(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> DoctorReport:
     """Make every check for which everything was seen, but those whose codes are `ignored`."""
     done, skipped, findings = [], [], []
     for code, check in sorted(CHECKS.items()):
@@ -45,11 +51,11 @@ def examine(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> Exa
             continue
         done.append(check)
         findings += [
-            Finding(check=check, object=found.object, what=bounded(found.what), do=bounded(found.do) or check.do)
+            DoctorFinding(check=check, object=found.object, what=bounded(found.what), do=bounded(found.do) or check.do)
             for found in check.find(snapshot)
         ]
     findings.sort(key=lambda finding: (_ORDER[finding.severity], finding.code, finding.object))
-    return Examination(
+    return DoctorReport(
         snapshot=snapshot,
         findings=tuple(findings),
         done=tuple(done),

@@ -1,4 +1,4 @@
-"""The parts of a process: the core, a provider, or several of them, each of which leads and fails by itself."""
+"""Runs the parts of a process (the core, one or several providers): each leads, fails and restarts by itself."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from airunway.plugins.errors import PluginError
 from airunway.process.logs import set_log_fields
 from airunway.redaction import printable, redacted
 
-__all__ = ["Application", "HasHandlers", "HasRemarks", "Lead", "Makers", "Parts", "Work"]
+__all__ = ["Application", "Factories", "HasHandlers", "HasRemarks", "Lead", "Supervisor", "Work"]
 
 log = logging.getLogger(__name__)
 
 RESTART = 1.0, 300.0
-"""Seconds until a part that has ended is started again: doubling from the first to the second."""
+"""Seconds until a part that has ended is restarted: the first and the longest delay."""
 
 HEALTHY = 600.0
-"""Seconds after which the end of a part has nothing to do with the one before."""
+"""Seconds that a part runs after which its restart delay is reset."""
 
 Work: TypeAlias = Callable[[], Awaitable[None]]
 Lead: TypeAlias = Callable[[Work], Awaitable[None]]
@@ -41,7 +41,7 @@ class Application(Protocol):
 
 @runtime_checkable
 class HasRemarks(Protocol):
-    """An application that is ready and still has something to say."""
+    """An application that can be ready and still report a problem."""
 
     def remark(self) -> str | None: ...
 
@@ -58,18 +58,18 @@ class HasHandlers(Protocol):
     def register(self, settings: kopf.OperatorSettings) -> None: ...
 
 
-Makers: TypeAlias = Mapping[str, Callable[[], Application]]
-"""How each part of a process is made, by the component that it is in leases."""
+Factories: TypeAlias = Mapping[str, Callable[[], Application]]
+"""A factory for each part of a process, by the name of its Lease."""
 
 
-class Parts:
-    """All applications of a process, made and run; `lead_of` gives each its election.
+class Supervisor:
+    """Makes and runs all applications of a process; `lead_of` gives each its leader election.
 
-    One alone ends with whatever ends it. Of several one that ends, or whose plugin cannot be used, is made anew after a
-    while, and the others go on: `unready` and the log say what is wrong with it.
+    With one application, its end is the end of the process. With several, one that ends or whose plugin cannot be used
+    is restarted with a growing delay while the others go on; `unready` and the log say what is wrong with it.
     """
 
-    def __init__(self, makers: Makers, *, lead_of: Callable[[str], Lead]) -> None:
+    def __init__(self, makers: Factories, *, lead_of: Callable[[str], Lead]) -> None:
         self._makers = makers
         self._lead_of = lead_of
         self._running: dict[str, Application] = {}
@@ -119,8 +119,8 @@ class Parts:
     def _problem(self, component: str) -> str | None:
         return self._ended.get(component) or self._running[component].unready()
 
-    def _joined(self, told: Iterable[tuple[str, str | None]]) -> str | None:
-        texts = [text if self._alone else f"{component}: {text}" for component, text in told if text is not None]
+    def _joined(self, problems: Iterable[tuple[str, str | None]]) -> str | None:
+        texts = [text if self._alone else f"{component}: {text}" for component, text in problems if text is not None]
         return "; ".join(texts) or None
 
     async def run(self) -> None:
@@ -152,7 +152,7 @@ class Parts:
                 if task is not None and task.cancelling():
                     raise
                 error = cancelled  # something that it awaited was cancelled, not we
-            except Exception as raised:  # noqa: BLE001 - told below; whatever it is, the others go on
+            except Exception as raised:  # noqa: BLE001 - logged below; the other parts go on
                 error = raised
             if vital:
                 raise error if isinstance(error, Exception) else RuntimeError(f"{component} was cancelled from inside")

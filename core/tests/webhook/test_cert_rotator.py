@@ -13,11 +13,16 @@ import pytest
 
 from airunway.kube import Client, Conflict, NotFound
 from airunway.resource import ObjectKey, Resource, dig
+from airunway.webhook.cert_rotator import CertRotator
 from airunway.webhook.certificates import AUTHORITY_LIFETIME, Material, authorities_in, new_authority
-from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in, configuration_object
-from airunway.webhook.keeper import CertificateKeeper
+from airunway.webhook.configuration import (
+    CONFIGURATION_KIND,
+    WEBHOOK,
+    WebhookSettings,
+    bundles_in,
+    configuration_object,
+)
 from airunway.webhook.secret import SECRET, CertificateSecret, material_of, secret_of
-from airunway.webhook.settings import WEBHOOK, WebhookSettings
 from airunway_testing.waiting import PATIENCE
 
 pytestmark = pytest.mark.apiserver
@@ -37,9 +42,9 @@ class Place:
     def key(self) -> ObjectKey:
         return ObjectKey(self.settings.namespace, self.settings.secret)
 
-    def keeper(self, *, clock: Callable[[], datetime] | None = None) -> CertificateKeeper:
+    def keeper(self, *, clock: Callable[[], datetime] | None = None) -> CertRotator:
         """A keeper as one replica has it."""
-        return CertificateKeeper(
+        return CertRotator(
             self.client,
             CertificateSecret(self.client, self.key, manager=MANAGER),
             self.settings,

@@ -1,4 +1,4 @@
-"""Checks 02: what of AI Runway runs, and who leads."""
+"""Checks 02: the processes of AI Runway, their rollouts and their leaders."""
 
 from __future__ import annotations
 
@@ -7,14 +7,113 @@ from datetime import UTC, datetime, timedelta
 
 from airunway import __version__
 from airunway.api import names
-from airunway.doctor.components import Component, pod_trouble, rivals
+from airunway.doctor.components import ProcessDeployment, pod_trouble, rivals
 from airunway.doctor.findings import Found, Severity, check
-from airunway.doctor.rollouts import stuck
 from airunway.doctor.snapshot import Snapshot
 from airunway.first_seen import SKEW, human_duration
-from airunway.resource import ObjectKey, Resource, dig, key_of, labels_of, parse_time
+from airunway.kube import DEPLOYMENT, REPLICA_SET
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    condition_of,
+    controller_owner,
+    dig,
+    key_of,
+    labels_of,
+    parse_time,
+)
 
-__all__ = ["led_by"]
+__all__ = ["led_by", "stuck"]
+
+
+_PATIENCE = timedelta(minutes=2)
+"""How long a pod may take to get ready before that is worth a word: its startup probe gives it one minute."""
+
+_REVISION = "deployment.kubernetes.io/revision"
+
+
+@check(
+    "ARW0212",
+    Severity.ERROR,
+    "A new version does not get ready",
+    why="The pods of the version before still do the work, so nothing is lost yet; the upgrade does not go on, and "
+    "these pods are not replaced when their node is drained.",
+    do="Repair what the pod's words name, or go back: helm rollback RELEASE, or kubectl rollout undo deployment/NAME.",
+    needs=("components", "replica_sets", "pods"),
+)
+def _stuck_rollouts(seen: Snapshot) -> Iterator[Found]:
+    for component in seen.components or ():
+        if what := stuck(seen, component):
+            back = f"kubectl rollout undo deployment/{component.key.name} --namespace {component.key.namespace}"
+            if component.release:
+                back = f"helm rollback {component.release} --namespace {component.key.namespace}"
+            yield Found(
+                object=component.name, what=what, do=f"Repair what is said there, or go back to what works: {back}"
+            )
+
+
+def stuck(seen: Snapshot, component: ProcessDeployment) -> str:
+    """Why the newest version of a process does not replace the one before; empty where it does, or may yet."""
+    if component.available == 0:
+        return ""  # then there is nothing that works, and ARW0202 says so
+    owned = sorted((each for each in seen.replica_sets or () if _owned_by(component, each)), key=_revision)
+    older = [each for each in owned[:-1] if dig(each, "status", "replicas", default=0)]
+    if not older:
+        return ""
+    newest = owned[-1]
+    ready = dig(newest, "status", "availableReplicas", default=0)
+    said = _said(seen, component, newest)
+    if ready >= component.wanted or not said:
+        return ""
+    names = ", ".join(key_of(each).name for each in older)
+    return (
+        f"{ready} of {component.wanted} pods of its new ReplicaSet {key_of(newest).name} are available; those of "
+        f"{names} still work. {said}"
+    )
+
+
+def _owned_by(component: ProcessDeployment, replica_set: Resource) -> bool:
+    owner = controller_owner(replica_set) or {}
+    name = key_of(replica_set)
+    return (name.namespace, owner.get("kind"), owner.get("name")) == (
+        component.key.namespace,
+        DEPLOYMENT.kind,
+        component.key.name,
+    )
+
+
+def _revision(replica_set: Resource) -> int:
+    text = annotations_of(replica_set).get(_REVISION, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _said(seen: Snapshot, component: ProcessDeployment, newest: Resource) -> str:
+    """Why its pods are not ready: in their own words, in those of the ReplicaSet that cannot make them, or, of pods
+    that only do not get ready, for how long.
+    """
+    pods = [pod for pod in seen.pods or () if _is_of(newest, pod)]
+    if said := next(filter(None, map(pod_trouble, pods)), ""):
+        return said
+    failure = condition_of(newest, "ReplicaFailure") or {}
+    if failure.get("status") == "True":
+        return f"Its pods cannot be made: {failure.get('message')}"
+    for pod in pods:
+        ready = condition_of(pod, "Ready") or {}
+        since = parse_time(ready.get("lastTransitionTime")) or _made(pod)
+        if ready.get("status") != "True" and since is not None and seen.now - since > _PATIENCE:
+            return f"Pod {key_of(pod).name} is not ready for {human_duration(seen.now - since)}: its log says why."
+    return component.trouble if component.overdue else ""
+
+
+def _is_of(replica_set: Resource, pod: Resource) -> bool:
+    owner = controller_owner(pod) or {}
+    return (owner.get("kind"), owner.get("name")) == (REPLICA_SET.kind, key_of(replica_set).name)
+
+
+def _made(obj: Resource) -> datetime | None:
+    return parse_time(dig(obj, "metadata", "creationTimestamp"))
+
 
 _LEASE_SECONDS = 15
 """How long a lease holds that does not say."""
@@ -74,7 +173,7 @@ def _thin(seen: Snapshot) -> Iterator[Found]:
             )
 
 
-def _trouble(seen: Snapshot, component: Component) -> str:
+def _trouble(seen: Snapshot, component: ProcessDeployment) -> str:
     """Why pods are missing: a pod's own words, or else the Deployment's."""
     return next(filter(None, (pod_trouble(pod) for pod in seen.pods or () if component.has(pod))), component.trouble)
 
@@ -114,7 +213,7 @@ def _leaderless(seen: Snapshot) -> Iterator[Found]:
 
 
 def led_by(seen: Snapshot, lease: str) -> str:
-    """Who holds a Lease now; empty for nobody."""
+    """The holder of a Lease now; empty if there is none."""
     found = (seen.leases or {}).get(lease)
     if found is None or _lapsed(seen, lease):
         return ""
@@ -127,7 +226,7 @@ def _lapsed(seen: Snapshot, name: str) -> str:
         return "There is no such Lease."
     holder = dig(lease, "spec", "holderIdentity", default="")
     if not holder:
-        return "Nobody holds it."
+        return "No process holds it."
     renewed = parse_time(dig(lease, "spec", "renewTime"))
     seconds = dig(lease, "spec", "leaseDurationSeconds", default=_LEASE_SECONDS)
     if renewed is None:
@@ -140,9 +239,9 @@ def _lapsed(seen: Snapshot, name: str) -> str:
 @check(
     "ARW0213",
     Severity.ERROR,
-    "A stranger holds a Lease",
-    why="Its pods wait until the holder lets go of it or renews it no more. Until then their work is not done, or is "
-    "done by another installation.",
+    "A Lease is held by a process that is none of its pods",
+    why="Its pods wait until the holder releases the Lease or stops renewing it. Until then their work is not done, "
+    "or another installation does it.",
     do="If the holder is a process that still runs somewhere, stop it. Else delete the Lease "
     "(kubectl delete lease NAME): a pod takes it within seconds.",
     needs=("components", "leases", "pods"),
@@ -228,7 +327,7 @@ def _nowhere(seen: Snapshot) -> Iterator[Found]:
     for component in seen.components or ():
         for name in component.watched:
             if not (seen.namespaces or {}).get(name, True):
-                yield Found(object=component.name, what=f"It is told to watch {name}, which does not exist.")
+                yield Found(object=component.name, what=f"It watches namespace {name}, which does not exist.")
 
 
 @check(

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airunway.process.gaps import INTERVAL, WINDOW, LoopGaps
-from airunway.process.metrics import Metrics
+from airunway.process.metrics import INTERVAL, WINDOW, EventLoopLag, Metrics
 from airunway_testing.waiting import PATIENCE
 
 
@@ -24,7 +23,7 @@ class Clock:
 @given(st.lists(st.tuples(st.floats(0.1, 40), st.floats(0, 10)), max_size=30))
 def test_h7_the_longest_gap_of_the_last_minute_is_shown(story: list[tuple[float, float]]) -> None:
     clock = Clock()
-    gaps = LoopGaps(clock=clock)
+    gaps = EventLoopLag(clock=clock)
     noted: list[tuple[float, float]] = []
     for pause, seconds in story:
         clock.now += pause
@@ -37,15 +36,15 @@ def test_h7_the_longest_gap_of_the_last_minute_is_shown(story: list[tuple[float,
 
 async def test_h7_a_pass_that_keeps_the_loop_is_measured_and_shown() -> None:
     clock = Clock()
-    metrics = Metrics("test", gaps=LoopGaps(clock=clock))
-    looking = asyncio.create_task(metrics.gaps.run())
+    metrics = Metrics("test", event_loop_lag=EventLoopLag(clock=clock))
+    looking = asyncio.create_task(metrics.event_loop_lag.run())
     await asyncio.sleep(0)
     clock.now += INTERVAL + 4  # nothing else ran meanwhile
     async with asyncio.timeout(PATIENCE):
-        while not metrics.gaps.longest():
+        while not metrics.event_loop_lag.longest():
             await asyncio.sleep(0.01)
     page, _ = await metrics.page()
-    shown = next(line for line in page.decode().splitlines() if line.startswith("airunway_loop_gap_seconds "))
+    shown = next(line for line in page.decode().splitlines() if line.startswith("airunway_event_loop_lag_seconds "))
     assert float(shown.split()[1]) == pytest.approx(4)
     looking.cancel()
     await asyncio.wait({looking})

@@ -1,4 +1,4 @@
-"""Checks 05 and 06: providers, as they say of themselves, and the upstreams that they write for."""
+"""Checks 05 and 06: providers as they report themselves, and their upstreams."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _told_reason(config: Resource, type_: str) -> tuple[str, str]:
     "ARW0501",
     Severity.ERROR,
     "No provider is registered",
-    why="There is nobody to run a model: deployments stay Pending.",
+    why="No provider can run a model: deployments stay Pending.",
     do="Install a provider (helm install airunway-provider-…); it registers itself.",
     needs=("providers",),
 )
@@ -51,8 +51,8 @@ def _none(seen: Snapshot) -> Iterator[Found]:
     "ARW0502",
     Severity.ERROR,
     "A provider is silent",
-    why=f"After {int(STALE_AFTER.total_seconds())} s without a heartbeat it gets no new deployments, and nobody "
-    "looks after what it runs.",
+    why=f"After {int(STALE_AFTER.total_seconds())} s without a heartbeat it gets no new deployments, and what it "
+    "runs is not managed.",
     do="Look at its pods and their log. If it was removed for good, delete its InferenceProviderConfig.",
     needs=("providers",),
 )
@@ -85,7 +85,7 @@ def _whereabouts(seen: Snapshot, provider: str) -> str:
     "ARW0503",
     Severity.ERROR,
     "A provider does not register",
-    why="The core does not know of it: nobody is given to it.",
+    why="The core does not know of it: no deployment is assigned to it.",
     do="Read its log: it says why it cannot register (rights, a CRD that is missing, a plugin that is broken).",
     needs=("providers", "components"),
 )
@@ -193,7 +193,7 @@ def required_kinds(config: Resource) -> Iterator[tuple[str, str, list[str]]]:
     "ARW0601",
     Severity.ERROR,
     "An upstream is not installed",
-    why="The provider has nobody to give a deployment to: it is not ready.",
+    why="The provider has no upstream to run a deployment: it is not ready.",
     do="Install it: `kubectl get ipc NAME -o yaml` has its charts and steps under spec.installation.",
     needs=("providers", "served"),
 )
@@ -249,7 +249,7 @@ def _unverified(seen: Snapshot) -> Iterator[Found]:
     "ARW0604",
     Severity.WARNING,
     "The upstream's own controllers do not run",
-    why="The CRDs are there, and nobody acts on what is written: deployments stay Deploying.",
+    why="The CRDs are there, and no controller acts on the objects: deployments stay Deploying.",
     do="Look at the Deployment: kubectl describe deployment, kubectl get pods.",
     needs=("providers", "controllers"),
 )

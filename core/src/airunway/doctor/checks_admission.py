@@ -1,4 +1,4 @@
-"""Checks 03 and 04: the webhook, what accounts may do, and the policies that keep them to it."""
+"""Checks 03 and 04: the webhook, the rights of accounts, and the policies that limit accounts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 
-from airunway.doctor.components import Component
+from airunway.doctor.components import ProcessDeployment
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.guards import POLICY, comparable, denies, difference, is_guard, shuts_out
 from airunway.doctor.snapshot import Snapshot
@@ -14,8 +14,7 @@ from airunway.doctor.webhooks import configuration_of, disarmed, services_of, se
 from airunway.redaction import bounded
 from airunway.resource import Resource, dig, key_of
 from airunway.webhook.certificates import ROTATE_AHEAD, authority_ends
-from airunway.webhook.configuration import bundles_in, webhooks_of
-from airunway.webhook.settings import CONFIGURATION
+from airunway.webhook.configuration import CONFIGURATION, bundles_in, webhooks_of
 
 __all__: list[str] = []
 
@@ -29,7 +28,7 @@ def _named(name: str) -> str:
     return f"ValidatingWebhookConfiguration/{name}"
 
 
-def _serving(seen: Snapshot) -> Iterator[tuple[Component, str]]:
+def _serving(seen: Snapshot) -> Iterator[tuple[ProcessDeployment, str]]:
     """Cores that serve the webhook, with the name of their configuration."""
     for core in seen.cores:
         if settings_of(core) is not None:
@@ -39,7 +38,7 @@ def _serving(seen: Snapshot) -> Iterator[tuple[Component, str]]:
 @check(
     "ARW0301",
     Severity.ERROR,
-    "The webhook is served and nobody calls it",
+    "The webhook is served, but the API server does not call it",
     why="Without its ValidatingWebhookConfiguration the API server sends it nothing: providers, rights and policy of a "
     "namespace are not checked at admission.",
     do="Install it with the chart, or start the core with --webhook-manage-configuration.",
@@ -107,7 +106,7 @@ def _forgotten(seen: Snapshot) -> Iterator[Found]:
 @check(
     "ARW0305",
     Severity.ERROR,
-    "Nobody answers at the webhook's Service",
+    "The webhook's Service has no ready endpoint",
     why="The API server has no pod to send reviews to, and with failurePolicy Fail every new spec is refused.",
     do="Compare the Service's selector and port with the core's pods; a pod that is not ready is no endpoint.",
     needs=("components", "configurations", "endpoints"),
@@ -126,7 +125,7 @@ def _unreachable(seen: Snapshot) -> Iterator[Found]:
     "ARW0306",
     Severity.ERROR,
     "The API server cannot call a webhook that deployments pass",
-    why="It was tried with a rehearsed creation (dry run). Nobody can create or change a ModelDeployment.",
+    why="It was tried with a creation (dry run). No ModelDeployment can be created or changed.",
     do="Read its words: x509 means certificate or caBundle; refused or timeout means Service, pods or NetworkPolicy. "
     "If the webhook is not ours, its owner has to put it right.",
     needs=("call",),
@@ -196,7 +195,7 @@ def _refused(seen: Snapshot) -> Iterator[Found]:
     "ARW0402",
     Severity.WARNING,
     "An account may read every Secret",
-    why="No part of AI Runway reads Secrets of others. Whoever takes over the process would have them all.",
+    why="No part of AI Runway reads Secrets of others. An attacker who takes over the process would have them all.",
     do="Take the binding away that grants it; `kubectl get clusterrolebindings -o wide` shows which names the account.",
     needs=("components", "rights"),
 )

@@ -1,7 +1,12 @@
-"""From a request to its bytes, and from its bytes to its turn: within limits of size, time and memory.
+"""The limits of the webhook's port, and how a request passes them: its head, its body, its turn.
 
-Small bodies need no account: there are no more of them than connections. Large ones have a budget of their own, so that
-whoever sends many of them keeps out large reviews and no others.
+Limits of connections are in `process/connections.py`; the other ports of the process have them too. Small bodies need
+no budget: there are no more of them than connections. Large bodies have a budget of their own, so that a client that
+sends many of them keeps out large reviews only.
+
+Sizes follow from the API server: it stores objects of up to 1.5 MiB, a review has two of them at most, and it waits
+`TIMEOUT_SECONDS` for a verdict. Memory follows from the budget of the process (spec/quality.md, 300 MiB): large bodies
+get 64 MiB, and one large review, which is 25 times its size once decoded, is judged at a time.
 """
 
 from __future__ import annotations
@@ -9,14 +14,50 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 from aiohttp import web
 
-from airunway.process.connections import Cause, connection_of
-from airunway.webhook.limits import Limits, TurnedAway
+from airunway.process.connections import Cause, ConnectionLimits, connection_of
 
-__all__ = ["Intake", "Pace", "aside"]
+__all__ = ["Limits", "Pace", "RequestLimiter", "TurnedAway", "aside"]
+
+
+_KIB, _MIB = 2**10, 2**20
+
+
+class TurnedAway(Exception):
+    """A request that is answered with an HTTP `status` and a text instead of being judged."""
+
+    def __init__(self, cause: Cause, status: int, text: str) -> None:
+        super().__init__(text)
+        self.cause = cause
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits(ConnectionLimits):
+    """Bytes end in ``_bytes``, times in ``_seconds``; the rest are counts of what there may be at a time."""
+
+    body_seconds: float = 5.0
+    """From the head to the end of the body."""
+
+    wait_seconds: float = 3.0
+    """How long a request waits for its turn before it is refused with 503."""
+
+    body_bytes: int = 4 * _MIB
+    """Two objects of 1.5 MiB, who asks, and the escapes of JSON."""
+
+    large_bytes: int = 32 * _KIB
+    """A body above is large. Almost none is; so a flood of large ones takes nothing from the others."""
+
+    memory_bytes: int = 64 * _MIB
+    """Of the bodies of large reviews, each counted as `body_bytes`."""
+
+    reviews: int = 32
+    """Judged at a time; most of that time they wait for an answer of the API server."""
+
 
 _LONGEST_REST = 0.1
 """Seconds. A turn may have been long for other reasons than the review that began in it."""
@@ -25,7 +66,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class Intake:
+class RequestLimiter:
     """Lets requests in; `held_bytes`, `judged` and their maxima say what is in flight."""
 
     def __init__(self, limits: Limits) -> None:
@@ -95,7 +136,7 @@ class Intake:
             raise TurnedAway(Cause.BODY, 400, f"the body broke off after {len(body)} bytes") from error
         finally:
             if not whole:
-                body.clear()  # aiohttp keeps the error, the error this frame: whoever breaks off leaves no bytes here
+                body.clear()  # aiohttp keeps the error, and the error this frame
         return body
 
 
@@ -145,7 +186,7 @@ async def _turn(lock: asyncio.Semaphore | asyncio.Lock, patience: float) -> Asyn
 async def aside(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
     """The function's result, out of a thread: the loop, with the controller in it, goes on meanwhile.
 
-    A thread cannot be stopped, so whoever is cancelled waits for its end: what it holds is not given to others before.
+    A thread cannot be stopped, so a cancelled caller waits for its end and frees its resources only then.
     """
     work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
@@ -153,5 +194,5 @@ async def aside(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs)
     except asyncio.CancelledError:
         await asyncio.wait([work])
         if not work.cancelled():
-            work.exception()  # nobody asks for it any more
+            work.exception()  # the result is not needed any more
         raise

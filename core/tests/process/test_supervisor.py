@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from airunway.plugins.errors import PluginBroken
-from airunway.process import parts as module
-from airunway.process.parts import Application, Lead, Parts, Work
+from airunway.process import supervisor as module
+from airunway.process.supervisor import Application, Lead, Supervisor, Work
 from airunway_testing.waiting import eventually
 
 
@@ -56,8 +56,8 @@ async def at_once(work: Work) -> None:
 
 
 @asynccontextmanager
-async def running(makers: dict[str, Callable[[], Application]]) -> AsyncIterator[tuple[Parts, asyncio.Task[None]]]:
-    parts = Parts(makers, lead_of=lambda component: at_once)
+async def running(makers: dict[str, Callable[[], Application]]) -> AsyncIterator[tuple[Supervisor, asyncio.Task[None]]]:
+    parts = Supervisor(makers, lead_of=lambda component: at_once)
     task = asyncio.create_task(parts.run())
     try:
         yield parts, task
@@ -132,25 +132,25 @@ def test_what_is_wrong_with_options_ends_the_start() -> None:
         raise ValueError("a file without authorities")
 
     with pytest.raises(ValueError, match="without authorities"):
-        Parts({"core": make, "provider": Steady}, lead_of=lambda _: at_once)
+        Supervisor({"core": make, "provider": Steady}, lead_of=lambda _: at_once)
 
 
 async def test_the_only_one_ends_the_process_as_it_ended() -> None:
     with pytest.raises(RuntimeError, match="no such thing"):
-        await Parts({"a": lambda: Broken(RuntimeError("no such thing"))}, lead_of=lambda _: at_once).run()
-    await Parts({"a": lambda: Broken(None)}, lead_of=lambda _: at_once).run()
+        await Supervisor({"a": lambda: Broken(RuntimeError("no such thing"))}, lead_of=lambda _: at_once).run()
+    await Supervisor({"a": lambda: Broken(None)}, lead_of=lambda _: at_once).run()
 
 
 async def test_the_only_one_is_not_named() -> None:
     steady = Steady()
     steady.problem = "not yet"
-    parts = Parts({"core": lambda: steady}, lead_of=lambda _: at_once)
+    parts = Supervisor({"core": lambda: steady}, lead_of=lambda _: at_once)
     assert parts.unready() == "not yet"
 
 
 async def test_each_that_is_not_ready_is_named() -> None:
     first, second, third = Steady(), Steady(), Steady()
-    parts = Parts({"a": lambda: first, "b": lambda: second, "c": lambda: third}, lead_of=lambda _: at_once)
+    parts = Supervisor({"a": lambda: first, "b": lambda: second, "c": lambda: third}, lead_of=lambda _: at_once)
     assert parts.unready() is None
     first.problem = second.problem = "not yet"
     assert parts.unready() == "a: not yet; b: not yet"
@@ -159,7 +159,7 @@ async def test_each_that_is_not_ready_is_named() -> None:
 async def test_where_reviews_are_served_the_others_are_only_remarked_upon(at_short_notice: None) -> None:
     """An endpoint that is taken out of its Service refuses every write of a user."""
     core, provider = Steady(serving=True), Steady()
-    parts = Parts({"core": lambda: core, "provider": lambda: provider}, lead_of=lambda _: at_once)
+    parts = Supervisor({"core": lambda: core, "provider": lambda: provider}, lead_of=lambda _: at_once)
     provider.problem = "not registered"
     assert parts.unready() is None
     assert parts.remark() == "provider: not registered"
@@ -174,7 +174,7 @@ async def test_the_process_ends_with_the_part_that_serves() -> None:
         "provider": Steady,
     }
     with pytest.raises(ExceptionGroup) as found:
-        await asyncio.wait_for(Parts(makers, lead_of=lambda _: at_once).run(), 20)
+        await asyncio.wait_for(Supervisor(makers, lead_of=lambda _: at_once).run(), 20)
     assert found.group_contains(RuntimeError, match="no such thing")
 
 
@@ -188,7 +188,7 @@ async def test_each_leads_by_itself() -> None:
 
         return lead
 
-    task = asyncio.create_task(Parts({"a": Steady, "b": Steady}, lead_of=lead_of).run())
+    task = asyncio.create_task(Supervisor({"a": Steady, "b": Steady}, lead_of=lead_of).run())
     await eventually(lambda: len(asked) == 2)
     assert sorted(asked) == ["a", "b"]
     task.cancel()

@@ -51,7 +51,7 @@ def _too_old(seen: Snapshot) -> Iterator[Found]:
     "ARW0102",
     Severity.ERROR,
     "A CRD of AI Runway is missing",
-    why="The API server does not know the kind: nobody can create such objects, and controllers wait for it.",
+    why="The API server does not know the kind: such objects cannot be created, and controllers wait for the kind.",
     do=f"Install the chart airunway-crds, or: {_INSTALL}",
     needs=("definitions",),
 )
@@ -154,7 +154,7 @@ def _stored(seen: Snapshot) -> Iterator[Found]:
     "ARW0108",
     Severity.WARNING,
     "Clocks differ",
-    why="Ages are told by the API server's clock; tokens and certificates may be refused by one side or the other.",
+    why="Ages are computed with the API server's clock; tokens and certificates may be refused by either side.",
     do="Set the clock of this machine (or of the API server) by NTP.",
 )
 def _clocks(seen: Snapshot) -> Iterator[Found]:

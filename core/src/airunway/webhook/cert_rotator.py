@@ -1,8 +1,8 @@
-"""Keeping the certificates in order: the leader's part. Whoever serves only follows the Secret.
+"""Rotates the webhook's certificates, in the leader; the other replicas only follow the Secret.
 
 An authority is trusted before it is used: its certificate goes into the CA bundles first, the Secret follows, and the
-one before it stays trusted for a while. So no replica ever shows a certificate that the API server does not know yet.
-"""
+one before it stays trusted for a while. So no replica ever shows a certificate that the API server does not know
+yet."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ from datetime import datetime, timedelta
 from airunway.kube import Client, KubeError, Reflector, is_retryable, needs_apply, retry_after_of
 from airunway.resource import ObjectKey, Resource
 from airunway.webhook.certificates import (
-    Action,
+    CertificateAction,
+    CertificateDecision,
     Material,
-    Verdict,
     authorities_in,
     decide,
     issue_serving,
     new_authority,
     without_previous,
 )
-from airunway.webhook.configuration import CONFIGURATION_KIND, bundles_in, configuration_object, injection
+from airunway.webhook.configuration import (
+    CONFIGURATION_KIND,
+    WebhookSettings,
+    bundles_in,
+    configuration_object,
+    injection,
+)
 from airunway.webhook.secret import CertificateSecret, material_of
-from airunway.webhook.settings import WebhookSettings
 
-__all__ = ["CertificateKeeper"]
+__all__ = ["CertRotator"]
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +46,7 @@ SETTLE = 2.0
 """Seconds in which API servers hear of a CA bundle that has changed (they watch it)."""
 
 
-class CertificateKeeper:
+class CertRotator:
     """Makes and renews the material in the Secret, and the CA bundles by it. Only one process at a time runs it.
 
     Should two (there is no election, or a leader that was cut off works on), the Secret's version decides: the slower
@@ -69,7 +74,7 @@ class CertificateKeeper:
         self._changed = asyncio.Event()
         self._missing = False
         self.configured = False
-        """Whether API servers have been told of the material in the Secret."""
+        """Whether the configuration has the CA bundle of the Secret."""
         secret.on_change(lambda _: self._changed.set())
 
     async def run(self) -> None:
@@ -100,20 +105,20 @@ class CertificateKeeper:
             material = material_of(live) if live is not None else None
             now = self._clock()
             verdict = decide(material, now=now, hosts=self._settings.hosts)
-            if verdict.action is not Action.KEEP:
+            if verdict.action is not CertificateAction.KEEP:
                 now, verdict = await self._by_server_clock(live, now, verdict)
-            if verdict.action is Action.KEEP:
+            if verdict.action is CertificateAction.KEEP:
                 assert material is not None
                 self._note_presence(await self._inject(material.bundle))
                 return self._seconds_until(verdict.look_again, now)
             log.info("webhook certificates: %s, because %s", verdict.action.value, verdict.why)
             renewed = await self._renewed(material, verdict.action, now)
             if not await self._secret.write(renewed, live=live):
-                log.info("webhook certificates: somebody else was faster; theirs are used")
+                log.info("webhook certificates: another replica wrote the Secret first; its certificates are used")
 
-    async def _renewed(self, material: Material | None, action: Action, now: datetime) -> Material:
+    async def _renewed(self, material: Material | None, action: CertificateAction, now: datetime) -> Material:
         hosts = self._settings.hosts
-        if action is Action.NEW_AUTHORITY:
+        if action is CertificateAction.NEW_AUTHORITY:
             trusted = await self._trusted()
             old = material.bundle if material is not None and authorities_in(material.bundle) else trusted
             renewed = new_authority(now=now, hosts=hosts, previous=old)
@@ -122,13 +127,13 @@ class CertificateKeeper:
                 await asyncio.sleep(self._settle)
             return renewed
         assert material is not None
-        if action is Action.ISSUE_SERVING:
+        if action is CertificateAction.ISSUE_SERVING:
             return issue_serving(material, now=now, hosts=hosts)
         return without_previous(material)
 
     async def _by_server_clock(
-        self, live: Resource | None, now: datetime, verdict: Verdict
-    ) -> tuple[datetime, Verdict]:
+        self, live: Resource | None, now: datetime, verdict: CertificateDecision
+    ) -> tuple[datetime, CertificateDecision]:
         """Judge once more by the clock that counts: it is the API server that verifies certificates.
 
         A clock that jumped here must not make every replica change certificates that are good.

@@ -1,8 +1,10 @@
-"""Which changes of a deployment are news to whoever writes a part of it: not what only came back of its own writes.
+"""Predicates: which changes of a ModelDeployment need a reconcile, and which are only echoes of our own writes.
 
-A pass goes over what it knows when it begins, and every write of its own would bring it back once more for nothing.
-What is compared is the state before with the state after, so that a change by others is seen whatever way it came: as
-an event of its own, or (after a relist, or out of order) together with the echo.
+The state before is compared with the state after. A change by others is found however it arrives: as an event of its
+own or, after a relist or out of order, together with the echo.
+
+Worked example: the provider writes ``status.phase: Running`` and its watch delivers that write: no reconcile. If the
+same event also carries a new ``status.provider`` by the core, it needs one.
 """
 
 from __future__ import annotations
@@ -14,35 +16,35 @@ from airunway.api.bounds import EXCESS
 from airunway.api.names import GROUP
 from airunway.resource import Resource, annotations_of, dig, is_deleting, labels_of
 
-__all__ = ["Heeded", "is_edit", "is_news", "is_of_ours"]
+__all__ = ["RelevantMetadata", "has_our_prefix", "is_user_edit", "needs_reconcile"]
 
 
-def is_of_ours(key: str) -> bool:
+def has_our_prefix(key: str) -> bool:
     """Whether a label or an annotation has our prefix."""
     return key.startswith(f"{GROUP}/")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heeded:
-    """Which metadata of a deployment its reader looks at, beside uid and generation: all else brings no pass.
-
-    Labels and annotations by their keys. `finalizers` are those that count while the deployment is not being deleted.
-    """
+class RelevantMetadata:
+    """The metadata whose changes need a reconcile, beside uid and generation."""
 
     labels: Callable[[str], bool] = lambda _: False
-    annotations: Callable[[str], bool] = is_of_ours
+    """Whether a label counts, by its key."""
+    annotations: Callable[[str], bool] = has_our_prefix
+    """Whether an annotation counts, by its key."""
     finalizers: Callable[[str], bool] = lambda _: False
+    """Whether a finalizer counts while the deployment is not being deleted."""
 
 
-def is_news(old: Resource, new: Resource, *, manager: str, echo: bool, heeds: Heeded) -> bool:
-    """Whether `manager` has to look at a deployment that went from `old` to `new`.
+def needs_reconcile(old: Resource, new: Resource, *, manager: str, echo: bool, relevant: RelevantMetadata) -> bool:
+    """Whether `manager` has to reconcile a deployment that went from `old` to `new`.
 
     `echo` is whether `new` is the answer to its own last write: then its part of the status is as it wrote it. Both
     objects are as caches keep them, with the managedFields of `manager`.
     """
-    if is_deleting(old) or is_deleting(new) or _heeded(old, heeds) != _heeded(new, heeds):
+    if is_deleting(old) or is_deleting(new) or _relevant(old, relevant) != _relevant(new, relevant):
         return True
-    if any(heeds.finalizers(finalizer) for finalizer in set(_finalizers(old)) ^ set(_finalizers(new))):
+    if any(relevant.finalizers(finalizer) for finalizer in set(_finalizers(old)) ^ set(_finalizers(new))):
         return True
     before, after = _owned(old, manager), _owned(new, manager)
     if echo:
@@ -50,7 +52,7 @@ def is_news(old: Resource, new: Resource, *, manager: str, echo: bool, heeds: He
     return (old.get("status"), before) != (new.get("status"), after)
 
 
-def is_edit(old: Resource | None, new: Resource | None) -> bool:
+def is_user_edit(old: Resource | None, new: Resource | None) -> bool:
     """Whether a user changed the object, which was there before: its spec, labels or annotations. A deletion is none,
     and neither is a status.
     """
@@ -63,10 +65,10 @@ def _of_users(obj: Resource) -> tuple[object, ...]:
     return dig(obj, "metadata", "generation"), labels_of(obj), annotations_of(obj)
 
 
-def _heeded(obj: Resource, heeds: Heeded) -> tuple[object, ...]:
+def _relevant(obj: Resource, relevant: RelevantMetadata) -> tuple[object, ...]:
     """The generation stands for the spec; what is too large is not all there."""
-    labels = {key: value for key, value in labels_of(obj).items() if heeds.labels(key)}
-    annotations = {key: value for key, value in annotations_of(obj).items() if heeds.annotations(key)}
+    labels = {key: value for key, value in labels_of(obj).items() if relevant.labels(key)}
+    annotations = {key: value for key, value in annotations_of(obj).items() if relevant.annotations(key)}
     return dig(obj, "metadata", "uid"), dig(obj, "metadata", "generation"), labels, annotations, obj.get(EXCESS)
 
 

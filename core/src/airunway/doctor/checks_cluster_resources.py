@@ -1,4 +1,4 @@
-"""Checks 07 and 08: what the cluster offers to models, and deployments that nobody can help."""
+"""Checks 07 and 08: what the cluster offers to models, and deployments that are stuck."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from airunway.api import names
+from airunway.doctor.checks_providers import is_silent
 from airunway.doctor.findings import Found, Severity, check
-from airunway.doctor.providers import is_silent
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Snapshot
 from airunway.quantity import parse_quantity
 from airunway.resource import Resource, annotations_of, dig, is_deleting, is_true, key_of, labels_of, parse_time
@@ -167,7 +167,7 @@ def _defaults_many(seen: Snapshot) -> Iterator[Found]:
     "ARW0707",
     Severity.WARNING,
     "The Gateway API has no controller",
-    why="Its CRDs are there and no GatewayClass is accepted: nobody acts on Gateways and routes.",
+    why="Its CRDs are there and no GatewayClass is accepted: no controller acts on Gateways and routes.",
     do="Install a gateway controller, or look at why it does not accept its class: kubectl describe gatewayclass.",
     needs=("served", "gateway_classes"),
 )
@@ -223,9 +223,9 @@ def _unknown_provider(seen: Snapshot) -> Iterator[Found]:
 @check(
     "ARW0802",
     Severity.ERROR,
-    "A deployment cannot go",
-    why="Its provider, which should clean up, does not run: the finalizer holds it. Where the core runs, it lets go of "
-    f"it after {int(names.FINALIZER_TIMEOUT.total_seconds()) // 60} minutes.",
+    "A deletion is stuck",
+    why="Its provider, which should clean up, does not run, so its finalizer stays. Where the core runs, it removes "
+    f"the finalizer after {int(names.FINALIZER_TIMEOUT.total_seconds()) // 60} minutes.",
     do="Start the provider, or delete what it made by hand and take the finalizer off.",
     needs=("deployments", "providers"),
 )

@@ -1,6 +1,7 @@
-"""The shell of a long-running process: kopf brings start-up, signals, login and clean-up; we bring what runs inside.
+"""The manager of a long-running process: start-up, probes, metrics, leader election and shutdown.
 
-kopf watches nothing here and keeps no state (docs/decisions/0001-kopf-is-the-process-shell.md).
+kopf handles signals, login and clean-up, and runs the admission server; it watches nothing
+(docs/decisions/0001-kopf-is-the-process-shell.md).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import gc
 import logging
 import sys
+from asyncio import sslproto
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -23,16 +25,29 @@ from airunway.gc_tuning import short_gc_pauses
 from airunway.kube import Client, ClusterConfig, LeaderElector, user_agent_of
 from airunway.process.effective_settings import PART_OF, EffectiveSettings
 from airunway.process.metrics import Metrics
-from airunway.process.parts import Application, Lead, Makers, Parts, Work
 from airunway.process.probes import metrics_server, probe_server
-from airunway.process.tls_buffers import small_tls_buffers
+from airunway.process.supervisor import Application, Factories, Lead, Supervisor, Work
 
-__all__ = ["Application", "Lead", "Parts", "ShellSettings", "Work", "serve"]
+__all__ = ["BUFFER", "Application", "Lead", "ManagerSettings", "Supervisor", "Work", "serve", "small_tls_buffers"]
 
 log = logging.getLogger(__name__)
 
+
+BUFFER = 32 * 2**10
+"""Bytes for one connection: two records."""
+
+
+def small_tls_buffers() -> None:
+    """For every TLS connection that asyncio opens or takes from now on.
+
+    The class and its attribute are not documented; they are the same from Python 3.11 to 3.14, and a test says when
+    they are not. Without them connections are only larger.
+    """
+    sslproto.SSLProtocol.max_size = BUFFER
+
+
 STOP_GRACE = 10.0
-"""Seconds that an application gets to say goodbye."""
+"""Seconds that an application has for its clean-up."""
 
 SLOW_START = 3.0
 """Seconds after which a process that is not ready says why."""
@@ -46,10 +61,11 @@ while a page of metrics is made.
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShellSettings:
-    """What every process of ours has: `component` names it in requests and logs."""
+class ManagerSettings:
+    """The settings that every process has."""
 
     component: str
+    """The name of the process in requests and logs."""
     health_address: str = "0"
     metrics_address: str = "0"
     leader_election: bool = False
@@ -58,18 +74,16 @@ class ShellSettings:
     effective: Mapping[str, EffectiveSettings] = field(default_factory=dict)
     """What the Lease of each part publishes, by the part's component."""
     ready_file: Path | None = None
-    """Created once the application is ready: for whoever started the process and has no probe to ask."""
+    """A file that is created once the application is ready, for tools that cannot ask the probe."""
 
 
 async def serve(
-    config: ClusterConfig, make: Callable[[Client], Makers], settings: ShellSettings, *, metrics: Metrics
+    config: ClusterConfig, make: Callable[[Client], Factories], settings: ManagerSettings, *, metrics: Metrics
 ) -> None:
-    """Run the applications that `make` gives until SIGTERM, SIGINT or their own end; an end nobody asked for is raised.
+    """Run the applications that `make` gives until SIGTERM, SIGINT or their own end. An unexpected end is raised.
 
-    The process ends with its only application: a dead one behind a living probe would be the worst of both. Where there
-    are several each ends for itself (`Parts`). `metrics` are those that they count in. Raises OSError for an address
-    that cannot be listened on.
-    """
+    The process ends with its only application; of several each is restarted by itself (`Supervisor`). `metrics` are
+    those of the process. Raises OSError for an address that cannot be listened on."""
     what = f"{settings.component} {__version__}"
     log.info("%s starts as %s, with the API server at %s", what, settings.identity or "itself", config.server)
     async with AsyncExitStack() as stack:
@@ -79,9 +93,9 @@ async def serve(
         await stack.enter_async_context(metrics_server(settings.metrics_address, metrics))
         agent = user_agent_of(settings.component)
         client = await stack.enter_async_context(Client(config, user_agent=agent, on_request=metrics.on_request))
-        application = Parts(make(client), lead_of=lambda component: _leader(component, client, settings, metrics))
-        gaps = asyncio.create_task(metrics.gaps.run(), name="loop gaps")
-        stack.callback(gaps.cancel)
+        application = Supervisor(make(client), lead_of=lambda component: _leader(component, client, settings, metrics))
+        lag = asyncio.create_task(metrics.event_loop_lag.run(), name="event loop lag")
+        stack.callback(lag.cancel)
         work = asyncio.create_task(application.run(), name=settings.component)
         stop = asyncio.Event()
         work.add_done_callback(lambda _: stop.set())
@@ -104,7 +118,7 @@ async def serve(
         raise error
 
 
-async def _kopf(config: ClusterConfig, application: Parts, work: asyncio.Task[None], stop: asyncio.Event) -> None:
+async def _kopf(config: ClusterConfig, application: Supervisor, work: asyncio.Task[None], stop: asyncio.Event) -> None:
     registry = kopf.OperatorRegistry()
     settings = kopf.OperatorSettings()
     settings.scanning.disabled = True
@@ -125,14 +139,14 @@ async def _kopf(config: ClusterConfig, application: Parts, work: asyncio.Task[No
 
 
 async def _finish(work: asyncio.Task[None]) -> None:
-    """Cancel the application and give it time for its farewell; what it raises is looked at by the caller."""
+    """Cancel the application and wait for its clean-up; the caller handles what it raised."""
     work.cancel()
     with suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE):
             await asyncio.wait([work])
 
 
-def _leader(component: str, client: Client, settings: ShellSettings, metrics: Metrics) -> Lead:
+def _leader(component: str, client: Client, settings: ManagerSettings, metrics: Metrics) -> Lead:
     on_leading = metrics.on_leading(component)
     if not settings.leader_election:
 
@@ -153,13 +167,13 @@ def _leader(component: str, client: Client, settings: ShellSettings, metrics: Me
     ).run
 
 
-async def _when_ready(application: Parts, ready_file: Path | None) -> None:
-    """Wait until the application can work, and log what it waits for: somebody's pod does not become ready."""
-    waited, told = 0.0, ""
+async def _when_ready(application: Supervisor, ready_file: Path | None) -> None:
+    """Wait until the application is ready; log what it waits for if that takes long."""
+    waited, logged = 0.0, ""
     while (problem := application.unready()) is not None:
-        if waited >= SLOW_START and problem != told:
+        if waited >= SLOW_START and problem != logged:
             log.warning("not ready yet: %s", problem)
-            told = problem
+            logged = problem
         await asyncio.sleep(_LOOK_AGAIN)
         waited += _LOOK_AGAIN
     log.info("ready")

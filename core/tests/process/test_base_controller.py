@@ -12,11 +12,11 @@ from aiohttp.test_utils import TestServer
 
 from airunway.api import names
 from airunway.kube import Client, ClusterConfig, Priority, WorkQueue
+from airunway.process.base_controller import BaseController
 from airunway.process.caches import Caches
 from airunway.process.deployment_cache import DeploymentProjection
-from airunway.process.follower import Follower
 from airunway.process.metrics import Metrics
-from airunway.process.parts import Work
+from airunway.process.supervisor import Work
 from airunway.resource import ObjectKey, Resource
 from airunway_testing.waiting import PATIENCE
 
@@ -40,13 +40,13 @@ async def _serve(request: web.Request) -> web.StreamResponse:
 
 
 @asynccontextmanager
-async def _following(turns: list[int]) -> AsyncIterator[tuple[Follower, WorkQueue[ObjectKey], asyncio.Event]]:
+async def _following(turns: list[int]) -> AsyncIterator[tuple[BaseController, WorkQueue[ObjectKey], asyncio.Event]]:
     """A follower that leads once the event is set; `turns` has what was read when others had their turn."""
     application = web.Application()
     application.router.add_get("/{path:.*}", _serve)
     async with TestServer(application) as server, Client(ClusterConfig(server=str(server.make_url("")))) as client:
         caches = Caches(client, project=DeploymentProjection([]), metrics=Metrics("tests"))
-        follower = Follower(caches, component="tests")
+        follower = BaseController(caches, component="tests")
         queue, leads = follower.queue("tests"), asyncio.Event()
 
         async def others() -> None:
@@ -59,7 +59,7 @@ async def _following(turns: list[int]) -> AsyncIterator[tuple[Follower, WorkQueu
             await work()
 
         async def work() -> None:
-            follower.look_at("lead", lambda _: True)
+            follower.enqueue_all("lead", lambda _: True)
             await asyncio.Event().wait()
 
         async def follow(_: asyncio.TaskGroup) -> None:
@@ -100,7 +100,7 @@ async def test_h7_others_have_their_turn_while_all_are_gone_over() -> None:
 async def test_a_standby_goes_over_nothing() -> None:
     """Whoever begins to lead looks at everything."""
     async with _following([]) as (follower, queue, _):
-        follower.look_at("cause", lambda _: pytest.fail("nobody leads"))
+        follower.enqueue_all("cause", lambda _: pytest.fail("nobody leads"))
         for _ in range(100):
             await asyncio.sleep(0)
         assert queue.depth == 0
@@ -117,9 +117,9 @@ async def test_what_is_asked_for_twice_before_it_is_begun_is_done_once() -> None
             looked.append(said)
             return False
 
-        follower.look_at("cause", lambda _: wanted("first"))
-        follower.look_at("cause", lambda _: wanted("second"))
-        follower.look_at("other", lambda _: wanted("other"))
+        follower.enqueue_all("cause", lambda _: wanted("first"))
+        follower.enqueue_all("cause", lambda _: wanted("second"))
+        follower.enqueue_all("other", lambda _: wanted("other"))
         while len(looked) < 2 * COUNT:
             await asyncio.sleep(0)
         assert set(looked) == {"second", "other"}

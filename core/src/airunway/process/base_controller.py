@@ -1,0 +1,259 @@
+"""What the core and every provider do alike: follow ModelDeployments, run workers while leading, write events.
+
+A base controller is one part of a process (`process.supervisor`) and shares client, caches and metrics with the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Hashable, Iterable
+from time import monotonic
+from typing import Generic, TypeAlias, TypeVar
+
+from airunway.api import names
+from airunway.kube import (
+    AlreadyExists,
+    AnyReflector,
+    ApiError,
+    BadRequest,
+    Conflict,
+    Controller,
+    EventRecorder,
+    Forbidden,
+    Invalid,
+    MutationCache,
+    Priority,
+    TooManyRequests,
+    TransportError,
+    Unauthorized,
+    WorkQueue,
+)
+from airunway.process.caches import Caches, SharedCache
+from airunway.process.deployment_cache import whole
+from airunway.process.logs import set_log_fields
+from airunway.process.metrics import Metrics
+from airunway.process.predicates import is_user_edit
+from airunway.process.supervisor import Lead, Work
+from airunway.resource import ObjectKey, Resource
+
+__all__ = [
+    "BURST",
+    "INTERVAL",
+    "BaseController",
+    "EditRateLimiter",
+    "Reconcile",
+    "error_type_of",
+    "instrumented",
+    "not_synced",
+]
+
+log = logging.getLogger(__name__)
+
+
+BURST = 5
+"""Edits of one object that are each acted on at once: more than a person, a pipeline and an autoscaler make."""
+
+INTERVAL = 1.0
+"""Seconds between reconciles of an object whose burst is used up; each such interval without an edit gives one back."""
+
+_REMEMBERED = 1024
+"""Objects above which those are looked for whose burst is whole again."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class EditRateLimiter(Generic[K]):
+    """Counts the edits of each object; `clock` in seconds, only forward."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._whole_at: dict[K, float] = {}  # when an object's burst is whole again
+        self._most = _REMEMBERED
+
+    def rest_after(self, key: K) -> float:
+        """`key` was edited: the seconds for which it is to rest from now on (none where it may be acted on at once)."""
+        now = self._clock()
+        whole_at = max(now, self._whole_at.get(key, now))
+        if whole_at - now <= BURST * INTERVAL:  # else it rests, and what comes meanwhile is one with the next pass
+            whole_at += INTERVAL
+            self._whole_at[key] = whole_at
+            if len(self._whole_at) > self._most:
+                self._whole_at = {each: when for each, when in self._whole_at.items() if when > now}
+                self._most = max(_REMEMBERED, 2 * len(self._whole_at))
+        return max(0.0, whole_at - now - BURST * INTERVAL)
+
+
+Reconcile: TypeAlias = Callable[[ObjectKey], Awaitable[float | None]]
+
+
+def instrumented(
+    reconcile: Reconcile, *, controller: str, metrics: Metrics, provider_of: Callable[[ObjectKey], str]
+) -> Reconcile:
+    """`reconcile` with its duration and errors measured, and with log fields set.
+
+    `provider_of` names the provider of an object before the reconcile, or is empty. The log fields stay set afterwards:
+    the controller logs the result with them, and each worker is a task of its own.
+    """
+
+    async def run(key: ObjectKey) -> float | None:
+        provider = provider_of(key)
+        number = f"{random.getrandbits(32):08x}"
+        set_log_fields(controller=controller, object=str(key), provider=provider, reconcile_id=number)
+        started = monotonic()
+        try:
+            return await reconcile(key)
+        except Exception as error:
+            metrics.count("airunway_reconciliation_errors_total", controller, provider, error_type_of(error))
+            raise
+        finally:
+            seconds = monotonic() - started
+            metrics.observe("airunway_reconciliation_duration_seconds", seconds, controller, provider)
+            log.debug("reconcile took %.1f ms", seconds * 1000)
+
+    return run
+
+
+def error_type_of(error: Exception) -> str:
+    """The value of the label ``error_type`` for the failure that ended a reconcile."""
+    match error:
+        case Conflict() | AlreadyExists():
+            return "conflict"
+        case TooManyRequests():
+            return "throttled"
+        case TransportError():
+            return "unreachable"
+        case Invalid() | BadRequest() | Forbidden() | Unauthorized():
+            return "refused"
+        case ApiError():
+            return "server"
+        case _:
+            return "internal"
+
+
+_AT_ONCE = 250
+"""Deployments after which the event loop is given back."""
+
+
+class BaseController:
+    """One part of a process; `component` names it in events, leases and metrics, `instance` names the process.
+
+    `leads` is true while the part leads. Until then every change has the same priority, because a new leader reconciles
+    all objects of its own anyway.
+    """
+
+    def __init__(self, caches: Caches, *, component: str, instance: str = "") -> None:
+        self.component = component
+        self.leads = False
+        self._metrics = caches.metrics
+        self._project = caches.project
+        self.deployments: SharedCache = caches.deployments()
+        self._queues: list[WorkQueue[ObjectKey]] = []
+        self._reviews: dict[Hashable, Callable[[Resource], bool]] = {}
+        self._review = asyncio.Event()
+        self._edits: EditRateLimiter[ObjectKey] = EditRateLimiter()
+        self.events = EventRecorder(
+            caches.client,
+            component=f"{names.GROUP}/{component}",
+            instance=instance or component,
+            busy=lambda: self.leads and any(queue.depth > 0 for queue in self._queues[:1]),
+        )
+        self._metrics.show_events(component, self.events)
+
+    def overlay(self) -> MutationCache:
+        """The deployments with the answers to the part's own writes on top, each with its whole spec."""
+        return MutationCache(self.deployments, project=self._project, restore=whole)
+
+    def queue(self, controller: str) -> WorkQueue[ObjectKey]:
+        """A queue that namespaces share, shown in the metrics; while the first one has something, events wait."""
+        queue: WorkQueue[ObjectKey] = WorkQueue(sharer_of=lambda key: key.namespace)
+        self._queues.append(queue)
+        self._metrics.show_queue(controller, queue, component=self.component)
+        return queue
+
+    def controller(
+        self,
+        name: str,
+        queue: WorkQueue[ObjectKey],
+        reconcile: Reconcile,
+        *,
+        provider_of: Callable[[ObjectKey], str],
+        workers: int,
+    ) -> Controller[ObjectKey]:
+        """Workers for a queue, whose passes are measured and whose log lines say what they are about."""
+        return Controller(
+            name,
+            queue,
+            instrumented(reconcile, controller=name, metrics=self._metrics, provider_of=provider_of),
+            workers=workers,
+            on_wait=self._metrics.on_wait(name),
+            on_pass=self._metrics.on_pass(name),
+        )
+
+    @property
+    def urgency(self) -> Priority:
+        """How urgent a change of a deployment is."""
+        return Priority.NORMAL if self.leads else Priority.BULK
+
+    def enqueue(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        """Enqueue a deployment that went from `old` to `new`. One that is edited without end is rate-limited.
+
+        Otherwise its author would cause reconciles, and writes upstream, at the speed of the edits.
+        """
+        if is_user_edit(old, new):
+            self._queues[0].rest(key, self._edits.rest_after(key))
+        self._queues[0].add(key, self.urgency)
+
+    def enqueue_all(self, cause: Hashable, wanted: Callable[[Resource], bool]) -> None:
+        """Enqueue the deployments that are `wanted`, with low priority.
+
+        A standby enqueues nothing: a new leader reconciles everything. Requests for the same `cause` that have not
+        begun are merged into one."""
+        if self.leads:
+            self._reviews[cause] = wanted
+            self._review.set()
+
+    async def _look(self) -> None:
+        """Enqueue the wanted deployments of one cause after the other, with pauses for the rest of the process."""
+        while True:
+            await self._review.wait()
+            self._review.clear()
+            while self._reviews:
+                wanted = self._reviews.pop(next(iter(self._reviews)))
+                for position, (key, deployment) in enumerate(self.deployments.items()):
+                    if position % _AT_ONCE == 0:
+                        await asyncio.sleep(0)
+                    if wanted(deployment):
+                        self._queues[0].add(key, Priority.BULK)
+
+    async def run(self, follow: Callable[[asyncio.TaskGroup], Awaitable[None]], lead: Lead, work: Work) -> None:
+        """Follow the API server until cancelled: `follow` starts what else is followed, and returns once all of it was
+        read; then `work` is done while leading. Events that are left are written at the end.
+        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.deployments.run(), name=f"{self.component}: deployments")
+                group.create_task(self.events.run(), name=f"{self.component}: events")
+                group.create_task(self._look(), name=f"{self.component}: reviews")
+                await follow(group)
+                await lead(lambda: self._lead(work))
+        finally:
+            await self.events.flush()
+
+    async def _lead(self, work: Work) -> None:
+        self.leads = True
+        try:
+            await work()
+        finally:
+            self.leads = False
+
+
+def not_synced(caches: Iterable[AnyReflector]) -> str | None:
+    """Why the first of these that is not synced is not; None if all are."""
+    for cache in caches:
+        if not cache.synced.is_set() and cache.missing:
+            return f"the API server does not serve {cache.kind}: install the CRDs (airunway crds)"
+        if not cache.synced.is_set():
+            return f"the {cache.kind.plural} have not been read yet"
+    return None
