@@ -71,6 +71,7 @@ RULES = {
     "which the manifest does not name": "of a kind and version that the manifest names",
     "the manifest names ": "for a kind and a version that the manifest names",
     "each has a name of its own": "each with a name of its own",
+    "which is no setting": "`defaults` name settings",
     "no transformer writes the primary kind": "at least one writes the primary kind",
     "must be a tuple of Finding": "tuples of `Finding`, all texts",
     "it has no object": "at least one, at most 64",

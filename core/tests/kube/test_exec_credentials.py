@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import stat
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,24 @@ from core.tests.kube.kubeconfigs import b64, credential_of, kubeconfig_file
 
 from airunway.kube import NAMESPACE, Client, ConfigError, load_config
 from airunway.kube.credentials import ClientCertificate, Credential, ExecCredentials
+
+
+EXTRA = Path(__file__).resolve().parents[3] / ".airunway" / "exec-auth"
+"""Where ``make sync`` installs what the extra ``exec-auth`` needs, beside the environment (pyproject.toml says why)."""
+
+
+@pytest.fixture(autouse=True)
+def exec_auth(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The extra is installed for the time of a test."""
+    if importlib.util.find_spec("kubernetes_asyncio") is not None:
+        yield
+        return
+    if not EXTRA.exists():
+        pytest.skip("the extra exec-auth is not installed: make sync")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(EXTRA)])
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] == "kubernetes_asyncio"]:
+        del sys.modules[name]
 
 
 def plugin(path: Path, status: str, *, version: str = "client.authentication.k8s.io/v1", exit_code: int = 0) -> Path:

@@ -255,8 +255,7 @@ class CoreApplication:
             old is None
             or new is None
             or needs_reconcile(old, new, manager=names.CORE_MANAGER, echo=echo, relevant=_RELEVANT)
-            # A second provider may refuse in the same second and in the same words: that changes no value of the status,
-            # only its manager.
+            # A second provider may refuse in the same second and words: that changes only the manager of the status.
             or dig(old, "metadata", REFUSED_BY) != dig(new, "metadata", REFUSED_BY)
         ):
             self._base.enqueue(key, old, new)
