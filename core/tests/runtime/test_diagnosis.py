@@ -20,7 +20,7 @@ from airunway.runtime.report import Report
 from airunway.runtime.state import applied_at
 from airunway.status import CAPACITY_PATIENCE, DEPENDENCY_GRACE, REASONS, Category, Fault
 from airunway.status.evidence import ContainerFacts, Ending, EventFacts, Evidence, PodFacts, Unscheduled
-from airunway.status.pods import POD_SHOWN, count_pods
+from airunway.status.serving_pods import POD_SHOWN, count_pods
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

@@ -14,8 +14,8 @@ from airunway.runtime.diagnosis import RULES, Diagnosis, PodSummary, conclude, r
 from airunway.runtime.memory import Memory
 from airunway.runtime.report import Report
 from airunway.status.evidence import ContainerFacts, Evidence, PodFacts
-from airunway.status.pods import PodCounts, count_pods
 from airunway.status.rootcause import Symptom, find_symptoms
+from airunway.status.serving_pods import PodCounts, count_pods
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HEAD, WORKER = "head", "worker"

@@ -15,7 +15,7 @@ from airunway.kube.errors import ApiError
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, key_of
 from airunway.runtime.crd_versions import crd_facts, detect
-from airunway.runtime.overrides import check_overrides, merged
+from airunway.runtime.override_check import check_overrides, merged
 from airunway_testing.acceptance import ON_PODS
 from airunway_testing.operator import install_definitions, remove_definition
 

@@ -13,7 +13,7 @@ from airunway.plugins import hookspecs
 from airunway.plugins.assumed import assumed_context
 from airunway.plugins.contract import CONTRACT_VERSIONS
 from airunway.plugins.registry import host_of
-from airunway.runtime.overrides import check_overrides, merged
+from airunway.runtime.override_check import check_overrides, merged
 from airunway.runtime.translate import parsed, translate
 from airunway_kaito import provider
 from airunway_kaito.manifest import MANIFEST

@@ -10,7 +10,7 @@ from airunway.doctor.components import ProcessDeployment
 from airunway.doctor.findings import Found, Severity, check
 from airunway.doctor.guards import POLICY, comparable, denies, difference, is_guard, shuts_out
 from airunway.doctor.snapshot import Snapshot
-from airunway.doctor.webhooks import configuration_of, disarmed, services_of, settings_of
+from airunway.doctor.webhook_comparison import configuration_of, disarmed, services_of, settings_of
 from airunway.redaction import bounded
 from airunway.resource import Resource, dig, key_of
 from airunway.webhook.certificates import ROTATE_AHEAD, authority_ends

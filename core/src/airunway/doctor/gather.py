@@ -14,7 +14,7 @@ from airunway.doctor.components import OURS, ProcessDeployment, components_in
 from airunway.doctor.guards import expected_guards
 from airunway.doctor.rights import expected_rights
 from airunway.doctor.snapshot import GATEWAY_GROUP, POOL_GROUPS, Call, Right, Snapshot, Unseen
-from airunway.doctor.webhooks import configuration_names, services_of
+from airunway.doctor.webhook_comparison import configuration_names, services_of
 from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
 from airunway.kube import (
     CUSTOM_RESOURCE_DEFINITION,

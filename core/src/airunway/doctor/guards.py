@@ -12,7 +12,7 @@ from airunway import __version__
 from airunway.api import names
 from airunway.cel import CelError, compile_expression
 from airunway.doctor.components import OURS, ProcessDeployment
-from airunway.doctor.webhooks import spared
+from airunway.doctor.webhook_comparison import spared
 from airunway.kinds import MODEL_DEPLOYMENT
 from airunway.plugins.host import ProviderHost
 from airunway.rbac.admission_policies import GUARD, core_guard, provider_guard, status_guard

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from airunway.doctor.components import ProcessDeployment
 from airunway.doctor.snapshot import Right
-from airunway.doctor.webhooks import settings_of
+from airunway.doctor.webhook_comparison import settings_of
 from airunway.plugins.host import ProviderHost
 from airunway.rbac.rights import Rights, core_rights, leader_election_rights, provider_rights, webhook_rights
 from airunway.resource import Resource, dig

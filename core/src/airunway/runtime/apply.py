@@ -46,7 +46,7 @@ from airunway.resource import (
     parse_time,
     uid_of,
 )
-from airunway.runtime.errors import Occupied, Refused, policy_of
+from airunway.runtime.error_policies import Occupied, Refused, policy_of
 from airunway.runtime.informers import KindInformer, UpstreamInformers
 from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight, Memory, Subject
 from airunway.runtime.plan import Action, Decision, Plan, Step, conflict_text, missing_of, trial_of

@@ -26,8 +26,8 @@ from airunway.runtime.report import Report, fault_of, located, provider_status, 
 from airunway.status import Category, Fault, Phase, Rollup, category_of
 from airunway.status.codes import CODES
 from airunway.status.evidence import Evidence, PodFacts, Reported, parse_moment
-from airunway.status.pods import POD_SHOWN, PodCounts, count_pods, shortage_of
 from airunway.status.rootcause import RootCause, Symptom, find_symptoms, root_cause_of
+from airunway.status.serving_pods import POD_SHOWN, PodCounts, count_pods, shortage_of
 
 __all__ = [
     "ABSENCE_PATIENCE",

@@ -18,7 +18,7 @@ from typing import Generic, NamedTuple, TypeVar
 from airunway.kube import KubeError, backoff_delay, retry_after_of
 from airunway.plugins.contract import Finding
 from airunway.resource import Resource, dig
-from airunway.runtime.errors import Refused, policy_of
+from airunway.runtime.error_policies import Refused, policy_of
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import Identity
 from airunway.status import DEPENDENCY_GRACE, Fault, since

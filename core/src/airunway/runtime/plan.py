@@ -80,15 +80,15 @@ log = logging.getLogger(__name__)
 class Do(StrEnum):
     """What a pass does."""
 
-    SKIP = "nothing"
+    SKIP = "skip"
     """Write nothing, not even the status: the event that is waited for enqueues the deployment again."""
-    FINALIZE = "release"
+    FINALIZE = "finalize"
     """Delete our objects, then remove the finalizer."""
-    OBSERVE_ONLY = "watch"
+    OBSERVE_ONLY = "observe only"
     """Change nothing upstream, and report what is observed."""
     PREVIEW = "preview"
     SUSPEND = "suspend"
-    APPLY = "bring"
+    APPLY = "apply"
     """Carry the plan out."""
 
 

@@ -3,7 +3,7 @@
 Asked for by the annotation ``airunway.ai/dry-run: "true"`` (spec/core.md). The plan that a pass would carry out stands
 in the ConfigMap ``<name>-airunway-plan``, which belongs to the deployment and goes with it, or with the annotation.
 Many may read it who may not read what it describes: values of environment variables and arguments whose name speaks of
-a secret are left out, and every other text is redacted (`status/texts.py`).
+a secret are left out, and every other text is redacted (`airunway.redaction`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from airunway.kube import CONFIG_MAP, NotFound, needs_apply
 from airunway.redaction import redacted
 from airunway.resource import ObjectKey, Resource, condition_of, dig, key_of, owner_reference, uid_of
 from airunway.runtime.apply import NEVER, Writer
-from airunway.runtime.errors import Refused
+from airunway.runtime.error_policies import Refused
 from airunway.runtime.plan import Action, Plan, Step, conflict_text
 from airunway.runtime.report import StepResult
 from airunway.runtime.state import ClusterState, named

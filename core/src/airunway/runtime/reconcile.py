@@ -29,7 +29,7 @@ from airunway.process.logs import log_phase
 from airunway.resource import ObjectKey, Resource, annotations_of, condition_of, dig, is_deleting, key_of, uid_of
 from airunway.runtime.apply import Executor, Finalizer, Outcome, Writer, refusal_outcome
 from airunway.runtime.diagnosis import conclude
-from airunway.runtime.errors import Occupied, Refused
+from airunway.runtime.error_policies import Occupied, Refused
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.informers import UpstreamInformers
 from airunway.runtime.memory import FailedTry, Failure, Memory, Subject

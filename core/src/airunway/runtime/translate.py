@@ -28,7 +28,7 @@ from airunway.resource import (
     owner_reference,
     uid_of,
 )
-from airunway.runtime.overrides import check_overrides, merged, placed
+from airunway.runtime.override_check import check_overrides, merged, placed
 from airunway.runtime.state import identity_in
 from airunway.sdk.fields import ignored_fields, tracked
 from airunway.sdk.pods import pod_templates

@@ -137,7 +137,7 @@ _REGISTERED = (
         action="Release",
         note="Finalizer removed after timeout, <objects> may be orphaned",
         meaning="Upstream objects could not be removed within five minutes; the deployment was let go all the same. "
-        "From the core: the provider that should have removed them is gone; the garbage collector does it.",
+        "From the core: the provider that should have removed them is gone.",
         warning=True,
     ),
 )
