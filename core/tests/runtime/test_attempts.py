@@ -11,7 +11,7 @@ import pytest
 
 from airunway.kube import ApiError
 from airunway.runtime.error_policies import Refused
-from airunway.runtime.memory import CAP, SCHEMA_TRIES, Attempts, Subject, without_numbers
+from airunway.runtime.retries import CAP, SCHEMA_TRIES, Attempts, Subject, without_numbers
 
 SUBJECT = Subject(uid="u", generation=1, wanted=("apply", "Workspace 'gemma' abc"))
 

@@ -48,9 +48,10 @@ from airunway.resource import (
 )
 from airunway.runtime.error_policies import Occupied, Refused, policy_of
 from airunway.runtime.informers import KindInformer, UpstreamInformers
-from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight, Memory, Subject
+from airunway.runtime.memory import FIGHT_PAUSE, FIGHT_REVERTS, FIGHT_WINDOW, Fight, Memory
 from airunway.runtime.plan import Action, Decision, Plan, Step, conflict_text, missing_of, trial_of
 from airunway.runtime.report import StepResult, terminating_status
+from airunway.runtime.retries import Subject
 from airunway.runtime.state import ClusterState, Identity, finalizers_of, identity_in, is_ours, is_primary, named
 from airunway.status import Category
 

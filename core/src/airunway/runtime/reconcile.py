@@ -32,10 +32,11 @@ from airunway.runtime.diagnosis import conclude
 from airunway.runtime.error_policies import Occupied, Refused
 from airunway.runtime.evidence import EvidenceCollector
 from airunway.runtime.informers import UpstreamInformers
-from airunway.runtime.memory import FailedTry, Failure, Memory, Subject
+from airunway.runtime.memory import Failure, Memory
 from airunway.runtime.plan import Decision, Do, intent_of, observe, plan, plan_of, plugin_fault
 from airunway.runtime.preview import Previewer
 from airunway.runtime.report import Report, StepResult, announcements, leaving, planned_status, record_of_service
+from airunway.runtime.retries import FailedTry, Subject
 from airunway.runtime.state import ClusterState, Identity, finalizers_of, identity_in, named
 from airunway.runtime.translate import selector_of
 from airunway.status.events import EVENTS
