@@ -12,9 +12,9 @@ from airunway.api import names
 from airunway.api.modeldeployment import parse_deployment
 from airunway.plugins.contract import Interruption
 from airunway.resource import Resource, annotations_of, labels_of
-from airunway.runtime.plan import interruptions, recreate_causes
+from airunway.runtime.recreation import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, interruptions, recreate_causes
 from airunway.runtime.state import is_ours, is_primary
-from airunway.runtime.translate import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, complete, written_for
+from airunway.runtime.translate import complete, written_for
 
 OWNER: dict[str, Any] = {
     "apiVersion": names.API_VERSION,

@@ -15,7 +15,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-import orjson
 from pydantic.alias_generators import to_camel
 
 from airunway.api import names
@@ -39,11 +38,10 @@ from airunway.resource import (
 )
 from airunway.runtime.crd_versions import Installed, as_written, newest_waits, writer_of
 from airunway.runtime.memory import Waiting
+from airunway.runtime.recreation import interruptions, recreate_causes
 from airunway.runtime.report import StepResult, located
 from airunway.runtime.state import ClusterState, Identity, identity_in, is_ours, is_primary, named
 from airunway.runtime.translate import (
-    INTERRUPTS_ON_CHANGE,
-    REPLACE_ON_CHANGE,
     SpecDigests,
     TranslationResult,
     parsed,
@@ -64,13 +62,11 @@ __all__ = [
     "conflict_text",
     "decide",
     "intent_of",
-    "interruptions",
     "missing_of",
     "observe",
     "plan",
     "plan_of",
     "plugin_fault",
-    "recreate_causes",
     "trial_of",
 ]
 
@@ -659,50 +655,3 @@ def trial_of(obj: Resource) -> Resource:
 
 
 # ------------------------------------------------------------------------------------- what cannot be changed in place
-
-
-def recreate_causes(live: Resource, desired: Resource) -> list[str]:
-    """What changed that cannot be changed in place: fields of the deployment, or paths of the upstream object.
-
-    Empty if the change can be applied, if there is none, or if the annotation was removed (an apply restores it).
-    """
-    before, after = _recorded(live), _recorded(desired)
-    groups = ["deployment", "topology"]
-    if live.get("apiVersion") == desired.get("apiVersion") or not is_primary(live):
-        groups.append("object")  # paths of another version would all have changed
-    causes = []
-    for group in groups:
-        old, new = before.get(group, {}), after.get(group, {})
-        # Only what both recorded: a path that a newer provider began to track is no change of the deployment.
-        causes += [name for name in old.keys() & new.keys() if old[name] != new[name]]
-    return sorted(causes)
-
-
-def interruptions(live: Resource, desired: Resource) -> list[str]:
-    """The outages to announce before `live` is changed to `desired` in place."""
-    before, after = _recorded_outages(live), _recorded_outages(desired)
-    changed = (name for name in before.keys() & after.keys() if before[name][0] != after[name][0])
-    return [after[name][1] for name in sorted(changed) if after[name][1]]
-
-
-def _recorded_outages(obj: Resource) -> dict[str, tuple[str, str]]:
-    return {
-        name: (entry[0], entry[1])
-        for name, entry in _noted(obj, INTERRUPTS_ON_CHANGE).items()
-        if isinstance(entry, list) and len(entry) == 2 and all(isinstance(part, str) for part in entry)
-    }
-
-
-def _recorded(obj: Resource) -> dict[str, dict[str, str]]:
-    groups = _noted(obj, REPLACE_ON_CHANGE)
-    return {name: values for name, values in groups.items() if isinstance(values, dict)}
-
-
-def _noted(obj: Resource, annotation: str) -> dict[str, Any]:
-    """The JSON map in an annotation; empty where there is none: any user may have written there."""
-    text = annotations_of(obj).get(annotation)
-    try:
-        found = orjson.loads(text) if isinstance(text, str) else None
-    except orjson.JSONDecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}

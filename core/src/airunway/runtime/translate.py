@@ -29,18 +29,16 @@ from airunway.resource import (
     uid_of,
 )
 from airunway.runtime.override_check import check_overrides, merged, placed
+from airunway.runtime.recreation import _SHORT, INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, _outages, identity_of
 from airunway.runtime.state import identity_in
 from airunway.sdk.fields import ignored_fields, tracked
 from airunway.sdk.pods import pod_templates
 from airunway.validation import without_effect
 
 __all__ = [
-    "INTERRUPTS_ON_CHANGE",
-    "REPLACE_ON_CHANGE",
     "SpecDigests",
     "TranslationResult",
     "complete",
-    "identity_of",
     "parsed",
     "propagated_labels",
     "selector_of",
@@ -171,24 +169,7 @@ def selector_of(host: ProviderHost, deployment: str, primary: str) -> str:
 # ---------------------------------------------------------------------------------------- what is noted on the objects
 
 
-REPLACE_ON_CHANGE = f"{names.GROUP}/replace-on-change"
-"""Annotation: JSON map from everything whose change needs a new object to a digest of it, in three groups.
-
-Digests of what *we* asked for, not of the live object: upstream webhooks fill fields in, and a value that we stop
-setting must count as a change. ``deployment``: its identity; ``topology``: what the plugin says; ``object``: paths of
-the object itself, which mean something in one API version only.
-"""
-
-
-INTERRUPTS_ON_CHANGE = f"{names.GROUP}/interrupts-on-change"
-"""Annotation of the primary object: JSON map from what interrupts serving when it changes in place to a digest of it
-and the announcement (`Interruption`)."""
-
-
 _HASH_LENGTH = 16
-
-
-_SHORT = 8
 
 
 _PASSING = ("suspend", "scaling")
@@ -197,17 +178,6 @@ _PASSING = ("suspend", "scaling")
 
 _NOT_UPSTREAM = ("gateway", "runtimeConfigName")
 """Parts of the spec that never reach an upstream object through its translation."""
-
-
-def identity_of(deployment: ModelDeployment, engine: str) -> dict[str, object]:
-    """The fields whose change replaces the upstream object (004 §4.11)."""
-    spec = deployment.spec
-    return {
-        "spec.model.id": spec.model.id or "",
-        "spec.model.source": spec.model.source,
-        "spec.engine.type": engine,
-        "spec.serving.mode": spec.serving.mode,
-    }
 
 
 class SpecDigests(NamedTuple):
@@ -323,12 +293,6 @@ def _with_pod_labels(obj: Resource, whose: Mapping[str, str], *, places: Iterabl
             if isinstance(node, dict):
                 node[last] = {**(dig(node, last) or {}), **whose}
     return obj
-
-
-def _outages(interrupts: Mapping[str, Interruption]) -> str:
-    """A digest of each value, with the message when it changes."""
-    outages = {name: [digest(found.value, length=_SHORT), found.message] for name, found in interrupts.items()}
-    return canonical_json(outages).decode()
 
 
 def _at(obj: Resource, steps: Sequence[str]) -> object:

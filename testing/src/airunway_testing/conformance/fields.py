@@ -19,7 +19,8 @@ from airunway.api import names
 from airunway.plugins.contract import Finding
 from airunway.plugins.host import ProviderHost
 from airunway.resource import Resource, canonical_json
-from airunway.runtime.translate import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, TranslationResult
+from airunway.runtime.recreation import INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE
+from airunway.runtime.translate import TranslationResult
 from airunway_testing.conformance.cases import TOGGLES, Base, Toggle, bases, judged, merged_spec
 
 __all__ = ["Answer", "Outcome", "outcomes", "plain"]

@@ -1,0 +1,110 @@
+"""Removes finalizers of providers that are gone from deleted deployments (spec ruling 21)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime
+
+from airunway.api import names
+from airunway.controller.decision import SILENT_AFTER
+from airunway.first_seen import FirstSeen
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import Client, EventRecorder, remove_finalizers
+from airunway.process.deployment_cache import with_all_finalizers
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of, parse_time
+from airunway.selection import ProviderFacts
+
+__all__ = ["OrphanFinalizer", "forsaken"]
+
+log = logging.getLogger(__name__)
+
+
+_TOLD = 4
+"""Providers of one deployment that are named; it had two at most, but its user can write finalizers too."""
+
+
+def forsaken(
+    deployment: Resource, providers: Mapping[str, ProviderFacts], *, since: datetime, now: datetime
+) -> tuple[tuple[str, ...], float | None]:
+    """The finalizers of absent providers on a deleted deployment, and when to check again (seconds).
+
+    A provider that sends heartbeats removes its finalizer itself, with the same time limit. `since` is
+    when the deployment was deleted, by the clock that says `now`.
+    """
+    if not is_deleting(deployment):
+        return (), None
+    held = [
+        finalizer
+        for finalizer in dig(deployment, "metadata", "finalizers", default=[])
+        if (provider := names.provider_of_finalizer(finalizer)) and not _is_there(providers.get(provider), now)
+    ]
+    left = (since + names.FINALIZER_TIMEOUT - now).total_seconds()
+    if not held or left > 0:
+        return (), left if held else None
+    return tuple(held), None
+
+
+def _is_there(provider: ProviderFacts | None, now: datetime) -> bool:
+    if provider is None:
+        return False
+    silence = provider.silence(now)
+    return provider.ready if silence is None else silence < SILENT_AFTER
+
+
+class OrphanFinalizer:
+    """Takes the finalizers of absent providers off, and says so."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        providers: Callable[[], Mapping[str, ProviderFacts]],
+        events: EventRecorder,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._providers = providers
+        self._events = events
+        self._clock = clock
+        self._deletions: FirstSeen[ObjectKey] = FirstSeen(clock)
+
+    def forget(self, key: ObjectKey) -> None:
+        """The deployment is gone."""
+        self._deletions.forget(key)
+
+    async def release(self, deployment: Resource) -> float | None:
+        """One pass over a deleted deployment; returns when to look again. Raises KubeError."""
+        deleted = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
+        since = self._deletions.since(key_of(deployment), deleted)
+        now, providers = self._clock(), self._providers()
+        finalizers, again = forsaken(deployment, providers, since=since, now=now)
+        if not finalizers:
+            return again
+        found = await with_all_finalizers(self._client, deployment)
+        finalizers, _ = forsaken(found, providers, since=since, now=now)
+        taken = frozenset(finalizers)
+        if taken and await remove_finalizers(self._client, MODEL_DEPLOYMENT, found, taken, manager=names.CORE_MANAGER):
+            for finalizer in finalizers[:_TOLD]:
+                self._tell(deployment, names.provider_of_finalizer(finalizer))
+        return None
+
+    def _tell(self, deployment: Resource, provider: str) -> None:
+        kind, name = (dig(deployment, "status", "provider", field) for field in ("resourceKind", "resourceName"))
+        what = f"{kind} {key_of(deployment).namespace}/{name}" if kind and name else "the upstream resource"
+        facts = self._providers().get(provider)
+        since = "is not registered" if facts is None else "has sent no heartbeat for too long"
+        log.warning(
+            "%s: finalizer of provider '%s' removed because the provider %s; upstream objects may be orphaned",
+            key_of(deployment),
+            provider,
+            since,
+        )
+        self._events.emit(
+            deployment,
+            reason="FinalizerTimeout",
+            note=f"Finalizer removed after timeout, {what} may be orphaned (provider '{provider}' {since})",
+            warning=True,
+            action="Release",
+            vital=True,
+        )

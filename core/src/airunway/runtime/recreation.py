@@ -1,0 +1,102 @@
+"""Which changes of a deployment recreate its upstream object, and which interrupt it in place (spec rulings 9 and 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from airunway.api import names
+from airunway.api.modeldeployment import ModelDeployment
+from airunway.plugins.contract import Interruption
+from airunway.resource import (
+    Resource,
+    annotations_of,
+    canonical_json,
+    digest,
+)
+from airunway.runtime.state import is_primary
+
+__all__ = ["INTERRUPTS_ON_CHANGE", "REPLACE_ON_CHANGE", "identity_of", "interruptions", "recreate_causes"]
+
+
+REPLACE_ON_CHANGE = f"{names.GROUP}/replace-on-change"
+"""Annotation: JSON map from everything whose change needs a new object to a digest of it, in three groups.
+
+Digests of what *we* asked for, not of the live object: upstream webhooks fill fields in, and a value that we stop
+setting must count as a change. ``deployment``: its identity; ``topology``: what the plugin says; ``object``: paths of
+the object itself, which mean something in one API version only.
+"""
+
+
+INTERRUPTS_ON_CHANGE = f"{names.GROUP}/interrupts-on-change"
+"""Annotation of the primary object: JSON map from what interrupts serving when it changes in place to a digest of it
+and the announcement (`Interruption`)."""
+
+
+_SHORT = 8
+
+
+def identity_of(deployment: ModelDeployment, engine: str) -> dict[str, object]:
+    """The fields whose change replaces the upstream object (004 §4.11)."""
+    spec = deployment.spec
+    return {
+        "spec.model.id": spec.model.id or "",
+        "spec.model.source": spec.model.source,
+        "spec.engine.type": engine,
+        "spec.serving.mode": spec.serving.mode,
+    }
+
+
+def _outages(interrupts: Mapping[str, Interruption]) -> str:
+    """A digest of each value, with the message when it changes."""
+    outages = {name: [digest(found.value, length=_SHORT), found.message] for name, found in interrupts.items()}
+    return canonical_json(outages).decode()
+
+
+def recreate_causes(live: Resource, desired: Resource) -> list[str]:
+    """What changed that cannot be changed in place: fields of the deployment, or paths of the upstream object.
+
+    Empty if the change can be applied, if there is none, or if the annotation was removed (an apply restores it).
+    """
+    before, after = _recorded(live), _recorded(desired)
+    groups = ["deployment", "topology"]
+    if live.get("apiVersion") == desired.get("apiVersion") or not is_primary(live):
+        groups.append("object")  # paths of another version would all have changed
+    causes = []
+    for group in groups:
+        old, new = before.get(group, {}), after.get(group, {})
+        # Only what both recorded: a path that a newer provider began to track is no change of the deployment.
+        causes += [name for name in old.keys() & new.keys() if old[name] != new[name]]
+    return sorted(causes)
+
+
+def interruptions(live: Resource, desired: Resource) -> list[str]:
+    """The outages to announce before `live` is changed to `desired` in place."""
+    before, after = _recorded_outages(live), _recorded_outages(desired)
+    changed = (name for name in before.keys() & after.keys() if before[name][0] != after[name][0])
+    return [after[name][1] for name in sorted(changed) if after[name][1]]
+
+
+def _recorded_outages(obj: Resource) -> dict[str, tuple[str, str]]:
+    return {
+        name: (entry[0], entry[1])
+        for name, entry in _noted(obj, INTERRUPTS_ON_CHANGE).items()
+        if isinstance(entry, list) and len(entry) == 2 and all(isinstance(part, str) for part in entry)
+    }
+
+
+def _recorded(obj: Resource) -> dict[str, dict[str, str]]:
+    groups = _noted(obj, REPLACE_ON_CHANGE)
+    return {name: values for name, values in groups.items() if isinstance(values, dict)}
+
+
+def _noted(obj: Resource, annotation: str) -> dict[str, Any]:
+    """The JSON map in an annotation; empty where there is none: any user may have written there."""
+    text = annotations_of(obj).get(annotation)
+    try:
+        found = orjson.loads(text) if isinstance(text, str) else None
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
