@@ -652,6 +652,3 @@ def trial_of(obj: Resource) -> Resource:
     if trial == name:
         trial = f"{name[:-1]}{'z' if name[-1] != 'z' else 'y'}"
     return {**obj, "metadata": {**obj["metadata"], "name": trial}}
-
-
-# ------------------------------------------------------------------------------------- what cannot be changed in place

@@ -1,4 +1,4 @@
-"""Which changes of a deployment recreate its upstream object, and which interrupt it in place (spec rulings 9 and 10)."""
+"""Which changes of a deployment recreate its upstream object, and which interrupt it (spec rulings 9 and 10)."""
 
 from __future__ import annotations
 
