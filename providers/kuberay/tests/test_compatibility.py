@@ -224,3 +224,12 @@ def test_options_are_judged_by_the_vllm_of_rays_own_image(
     typo = deployment(engine={"args": {"max-modl-len": "8"}}, **fields)
     (warning,) = [f for f in host.can_handle(typo, context()).warnings if f.reason == "UnknownArgument"]
     assert warning.message.endswith("--max-modl-len; did you mean --max-model-len") or "(the nearest" in warning.message
+
+
+@pytest.mark.parametrize(("value", "warned"), [("true", 0), ("false", 0), ("", 0), ("8", 1)])
+def test_a_switch_is_a_keyword_argument_here_and_may_be_true_or_false(
+    host: ProviderHost, deployment: Any, context: Any, value: str, warned: int
+) -> None:
+    wanted = deployment(engine={"args": {"enforce-eager": value}})
+    found = [f for f in host.can_handle(wanted, context()).warnings if f.reason == "UnknownArgument"]
+    assert len(found) == warned

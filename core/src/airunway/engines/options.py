@@ -79,6 +79,9 @@ PROGRAMS: Mapping[str, Program] = {
 }
 
 
+_TRUTHS = ("true", "false")
+
+
 def program_of(engine: str, *, dialect: str = "", command: Sequence[str] = ()) -> str:
     """The program whose options count: a module that `command` starts, else that of the engine; empty: not recorded."""
     module = next((word for word in command if word in PROGRAMS), "")
@@ -114,21 +117,29 @@ def recorded_programs() -> tuple[str, ...]:
 
 
 def option_warnings(
-    deployment: ModelDeployment, program: str, release: Release | None, *, consumed: Collection[str] = ()
+    deployment: ModelDeployment,
+    program: str,
+    release: Release | None,
+    *,
+    consumed: Collection[str] = (),
+    keywords: bool = False,
 ) -> Iterator[Remark]:
     """What ``spec.engine.args`` and ``extraArgs`` say that `program` does not know, or not in that form.
 
     `consumed` are keys of ``args`` that the provider uses up itself. A `release` that is not recorded is judged by the
     nearest older one. None: only what no recorded release knows is remarked on. A program without a record has no
     warnings.
+    `keywords`: the program takes keyword arguments instead of a command line, so that a switch in ``args`` may be
+    ``true`` or ``false``.
     """
     known = PROGRAMS.get(program)
     if known is None:
         return
+    truths = {f"spec.engine.args[{key}]" for key, value in deployment.spec.engine.args.items() if value in _TRUTHS}
     judged = (
         Remark(path=path, message=text)
         for path, option, given in _given(deployment, consumed)
-        if (text := _judged(known, release, option, given=given))
+        if (text := _judged(known, release, option, given=given, takes_truth=keywords and path in truths))
     )
     # To look for the nearest name takes a millisecond: a list of thousands must not hold up the others.
     yield from islice(judged, _MOST)
@@ -167,8 +178,11 @@ def _given(deployment: ModelDeployment, consumed: Collection[str]) -> Iterator[t
             yield f"spec.engine.extraArgs[{position}]", option[:_LONGEST], bool(equals) or follows
 
 
-def _judged(program: Program, release: Release | None, option: str, *, given: bool) -> str:
-    """What is wrong with an option that is `given` a value or none; empty if nothing is."""
+def _judged(program: Program, release: Release | None, option: str, *, given: bool, takes_truth: bool = False) -> str:
+    """What is wrong with an option that is `given` a value or none; empty if nothing is.
+
+    `takes_truth`: its value is true or false, and a switch may have that.
+    """
     record = _record(program.name)
     position = None if release is None else record.position(release)
     if release is not None and position is None:
@@ -180,7 +194,7 @@ def _judged(program: Program, release: Release | None, option: str, *, given: bo
         found = _found(program.further, None, option)
     if not found:
         return _unknown(program, record, position, release, option)
-    if given and found <= {"flag", "switch"}:
+    if given and not takes_truth and found <= {"flag", "switch"}:
         off = f", or write --no-{option.lstrip('-')} to switch it off" if found == {"switch"} else ""
         return f"{option} of {program.title} takes no value: leave the value empty{off}"
     if not given and found == {"value"}:

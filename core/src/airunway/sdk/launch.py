@@ -119,6 +119,7 @@ def launch(
     member: Member | None = None,
     by_release: bool = False,
     release: tuple[int, ...] | None = None,
+    keywords: bool = False,
 ) -> Launch:
     """How `engine` serves the deployment's model on `port`.
 
@@ -128,6 +129,7 @@ def launch(
     With `member` the container is one of a group that runs the model together, `gpus` are those of one member.
     With `by_release` flags go by the image's release, as far as its tag tells it (`FLAGS_BY_RELEASE`).
     `release` is the engine's, where the tag of an image tells something else: options are judged by it.
+    With `keywords` the engine gets keyword arguments instead of a command line: a switch may be true or false.
     An engine that nobody knows how to start needs an image that starts by itself.
     """
     spec = deployment.spec
@@ -179,6 +181,7 @@ def launch(
         env=env,
         consumed=(*consumed, *(CONSUMED_ARGS if program.gguf else ())),
         release=release,
+        keywords=keywords,
     )
     return replace(
         found,
@@ -203,6 +206,7 @@ def launch_by(
     env: Sequence[Resource] = (),
     consumed: Collection[str] = (),
     release: tuple[int, ...] | None = None,
+    keywords: bool = False,
 ) -> Launch:
     """How a `command` of the provider's own starts `engine`: `words`, then what the deployment says of the engine.
 
@@ -221,7 +225,9 @@ def launch_by(
         consumed=consumed,
     )
     program = program_of(engine, dialect=dialect, command=command)
-    unknown = option_warnings(deployment, program, release_of(program, image) or release, consumed=consumed)
+    unknown = option_warnings(
+        deployment, program, release_of(program, image) or release, consumed=consumed, keywords=keywords
+    )
     return Launch(
         engine=engine,
         image=image,

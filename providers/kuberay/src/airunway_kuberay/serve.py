@@ -214,7 +214,7 @@ def ray_container(deployment: ModelDeployment, context: Context[Settings]) -> La
     """The image of head and workers. What they start is KubeRay's to say, and when they are ready too."""
     image = deployment.spec.engine.image or deployment.spec.image or context.settings.image
     release = vllm_of(ray_version(deployment, image), image)
-    found = launch(deployment, "vllm", port=0, image=image, gpus=1, release=release)
+    found = launch(deployment, "vllm", port=0, image=image, gpus=1, release=release, keywords=True)
     return replace(found, command=(), args=(), port=0, startup={}, readiness={})
 
 
