@@ -1,4 +1,4 @@
-"""``ModelDeployment.status``: what the controllers report. Owners of each field: spec/core.md."""
+"""``ModelDeployment.status``: what the controllers report. The owner of each field is in spec/core.md."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ UNSEEN: Resource = {
         }
     ],
 }
-"""The status of a deployment that nobody has looked at yet, written by the API server as the schema's default.
+"""The status of a deployment before its first pass; the API server writes it as the schema's default.
 
-Tools that follow kstatus take an object without any status for one that is as it should be.
+Without it, tools that follow kstatus would regard an object without a status as ready.
 """
 
 _Short = Annotated[str, Field(max_length=1024)]

@@ -1,4 +1,4 @@
-"""Kubernetes' own types that stand inside a ModelDeployment: environment variables, tolerations, references."""
+"""Kubernetes' own types inside a ModelDeployment: environment variables, tolerations, references."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class PodFacts:
 
     @property
     def crew(self) -> tuple[tuple[str, str], str]:
-        """Controller and role: pods with the same ones can replace each other (a head and its workers share a controller)."""
+        """Controller and role: pods of one crew can replace each other. A head and its workers share a controller."""
         return self.owner, self.role
 
     @property
@@ -130,7 +130,8 @@ class PodFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-"""An event: a warning, or an event that a plugin requested."""
+class EventFacts:
+    """An event: a warning, or an event that a plugin requested."""
 
     kind: str
     """Kind of the object that the event is about; so are `namespace`, `name` and `uid`."""

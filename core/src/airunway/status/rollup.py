@@ -172,7 +172,7 @@ def _after(fault: Fault, patience: timedelta, *, before: Phase, now: datetime) -
 
 
 def overall_conditions(verdict: Rollup) -> list[Condition]:
-    """Returns ``Ready``, ``Reconciling`` and ``Stalled``, which generic tools read (kstatus, and so Flux and cli-utils).
+    """Returns ``Ready``, ``Reconciling`` and ``Stalled``, for generic tools (kstatus, and with it Flux and cli-utils).
 
     kstatus checks ``Reconciling=True`` (InProgress), ``Stalled=True`` (Failed), then ``Ready``. Stalled means that the
     deployment failed, or that only a change of the spec can help. A degraded deployment is neither reconciling nor
