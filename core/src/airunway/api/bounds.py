@@ -235,7 +235,7 @@ def _of_spec(spec: object, size: JsonSize) -> Excess | None:
 
 
 def _heaviest(spec: object) -> str:
-    """Returns the path of the largest field, or of the one with a long key; of free-form fields only the first level."""
+    """Returns the path of the largest field, or of the one with a long key; of free-form fields the first level."""
     path = "spec"
     while isinstance(spec, dict) and path.count(".") < 3:
         most, name = 0, ""

@@ -52,7 +52,7 @@ class ClusterConfig:
 
 
 def load_config(*, kubeconfig: str | Path | None = None, context: str | None = None) -> ClusterConfig:
-    """Returns the configuration of `kubeconfig`, or else of ``$KUBECONFIG``, ``~/.kube/config`` or the pod, in this order.
+    """Returns the configuration of the first of: `kubeconfig`, ``$KUBECONFIG``, ``~/.kube/config``, the pod.
 
     ``$KUBECONFIG`` may list several files, separated as in ``$PATH``: the first file with a cluster, user or context
     wins, as with kubectl. Raises ConfigError, which names the file and the field.
@@ -79,9 +79,9 @@ def load_config(*, kubeconfig: str | Path | None = None, context: str | None = N
 
 
 def in_cluster_config(
-    """Returns the configuration from the pod's environment and its mounted service account. Raises ConfigError."""
+    *, directory: Path = SERVICE_ACCOUNT_DIRECTORY, environ: Mapping[str, str] = os.environ
 ) -> ClusterConfig:
-    """The API server that the pod's environment names, with the mounted service account. Raises ConfigError."""
+    """Returns the configuration from the pod's environment and its mounted service account. Raises ConfigError."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise ConfigError("not running in a pod: KUBERNETES_SERVICE_HOST is not set")

@@ -91,7 +91,7 @@ class Controller(Generic[K]):
                 self.on_pass(result, monotonic() - started)
 
     async def _take(self) -> tuple[K, float]:
-        """Returns the next key. Only one worker at a time does this, so that the loop runs between the passes of several."""
+        """Returns the next key; only one worker at a time, so that the loop runs other tasks between two passes."""
         async with self._turn:
             await asyncio.sleep(0)
             return await self.queue.get_timed()

@@ -54,7 +54,7 @@ class Kind:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Returns the URL path of one object, of a collection in a namespace, or of the collection in the whole cluster.
+        """Returns the URL path of one object, of a collection in a namespace, or of the whole cluster's collection.
 
         Names are percent-encoded. Raises ValueError for a name that no Kubernetes object can have because it would
         change the path (``.``, ``..``, or one with ``/`` or ``%``), and for one object of a namespaced kind without its
