@@ -225,7 +225,7 @@ def _text(program: CelProgram | None, bindings: dict[str, Any]) -> str:
 
 
 def _nodes(obj: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yields each existing node at `path`: its own path, its value, and the old value that it replaces (None if new)."""
+    """Yields each existing node at `path`: its own path, its value, and the old value (None if the node is new)."""
     found: list[tuple[str, Any, Any]] = [("", obj, old)]
     for step in path.split(".") if path else ():
         name = step.removesuffix("[*]")
