@@ -420,7 +420,7 @@ def unknown_fields(
 
 
 def dropped(obj: Resource, schema: Resource) -> list[str]:
-    """Returns the sorted paths that the API server would not keep under this schema; only the outermost of nested ones."""
+    """Returns the sorted paths that the API server would drop under this schema; only the outermost of nested ones."""
     return sorted({field.path.full() for field in unknown_fields(obj, schema)})
 
 

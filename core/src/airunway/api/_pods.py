@@ -107,9 +107,9 @@ class Toleration(ApiModel):
 
 
 class SecurityContext(ApiModel):
-    """As whom the model server runs: what the Pod Security Standard restricted leaves to the image.
+    """The user and groups of the model server, for what the Pod Security Standard `restricted` leaves to the image.
 
-    It only takes away: nobody becomes root by it.
+    It only restricts: it cannot make a container run as root.
     """
 
     run_as_non_root: bool = Field(
