@@ -49,7 +49,7 @@ _NAMES = (
     "|(?:api|access|account|private|shared|secret)[_-]?key"
 )
 _HINTS = ("token", "secret", "passw", "pwd", "passphrase", "credential", "signature", "key")
-# A quoted value ends with its quote or the text; any other value ends at a blank or an ampersand.
+# A quoted value ends at its quote or at the end of the text; any other value at a blank or an ampersand.
 _VALUE = r"""(?:"[^"]*+"?|'[^']*+'?|[^\s&]{6,}+)"""
 # `token: unexpected status` is prose, as in messages of registry clients. After `failed to get secret: ` the rest is
 # the name of an object (recorded, KAITO), which is not a credential.

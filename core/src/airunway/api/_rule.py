@@ -45,7 +45,7 @@ class ValidationRule:
     unless_unchanged: str = ""
     """For rules on the whole object: the field that the rule is about; an update that keeps it skips the rule."""
     check: Check | None = None
-    """The same rule in Python, which is used in process: users choose the sizes, and CEL needs memory for each one."""
+    """The same rule in Python, run in process instead of the CEL: it takes no evaluator's memory for each new size."""
 
     @property
     def is_transition(self) -> bool:

@@ -196,7 +196,7 @@ class _Compiler:
         sign, child = tree.children
         inner = _skipped(child)
         if inner.data == "unary" and len(inner.children) == 2 and inner.children[0].data == sign.data:
-            # Like the parsers of cel-cpp and of Kubernetes: two equal signs cancel out before any operand.
+            # Like the parsers of cel-cpp and of Kubernetes: a doubled sign (`--x`, `!!x`) cancels out, for any operand.
             return self.compile(inner.children[1], scope, depth)
         operand = self.compile(child, scope, depth)
         if sign.data == "unary_not":

@@ -42,7 +42,7 @@ class ClusterConfig:
     """The namespace of the context or of the pod."""
     ca_data: bytes = b""
     ca_file: Path | None = None
-    """The file that `ca_data` was read from, if any; it is read again, because clusters replace their CA."""
+    """The file of `ca_data`, if any. It is read again after a TLS failure, because clusters replace their CA."""
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""
     proxy_url: str = ""

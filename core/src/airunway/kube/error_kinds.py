@@ -43,7 +43,7 @@ class ErrorKind(StrEnum):
 
     @property
     def is_retryable(self) -> bool:
-        """Whether the same request can succeed later without a change of it."""
+        """Whether the same request can succeed later without a correction."""
         return self in _RETRYABLE
 
 

@@ -145,10 +145,10 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: another writer was faster, or owns a field that was applied without force; or the uid does not match.
+    """409: another writer was faster, or owns a field that was applied without force.
 
-    The latter means that the object with that name does not have the `metadata.uid` that was sent; an apply then gets
-    422, which also raises Conflict.
+    Also if the object with that name does not have the `metadata.uid` that was sent (409, or 422 if another one
+    exists).
     """
 
 
@@ -225,7 +225,7 @@ def _bounded(details: object) -> Resource:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the same request can succeed later without a change: 409, 429, 5xx, transport errors."""
+    """Whether the same request can succeed later without a correction: 409, 429, 5xx, transport errors."""
     if isinstance(error, TransportError):
         return True
     return isinstance(error, ApiError) and error.kind.is_retryable

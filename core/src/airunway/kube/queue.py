@@ -32,7 +32,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 _PATIENCE = 7
-"""How often keys of a higher priority may pass over a waiting lower one: every eighth key is of the lower one."""
+"""How often keys of a higher priority may pass over a waiting lower one; every eighth key is then of the lower one."""
 
 
 class Priority(IntEnum):
@@ -85,7 +85,7 @@ class _Line(Generic[K]):
         self._sharers.setdefault(self._sharer_of(key), OrderedDict())[key] = since
 
     def pop(self, key: K) -> float:
-        """Removes `key`; returns the time since which it waits."""
+        """Removes `key`; returns when it was added, in the seconds of `Timers.time`."""
         sharer = self._sharer_of(key)
         keys = self._sharers[sharer]
         since = keys.pop(key)
@@ -94,7 +94,7 @@ class _Line(Generic[K]):
         return since
 
     def take(self) -> tuple[K, float]:
-        """Removes the next key; returns it and the time since which it waits."""
+        """Removes the next key; returns it, and when it was added."""
         sharer, keys = next(iter(self._sharers.items()))
         key, since = keys.popitem(last=False)
         if keys:

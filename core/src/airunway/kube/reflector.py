@@ -162,7 +162,7 @@ class Reflector:
                 clean = await self._watch()
             except KubeError as error:
                 await self._recover(error)
-            except Exception:  # a bug must not stop the cache: it would be stale without a sign of it
+            except Exception:  # a bug must not stop the cache, which would then be stale unnoticed
                 log.exception("%s: reading failed in an unforeseen way; listing again", self.kind)
                 self._resource_version = None
                 await self._pause("bug", 0.0)

@@ -36,7 +36,8 @@ def strip_managed_fields(keep: str | Collection[str] = ()) -> Callable[[Resource
 
     Together they are often half of an object. If `keep` names our field manager (or those of all readers of the cache),
     `needs_apply` still works on the result; `changed_fields` does not. Equal field sets are kept once for all objects:
-    the objects of one controller differ in values, rarely in fields, and a field set takes more memory than the fields.
+    the objects of one controller differ in values, rarely in fields, and a field set takes more memory than the fields
+    that it lists.
     """
     managers = tuple(filter(None, (keep,) if isinstance(keep, str) else keep))
     shared: dict[bytes, Resource] = {}

@@ -190,7 +190,7 @@ def _asked(
     grants: Grants,
     now: datetime,
 ) -> tuple[Mapping[str, ProviderRefusal], EngineChoice]:
-    """Returns the refusals and the engine that remains; after a change of engine, its providers are asked too."""
+    """Returns the refusals and the engine that remains; the providers of a newly chosen engine are asked too."""
     found = dict(refused)
     for _ in providers:
         if engine.engine is None:

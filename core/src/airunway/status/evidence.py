@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 TEXT_LIMIT = 2048
-"""Characters kept of a text of Kubernetes or an engine: its end, as with the log of a container that ended."""
+"""Characters kept of a text of Kubernetes or an engine. Its end is kept: a termination message is the end of a log."""
 
 _REVISION_LABELS = ("controller-revision-hash", "pod-template-hash")
 

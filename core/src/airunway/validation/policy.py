@@ -13,8 +13,8 @@ The webhook checks at admission; the reconciler checks deployments that were cre
         serviceAccounts: [models]  # and the other lists of `airunway.validation.uses`
 
 A rule restricts only the lists that it has. A namespace may use what any matching rule lists: the lists of several
-rules add up, and an empty list allows nothing. What no matching rule lists is allowed, except what is dangerous
-everywhere (`Dimension.refused`). Without any policy `Policy()` applies, which refuses only that.
+rules add up, and an empty list allows nothing. A list that no matching rule has restricts nothing, except what is
+dangerous everywhere (`Dimension.refused`). Without any policy `Policy()` applies, which refuses only that.
 """
 
 from __future__ import annotations
