@@ -1,6 +1,6 @@
 """AI Runway: one Kubernetes API, `ModelDeployment`, for LLM inference.
 
-Packages, in the order of imports (each imports only from those before it; ``.importlinter`` has the exact layers):
+Packages in import order: each imports only from those before it (``.importlinter`` has the exact layers).
 
 ``resource``    Kubernetes objects as plain dicts: keys, conditions, owners, quantities, digests
 ``cel``         one interface to two CEL evaluators
@@ -22,8 +22,8 @@ Packages, in the order of imports (each imports only from those before it; ``.im
 ``install``     the charts in the wheels, installed by helm
 ``cli``         the `airunway` command
 
-Beside this distribution: ``airunway-testing`` (a control plane, faults, the sandbox, conformance; never imported from
-here), the providers, and a simulator for each.
+Other distributions: ``airunway-testing`` (a control plane, faults, the sandbox, conformance; never imported from here),
+the providers, and a simulator for each.
 """
 
 __version__ = "0.1.0"

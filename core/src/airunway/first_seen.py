@@ -11,14 +11,14 @@ __all__ = ["SKEW", "FirstSeen", "human_duration"]
 K = TypeVar("K", bound=Hashable)
 
 SKEW = timedelta(minutes=10)
-"""By how much the clocks of two machines may differ without any outcome being another."""
+"""How much the clocks of two machines may differ without any effect."""
 
 
 class FirstSeen(Generic[K]):
-    """When, by our own `clock`, what others wrote came to be: when we saw it change, as with a Lease.
+    """The local time at which each value of another machine was first observed to have changed, as with a Lease.
 
-    A process that starts has seen no change yet. It takes what it finds for new, unless that is older than clocks can
-    explain: so a time long ago stays long ago, however often the observer starts again.
+    A process that has just started has observed no change yet. It treats a value as new unless the value is older than
+    clock skew can explain: so a time long ago stays long ago even if the process restarts often.
     """
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
@@ -26,10 +26,10 @@ class FirstSeen(Generic[K]):
         self._seen: dict[K, tuple[datetime | None, datetime]] = {}
 
     def since(self, key: K, said: datetime | None, *, doubted: timedelta = timedelta()) -> datetime:
-        """The moment of our clock that `said`, the time which stands at `key` now (None: none does), stands for.
+        """Returns the local time for `said`, the time that is stored at `key` now (None: there is none).
 
-        `doubted` is the age of what was never seen to change and lies further ahead than clocks can explain: nothing is
-        known of it.
+        `doubted` is the age of a time that was never observed to change, and is further in the future than clock skew
+        can explain: its true age is unknown.
         """
         known = self._seen.get(key)
         if known is not None and known[0] == said:
@@ -48,7 +48,7 @@ class FirstSeen(Generic[K]):
 
 
 def human_duration(age: timedelta) -> str:
-    """A duration in words, rounded down."""
+    """Returns a duration in words, rounded down."""
     seconds = max(0, int(age.total_seconds()))
     for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute")):
         if seconds >= size:

@@ -1,8 +1,8 @@
-"""Settings of the garbage collector for a process whose memory is mostly caches.
+"""Garbage-collector settings for a process whose memory consists mostly of caches.
 
-A full collection goes through all that lives: a tenth of a second with ten thousand deployments, in which neither
-probes nor the lease are served. It finds next to nothing, since what caches hold has no cycles and goes with its last
-reference. So collections are made while there is little to go through, and what survives one is put aside (frozen).
+A full collection walks all live objects: a tenth of a second with ten thousand deployments, in which neither probes nor
+the lease are served. It finds almost nothing, because cached objects have no cycles and are freed with their last
+reference. So collections run while there is little to walk, and the survivors are moved aside (frozen).
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from contextlib import contextmanager
 __all__ = ["gc_paused", "short_gc_pauses"]
 
 _THRESHOLDS = (10_000, 0, 0)
-"""Every 10,000 more containers: first what is new, then what is left of that and as much again, then the whole, some
-30,000, fifteen milliseconds' worth. A pass makes thousands that are gone by its end: who looks more often goes through
-those (every 2,000: 0.9 of the 9 ms that a provider takes for a new deployment; every 10,000 some 0.2).
+"""A collection runs after every 10,000 additional containers.
+
+The first collects the new objects, the next also those that survived it, and the third all, about 30,000 (15 ms). A
+pass creates thousands of containers that are freed at its end, and more frequent collections would walk them: with
+2,000 they take 0.9 of the 9 ms that a provider needs for a new deployment, with 10,000 about 0.2.
 """
 
 _ASIDE = 15_000
-"""Containers that survived: as many are put aside."""
+"""Number of surviving containers at which they are frozen."""
 
 _THAW = 100
-"""Times that something is put aside until all of it is gone through once, for the cycles that have died there."""
+"""After so many freezes everything is unfrozen and collected once, to free the cycles that have died there."""
 
 
 @contextmanager
 def short_gc_pauses() -> Iterator[None]:
-    """Keep the pauses of this process's collector short, however much it holds; for as long as the process lives."""
+    """Keeps the collector's pauses short while the context is open, no matter how much the process holds."""
     frozen = 0
 
     def on_collection(phase: str, info: dict[str, int]) -> None:
@@ -51,19 +53,19 @@ def short_gc_pauses() -> Iterator[None]:
 
 
 def _survivors() -> int:
-    """How many containers the oldest generation has.
+    """Returns the number of containers in the oldest generation.
 
-    In one call of C, so that no other thread runs while the list of them exists: `tuple` of an iterator raises a
-    SystemError when somebody else holds the tuple that it is filling.
+    It is one call in C, so that no other thread runs while the list exists: `tuple` of an iterator raises a SystemError
+    if other code references the tuple that it is filling.
     """
     return next(map(len, map(gc.get_objects, (2,))))
 
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """No collection meanwhile: for work that makes tens of thousands of containers and no cycle.
+    """Disables the collector, for work that creates tens of thousands of containers and no cycles.
 
-    The collector would only walk them, over and over. Several threads may be in it at a time.
+    The collector would walk them again and again. Several threads may use it at the same time.
     """
     collecting = gc.isenabled()
     gc.disable()

@@ -1,7 +1,7 @@
-"""JSON paths such as ``spec.env[3].name``, built only where one is reported.
+"""JSON paths such as ``spec.env[3].name``, converted to text only when they are reported.
 
-Users choose how long the keys of a free-form field are and how many children they have: a text for each child would
-cost their product. A `JsonPath` holds its parent and its last step instead.
+Users choose the length and the number of the keys in a free-form field, and a text for each path would cost their
+product. A `JsonPath` has its parent and its last step instead.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ MAX_PATH = 256
 
 
 class JsonPath(NamedTuple):
-    """A key of an object or an index of a list (`step`) below `parent`; the root has its whole path as step."""
+    """A path as a linked list."""
 
     parent: JsonPath | None
+    """The path above; None for the root."""
     step: str | int
+    """A key of an object or an index of a list; for the root its whole path."""
 
     def __str__(self) -> str:
-        """The path, as ``spec.env[3].name``; a long one without its middle."""
+        """Returns the path, such as ``spec.env[3].name``; a long one without its middle."""
         return shortened(self.full())
 
     def full(self) -> str:
-        """The whole path, however long it is."""
+        """Returns the whole path, of any length."""
         head: list[str] = []
         place: JsonPath | None = self
         while place is not None:
@@ -37,7 +39,7 @@ class JsonPath(NamedTuple):
 
 
 def shortened(path: str, limit: int = MAX_PATH) -> str:
-    """`path` in at most `limit` characters: its beginning and its end, which tell most."""
+    """Returns `path` in at most `limit` characters: its start and its end."""
     if len(path) <= limit:
         return path
     end = limit // 2
@@ -47,9 +49,9 @@ def shortened(path: str, limit: int = MAX_PATH) -> str:
 def entries(
     value: object, root: str, *, below: Callable[[str], bool] = lambda _key: True
 ) -> Iterator[tuple[JsonPath, str, Any]]:
-    """Place, key and value of every entry of every object inside `value`, which stands at `root`.
+    """Yields path, key and value of every entry of every object inside `value`, whose own path is `root`.
 
-    What is under a key for which `below` is false is passed over. Never raises, however deep `value` is.
+    Skips what is under a key for which `below` is false. Never raises, for any depth of `value`.
     """
     pending: list[tuple[JsonPath, Any]] = [(JsonPath(None, root), value)]
     while pending:
@@ -69,9 +71,9 @@ def entries(
 
 
 def values_at(obj: object, path: str) -> Iterator[Any]:
-    """Whatever stands at a place of an object, as `UpstreamKind.pods` names places.
+    """Yields the values at a path of an object, with the syntax of `UpstreamKind.pods`.
 
-    ``*`` is each value of a map, ``[*]`` each element of a list.
+    ``*`` means each value of a map, ``[*]`` each element of a list.
     """
     yield from _below(obj, path.replace("[*]", ".[*]").split("."))
 

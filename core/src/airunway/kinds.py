@@ -1,4 +1,4 @@
-"""Our own kinds, as the client addresses them."""
+"""Our own kinds, for the Kubernetes client."""
 
 from __future__ import annotations
 

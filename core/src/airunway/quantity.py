@@ -10,10 +10,10 @@ __all__ = ["MAX_EXPONENT", "QUANTITY_PATTERN", "parse_quantity", "same_quantity"
 QUANTITY_PATTERN = (
     r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
 )
-"""The pattern of apimachinery's ``resource.Quantity``, as it stands in every generated CRD."""
+"""The pattern of apimachinery's ``resource.Quantity``, as in every generated CRD."""
 
 MAX_EXPONENT = 1000
-"""Of amounts that anything calculates with: ``1e999999`` is a megabyte of text, and takes seconds as an integer."""
+"""Largest exponent in calculations: ``1e999999`` is a megabyte of text, and takes seconds as an integer."""
 
 _SCALE = {
     "n": Decimal("1e-9"),
@@ -25,13 +25,13 @@ _SCALE = {
 }
 _QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?\Z", re.ASCII)
 _EXACT = Context(prec=1024)
-"""More digits than the value of any quantity has that an API server takes; decimal's default rounds to 28."""
+"""More digits than any quantity has that an API server accepts; the default of decimal rounds to 28."""
 
 
 def parse_quantity(value: object) -> Decimal:
-    """The exact value of a quantity, in its base unit (bytes, cores, pieces).
+    """Returns the exact value of a quantity, in its base unit (bytes, cores, pieces).
 
-    Raises ValueError, naming the value, if it is not a quantity.
+    Raises ValueError, which names the value, if it is not a quantity.
     """
     match = _QUANTITY.match(str(value)) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
     if match is None:

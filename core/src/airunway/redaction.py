@@ -1,8 +1,8 @@
 """Redaction and sanitizing of texts that users, engines, registries, upstreams and servers wrote.
 
-Every text of others that goes into a status, an event, a log or onto a terminal passes `bounded` or its parts: without
-what looks like a credential (`redacted`), as one line without control characters (`printable`), and cut. It takes time
-linear in the text, whatever it holds; of very long texts only as much is looked at as can be shown.
+Every foreign text in a status, an event, a log or on a terminal passes `bounded` or its parts: they remove what looks
+like a credential (`redacted`), make one line without control characters (`printable`), and cut. They take time linear
+in the text, for any content; of a very long text they read only as much as can be shown.
 """
 
 from __future__ import annotations
@@ -18,28 +18,30 @@ MESSAGE_LIMIT = 1024
 """Longest message, in bytes of UTF-8 (spec/api.md: 1 KiB)."""
 
 _WINDOW = 8
-"""How many times the limit is looked at: redaction makes texts shorter."""
+"""How many times the limit is read: redaction makes texts shorter."""
 
 _SHORT = 256
-"""Characters; longer texts are hardly ever told twice."""
+"""Characters; longer texts are rarely repeated."""
 
-# CSI and OSC sequences, then two-character ones. An unterminated OSC hides 256 characters at most.
+# CSI and OSC sequences, then two-character ones. An unterminated OSC hides at most 256 characters.
 _ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]{0,64}[ -/]{0,8}[@-~]?|\x1b\][^\x07\x1b\x9c]{0,256}(?:\x07|\x1b\\|\x9c)?|\x1b[ -~]?"
 )
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-# Bidirectional overrides and isolates, zero-width and other format characters, tags: they reorder or hide what is read.
+# Bidirectional overrides and isolates, zero-width and other format characters, tags: they reorder or hide text.
 _INVISIBLE = re.compile(
     "[\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]+"
 )
 
 
 class _Secret(NamedTuple):
-    """What credentials of one kind look like. A text that has none of the `hints`, in lower case, has none of them."""
+    """One kind of credential."""
 
     hints: tuple[str, ...]
+    """Words in lower case; a text with none of them is not searched for the pattern."""
     pattern: re.Pattern[str]
     instead: str
+    """The replacement."""
 
 
 _NAMES = (
@@ -47,10 +49,10 @@ _NAMES = (
     "|(?:api|access|account|private|shared|secret)[_-]?key"
 )
 _HINTS = ("token", "secret", "passw", "pwd", "passphrase", "credential", "signature", "key")
-# A quoted value ends with its quote, or with the text; any other with a blank or an ampersand.
+# A quoted value ends at its quote or at the end of the text; any other value at a blank or an ampersand.
 _VALUE = r"""(?:"[^"]*+"?|'[^']*+'?|[^\s&]{6,}+)"""
-# `token: unexpected status` is prose, as registries' clients write it; of `failed to get secret: hub-token` the rest is
-# the name of an object (recorded, KAITO): names are no credentials.
+# `token: unexpected status` is prose, as in messages of registry clients. After `failed to get secret: ` the rest is
+# the name of an object (recorded, KAITO), which is not a credential.
 _VERBS = "|".join(f"(?<={verb} secret: )" for verb in ("get", "find", "read", "fetch", "load", "mount", "retrieve"))
 _OBJECT = r"[A-Z]?[a-z0-9][a-z0-9.-]{0,62}"
 _PROSE = rf"(?!(?:(?<=oken: )(?-i:[a-z]{{1,15}})|(?:{_VERBS})(?-i:{_OBJECT}))[:,.;]?(?:\s|$))"
@@ -67,7 +69,7 @@ _SECRETS: tuple[_Secret, ...] = (
         re.compile(r"(?i)(basic)[\s:=\"']++(?!(?-i:[a-z]{1,15})[:,.;]?(?:\s|$))[A-Za-z0-9._~+/=-]{8,}+"),
         r"\1 ***",
     ),
-    # The digest of an image is no host: `docker://name@sha256:…` has no credentials.
+    # The digest of an image is not a host: `docker://name@sha256:…` has no credentials.
     _Secret(("://",), re.compile(r"(://)[^/\s?#\"'<>]*@(?!sha(?:256|512):)"), r"\1***@"),
     _Secret(
         ("authorization",),
@@ -84,7 +86,7 @@ _SECRETS: tuple[_Secret, ...] = (
         re.compile(rf"(?i)((?:{_NAMES})[\s\\\"'\])]*+(?:[=:]|%3d)>?[\s\\\[(]*+){_PROSE}{_VALUE}"),
         r"\1***",
     ),
-    # Azure signs addresses with `sig`, and gives nothing else that name; a registry's login stands under `auth`.
+    # Azure signs URLs with `sig`, and uses that name for nothing else; a registry's login is under `auth`.
     _Secret(("sig=", "sig%3d"), re.compile(r"(?i)((?:[?&;]|%3f|%26)sig(?:=|%3d))[^\s&\"'<>]{6,}+"), r"\1***"),
     _Secret(("auth",), re.compile(r"(?i)([\"']auth[\\\"']++\s*+:[\s\\\"']*+)[^\s\\\"',}]{6,}+"), r"\1***"),
     _Secret(("eyj",), re.compile(r"eyJ[A-Za-z0-9_.-]{20,}+"), "eyJ***"),
@@ -99,7 +101,7 @@ _SECRETS: tuple[_Secret, ...] = (
 
 
 def redacted(text: str) -> str:
-    """`text` without what looks like a credential: pods' last words and conditions are written by anybody."""
+    """Returns `text` without what looks like a credential; termination messages and conditions may have any content."""
     lower = text.lower()
     for secret in _SECRETS:
         if any(hint in lower for hint in secret.hints):
@@ -108,9 +110,9 @@ def redacted(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """`text` as one line that shows what it is: no terminal sequences, control characters or bidirectional overrides.
+    """Returns `text` as one visible line: no terminal sequences, control characters or bidirectional overrides.
 
-    Line breaks and other control characters become blanks, what is invisible goes.
+    Line breaks and other control characters become blanks; invisible characters are removed.
     """
     if text.isprintable():
         return text
@@ -119,30 +121,30 @@ def printable(text: str) -> str:
 
 
 def sanitized(text: str) -> str:
-    """`text` as one plain line without credentials.
+    """Returns `text` as one plain line without credentials.
 
-    What looks like a credential goes first: a terminal sequence takes letters with it that it is known by. And again
-    afterwards: sequences in the middle of one hide it.
+    Redaction runs first, because removing a terminal sequence may also remove letters by which a credential is
+    recognized. It runs again afterwards, because a sequence inside a credential hides it.
     """
     return redacted(text) if text.isprintable() else redacted(printable(redacted(text)))
 
 
 def escaped(document: str) -> str:
-    """A JSON document in which nothing but line breaks is unprintable: the rest is written as ``\\uXXXX``."""
+    """Returns a JSON document in which every unprintable character except line breaks is escaped as ``\\uXXXX``."""
     if document.isprintable():
         return document
     return "".join(char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in document)
 
 
 def bounded(text: str, limit: int = MESSAGE_LIMIT) -> str:
-    """`text` as one plain line without credentials, in `limit` bytes of UTF-8; an ellipsis shows where it was cut."""
+    """Returns `text` as one plain line without credentials, in `limit` bytes of UTF-8; an ellipsis marks a cut."""
     return _short_bounded(text, limit) if len(text) <= _SHORT else _bounded(text, limit)
 
 
 def _bounded(text: str, limit: int) -> str:
     window = limit * _WINDOW
     if long := len(text) > window:
-        # What is cut in two might not be recognized any more: the last word goes.
+        # A credential that is cut in two might not be recognized: remove the last word.
         text = text[:window].rpartition(" ")[0] or text[:window]
     told = sanitized(text)
     encoded = told.encode("utf-8", errors="replace")
@@ -152,18 +154,18 @@ def _bounded(text: str, limit: int) -> str:
 
 
 _short_bounded = lru_cache(maxsize=1024)(_bounded)
-"""The same few messages are told of thousands of objects, and of one in every pass."""
+"""Cached: the same few messages are used for thousands of objects, and for one object in every pass."""
 
 
 def tail(text: str, limit: int) -> str:
-    """The last `limit` characters of `text`, lines kept, each of them plain, without credentials.
+    """Returns the last `limit` characters of `text`: plain lines without credentials.
 
-    An ellipsis shows where something was cut; the words beside the cut go, since they may be half a credential.
+    An ellipsis marks a cut; the words beside it are removed, because they may be half a credential.
     """
     window = limit * 2
     long = len(text) > window
     if long:
-        # A credential and its name are two words at the most: what is left of them is not recognized.
+        # A credential and its name are at most two words; parts of them would not be recognized.
         text = "".join(text[-window:].split(None, 2)[-1:])
     if text.isprintable():
         told = redacted(text)

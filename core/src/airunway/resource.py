@@ -1,7 +1,7 @@
-"""Kubernetes objects as plain dicts: reading keys, labels, conditions and owners out of them, and hashing them.
+"""Functions on Kubernetes objects as plain dicts: keys, labels, conditions, owners, times and digests.
 
-Caches hold dicts, not models (a decision with measurements: docs/decisions/0002-dicts-in-caches.md). Every reader here
-accepts any JSON object that an API server can return and never raises on a missing or mistyped field.
+Caches hold dicts, not models (the reason, with measurements, is in docs/decisions/0002-dicts-in-caches.md). Every
+reader here accepts any JSON object that an API server can return, and never raises for a missing or mistyped field.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Resource: TypeAlias = dict[str, Any]
 
 
 class ObjectKey(NamedTuple):
-    """Namespace and name of an object; the namespace of a cluster-scoped one is the empty string."""
+    """Namespace and name of an object; the namespace of a cluster-scoped object is the empty string."""
 
     namespace: str
     name: str
@@ -52,7 +52,7 @@ class ObjectKey(NamedTuple):
 
 
 def dig(obj: object, *path: str, default: Any = None) -> Any:
-    """The value at `path`, or `default` where any step of it is absent or not an object."""
+    """Returns the value at `path`, or `default` if a step of it is absent or not an object."""
     for step in path:
         if not isinstance(obj, dict):
             return default
@@ -63,7 +63,7 @@ def dig(obj: object, *path: str, default: Any = None) -> Any:
 
 
 def filled(**fields: Any) -> Resource:
-    """The fields that say something: without None and empty texts, lists and maps. 0 and False stay."""
+    """Returns the fields without None and empty texts, lists and maps. 0 and False stay."""
     return {key: value for key, value in fields.items() if value not in (None, "", [], {})}
 
 
@@ -89,7 +89,7 @@ def is_deleting(obj: Resource) -> bool:
 
 
 def condition_of(obj: Resource, type_: str) -> Resource | None:
-    """The entry of `status.conditions` with that type, or None."""
+    """Returns the entry of `status.conditions` with that type, or None."""
     conditions = dig(obj, "status", "conditions")
     if not isinstance(conditions, list):
         return None
@@ -97,12 +97,12 @@ def condition_of(obj: Resource, type_: str) -> Resource | None:
 
 
 def is_true(obj: Resource, type_: str) -> bool:
-    """Whether the condition of that type is there and has status ``True``."""
+    """Whether the condition of that type exists and has status ``True``."""
     return (condition_of(obj, type_) or {}).get("status") == "True"
 
 
 def owner_reference(owner: Resource) -> Resource:
-    """A controlling owner reference to `owner`, as it belongs into an owned object's metadata."""
+    """Returns a controlling owner reference to `owner`, for the metadata of an owned object."""
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -114,7 +114,7 @@ def owner_reference(owner: Resource) -> Resource:
 
 
 def controller_owner(obj: Resource) -> Resource | None:
-    """The owner reference that is marked as controller, or None."""
+    """Returns the owner reference that is marked as controller, or None."""
     references = dig(obj, "metadata", "ownerReferences")
     if not isinstance(references, list):
         return None
@@ -122,38 +122,38 @@ def controller_owner(obj: Resource) -> Resource | None:
 
 
 def copy_of(obj: Resource) -> Resource:
-    """A deep copy (through JSON: eight times faster than `copy.deepcopy` on a 3 KB object)."""
+    """Returns a deep copy (through JSON: eight times faster than `copy.deepcopy` for a 3 KB object)."""
     copied: Resource = orjson.loads(orjson.dumps(obj))
     return copied
 
 
 def canonical_json(value: object) -> bytes:
-    """JSON with sorted keys and no white space: equal values give equal bytes in every process."""
+    """Returns JSON with sorted keys and no white space: equal values give equal bytes in every process."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 def digest(value: object, *, length: int = 64) -> str:
-    """The sha256 of the canonical JSON of `value`, as `length` hexadecimal digits."""
+    """Returns the sha256 of the canonical JSON of `value`, as `length` hexadecimal digits."""
     return hashlib.sha256(canonical_json(value)).hexdigest()[:length]
 
 
 _NOT_IN_YAML = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
-"""Characters that JSON takes as they are, and YAML does not print or takes for a line break."""
+"""Characters that JSON allows unescaped, but YAML does not print or treats as a line break."""
 
 
 def yaml_json(value: object) -> str:
-    """`value` as JSON that every reader of YAML takes for the same: a bare ``1e3`` means different things to them."""
+    """Returns `value` as JSON, which all YAML readers parse alike; they differ on a bare ``1e3``."""
     text = json.dumps(value, indent=2, ensure_ascii=False)
     return _NOT_IN_YAML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def format_time(moment: datetime) -> str:
-    """RFC 3339 in UTC with whole seconds, as ``metav1.Time`` is written."""
+    """Returns RFC 3339 in UTC with whole seconds, the format of ``metav1.Time``."""
     return f"{moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def parse_time(text: object) -> datetime | None:
-    """The moment that an RFC 3339 text names, or None if it is not one."""
+    """Returns the time of an RFC 3339 text, or None if it is not one."""
     if not isinstance(text, str):
         return None
     try:
@@ -164,6 +164,6 @@ def parse_time(text: object) -> datetime | None:
 
 
 def age_seconds(text: object, now: datetime) -> float | None:
-    """Seconds between an RFC 3339 text and `now`; None if the text is not a time."""
+    """Returns the seconds between an RFC 3339 text and `now`; None if the text is not a time."""
     moment = parse_time(text)
     return None if moment is None else (now - moment).total_seconds()

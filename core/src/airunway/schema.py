@@ -1,7 +1,7 @@
-"""Structural schemas of CRDs as the API server uses them: what it refuses, prunes and fills in. Pure.
+"""Structural schemas of CRDs, applied like in the API server: validation, pruning and defaults. Pure.
 
-`compile_schema` checks objects of our own kinds, with messages for users; `refusals` checks objects of any CRD;
-`unknown_fields`, `pruned` and `defaulted` say what of an object is kept and what is added to it.
+`compile_schema` checks objects of our own kinds, with messages for users; `refusals` checks objects of any CRD.
+`unknown_fields`, `pruned` and `defaulted` compute which fields the API server keeps and adds.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Violation:
-    """One problem: the JSON path of the field, what is wrong and what to do, and Kubernetes' reason for such a cause
-    (``FieldValueRequired``, ``FieldValueInvalid``, …)."""
+    """One problem with an object."""
 
     path: str
+    """JSON path of the field."""
     message: str
+    """What is wrong and what to do."""
     reason: str
+    """Kubernetes' reason for such a cause (``FieldValueRequired``, ``FieldValueInvalid``, …)."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
@@ -56,11 +58,13 @@ TYPE_INVALID = "FieldValueTypeInvalid"
 BLOCKING = frozenset(
     {TYPE_INVALID, "FieldValueRequired", "FieldValueNotSupported", "FieldValueTooLong", "FieldValueTooMany"}
 )
-"""Reasons after which the rules between fields are not run, because they could only fail for want of a sound object."""
+"""Reasons after which the rules between fields are not run: they need a well-formed object."""
 
 Check: TypeAlias = Callable[[object, str, list[Violation]], object]
-"""Takes a value and its path, appends what is wrong, and returns the value as rules see it: with defaults, without
-nulls and without the content of free-form fields."""
+"""``check(value, path, found)`` appends the violations to `found`, and returns the value for the rules.
+
+That is the value with defaults, without nulls and without the content of free-form fields.
+"""
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\Z")
 _INTEGER = re.compile(r"-?\d{1,18}\Z", re.ASCII)
@@ -70,7 +74,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {"string": (str,), "boolean": (bool,), 
 
 
 def compile_schema(schema: Resource) -> Check:
-    """A function that checks values against `schema`. Total: any JSON value gives violations, never an exception."""
+    """Returns a function that checks values against `schema`. It never raises, for any JSON value."""
     if schema.get("x-kubernetes-int-or-string"):
         return _int_or_string(schema)
     match schema["type"]:
@@ -92,7 +96,7 @@ def _misfit(value: object, wanted: str, path: str) -> Violation:
 
 
 def _remedy(value: object, wanted: str) -> str:
-    """YAML's own traps: 4096 and true are no texts, "4096" and "true" are."""
+    """Returns a hint for common YAML mistakes: 4096 and true are not texts, "4096" and "true" are."""
     if wanted == "string" and isinstance(value, bool | int | float):
         return ": put it in quotes"
     written = {"integer": _INTEGER, "boolean": _BOOLEAN}.get(wanted)
@@ -184,7 +188,7 @@ def _string(schema: Resource) -> Check:
 
 
 def _anchored(pattern: str) -> re.Pattern[str]:
-    """`pattern` with Go's meaning of ``$``: the very end of the text, not before a final newline."""
+    """Compiles `pattern` with Go's meaning of ``$``: the very end of the text, not before a final newline."""
     return re.compile(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern)
 
 
@@ -266,7 +270,7 @@ def _object(schema: Resource) -> Check:
 
 def _unknown(path: str, fields: Mapping[str, Check], found: Sequence[Violation]) -> Violation:
     name = path.rsplit(".", 1)[-1]
-    nearest = _nearest(name, fields) if len(found) < MAX_CAUSES else None  # what will not be told needs no hint
+    nearest = _nearest(name, fields) if len(found) < MAX_CAUSES else None  # the others are not reported
     hint = f", did you mean {nearest}?" if nearest else ""
     return Violation(path=path, message=f"unknown field{hint}", reason="FieldValueNotSupported")
 
@@ -297,16 +301,16 @@ def _too_many(path: str, longest: int) -> Violation:
 
 
 _ROOT = frozenset({"apiVersion", "kind", "metadata"})
-"""Fields that the API server keeps of every object, whatever its schema says."""
+"""Fields that the API server keeps of every object, whatever its schema is."""
 
 
 _API = "apiextensions.k8s.io/v1"
 
 
 def malformed(crd: Resource) -> str:
-    """What keeps an object that calls itself a CustomResourceDefinition from being one; empty if nothing does.
+    """Returns why an object is not a valid CustomResourceDefinition; empty if it is one.
 
-    Where that is empty the other functions here take it.
+    The other functions of this module accept a CRD for which this is empty.
     """
     if crd.get("apiVersion") != _API:
         return f"its apiVersion is {crd.get('apiVersion')!r}; only {_API} is served since Kubernetes 1.22"
@@ -323,7 +327,7 @@ def malformed(crd: Resource) -> str:
 
 
 def _no_schema(schema: object, path: str) -> str:
-    """The path of the first part of a schema that is none; empty if there is none such."""
+    """Returns the path of the first part that is not a schema; empty if all parts are."""
     if not isinstance(schema, dict):
         return path
     below = schema.get("properties") or {}
@@ -336,25 +340,25 @@ def _no_schema(schema: object, path: str) -> str:
 
 
 def served_versions(crd: Resource) -> list[str]:
-    """The names of the versions that a CRD serves."""
+    """Returns the names of the versions that a CRD serves."""
     return [str(version["name"]) for version in dig(crd, "spec", "versions", default=[]) if version.get("served")]
 
 
 def storage_version(crd: Resource) -> str:
-    """The version in which objects are stored; empty for a CRD that names none."""
+    """Returns the version in which objects are stored; empty if the CRD names none."""
     found = (v for v in dig(crd, "spec", "versions", default=[]) if v.get("storage"))
     return next((str(version["name"]) for version in found), "")
 
 
 def schema_in(crd: Resource, version: str) -> Resource | None:
-    """The ``openAPIV3Schema`` of a version of a CRD; None for a version that it has not."""
+    """Returns the ``openAPIV3Schema`` of a version of a CRD; None if it does not have that version."""
     versions = dig(crd, "spec", "versions", default=[])
     found = next((each for each in versions if each.get("name") == version), None)
     return None if found is None else dig(found, "schema", "openAPIV3Schema", default={})
 
 
 def fields_of(schema: Resource, path: str = "") -> Iterator[str]:
-    """Every field that a schema names, as ``spec.volumes[].name``: ``[]`` are items, ``.*`` values of a map."""
+    """Yields every field of a schema, such as ``spec.volumes[].name``: ``[]`` are items, ``.*`` values of a map."""
     properties = schema.get("properties")
     for name, below in properties.items() if isinstance(properties, dict) else ():
         if path or name not in _ROOT:
@@ -372,19 +376,19 @@ class UnknownField(NamedTuple):
     path: JsonPath
     key: str
     known: tuple[str, ...]
-    """The fields that the schema has at this place."""
+    """The fields that the schema has at this path."""
     holder: dict[str, Any]
-    """The object in the value that has the field."""
+    """The object inside the value that has the field."""
 
 
 def unknown_fields(
     value: object, schema: Resource, *, path: str = "", metadata: bool = True, lenient: bool = False
 ) -> Iterator[UnknownField]:
-    """Every field that the schema does not have, in lists too, outermost only; never raises, however deep `value` is.
+    """Yields every field that the schema does not have, also in lists; of nested ones only the outermost.
 
-    `metadata`: `value` is a whole object, whose apiVersion, kind and metadata the API server keeps in any case.
-    `lenient`: an object of which the schema names no properties may have any, as in JSON Schema; a structural schema
-    has none there.
+    Never raises, for any depth of `value`. `metadata`: `value` is a whole object, whose apiVersion, kind and metadata
+    the API server always keeps. `lenient`: an object whose schema names no properties may have any, as in JSON Schema;
+    with a structural schema it may have none.
     """
     pending: list[tuple[JsonPath, object, Resource, bool]] = [(JsonPath(None, path), value, schema, metadata)]
     while pending:
@@ -416,12 +420,12 @@ def unknown_fields(
 
 
 def dropped(obj: Resource, schema: Resource) -> list[str]:
-    """The paths in an object that the API server would not keep under this schema, outermost only; sorted."""
+    """Returns the sorted paths that the API server would drop under this schema; only the outermost of nested ones."""
     return sorted({field.path.full() for field in unknown_fields(obj, schema)})
 
 
 def pruned(obj: Resource, schema: Resource) -> Resource:
-    """The object as the API server would give it under this schema."""
+    """Returns the object as the API server would prune it under this schema."""
     left = copy_of(obj)
     for field in list(unknown_fields(left, schema)):
         del field.holder[field.key]
@@ -429,14 +433,14 @@ def pruned(obj: Resource, schema: Resource) -> Resource:
 
 
 def defaulted(obj: Resource, schema: Resource) -> Resource:
-    """The object with what the schema gives it by default, as the API server does for every read and write."""
+    """Returns the object with the schema's defaults, which the API server fills in at every read and write."""
     filled = copy_of(obj)
     _default(filled, schema, root=True)
     return filled
 
 
 def gained(obj: Resource, schema: Resource) -> list[str]:
-    """What the schema gives an object by default that it has not, as ``spec.size=1``; sorted."""
+    """Returns the defaults that the schema would add to the object, such as ``spec.size=1``; sorted."""
     return sorted(_gained(obj, defaulted(obj, schema), ""))
 
 
@@ -482,10 +486,11 @@ _SINGLE = ("items", "additionalProperties", "not")
 
 
 def refusals(obj: Resource, schema: Resource) -> list[str]:
-    """Why the API server would refuse a strict server-side apply of `obj`, one sentence for each reason; none if it
-    would take it. Rules in CEL are not evaluated: `has_rules` says whether there are some.
+    """Returns why the API server would refuse a strict server-side apply of `obj`, one sentence for each reason.
+
+    Empty if it would accept the object. CEL rules are not evaluated: `has_rules` returns whether there are any.
     """
-    # Imported here: the processes of the operator do not need it.
+    # Imported here: the operator's processes do not need it.
     from jsonschema import Draft4Validator
 
     unknown = [f"{path}: the schema has no such field" for path in dropped(obj, schema)]
@@ -495,7 +500,7 @@ def refusals(obj: Resource, schema: Resource) -> list[str]:
 
 
 def has_rules(schema: Resource) -> bool:
-    """Whether some rule of the schema is beyond what is checked here."""
+    """Whether the schema has rules that are not checked here."""
     return any(True for _ in _rules(schema))
 
 
@@ -516,7 +521,7 @@ def _sentence(error: ValidationError) -> str:
 
 
 def _as_json_schema(schema: Resource) -> dict[str, Any]:
-    """A structural schema as JSON Schema: what Kubernetes says in words of its own, said in the common ones.
+    """Converts a structural schema to JSON Schema; Kubernetes' own keywords are replaced by standard ones.
 
     Formats, metadata and defaults are left out; a null where none is allowed counts as absent, as in Kubernetes.
     """

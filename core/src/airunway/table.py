@@ -11,16 +11,16 @@ __all__ = ["format_table"]
 
 
 NARROWEST = 24
-"""Characters that the last column must have for its texts to be folded."""
+"""Characters that the last column must have so that its texts are wrapped."""
 
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, width: int | None = None) -> str:
-    """A header in capitals and rows, aligned: two spaces between columns, no borders, nothing cut.
+    """Returns a header in capitals and rows, aligned: two spaces between columns, no borders, nothing cut.
 
-    Texts are anybody's: control characters and terminal sequences do not come through.
+    Control characters and terminal sequences are removed from the texts, because users may have written them.
 
-    With a `width` (that of the terminal), the texts of the last column are folded so that no line is longer, if there
-    is room for that.
+    With a `width` (of the terminal), the texts of the last column are wrapped so that no line is longer, if there is
+    enough room.
     """
     lines: list[Sequence[str]] = [
         [name.upper() for name in header],
@@ -36,7 +36,7 @@ def format_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, width:
 
 
 def _folded(line: Sequence[str], room: int) -> Iterator[Sequence[str]]:
-    """The line, its last text on as many lines as it needs."""
+    """Yields the line, with its last text wrapped to as many lines as it needs."""
     parts = textwrap.wrap(line[-1], room, break_on_hyphens=False) or [""]
     yield [*line[:-1], parts[0]]
     for part in parts[1:]:

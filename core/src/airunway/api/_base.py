@@ -1,4 +1,4 @@
-"""What all types of the API share: the base model, the scalar types, and the markers that the CRD generator reads."""
+"""The base of all API types: the base model, the scalar types, and the markers that the CRD generator reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ __all__ = [
 
 
 class ParseError(ValueError):
-    """The object does not fit the type: `path` is the JSON path of the first misfit, `problem` says what is wrong."""
+    """The object does not fit the type.
+
+    `path` is the JSON path of the first field that does not fit, `problem` what is wrong with it.
+    """
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
@@ -42,8 +45,8 @@ class ParseError(ValueError):
 class ApiModel(BaseModel):
     """Base of every type: camelCase in JSON, snake_case in Python.
 
-    Reading ignores fields that the type does not know (the API server prunes or refuses them; an older reader of a
-    newer object must not fail) and takes an explicit null for an absent field, as the API server does.
+    Parsing ignores unknown fields, because an older release must be able to read a newer object (the API server prunes
+    or refuses them). An explicit null counts as an absent field, as in the API server.
     """
 
     model_config = ConfigDict(
@@ -58,20 +61,20 @@ class ApiModel(BaseModel):
         return data
 
     def to_resource(self) -> Resource:
-        """The JSON form with only those fields that were given (or set since)."""
+        """Returns the JSON form with only the fields that were given (or set since)."""
         return self.model_dump(by_alias=True, exclude_unset=True, exclude_none=True)
 
     def to_essence(self) -> Resource:
-        """The JSON form without what says no more than a default: the same whoever filled defaults in, or not."""
+        """Returns the JSON form without fields that equal their default, whether they were given or filled in."""
         return self.model_dump(by_alias=True, exclude_defaults=True, exclude_none=True)
 
     def to_defaulted_resource(self) -> Resource:
-        """The JSON form with every default filled in; fields without value or default are left out."""
+        """Returns the JSON form with every default filled in; fields without value or default are left out."""
         return self.model_dump(by_alias=True, exclude_none=True)
 
 
 def integral(value: object) -> object:
-    """A whole number that was written with a point (``1.0``) as the integer that it is; anything else as it stands."""
+    """Returns a whole number that is written as a float (``1.0``) as an integer; anything else unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -88,13 +91,13 @@ def _absent_if_empty(value: object) -> object:
 SERVER_DEFAULT: dict[str, Any] = {"x-airunway-server-default": True}
 """Marks a default that the API server writes into the object (`default:` in the CRD).
 
-Only defaults that are not the type's zero value, and only inside objects that the user wrote: absent then always means
-the zero value, and an applied manifest does not come back full of fields that nobody asked for.
+It is used only for defaults that are not the type's zero value, and only inside objects that the user wrote. So an
+absent field always means the zero value, and an applied manifest does not come back with many fields added.
 """
 
 EMPTY_MEANS_ABSENT = BeforeValidator(_absent_if_empty)
 
-# Constraints stand before the validator: pydantic turns them into JSON schema only where they meet a plain type.
+# Constraints come before the validator: pydantic adds them to the JSON schema only next to a plain type.
 Int32 = Annotated[
     int, Field(ge=-(2**31), le=2**31 - 1, json_schema_extra={"format": "int32"}), BeforeValidator(integral)
 ]
@@ -104,17 +107,16 @@ Int64 = Annotated[
     int, Field(ge=-(2**63), le=2**63 - 1, json_schema_extra={"format": "int64"}), BeforeValidator(integral)
 ]
 Text = Annotated[str | None, EMPTY_MEANS_ABSENT]
-"""Optional text in which the empty string means the same as no text."""
+"""Optional text; the empty string means no text."""
 Quantity = Annotated[
     str | None,
     BeforeValidator(_quantity_text),
     EMPTY_MEANS_ABSENT,
     WithJsonSchema({"x-kubernetes-int-or-string": True, "maxLength": 64}),
 ]
-"""Optional Kubernetes quantity as text; numbers are accepted. Whether it is one is a CEL rule, for the message's
-sake."""
+"""Optional Kubernetes quantity as text; numbers are accepted. A CEL rule checks the format, for a better message."""
 Timestamp = Annotated[str | None, WithJsonSchema({"type": "string", "format": "date-time"})]
-"""Optional RFC 3339 moment, kept as text (`airunway.resource.parse_time` reads it)."""
+"""Optional RFC 3339 time, kept as text (`airunway.resource.parse_time` reads it)."""
 _FREE: dict[str, Any] = {
     "type": "object",
     "x-kubernetes-preserve-unknown-fields": True,
@@ -128,7 +130,7 @@ FreeFormList = Annotated[
 
 
 def list_map(*keys: str) -> dict[str, Any]:
-    """Schema markers of a list whose items are identified by `keys` (server-side apply merges item by item)."""
+    """Returns the schema markers of a list whose items are identified by `keys` (server-side apply merges by item)."""
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
@@ -152,7 +154,7 @@ _Model = TypeVar("_Model", bound=ApiModel)
 
 
 def parse_model(model: type[_Model], value: object) -> _Model:
-    """`value` as `model`. Raises ParseError, naming the first field that does not fit."""
+    """Parses `value` as `model`. Raises ParseError, which names the first field that does not fit."""
     try:
         return model.model_validate(value)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""``ModelDeployment.spec``: what a user asks for."""
+"""``ModelDeployment.spec``: what the user asks for."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 DEFAULT_GPU_TYPE = "nvidia.com/gpu"
-"""Resource name of the GPUs where a deployment names none."""
+"""Resource name of the GPUs if a deployment names none."""
 
 Value = Annotated[str, Field(max_length=MAX_VALUE)]
 

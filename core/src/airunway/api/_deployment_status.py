@@ -1,4 +1,4 @@
-"""``ModelDeployment.status``: what the controllers report. Owners of each field: spec/core.md."""
+"""``ModelDeployment.status``: what the controllers report. The owner of each field is in spec/core.md."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ UNSEEN: Resource = {
         }
     ],
 }
-"""The status of a deployment that nobody has looked at yet, written by the API server as the schema's default.
+"""The status of a deployment before its first pass; the API server writes it as the schema's default.
 
-Tools that follow kstatus take an object without any status for one that is as it should be.
+Without it, tools that follow kstatus would regard an object without a status as ready.
 """
 
 _Short = Annotated[str, Field(max_length=1024)]
@@ -76,7 +76,7 @@ class EngineStatus(ApiModel):
 
 
 class ProviderStatus(ApiModel):
-    """The provider in use and the object that it made."""
+    """The provider in use and the object that it created."""
 
     name: str | None = Field(default=None, description="Provider in use: the one asked for, or the selected one.")
     selected_reason: str | None = Field(default=None, max_length=1024, description="Why this provider, as a sentence.")
@@ -152,7 +152,7 @@ class ModelCacheStatus(ApiModel):
 
 
 class RefusalStatus(ApiModel):
-    """What a provider itself said against the spec before anything of the deployment existed."""
+    """A provider's refusal of the spec, before any object of the deployment existed."""
 
     generation: Int64 = Field(default=0, description="Generation of the spec that was refused, a number.")
     reason: str | None = Field(default=None, max_length=256, description="Why, as one CamelCase word.")
@@ -187,7 +187,7 @@ class SelectionStatus(ApiModel):
 
 
 class RootCauseStatus(ApiModel):
-    """The one fault behind all that is wrong."""
+    """The one fault that explains why the deployment is not ready."""
 
     code: str | None = Field(default=None, max_length=256, description="Kind of fault, such as ImagePull.NotFound.")
     object: str | None = Field(

@@ -1,4 +1,4 @@
-"""Volumes and the model cache: the parts of ``ModelDeployment.spec.model`` that are about storage."""
+"""Volumes and the model cache: the storage part of ``ModelDeployment.spec.model``."""
 
 from __future__ import annotations
 

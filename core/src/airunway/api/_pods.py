@@ -1,4 +1,4 @@
-"""Kubernetes' own types that stand inside a ModelDeployment: environment variables, tolerations, references."""
+"""Kubernetes' own types inside a ModelDeployment: environment variables, tolerations, references."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ class Toleration(ApiModel):
 
 
 class SecurityContext(ApiModel):
-    """As whom the model server runs: what the Pod Security Standard restricted leaves to the image.
+    """The user and groups of the model server, for what the Pod Security Standard `restricted` leaves to the image.
 
-    It only takes away: nobody becomes root by it.
+    It only restricts: it cannot make a container run as root.
     """
 
     run_as_non_root: bool = Field(

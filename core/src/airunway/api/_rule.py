@@ -1,4 +1,4 @@
-"""What a validation rule is, and those that every quantity has."""
+"""The type of a validation rule, and the rules that every quantity has."""
 
 from __future__ import annotations
 
@@ -14,34 +14,38 @@ __all__ = ["FORBIDDEN", "INVALID", "REQUIRED", "ValidationRule", "amount_of", "i
 INVALID = "FieldValueInvalid"
 REQUIRED = "FieldValueRequired"
 FORBIDDEN = "FieldValueForbidden"
-# Not FieldValueDuplicate: the API server would leave the message out.
+# Not FieldValueDuplicate: with it the API server would omit the message.
 
 Check = Callable[[Resource, Resource | None], bool]
-"""Whether a node holds, given the one that it replaces (None if new). Nodes fit the schema."""
+"""``check(node, old)``: whether the rule holds for a node; `old` is the node that it replaces, None if it is new.
+
+The nodes fit the schema.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidationRule:
-    """One rule. `field` is the path below the node that an error names; `message_expression`, when given, makes the
-    message (with `message` for when it cannot). A rule whose expression has `oldSelf` speaks of changes and runs on
-    updates only.
+    """One CEL rule of the CRD.
 
-    The API server passes over a rule whose node an update leaves as it was, so that no object is stuck which came in
-    before the rule. The object as a whole is never left as it was (its finalizers are part of it): rules on it have
-    `unless_unchanged`, the field below it that they are about.
-
-    `check` is the expression as a function of `self` and `oldSelf`: sizes are any user's to vary, and a function costs
-    no evaluator's memory or time for each of them.
+    The API server skips a rule if an update does not change its node, so that an object that is older than the rule can
+    still be updated. The whole object changes with every update (its finalizers belong to it), so rules on it have
+    `unless_unchanged`.
     """
 
     path: str
+    """Path of the schema node that the rule is attached to; empty: the whole object."""
     expression: str
+    """The rule in CEL. A rule with `oldSelf` is about changes, and is evaluated on updates only."""
     message: str
     message_expression: str = ""
+    """CEL expression for the message; `message` is used if it cannot be evaluated. Empty: always `message`."""
     field: str = ""
+    """Path below the node that an error names."""
     reason: str = INVALID
     unless_unchanged: str = ""
+    """For rules on the whole object: the field that the rule is about; an update that keeps it skips the rule."""
     check: Check | None = None
+    """The same rule in Python, run in process instead of the CEL: it takes no evaluator's memory for each new size."""
 
     @property
     def is_transition(self) -> bool:
@@ -75,7 +79,7 @@ def _is_absent(node: Resource, field: str) -> bool:
 
 
 def amount_of(value: object) -> Decimal | None:
-    """The amount; None for what is no quantity, or one that is out of range."""
+    """Returns the amount; None if it is not a quantity, or is out of range."""
     try:
         amount = parse_quantity(value)
     except ValueError:
@@ -84,7 +88,7 @@ def amount_of(value: object) -> Decimal | None:
 
 
 def _is_within(value: object, maximum: Decimal) -> bool:
-    """False for what is out of range too; what is no quantity is another rule's matter."""
+    """Whether an amount is in range and within `maximum`; true for a non-quantity, which another rule reports."""
     amount = amount_of(value)
     return amount <= maximum if amount is not None else not is_quantity(value)
 

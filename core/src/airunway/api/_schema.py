@@ -1,4 +1,4 @@
-"""From pydantic types to structural schemas as CRDs need them."""
+"""Converts pydantic types to the structural schemas of CRDs."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _SHAPE = frozenset({"$ref", "allOf", "anyOf", "const", "items", "properties", "r
 
 
 class SchemaError(TypeError):
-    """A type of the API cannot be written as a structural schema."""
+    """A type of the API cannot be expressed as a structural schema."""
 
 
 def structural_schema(model: type[ApiModel]) -> Resource:
-    """The structural schema of `model`: no references, no unions, only marked defaults.
+    """Returns the structural schema of `model`: no references, no unions, only marked defaults.
 
-    Raises SchemaError for what a CRD cannot say (real unions, recursion, an unknown keyword).
+    Raises SchemaError for what a CRD cannot express (real unions, recursion, an unknown keyword).
     """
     document = model.model_json_schema(by_alias=True, mode="validation")
     definitions = document.pop("$defs", {})
@@ -65,7 +65,7 @@ def _convert(node: Resource, definitions: Resource, path: str, open_refs: tuple[
         schema["default"] = node["default"]
     for keyword, limits in (("minimum", _LEAST), ("maximum", _MOST)):
         if schema.get(keyword) == limits.get(schema.get("format", "")):
-            schema.pop(keyword, None)  # the format says it
+            schema.pop(keyword, None)  # the format implies this limit
     if schema.get("type") == "object":
         _convert_object(schema, node, definitions, path, open_refs)
     elif schema.get("type") == "array":
@@ -92,7 +92,7 @@ def _convert_object(
 
 
 def _without_null(node: Resource, path: str) -> Resource:
-    """``X | None`` as X: in Kubernetes an optional field is absent, not null."""
+    """Converts ``X | None`` to X: in Kubernetes an optional field is absent, not null."""
     if "anyOf" not in node:
         return node
     variants = [variant for variant in node["anyOf"] if variant.get("type") != "null"]

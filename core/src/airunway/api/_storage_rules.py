@@ -1,4 +1,4 @@
-"""The validation rules of ``spec.model.storage``: volumes, one by one and together, and what of them may change."""
+"""The validation rules of ``spec.model.storage``: single volumes, all volumes together, and allowed changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIZED_VOLUME_DEFAULTS = {
     "purpose": "'custom'",
     "accessMode": "'ReadWriteMany'",
 }
-"""What is meant where a volume with size leaves a field out: to write it down is no change."""
+"""The defaults of a volume with size: writing one of them into the spec later is no change."""
 
 
 def _effective(owner: str, field: str, default: str) -> str:
@@ -146,7 +146,7 @@ def _list_rules() -> Iterator[ValidationRule]:
 
 
 def _is_same_claim(new: Resource, old: Resource | None) -> bool:
-    """Whether a volume asks for the claim that the one before it asked for, if that had a size at all."""
+    """Whether a volume requests the same claim as before; true if the old volume had no size."""
     if old is None or not is_quantity(old.get("size")):
         return True
     size = amount_of(old["size"])

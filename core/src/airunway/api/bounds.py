@@ -1,11 +1,11 @@
-"""How large a ModelDeployment may be, and finding out at a cost that does not depend on how large it is.
+"""The size limits of a ModelDeployment, and checks whose cost does not depend on the object's size. Pure.
 
-The one table of these limits. Those of single fields stand in the CRD too (the types name them); what a schema cannot
-say, because the field is free-form or because it is about the whole, is found here: by `excess`, before anything else
-walks the object. Admission, the core, the provider runtime and the caches all ask it. Pure.
+Limits of single fields are also in the CRD (the types use these constants). `excess` checks the limits that a schema
+cannot express, on free-form fields and on the whole object, before any other code walks the object. Admission, the
+core, the provider runtime and the caches all call it.
 
-Sizes are those of the JSON without white space, in bytes of UTF-8. The limits leave a provider's preset with hundreds
-of variables plenty of room: the manifests of the Go project have 1 to 3 KiB.
+Sizes are those of the JSON without white space, in bytes of UTF-8. The limits leave enough room for a provider's preset
+with hundreds of variables: the manifests of the Go project have 1 to 3 KiB.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ MAX_SPEC = 32 * 2**10
 MAX_LABELS = 4 * 2**10
 """Bytes of the deployment's own labels."""
 MAX_ANNOTATIONS = 4 * 2**10
-"""Bytes of those of the deployment's own annotations that AI Runway reads."""
+"""Bytes of the deployment's own annotations that AI Runway reads."""
 MAX_FINALIZERS = 64
-"""Finalizers of the deployment: its user may write them too."""
+"""Finalizers of the deployment; the user may add them too."""
 MAX_DEPTH = 64
 """Deepest nesting of a spec."""
 MAX_KEY = 512
-"""Characters of a key in a free-form field. Kubernetes' own longest keys, of labels, have 317."""
+"""Characters of a key in a free-form field. The longest keys of Kubernetes itself, those of labels, have 317."""
 
 MAX_ENV = 256
 """Environment variables."""
@@ -67,45 +67,53 @@ MAX_CONSTRAINTS = 16
 MAX_ENTRIES = 64
 """Entries of a map: labels, annotations, node selector, and the first level of a free-form field."""
 MAX_VALUE = 8 * 2**10
-"""Characters of a value: of an argument, a variable, an annotation."""
+"""Characters of a value of an argument, a variable or an annotation."""
 MAX_NAME = 317
-"""Characters of a name of whatever kind: the longest that Kubernetes knows, of a label with its prefix."""
+"""Characters of a name of any kind: the longest in Kubernetes is that of a label with its prefix."""
 
 MAX_CAUSES = 20
-"""Problems that are told of one object, each in at most 1 KiB; how many more there are is told too."""
+"""Problems that are reported for one object, each in at most 1 KiB; the number of the others is reported too."""
 
 EXCESS = "airunway.ai/excess"
-"""Where an object in a cache says what of it was too large to be kept. No object on an API server has it."""
+"""The field of a cached object that lists what was too large to keep; no object on an API server has it."""
 
 _OUTLINE = (("model", "id"), ("model", "source"), ("provider", "name"), ("engine", "type"), ("suspend",))
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _LONGEST_OUTLINED = 2048
-"""Characters; as long as a model's id may be."""
+"""Characters; as many as a model's id may have."""
 
 
 class Excess(NamedTuple):
-    """A limit that an object is over: the field, what is wrong and what to do, and Kubernetes' reason for it."""
+    """A limit that an object exceeds."""
 
     path: str
+    """The field."""
     message: str
+    """What is wrong, and what to do."""
     reason: str = "FieldValueTooLong"
+    """Kubernetes' reason for it."""
 
 
 class JsonSize(NamedTuple):
-    """Bytes of the JSON, and how many values it has. What is `over` was not looked at to its end."""
+    """The size of a JSON value; measuring stops at the first limit that is exceeded."""
 
     length: int
+    """Bytes of the JSON."""
     values: int
+    """How many values it has, including nested ones."""
     over: bool = False
+    """Whether it exceeds the byte limit; the other numbers are then lower bounds."""
     too_deep: bool = False
+    """Whether it is nested too deeply."""
     long_key: str = ""
+    """The start of a key that is too long; empty if there is none."""
 
 
 def size_of(value: object, *, limit: int, depth: int = MAX_DEPTH) -> JsonSize:
-    """The size of a JSON value; work and memory are bounded by `limit` (bytes), whatever the value is.
+    """Returns the size of a JSON value; work and memory are bounded by `limit` (bytes), for any value.
 
-    `over` if it has more than `limit` bytes; `too_deep` if values stand `depth` levels below it (a scalar counts, as an
-    empty object does); `long_key` is the beginning of a key that is too long. The first of these ends the search.
+    The search ends with the first of these: `over` (more than `limit` bytes), `too_deep` (values `depth` levels below
+    the top; scalars and empty objects count as values), `long_key` (a key that is too long).
     """
     length = values = 0
     pending: list[tuple[int, Any]] = [(0, value)]
@@ -135,13 +143,13 @@ def size_of(value: object, *, limit: int, depth: int = MAX_DEPTH) -> JsonSize:
 
 
 def _length(value: object, limit: int) -> int:
-    """Bytes of a scalar's JSON; of a text that is longer than `limit` only that it is."""
+    """Returns the bytes of a scalar's JSON; for a text that is longer than `limit`, `limit` + 1."""
     if isinstance(value, str):
         if len(value) > limit:
             return limit + 1
         try:
             return len(orjson.dumps(value))
-        except orjson.JSONEncodeError:  # half of a surrogate pair, which only a file can hold
+        except orjson.JSONEncodeError:  # half of a surrogate pair, which can only come from a file
             return 6 * len(value) + 2
     if isinstance(value, bool) or value is None:
         return 5 if value is False else 4
@@ -149,26 +157,27 @@ def _length(value: object, limit: int) -> int:
         return len(str(value)) if value.bit_length() <= 64 else value.bit_length()
     if isinstance(value, float):
         return len(orjson.dumps(value))
-    return len(repr(value))  # what YAML knows, and JSON does not
+    return len(repr(value))  # a type of YAML that JSON does not have
 
 
 def is_modest(value: object, *, limit: int) -> bool:
-    """Whether `size_of` would find nothing wrong with a value: True is certain, False only that one has to look.
+    """Whether `size_of` would surely find no excess; False means that it has to be called.
 
-    Several times as fast, which counts for what every event of every object brings. Not for what anybody may write: the
-    JSON of the whole value is made, however large it is.
+    This is several times faster, which matters for the events of all objects. Do not use it for values of any size that
+    users may write: it serializes the whole value.
     """
     try:
         text = orjson.dumps(value)
     except orjson.JSONEncodeError:  # nested too deeply, or half of a surrogate pair
         return False
-    # What is between quotes is a text or what stands between two; one with quotes inside counts with its neighbours.
+    # Splitting at quotes gives texts and what is between them; a text with escaped quotes is joined with its
+    # neighbours.
     brackets = text.translate(None, _NO_BRACKETS)
     if len(text) + len(brackets) > limit:
         return False
     if len(text) > MAX_KEY and max(map(len, text.replace(b'\\"', b"  ").split(b'"'))) > MAX_KEY:
         return False
-    for _ in range((MAX_DEPTH - 2) // 2):  # the one or two innermost levels each; brackets in texts only add to them
+    for _ in range((MAX_DEPTH - 2) // 2):  # each removes one or two inner levels; brackets in texts only add levels
         if not brackets:
             return True
         brackets = brackets.replace(b"{}", b"").replace(b"[]", b"")
@@ -176,9 +185,9 @@ def is_modest(value: object, *, limit: int) -> bool:
 
 
 def excess(obj: Resource, *, measured: JsonSize | None = None) -> list[Excess]:
-    """The limits that a ModelDeployment is over, at most one of each part; empty for one that may be walked.
+    """Returns the limits that a ModelDeployment exceeds, at most one per part; empty if it is safe to walk the object.
 
-    `measured` is the `size_of` its spec with the limit `MAX_SPEC`, where that was asked for already.
+    `measured` is `size_of` its spec with the limit `MAX_SPEC`, if it was computed before.
     """
     if told := noted_excess(obj):
         return told
@@ -202,7 +211,7 @@ def excess(obj: Resource, *, measured: JsonSize | None = None) -> list[Excess]:
 
 
 def noted_excess(obj: Resource) -> list[Excess]:
-    """What `excess` found when the object, which is out of a cache, was put there."""
+    """Returns the result of `excess` that a cache stored in its object."""
     told = obj.get(EXCESS)
     return [Excess(*entry) for entry in told] if isinstance(told, list) else []
 
@@ -226,7 +235,7 @@ def _of_spec(spec: object, size: JsonSize) -> Excess | None:
 
 
 def _heaviest(spec: object) -> str:
-    """The path of the field that takes most, or that has an unusual key; of a free-form field its first level."""
+    """Returns the path of the largest field, or of the one with a long key; of free-form fields the first level."""
     path = "spec"
     while isinstance(spec, dict) and path.count(".") < 3:
         most, name = 0, ""
@@ -242,7 +251,7 @@ def _heaviest(spec: object) -> str:
 
 
 def outline(spec: object) -> Resource:
-    """What lists and metrics read of a spec, and no more: all that a cache keeps at hand of one that is large."""
+    """Returns the part of a spec that lists and metrics read; a cache keeps only this part of a large spec."""
     kept: Resource = {}
     for path in _OUTLINE:
         value = dig(spec, *path)

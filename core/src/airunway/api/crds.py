@@ -1,7 +1,7 @@
-"""The CustomResourceDefinitions, made from the types and the rules.
+"""Generates the CustomResourceDefinitions from the types and the rules.
 
 ``python -m airunway.api.crds`` writes them into the package (``api/crds/*.yaml``), where charts and users find them; a
-test fails when the files are stale.
+test fails if the files are stale.
 """
 
 from __future__ import annotations
@@ -110,12 +110,12 @@ _DEFINITIONS = (
 
 
 def custom_resource_definitions() -> list[Resource]:
-    """All CRDs of the group, as ``apiextensions.k8s.io/v1`` objects; a fresh copy each time."""
+    """Returns all CRDs of the group, as new ``apiextensions.k8s.io/v1`` objects."""
     return [_definition(definition) for definition in _DEFINITIONS]
 
 
 def schema_of(kind: str) -> Resource:
-    """The structural schema of a kind, without its CEL rules. Raises KeyError for a kind that is not ours."""
+    """Returns the structural schema of a kind, without its CEL rules. Raises KeyError for a kind of another group."""
     definition = next((d for d in _DEFINITIONS if d.kind == kind), None)
     if definition is None:
         raise KeyError(kind)
@@ -123,12 +123,12 @@ def schema_of(kind: str) -> Resource:
 
 
 def to_yaml(objects: Sequence[Resource]) -> str:
-    """The objects as one YAML stream."""
+    """Returns the objects as one YAML stream."""
     return yaml.safe_dump_all(objects, sort_keys=True, explicit_start=True, width=120, allow_unicode=True)
 
 
 def write(folder: Path) -> list[Path]:
-    """Write each CRD into `folder` as ``<group>_<plural>.yaml``; the paths written."""
+    """Writes each CRD into `folder` as ``<group>_<plural>.yaml``; returns the paths."""
     paths = []
     for crd in custom_resource_definitions():
         path = folder / f"{GROUP}_{crd['spec']['names']['plural']}.yaml"
@@ -212,7 +212,7 @@ def _node(schema: Resource, path: str) -> Resource:
 def _validation(rule: ValidationRule) -> Resource:
     validation: Resource = {"rule": rule.expression, "message": rule.message, "reason": rule.reason}
     if rule.unless_unchanged:
-        # `oldSelf` is optional then: there is none when the object is created.
+        # `oldSelf` is optional then, because it does not exist when the object is created.
         field = rule.unless_unchanged
         same = f"oldSelf.hasValue() && oldSelf.value().{field} == self.{field}"
         validation |= {"rule": f"({same}) || ({rule.expression})", "optionalOldSelf": True}

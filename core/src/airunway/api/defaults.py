@@ -1,4 +1,4 @@
-"""The fully defaulted spec as plain JSON: what selection rules see (spec ruling 5)."""
+"""The fully defaulted spec as plain JSON, for selection rules (spec ruling 5)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _FREE_FORM: dict[str, bool | set[str]] = {
 
 
 def defaulted_spec(spec: Resource, *, engine: str | None) -> Resource:
-    """`spec` with every default filled in, and `engine` (the resolved one, if any) as ``engine.type``.
+    """Returns `spec` with every default filled in, and `engine` (the resolved one, if any) as ``engine.type``.
 
-    Objects that a rule may look into are always there (``resources.gpu``, ``serving``, ``scaling``, ``engine``,
-    ``provider``, …) and so are counts, modes, lists and maps; ``scaling.prefill``/``decode`` and texts without a
-    default (``image``, ``resources.memory``) are there only when given. Quantities are texts, so
-    ``quantity(spec.resources.memory)`` works. Raises ParseError where the spec does not fit the schema.
+    The result always has the objects that a rule may read (``resources.gpu``, ``serving``, ``scaling``, ``engine``,
+    ``provider``, …), and counts, modes, lists and maps. It has ``scaling.prefill``/``decode`` and texts without a
+    default (``image``, ``resources.memory``) only if they were given. Quantities are texts, so
+    ``quantity(spec.resources.memory)`` works. Raises ParseError if the spec does not fit the schema.
     """
     parsed = parse_model(ModelDeploymentSpec, spec)
-    # Free-form parts are taken over as they are: they may be nested deeper than pydantic writes.
+    # Free-form parts are copied unchanged: they may be nested deeper than pydantic can write.
     defaulted: Resource = parsed.model_dump(by_alias=True, exclude_none=True, exclude=_FREE_FORM)
     defaulted["provider"]["overrides"] = parsed.provider.overrides
     defaulted["affinity"] = parsed.affinity

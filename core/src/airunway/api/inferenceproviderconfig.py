@@ -1,4 +1,4 @@
-"""The InferenceProviderConfig: what a provider says about itself and how it is doing (spec/api.md)."""
+"""The InferenceProviderConfig: the capabilities and the state of a provider (spec/api.md)."""
 
 from __future__ import annotations
 
@@ -293,5 +293,5 @@ class InferenceProviderConfig(ApiModel):
 
 
 def parse_provider_config(obj: Resource) -> InferenceProviderConfig:
-    """`obj` as an InferenceProviderConfig. Raises ParseError, naming the path and the problem, if it does not fit."""
+    """Parses an InferenceProviderConfig. Raises ParseError with the path and the problem if `obj` does not fit."""
     return parse_model(InferenceProviderConfig, obj)

@@ -1,4 +1,4 @@
-"""The ModelDeployment: what a user writes and what the controllers report (spec/api.md)."""
+"""The ModelDeployment: what the user writes and what the controllers report (spec/api.md)."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ class ModelDeployment(ApiModel):
 
 
 def parse_deployment(obj: Resource) -> ModelDeployment:
-    """`obj` as a ModelDeployment with every default filled in (spec ruling 4: no GPU is ever added).
+    """Parses a ModelDeployment and fills in every default (spec ruling 4: no GPU is ever added).
 
-    Never fails on an object that the CRD accepts. Raises ParseError, naming the path and the problem, on others.
+    Never fails for an object that the CRD accepts. Otherwise raises ParseError with the path and the problem.
     """
     return parse_model(ModelDeployment, obj)

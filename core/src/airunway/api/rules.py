@@ -1,9 +1,9 @@
-"""The validation rules between fields, written once: the CRDs carry them and `airunway.validation` runs them.
+"""The validation rules between fields: they are written into the CRDs, and `airunway.validation` evaluates them.
 
-Each rule is CEL, attached to a node of the schema (`path`; ``[*]`` stands for every item of a list). It holds where its
-expression is true; `self` is the node. Rules use only what every evaluator has (`has`, macros, `quantity`): no optional
-syntax. Rules with quantities say the same a second time, as a function: in process it runs instead. Messages of
-spec/api.md are word for word; the others say what to do.
+Each rule is CEL, attached to a node of the schema (`path`; ``[*]`` means every item of a list); `self` is the node, and
+the rule holds if its expression is true. Rules use only what every evaluator has (`has`, macros, `quantity`) and no
+optional syntax. Rules with quantities also exist as a Python function, which is used in process. The messages of
+spec/api.md are used word for word; the others say what to do.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ FORBIDDEN_OVERRIDES = frozenset(
 )
 """Keys that ``spec.provider.overrides`` must not have, at any depth (spec/providers.md, "Overrides").
 
-CEL cannot walk data without a schema, so this rule is not in the CRD: the webhook, the reconciler and ``airunway
-validate`` apply it.
+CEL cannot walk data without a schema, so this rule is not in the CRD: the webhook, the reconciler and
+``airunway validate`` apply it.
 """
 
 _GPU_ENGINES = {"vllm": "vLLM", "sglang": "SGLang", "trtllm": "TensorRT-LLM"}

@@ -1,10 +1,10 @@
-"""The one adapter to a CEL evaluator: Kubernetes CEL over plain Python values, with bounded cost.
+"""The only interface to CEL evaluators: Kubernetes CEL over plain Python values, with bounded cost.
 
-`compile_expression` gives a `CelProgram`. There are two evaluators: ``cel-cpp`` (from cel-expr-python), preferred, and
-``cel-python``, for platforms where the first has no wheel and for every expression with quantities: cel-cpp's binding
-never frees the arguments of functions written in Python (`airunway.cel._cel_cpp`). Callers never see which one is in
-use, except through `evaluator_name` for logs. A corpus of expressions runs on both and on a real API server; every
-expression that compiles gives the same answer on all three, with these exceptions:
+`compile_expression` returns a `CelProgram`. There are two evaluators. ``cel-cpp`` (from cel-expr-python) is preferred.
+``cel-python`` is for platforms for which cel-cpp has no wheel, and for all expressions with quantities: cel-cpp's
+binding never frees the arguments of functions written in Python (`airunway.cel._cel_cpp`). Callers do not see which one
+is in use, except through `evaluator_name` for logs. A corpus of expressions runs on both and on a real API server;
+every expression that compiles gives the same answer on all three, with these exceptions:
 
 =============================================  ======================  ===========================  ====================
 expression                                     cel-cpp                 cel-python                   Kubernetes
@@ -34,7 +34,7 @@ quantities beyond 10^1000, calculated with     error                   error    
 the order in which a loop sees a map's keys    any                     any                          any
 =============================================  ======================  ===========================  ====================
 
-Limits (`CelCompileError`, or `CelEvaluationError` where only the data shows it): 2048 characters, nesting 32 deep, 8
+Limits (`CelCompileError`, or `CelEvaluationError` if it depends on the data): 2048 characters, 32 levels of nesting, 8
 loops, 10,000 loop steps in all, and an estimate of the work that includes the size of the data (`airunway.cel._cost`).
 """
 

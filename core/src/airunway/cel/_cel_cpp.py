@@ -1,7 +1,7 @@
-"""cel-cpp through cel-expr-python: type-checked, fast, all string and optional functions; no quantities.
+"""cel-cpp through cel-expr-python: type-checked, fast, with all string and optional functions, without quantities.
 
 Its binding (0.1.3) never frees the arguments of functions that are written in Python: 1.4 KiB for each comparison of
-quantities, whose values any user can vary. So it gets none; expressions with quantities run on cel-python.
+quantities, and users can vary the values. So expressions with quantities run on cel-python.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class CppExpression:
             if kind != cel.Type.ERROR and kind != cel.Type.UNKNOWN:
                 return _plain(value.plain_value())
             problem = str(value.value())
-        # The binding raises RuntimeError for exhausted budgets and TypeError for values without a Python form.
+        # The binding raises RuntimeError for an exceeded budget and TypeError for a value without a Python form.
         except (RuntimeError, TypeError, ValueError, OverflowError) as error:
             raise CelEvaluationError(_first_line(str(error))) from error
         raise CelEvaluationError(_first_line(problem))
 
 
 def compile_program(expression: str, variables: tuple[str, ...]) -> CppExpression:
-    """Compile and type-check. Raises CelCompileError."""
+    """Compiles and type-checks. Raises CelCompileError."""
     try:
         return CppExpression(_environment(variables).compile(expression))
     except RuntimeError as error:

@@ -1,9 +1,9 @@
-"""cel-python: its parser, with CEL's meaning given to the tree here.
+"""CEL evaluation on the parse tree of cel-python.
 
 cel-python's own evaluator answers some expressions differently from Kubernetes, without an error: ``has(spec.a.b)`` is
-false where ``spec.a`` does not exist, ``1 == 1.0`` fails, a condition that is an error counts as true, and nothing
-bounds its loops. So only its grammar is used. What this evaluator does not know (optional syntax, bytes, unsigned
-numbers, times, `math`, `format`) does not compile; nothing is answered differently from cel-cpp.
+false if ``spec.a`` does not exist, ``1 == 1.0`` fails, a condition with an error counts as true, and loops are not
+bounded. So only its grammar is used. What this evaluator does not support (optional syntax, bytes, unsigned numbers,
+times, `math`, `format`) does not compile; every other answer is the same as cel-cpp's.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ _KEYWORDS = frozenset({"in", "true", "false", "null"})
 
 
 class Node(NamedTuple):
-    """A compiled part: its static type (``dyn`` where unknown) and what computes its value."""
+    """A compiled part of an expression."""
 
     type: str
+    """Its static type; ``dyn`` if it is not known."""
     run: Run
+    """The function that computes its value."""
 
 
 @dataclass(frozen=True)
 class PythonExpression:
-    """An expression on cel-python's grammar."""
+    """An expression, parsed with cel-python's grammar."""
 
     root: Node
 
@@ -62,7 +64,7 @@ class PythonExpression:
 
 
 def compile_program(expression: str, variables: tuple[str, ...]) -> PythonExpression:
-    """Parse, check names and obvious types. Raises CelCompileError."""
+    """Parses, and checks names and obvious types. Raises CelCompileError."""
     try:
         tree = _parser().parse(expression)
     except CELParseError as error:
@@ -76,7 +78,7 @@ def _parser() -> CELParser:
 
 
 def _typed(name: str, result: str, run: Run, *operands: Node, allowed: frozenset[str]) -> Node:
-    """A node whose operands must have one of the `allowed` types, the same one, as far as that is known."""
+    """Returns a node whose operands must all have the same one of the `allowed` types, as far as types are known."""
     types = {operand.type for operand in operands} - {"dyn"}
     if types - allowed or len(types) > 1:
         raise CelCompileError(_LOGIC.format(name, ", ".join(operand.type for operand in operands)))
@@ -91,7 +93,7 @@ _ANY = _ORDERED | {"list", "map", "null", "quantity"}
 
 
 class _Compiler:
-    """Turns the parse tree into closures. One method per rule of the grammar that does something."""
+    """Compiles the parse tree to closures, with one method for each grammar rule that has a meaning."""
 
     def compile(self, tree: Any, scope: Mapping[str, str], depth: int) -> Node:
         if depth > _MAX_DEPTH:
@@ -105,7 +107,7 @@ class _Compiler:
         return node
 
     def _operands(self, tree: Any, scope: Mapping[str, str], depth: int) -> tuple[str, Node, Node]:
-        """The operator and both sides of a binary node; a long chain ``a || b || c`` is one level, not many."""
+        """Returns the operator and both operands of a binary node; a chain ``a || b || c`` counts as one level."""
         left, right = tree.children
         if left.data in ("conditionalor", "conditionaland"):
             return tree.data, self.compile(left, scope, depth - 1), self.compile(right, scope, depth)
@@ -194,7 +196,7 @@ class _Compiler:
         sign, child = tree.children
         inner = _skipped(child)
         if inner.data == "unary" and len(inner.children) == 2 and inner.children[0].data == sign.data:
-            # As the parsers of cel-cpp and of Kubernetes do: a pair of signs is none at all, whatever it stands before.
+            # Like the parsers of cel-cpp and of Kubernetes: a doubled sign (`--x`, `!!x`) cancels out, for any operand.
             return self.compile(inner.children[1], scope, depth)
         operand = self.compile(child, scope, depth)
         if sign.data == "unary_not":
@@ -269,7 +271,7 @@ class _Compiler:
             wanted != "dyn" and given.type != "dyn" and given.type not in wanted.split("|")
             for wanted, given in zip(overload.parameters, arguments, strict=False)
         )
-        # cel-cpp takes a bool for an integer only where its type is not known before.
+        # cel-cpp accepts a bool as an integer only if the static type is not known.
         wrong = wrong or (name == "int" and arguments[0].type == "bool")
         if wrong:
             raise CelCompileError(_LOGIC.format(name, ", ".join(argument.type for argument in arguments)))
@@ -324,7 +326,7 @@ def _arguments(children: list[Any]) -> Iterator[Any]:
 
 
 def _skipped(tree: Any) -> Any:
-    """The tree without the rules above it that have only this one child."""
+    """Returns the tree without the rules at its top that have only one child."""
     while (
         isinstance(tree, lark.Tree)
         and tree.data in _PASS_THROUGH

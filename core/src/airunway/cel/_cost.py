@@ -1,9 +1,9 @@
-"""A bound on what an evaluation may cost, computed before it runs.
+"""Bounds the cost of an evaluation, before it runs.
 
-Both evaluators bound the number of loop steps, but not the size of the texts that are built in a loop: three chained
-`map` calls with a few ``+`` can fill the memory. Selection rules come from third parties, so an upper estimate is made
-from the tokens of the expression and the size of the data, and an evaluation whose estimate is too high is refused
-instead of started. Being made from tokens alone, it is the same for every evaluator.
+Both evaluators limit the number of loop steps, but not the size of the texts that a loop builds: three chained `map`
+calls with a few ``+`` can fill the memory. Selection rules come from third parties. So an upper bound is estimated from
+the tokens of the expression and the size of the data, and an evaluation with a too high estimate is not started. The
+estimate uses only tokens, so it is the same for every evaluator.
 """
 
 from __future__ import annotations
@@ -37,46 +37,50 @@ _PRECISION = re.compile(r"%\.(\d{3,})")
 
 _MAX_LOOPS = 8
 _MAX_LEVELS = 16
-"""Loops and binds together."""
+"""Number of loops and binds together."""
 _MAX_PRODUCTS = 4
 _MAX_STEPS = 10_000
-"""Loop steps of one evaluation; both evaluators stop there by themselves."""
+"""Loop steps of one evaluation; both evaluators have the same limit."""
 _MAX_WORK = 250_000_000
 """Characters that one evaluation may touch: about a tenth of a second."""
 _MAX_BUILT = 50_000_000
-"""Characters that one evaluation may build: the memory it may take, roughly."""
+"""Characters that one evaluation may build: roughly the memory that it takes."""
 _MAX_DATA_DEPTH = 250
-"""Nesting of the data. cel-cpp converts values recursively and crashes where they are nested some thousands deep."""
+"""Nesting of the data. cel-cpp converts values recursively and crashes at a depth of some thousands."""
 _REGEX_WEIGHT = 10
-"""Matching a pattern takes about so many times as long per character as comparing."""
+"""Matching a pattern takes about this many times as long per character as comparing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSize:
-    """What matters of the data: about how many `characters` it is as JSON, and how long its `widest` list or map is."""
+    """The size of the data."""
 
     characters: int
+    """About the number of characters as JSON."""
     widest: int
+    """Length of the longest list or map."""
 
 
 def size_of(bindings: Mapping[str, object]) -> DataSize:
-    """The size of bindings, for any number of evaluations. Raises CelEvaluationError for what cannot be evaluated."""
+    """Measures bindings, for any number of evaluations. Raises CelEvaluationError if they cannot be evaluated."""
     return DataSize(characters=_characters(bindings), widest=_widest(bindings))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostModel:
-    """What matters of an expression: how many `loops` and `binds` it has, how often it can copy a value (`copies`) and
-    how many calls multiply one text by another (`products`)."""
+    """The parts of an expression that determine its cost."""
 
     loops: int
     binds: int
     copies: int
+    """How often it can copy a value."""
     products: int
+    """Number of calls that multiply one text by another."""
     weight: int
+    """How expensive it is per character (a regular expression: 10)."""
 
     def check(self, size: DataSize) -> int:
-        """About how many characters evaluating with bindings of this size may touch, at most.
+        """Returns the most characters that an evaluation with bindings of this size may touch, approximately.
 
         Raises CelEvaluationError if it might cost too much.
         """
@@ -112,7 +116,7 @@ def uses_quantities(expression: str) -> bool:
 
 
 def cost_model(expression: str) -> CostModel:
-    """The cost model of a compiled expression. Raises CelCompileError if it can never be cheap enough."""
+    """Returns the cost model of a compiled expression. Raises CelCompileError if it can never be cheap enough."""
     tokens = _tokens_of(expression)
     texts = [text for _, text in tokens]
     calls = [
@@ -139,12 +143,12 @@ def _tokens_of(expression: str) -> list[tuple[str, str]]:
 
 
 def _copies(tokens: list[tuple[str, str]]) -> int:
-    """How many ``+`` there are, and commas in list and map literals that hold more than constants.
+    """Counts what can put one value into another twice.
 
-    Those are what can put one value into another twice.
+    These are each ``+``, and the commas in list and map literals that contain more than constants.
     """
     copies, before = 0, ""
-    literals: list[list[int]] = []  # for each open bracket: is it a literal, its commas, its names
+    literals: list[list[int]] = []  # for each open bracket: whether it is a literal, its commas, its names
     for kind, text in tokens:
         if text in ("(", "[", "{"):
             is_index = text == "[" and (before[-1:].isalnum() or before[-1:] in ("_", ")", "]"))
@@ -178,15 +182,15 @@ def _multiplies(tokens: list[tuple[str, str]], index: int) -> bool:
 
 
 def _characters(bindings: Mapping[str, object]) -> int:
-    """About how many characters the bindings are as JSON. Raises CelEvaluationError for values nested too deep."""
+    """Returns about the number of characters as JSON. Raises CelEvaluationError for values that are nested too deep."""
     try:
-        return len(orjson.dumps(bindings))  # refuses what is nested more than 254 deep, in a tenth of the time
+        return len(orjson.dumps(bindings))  # refuses more than 254 levels, in a tenth of the time
     except TypeError:
         return _characters_of_anything(bindings)
 
 
 def _characters_of_anything(value: object) -> int:
-    """The same, for values that are too deep for JSON or no JSON at all."""
+    """The same for values that are too deep for JSON or not JSON at all."""
     characters = 0
     stack = [(value, 0)]
     while stack:
@@ -202,10 +206,10 @@ def _characters_of_anything(value: object) -> int:
 
 
 def _widest(value: object) -> int:
-    """The length of the longest list or map.
+    """Returns the length of the longest list or map.
 
-    Lists that an expression makes itself (literals, `split`) are not counted: only the evaluators' own limit on loop
-    steps bounds loops over those.
+    Lists that an expression itself creates (literals, `split`) are not counted: loops over them are bounded only by the
+    evaluators' own limit on loop steps.
     """
     widest = 1
     stack = [value]

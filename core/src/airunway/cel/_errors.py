@@ -6,11 +6,11 @@ __all__ = ["CelCompileError", "CelError", "CelEvaluationError"]
 
 
 class CelError(ValueError):
-    """Base of everything that this package raises."""
+    """Base of all errors that this package raises."""
 
 
 class CelCompileError(CelError):
-    """The expression is not valid CEL, names something unknown, or is refused by a limit of the adapter."""
+    """The expression is not valid CEL, uses an unknown name, or exceeds a limit."""
 
 
 class CelEvaluationError(CelError):

@@ -1,4 +1,4 @@
-"""The literals of CEL as cel-python's grammar gives them: texts with their escapes, numbers, true, false, null."""
+"""Parses the literals of cel-python's grammar: texts with their escapes, numbers, true, false, null."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 
 def literal_value(token: Any) -> tuple[str, Any]:
-    """The static type and the value of a literal token. Raises CelCompileError for types that are not supported."""
+    """Returns the static type and the value of a literal. Raises CelCompileError for types that are not supported."""
     text = str(token)
     match token.type:
         case "BOOL_LIT":

@@ -1,4 +1,4 @@
-"""Logic and loops of CEL: what they absorb, what they refuse, and the limit on loop steps."""
+"""Logic and loops of CEL: which errors they ignore or raise, and the limit on loop steps."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _MAX_STEPS = 10_000
 
 
 class BudgetExceededError(CelEvaluationError):
-    """All loop steps are used up. Unlike other errors, no ``||`` or ``exists`` makes up for it."""
+    """All loop steps are used up. Unlike other errors, ``||`` and ``exists`` do not ignore it."""
 
 
 class Frame:
-    """The state of one evaluation: variable values, and the steps taken by all of its loops together."""
+    """The state of one evaluation: the values of variables, and the steps of all loops together."""
 
     __slots__ = ("taken", "values")
 
@@ -36,14 +36,14 @@ Run: TypeAlias = Callable[[Frame], Any]
 
 
 def truth(value: Any, name: str) -> bool:
-    """`value` as a condition. Raises CelEvaluationError if it is not a bool."""
+    """Returns `value` as a condition. Raises CelEvaluationError if it is not a bool."""
     if not isinstance(value, bool):
         raise CelEvaluationError(f"no matching overload for {name}: the condition is not a bool")
     return value
 
 
 def either(left: Callable[[], Any], right: Callable[[], Any], decisive: bool) -> bool:
-    """``||`` (decisive True) or ``&&`` (decisive False): one side that decides wins over an error on the other."""
+    """``||`` (decisive True) or ``&&`` (decisive False): a decisive side wins over an error on the other side."""
     problem: CelEvaluationError | None = None
     for side in (left, right):
         try:
@@ -59,7 +59,7 @@ def either(left: Callable[[], Any], right: Callable[[], Any], decisive: bool) ->
 
 
 class Later:
-    """The value of a ``cel.bind``, computed when it is first asked for: one that nobody uses may be an error."""
+    """The value of a ``cel.bind``, computed at its first use: an error in an unused value does not matter."""
 
     __slots__ = ("_compute", "_value")
 
@@ -74,7 +74,7 @@ class Later:
 
 
 def variable(frame: Frame, name: str) -> Any:
-    """The value of a variable. Raises CelEvaluationError if it has none."""
+    """Returns the value of a variable. Raises CelEvaluationError if it has none."""
     if name not in frame.values:
         raise CelEvaluationError(f"no value for {name}")
     value = frame.values[name]
@@ -82,12 +82,12 @@ def variable(frame: Frame, name: str) -> Any:
 
 
 def bound(frame: Frame, name: str, value: Any) -> Frame:
-    """`frame` with one more variable."""
+    """Returns `frame` with one more variable."""
     return Frame({**frame.values, name: value}, frame.taken)
 
 
 def iterate(frame: Frame, items: Any, name: str) -> Iterator[tuple[Frame, Any]]:
-    """For each item of a list (key of a map): the frame with it as variable `name`, and the item itself."""
+    """Yields for each item of a list (key of a map) the frame with the item as variable `name`, and the item."""
     if not isinstance(items, list | dict):
         raise CelEvaluationError("a loop needs a list or a map")
     for item in items:

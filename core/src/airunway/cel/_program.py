@@ -1,4 +1,4 @@
-"""Choosing an evaluator, compiling, and evaluating within limits."""
+"""Chooses an evaluator, compiles expressions, and evaluates them within limits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOT_WITH_QUANTITIES = " (an expression with quantities cannot have optional syn
 
 
 class Evaluator(StrEnum):
-    """The libraries behind the adapter, preferred first."""
+    """The supported CEL libraries, the preferred one first."""
 
     CEL_CPP = "cel-cpp"
     CEL_PYTHON = "cel-python"
@@ -46,42 +46,41 @@ class Backend(Protocol):
 
     @property
     def result_type(self) -> str:
-        """The static type of the result, lower case (``bool``, ``string``, …); ``dyn`` where it is not known."""
+        """The static type of the result in lower case (``bool``, ``string``, …); ``dyn`` if it is not known."""
 
     def evaluate(self, bindings: Mapping[str, object]) -> object:
-        """The value as plain Python. Raises CelEvaluationError."""
+        """Returns the value as plain Python. Raises CelEvaluationError."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CelProgram:
-    """A compiled expression. Safe to keep, to share between threads and to evaluate any number of times."""
+    """A compiled expression. It can be kept, shared between threads and evaluated any number of times."""
 
     expression: str
     variables: tuple[str, ...]
     evaluator: Evaluator
     cost: CostModel | None
+    """None for a trusted expression, whose cost is not checked."""
     backend: Backend
 
     @property
     def result_type(self) -> str:
-        """The static type of the result (``bool``, ``string``, …), or ``dyn`` where only evaluation can tell."""
+        """The static type of the result (``bool``, ``string``, …); ``dyn`` if only evaluation can show it."""
         return self.backend.result_type
 
     def work(self, size: DataSize) -> int:
-        """About how many characters `evaluate` may touch with bindings of this size, at most; 0 if it is trusted.
+        """Returns about how many characters `evaluate` may touch with bindings of this size; 0 if it is trusted.
 
-        For those who evaluate many expressions of others and have to bound the sum. Raises CelEvaluationError where
-        `evaluate` would for the cost.
+        Use it to bound the sum of many expressions of third parties. Raises CelEvaluationError if `evaluate` would
+        raise it because of the cost.
         """
         return self.cost.check(size) if self.cost is not None else 0
 
     def evaluate(self, bindings: Mapping[str, object], *, size: DataSize | None = None) -> object:
-        """The value for these bindings (JSON-like values by variable name), as plain Python.
+        """Returns the value for these bindings (JSON-like values by variable name), as plain Python.
 
-        `size` is that of the bindings, where it is known already.
-
-        The cost is bounded: where the expression could run long on values of this size, it is not run at all.
-        Raises CelEvaluationError when there is no value.
+        `size` is that of the bindings, if it is known already. An expression that could run long on values of this size
+        is not run. Raises CelEvaluationError if there is no value.
         """
         if self.cost is not None:
             self.cost.check(size or size_of(bindings))
@@ -89,12 +88,12 @@ class CelProgram:
 
 
 def available_evaluators() -> tuple[Evaluator, ...]:
-    """The evaluators whose library is installed, preferred first."""
+    """Returns the evaluators whose library is installed, the preferred one first."""
     return tuple(e for e, module in _MODULES.items() if importlib.util.find_spec(module) is not None)
 
 
 def evaluator_name() -> str:
-    """The evaluator that `compile_expression` uses, quantities apart: ``cel-cpp`` or ``cel-python``."""
+    """Returns the evaluator that `compile_expression` uses without quantities: ``cel-cpp`` or ``cel-python``."""
     return _preferred().value
 
 
@@ -105,12 +104,12 @@ def compile_expression(
     evaluator: Evaluator | None = None,
     trusted: bool = False,
 ) -> CelProgram:
-    """Compile Kubernetes CEL over dynamically typed `variables`.
+    """Compiles Kubernetes CEL over dynamically typed `variables`.
 
-    `evaluator` forces one library (for tests that compare them); by default the preferred one that is installed, and
-    cel-python for expressions with quantities (see `airunway.cel._cel_cpp`).
-    `trusted` is for expressions of our own, on values of known shape: nothing is estimated before each evaluation.
-    Raises CelCompileError, with line and column where the library gives them.
+    `evaluator` selects one library (for tests that compare them). The default is the preferred installed one, and
+    cel-python for expressions with quantities (see `airunway.cel._cel_cpp`). `trusted` is for our own expressions, on
+    values of known shape: their cost is not checked. Raises CelCompileError, with line and column if the library has
+    them.
     """
     if len(expression) > MAX_EXPRESSION_LENGTH:
         raise CelCompileError(f"the expression has {len(expression)} characters, the limit is {MAX_EXPRESSION_LENGTH}")
@@ -142,7 +141,7 @@ def _preferred() -> Evaluator:
 
 
 def _compile(evaluator: Evaluator, expression: str, variables: tuple[str, ...]) -> Backend:
-    # Imported here: each library is large and only one of them is needed (and perhaps installed).
+    # Imported here: each library is large, and only one of them is needed (and perhaps installed).
     if evaluator is Evaluator.CEL_CPP:
         from airunway.cel import _cel_cpp
 

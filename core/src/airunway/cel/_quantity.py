@@ -1,7 +1,7 @@
-"""The Kubernetes ``quantity`` library in plain Python, as cel-python calls it.
+"""The Kubernetes ``quantity`` library in plain Python, for cel-python.
 
-A quantity value travels through the evaluator as a map with one entry, its exact amount: maps compare by content, so
-``quantity('1Gi') == quantity('1024Mi')``, and ``<`` between them is a type error, as in Kubernetes.
+In the evaluator a quantity is a map with one entry, its exact amount. Maps compare by content, so ``quantity('1Gi') ==
+quantity('1024Mi')``, and ``<`` between them is a type error, as in Kubernetes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def quantity(text: str) -> dict[str, str]:
-    """The value of ``quantity(text)``. Raises ValueError if it is not one."""
+    """Returns the value of ``quantity(text)``. Raises ValueError if the text is not a quantity."""
     return _wrap(parse_quantity(text))
 
 
@@ -41,7 +41,7 @@ def is_quantity(text: str) -> bool:
 
 
 def compare(left: Mapping[str, str], right: Mapping[str, str]) -> int:
-    """-1, 0 or 1."""
+    """Returns -1, 0 or 1."""
     a, b = _unwrap(left), _unwrap(right)
     return (a > b) - (a < b)
 

@@ -1,7 +1,7 @@
-"""CEL's operators and functions on plain Python values, for the evaluator that runs on cel-python's parser.
+"""CEL's operators and functions on plain Python values, for the evaluator that uses cel-python's parser.
 
-Values are JSON: None, bool, int (64 bit), float, str, list, dict. Every function raises CelEvaluationError where CEL
-has an error; none depends on Python's own coercions (a bool is not a number here, and 1 == 1.0 is true as in CEL).
+Values are JSON: None, bool, int (64 bit), float, str, list, dict. Every function raises CelEvaluationError if CEL has
+an error. None uses Python's coercions: a bool is not a number here, and 1 == 1.0 is true as in CEL.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _in_range(value: int) -> int:
 
 
 def _as_numbers(left: Any, right: Any) -> tuple[Any, Any]:
-    """Two numbers as they are compared: an integer against a double as a double, as CEL's evaluators do."""
+    """Returns two numbers for a comparison: if one is a double, both as doubles, like CEL's evaluators."""
     if isinstance(left, float) or isinstance(right, float):
         return float(left), float(right)
     return left, right
@@ -91,9 +91,9 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def _same_text(left: Any, right: Any) -> bool:
-    """Whether two lists or maps are equal for being the same JSON: quick for large ones, False decides nothing.
+    """Whether two lists or maps have the same JSON: fast for large ones. False does not mean that they differ.
 
-    ``null`` may be what became of a NaN, which equals nothing.
+    A ``null`` in the text is not trusted: it may come from a NaN, which equals nothing.
     """
     try:
         text = orjson.dumps(left, option=orjson.OPT_SORT_KEYS)
@@ -131,7 +131,7 @@ def add(left: Any, right: Any) -> Any:
 
 
 def arithmetic(name: str, left: Any, right: Any) -> Any:
-    """``+ - * / %`` on two integers or two doubles; integers overflow into an error and divide towards zero."""
+    """``+ - * / %`` on two integers or two doubles; integers raise on overflow and divide towards zero."""
     if _kind(left) == _kind(right) == "int":
         if name in "/%" and right == 0:
             raise CelEvaluationError("divide by zero" if name == "/" else "modulus by zero")
@@ -156,7 +156,7 @@ def negate(value: Any) -> Any:
 
 
 def checked(value: Any) -> Any:
-    """`value` if CEL has such a value. Raises CelEvaluationError for integers beyond 64 bits and for other types."""
+    """Returns `value` if CEL has such a value. Raises CelEvaluationError beyond 64 bits and for other types."""
     if isinstance(value, int):
         return _in_range(value)
     _kind(value)
@@ -206,7 +206,7 @@ def _string(value: Any) -> str:
 
 
 def _double_text(value: float) -> str:
-    """The fewest digits that tell the double, with an exponent from a million on and below a ten-thousandth."""
+    """Returns the shortest digits that identify the double, with an exponent from 10^6 on and below 10^-4."""
     if math.isinf(value):
         return repr(value)
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
@@ -233,7 +233,7 @@ def _int(value: Any) -> int:
 
 
 _DOUBLE = r"(?i)[ \t-\r]*([-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf|infinity|nan))[ \t-\r]*"
-"""What cel-cpp takes for a double in a text, but for hexadecimal ones; Kubernetes allows no space around it."""
+"""What cel-cpp parses as a double, without hexadecimal numbers. Kubernetes allows no spaces around it."""
 
 
 def _double(value: Any) -> float:
@@ -305,7 +305,7 @@ def _ascii(change: Callable[[str], str]) -> Callable[[str], str]:
 
 
 class Overload:
-    """A function of CEL: what it takes, what it gives and whether it is called as ``f(x)`` or ``x.f()``."""
+    """A function of CEL: its parameter types, its result type, and whether it is called as ``f(x)`` or ``x.f()``."""
 
     def __init__(
         self, parameters: str, result: str, call: Callable[..., Any], *, member: bool, optional: int = 0
@@ -374,4 +374,4 @@ FUNCTIONS: dict[tuple[str, bool], Overload] = {
     ("add", True): _method("quantity dyn", "quantity", _quantity.add),
     ("sub", True): _method("quantity dyn", "quantity", _quantity.subtract),
 }
-"""By name and whether it is called on a value."""
+"""By name, and whether it is called on a value."""

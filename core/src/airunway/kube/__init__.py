@@ -1,4 +1,4 @@
-"""Kubernetes without ModelDeployments: client, caches, work queue, controller, leader election, events."""
+"""A Kubernetes library without any ModelDeployments: client, caches, queue, controller, leader election, events."""
 
 from airunway.kube.apply import FieldChange, changed_fields, needs_apply, owned_by
 from airunway.kube.backoff import Backoff, backoff_delay

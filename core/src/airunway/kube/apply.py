@@ -1,10 +1,10 @@
-"""Is a server-side apply needed? Compares what we want with the live object and with what the server says we own.
+"""Decides whether a server-side apply is needed, from the wanted object, the live object and its managedFields.
 
-Pure functions over `metadata.managedFields` (fieldsV1): no request is made to find out that nothing would change.
+These are pure functions over `metadata.managedFields` (fieldsV1); they need no request.
 
-The schema is not consulted, which leaves one thing undecidable: inside the elements of an atomic list, a key that the
-live object has and we do not want may be the server's default or something that we once applied. It is taken for a
-default. A caller to whom that matters puts a digest of what it applies into an annotation, as this project does.
+They do not know the schema, so one case is undecidable: in the elements of an atomic list, a key that the live object
+has and the wanted one does not may be the server's default, or one that we applied earlier. It is treated as a default.
+If that matters to a caller, it can put a digest of what it applies into an annotation, as this project does.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ __all__ = ["FieldChange", "changed_fields", "needs_apply", "owned_by"]
 _QUANTITY_FIELDS = frozenset(
     ("allocatable", "capacity", "divisor", "hard", "limits", "overhead", "requests", "size", "sizeLimit", "storage")
 )
-"""Field names below which text is compared by amount: the server writes ``1000m`` back as ``1``."""
+"""Fields below which texts are compared by amount: the server writes ``1000m`` back as ``1``."""
 
 _KEY_DEFAULTS = {"protocol": "TCP"}
-"""Defaults of fields that are part of a list key (ports); the server fills them in before it matches."""
+"""Defaults of fields that belong to a list key (ports); the server fills them in before it matches items."""
 
 _ATOMIC_DEFAULTS = {"fieldRef": {"apiVersion": "v1"}, "resourceFieldRef": {"divisor": "0"}}
-"""What the server adds inside atomic objects of a pod spec."""
+"""Fields that the server adds inside atomic objects of a pod spec."""
 
 _ZEROS = ("", 0, False)
 
@@ -39,25 +39,26 @@ _IDENTITY = frozenset(
 )
 
 _Fields: TypeAlias = Mapping[str, Any]
-"""One node of a fieldsV1 tree; an empty one is a leaf: everything below it belongs to the manager as a whole."""
+"""A node of a fieldsV1 tree. An empty node is a leaf: the manager owns everything below it as a whole."""
 
 _Step: TypeAlias = str
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldChange:
-    """A field whose live value is not the wanted one, and who owns it now (None: nobody, so it was removed)."""
+    """A field whose live value differs from the wanted one."""
 
     path: str
     manager: str | None
+    """The field's present owner; None: it has none, because the field was removed."""
 
 
 def needs_apply(desired: Resource, live: Resource | None, *, manager: str, subresource: str = "") -> bool:
-    """Whether applying `desired` as `manager` would change the live object or what we own of it.
+    """Whether applying `desired` as `manager` would change the live object or the fields that `manager` owns.
 
-    True when a wanted value is absent or different, when a wanted field is not ours, and when we own a field that is no
-    longer wanted. Fields of others do not matter. `metadata.uid` and `resourceVersion` in `desired` are preconditions.
-    `live` must still carry the managedFields entry of `manager` (a cache may drop the others').
+    True if a wanted value is missing or different, if `manager` does not own a wanted field, or if it owns a field that
+    is no longer wanted. Fields of other managers do not matter. `metadata.uid` and `resourceVersion` in `desired` are
+    preconditions. `live` must still have the managedFields entry of `manager` (a cache may drop the other entries).
     """
     if live is None:
         return True
@@ -72,9 +73,9 @@ def needs_apply(desired: Resource, live: Resource | None, *, manager: str, subre
 
 
 def changed_fields(desired: Resource, live: Resource, *, manager: str, subresource: str = "") -> list[FieldChange]:
-    """The fields where the live object departs from `desired`, with the manager that owns each one now.
+    """Returns the fields in which the live object differs from `desired`, with the present manager of each.
 
-    Needs the complete managedFields. Where several others own a field, the one that wrote last is named.
+    Needs the complete managedFields. If several others own a field, the last writer is named.
     """
     everyone = [fields for _, fields in _entries(live)]
     walk = _Walk(mine=False)
@@ -89,7 +90,7 @@ def changed_fields(desired: Resource, live: Resource, *, manager: str, subresour
 
 
 def owned_by(live: Resource, manager: str, *, subresource: str = "") -> bool:
-    """Whether `manager` has applied anything to the object that still counts."""
+    """Whether `manager` still owns a field of the object."""
     return bool(_entries(live, manager=manager, subresource=subresource))
 
 
@@ -119,7 +120,7 @@ def _descend(nodes: Sequence[_Fields], step: str) -> list[_Fields]:
 
 @lru_cache(maxsize=4096)
 def _list_key(step: str) -> tuple[tuple[str, Any], ...]:
-    """``k:{"name":"a"}`` as ``(("name", "a"),)``; empty for any other step."""
+    """Returns ``k:{"name":"a"}`` as ``(("name", "a"),)``; empty for any other step."""
     if not step.startswith("k:"):
         return ()
     key = orjson.loads(step[2:])
@@ -129,14 +130,14 @@ def _list_key(step: str) -> tuple[tuple[str, Any], ...]:
 def _has_key(item: object, key: tuple[tuple[str, Any], ...]) -> bool:
     if not isinstance(item, dict):
         return False
-    for name, value in key:  # noqa: SIM110 - no generator: this is asked for every pair of entries
+    for name, value in key:  # noqa: SIM110 - no generator, for speed: this runs for every pair of entries
         if not _same_scalar(item.get(name, _KEY_DEFAULTS.get(name)), value):
             return False
     return True
 
 
 def _content(desired: Resource, subresource: str) -> Iterator[tuple[str, Any]]:
-    """The top-level parts of `desired` that an apply sets."""
+    """Yields the top-level parts of `desired` that an apply sets."""
     for name, value in desired.items():
         if name in ("apiVersion", "kind"):
             continue
@@ -152,26 +153,24 @@ def _content(desired: Resource, subresource: str) -> Iterator[tuple[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Walk:
-    """Compares wanted with live; `nodes` are fieldsV1 nodes at the same place.
-
-    With `mine`, the nodes are our own and a wanted leaf that they do not cover is a difference too.
-    """
+    """Compares the wanted with the live object. `nodes` are the fieldsV1 nodes of the same field."""
 
     mine: bool
+    """The nodes are our own; a wanted leaf that they do not cover is a difference too."""
 
     def differences(
         self, want: Any, have: Any, nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]
     ) -> Iterator[tuple[_Step, ...]]:
-        """The paths below `path` at which an apply would change something."""
+        """Yields the paths below `path` at which an apply would change something."""
         if want is None:
             if have is not None:
                 yield path
             return
         if isinstance(want, dict):
             if want and have is None:
-                have = {}  # so that what is missing is named leaf by leaf
+                have = {}  # so that each missing leaf is listed
             if not isinstance(have, dict):
-                # The server may drop an empty object; if we own it although it is not there, that is what happened.
+                # The server may drop an empty object: it has done so if we own the object but it is absent.
                 if want or have is not None or not nodes:
                     yield path
                 return
@@ -183,8 +182,8 @@ class _Walk:
                 return
             yield from self._list_differences(want, have, nodes, covered=covered, path=path)
         elif have is None and want in _ZEROS and (nodes or covered):
-            # The server does not store a zero value that it takes for absent. That it is ours although it is not there
-            # tells that nobody took it out: a removal by another manager would have taken it from us.
+            # The server does not store some zero values. If another manager had removed the field, we would not own it
+            # any more; so an absent field that we own is such a zero.
             return
         elif not _same_value(want, have, path) or self._is_unowned(nodes, covered):
             yield path
@@ -196,7 +195,7 @@ class _Walk:
         self, want: Resource, have: Resource, nodes: list[_Fields], *, covered: bool, path: tuple[_Step, ...]
     ) -> Iterator[tuple[_Step, ...]]:
         whole = bool(nodes) and not any(nodes)
-        if whole and want:  # an atomic object: what the server has beyond it is not wanted
+        if whole and want:  # an atomic object: any further field of the live object is a difference
             defaults = _ATOMIC_DEFAULTS.get(path[-1], {})
             extra = [name for name in have if name not in want and defaults.get(name) != have[name]]
             yield from ((*path, name) for name in extra)
@@ -237,7 +236,7 @@ class _Walk:
                     continue
                 yield from self.differences(item, match, below, covered=covered, path=(*path, f"[{label}]"))
             return
-        # Atomic, or nobody has said: the same elements in the same order.
+        # An atomic list, or one without an owner: compare the elements in order.
         whole = bool(nodes) and not any(nodes)
         if self._is_unowned(nodes, covered) and want:
             yield path
@@ -264,7 +263,7 @@ def _same_value(want: object, have: object, path: tuple[_Step, ...]) -> bool:
 
 
 def _removed(fields: _Fields, desired: Any, *, path: tuple[_Step, ...]) -> Iterator[tuple[_Step, ...]]:
-    """The paths that we own and no longer want."""
+    """Yields the paths that we own and no longer want."""
     for step, below in fields.items():
         kind, _, name = step.partition(":")
         if kind == "f":
@@ -299,7 +298,7 @@ def _last_writer(live: Resource, path: tuple[_Step, ...], *, but: str) -> str | 
 
 
 def _owns(fields: _Fields, path: tuple[_Step, ...]) -> bool:
-    """Whether a fieldsV1 tree has the path, or a leaf above it."""
+    """Whether a fieldsV1 tree contains the path, or a leaf above it."""
     if not path or not fields:
         return True
     step, rest = path[0], path[1:]
@@ -317,5 +316,5 @@ def _owns(fields: _Fields, path: tuple[_Step, ...]) -> bool:
 
 
 def _text(path: tuple[_Step, ...]) -> str:
-    """``spec.containers[name=a].image``."""
+    """Returns a path as text: ``spec.containers[name=a].image``."""
     return "".join(step if step.startswith("[") or index == 0 else f".{step}" for index, step in enumerate(path))

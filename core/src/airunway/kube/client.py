@@ -30,22 +30,27 @@ _TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 @dataclass(frozen=True, kw_only=True)
 class AccessDecision:
-    """The answer to a SubjectAccessReview. Neither allowed nor denied means: no rule allows it."""
+    """The answer to a SubjectAccessReview."""
 
     allowed: bool
     denied: bool
+    """An explicit denial. If `allowed` and `denied` are both false, no rule allows the request."""
     reason: str
+    """The server's reason, or its evaluation error; may be empty."""
 
 
 class Client:
-    """A connection pool to one API server under one identity; use as an async context manager.
+    """A connection pool to one API server under one identity; use it as an async context manager.
 
-    Every method raises `ApiError` for an error answer and `TransportError` when no usable answer came. `timeout` bounds
-    each request in seconds; `watch_inactivity` is how long a watch may be silent before it counts as dead (a server
-    sends a bookmark about once a minute).
+    Every method raises `ApiError` if the server answers with an error, and `TransportError` if there is no usable
+    answer.
 
-    `on_request(verb, resource, status, seconds)` is called after each request (status 0: no answer; a watch is counted
-    when it opens); `on_warning(text)` for every ``Warning`` header, by default logged once per text.
+    - `timeout`: limit of each request, in seconds.
+    - `watch_inactivity`: a watch that is silent for so many seconds counts as broken (a server sends a bookmark about
+      once a minute).
+    - `on_request(verb, resource, status, seconds)`: called after each request, and when a watch opens. Status 0: there
+      was no answer.
+    - `on_warning(text)`: called for every ``Warning`` header. By default each text is logged once.
     """
 
     def __init__(
@@ -89,8 +94,9 @@ class Client:
 
     @property
     def server_time(self) -> datetime | None:
-        """The clock of the server (or of what stands before it) at its newest answer, in whole seconds; None before
-        the first one, or where it does not tell.
+        """The clock of the server (or of a proxy before it) at its newest answer, in whole seconds.
+
+        None before the first answer, and if the answer has no usable ``Date`` header.
         """
         try:
             return parsedate_to_datetime(self._session.date)
@@ -100,19 +106,19 @@ class Client:
     # ------------------------------------------------------------------------------------------------ reading
 
     async def get(self, kind: Kind, key: ObjectKey, *, subresource: str = "") -> Resource:
-        """One object. Raises NotFound."""
+        """Returns one object. Raises NotFound."""
         path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
         return await self._json("get", "GET", path, resource=kind.plural)
 
     async def find(self, kind: Kind, key: ObjectKey) -> Resource | None:
-        """One object, or None if there is none of that name, or no such kind."""
+        """Returns one object, or None if the object or its kind does not exist."""
         try:
             return await self.get(kind, key)
         except NotFound:
             return None
 
     async def get_path(self, path: str, params: Mapping[str, str] | None = None) -> Resource:
-        """The JSON document at an API path (discovery, ``/version``, OpenAPI)."""
+        """Returns the JSON document at an API path (discovery, ``/version``, OpenAPI)."""
         return await self._json("get", "GET", path, resource="nonresource", params=params)
 
     async def pages(
@@ -125,12 +131,12 @@ class Client:
         limit: int = 500,
         timeout: float | None = None,
     ) -> AsyncGenerator[Page, None]:
-        """All objects, in consistent pages of `limit`; the next page is fetched while the caller works on this one.
+        """Yields all objects in consistent pages of `limit`; fetches the next page while the caller handles this one.
 
-        Where objects are so large, or so deeply nested, that a page would cost too much, pages are smaller.
+        Pages are smaller if objects are so large, or so deeply nested, that a full page would cost too much.
 
-        Items carry `apiVersion` and `kind` even where the server omits them. Raises Gone when the list was compacted
-        under us: start again.
+        Items have `apiVersion` and `kind` even if the server omits them. Raises Gone if the server compacted the list
+        meanwhile: start again.
         """
         path = kind.path(namespace=namespace)
         params = _params(labelSelector=label_selector, fieldSelector=field_selector)
@@ -148,7 +154,7 @@ class Client:
     async def list_all(
         self, kind: Kind, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> list[Resource]:
-        """All objects at once. Raises Gone when the list was compacted while it was read."""
+        """Returns all objects at once. Raises Gone if the server compacted the list while it was read."""
         items: list[Resource] = []
         pages = self.pages(kind, namespace=namespace, label_selector=label_selector, field_selector=field_selector)
         async with aclosing(pages) as stream:
@@ -157,7 +163,7 @@ class Client:
         return items
 
     async def list_metadata(self, kind: Kind, *, namespace: str = "", label_selector: str = "") -> list[Resource]:
-        """The metadata of all objects: the API server leaves everything else out, whatever the kind.
+        """Returns the metadata of all objects; the API server omits everything else.
 
         https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches
         """
@@ -182,8 +188,10 @@ class Client:
                 return items
 
     async def rows(self, kind: Kind, *, limit: int = 500) -> AsyncGenerator[Mapping[str, object], None]:
-        """Every object as its printer columns by name, as `kubectl get` has them, without the objects themselves: what
-        they weigh does not matter here. Raises Gone when the list was compacted while it was read.
+        """Yields for every object its printer columns by name, as `kubectl get` prints them.
+
+        The objects themselves are not sent, so their size does not matter. Raises Gone if the server compacted the list
+        while it was read.
         """
         params = {"includeObject": "None", "limit": str(limit)}
         while True:
@@ -209,11 +217,11 @@ class Client:
         field_selector: str = "",
         timeout_seconds: int | None = None,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Changes after `resource_version`, bookmarks included, until the server ends the stream.
+        """Yields the changes after `resource_version`, bookmarks included, until the server ends the stream.
 
-        Ends normally when the server closes cleanly. An in-stream ``ERROR`` is raised as the ApiError it carries; a cut
-        or garbled stream as TransportError; silence for longer than `watch_inactivity` as RequestTimedOut.
-        `timeout_seconds` (default: as `stream_seconds` has it) is the server's limit.
+        Returns normally when the server closes the stream cleanly. Raises the ApiError of an in-stream ``ERROR`` event,
+        TransportError for a broken or garbled stream, and RequestTimedOut after `watch_inactivity` seconds of silence.
+        `timeout_seconds` is the server's limit (default: `stream_seconds`).
         """
         params = _params(
             watch="1",
@@ -229,7 +237,7 @@ class Client:
                 yield event
 
     async def version(self) -> tuple[int, int]:
-        """Major and minor number of the server's release. Raises MalformedAnswer for what is none."""
+        """Returns the major and minor version of the server. Raises MalformedAnswer if they are not numbers."""
         answer = await self.get_path("/version")
         numbers = [re.match(r"[0-9]+", str(answer.get(name))) for name in ("major", "minor")]
         if None in numbers:
@@ -247,7 +255,7 @@ class Client:
     async def create(
         self, kind: Kind, obj: Resource, *, manager: str = "", dry_run: bool = False, field_validation: str = ""
     ) -> Resource:
-        """Raises AlreadyExists. The name may be left to `metadata.generateName`."""
+        """Creates an object; its name may be left to `metadata.generateName`. Raises AlreadyExists."""
         params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
         path = kind.path(namespace=key_of(obj).namespace)
         return await self._json("create", "POST", path, resource=kind.plural, params=params, body=obj)
@@ -263,10 +271,10 @@ class Client:
         dry_run: bool = False,
         field_validation: str = "Strict",
     ) -> Resource:
-        """Server-side apply: `obj` becomes the full statement of what `manager` wants.
+        """Server-side apply: `obj` becomes the full set of fields that `manager` wants.
 
-        Returns the whole live object. Raises Conflict when another manager owns a field and not `force`; BadRequest or
-        Invalid when the server does not know a field or refuses a value.
+        Returns the whole live object. Raises Conflict if another manager owns a field and `force` is false; BadRequest
+        or Invalid if the server does not know a field or refuses a value.
         """
         params = _write_params(manager=manager, dry_run=dry_run, field_validation=field_validation)
         if force:
@@ -286,9 +294,9 @@ class Client:
         manager: str = "",
         dry_run: bool = False,
     ) -> Resource:
-        """JSON merge patch (RFC 7386). A `metadata.resourceVersion` in it is a precondition.
+        """JSON merge patch (RFC 7386). A `metadata.resourceVersion` in the patch is a precondition.
 
-        So is a `uid`, but not in that of a subresource: there the API server does not look at it.
+        A `metadata.uid` is a precondition too, but not in the patch of a subresource: there the API server ignores it.
         """
         params = _write_params(manager=manager, dry_run=dry_run)
         path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
@@ -305,7 +313,7 @@ class Client:
         manager: str = "",
         dry_run: bool = False,
     ) -> Resource:
-        """JSON patch (RFC 6902); a failing `test` operation raises Invalid."""
+        """JSON patch (RFC 6902). A failing `test` operation raises Invalid."""
         params = _write_params(manager=manager, dry_run=dry_run)
         path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
         resource = _with_subresource(kind, subresource)
@@ -316,7 +324,7 @@ class Client:
     async def replace(
         self, kind: Kind, obj: Resource, *, subresource: str = "", manager: str = "", dry_run: bool = False
     ) -> Resource:
-        """Full update with optimistic locking: Conflict if `metadata.resourceVersion` is not the current one."""
+        """Full update with optimistic locking. Raises Conflict if `metadata.resourceVersion` is not the current one."""
         params = _write_params(manager=manager, dry_run=dry_run)
         key = key_of(obj)
         path = kind.path(namespace=key.namespace, name=_required(key), subresource=subresource)
@@ -333,7 +341,7 @@ class Client:
         grace_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Asks for deletion. Raises NotFound, and Conflict if the object of that name has another `uid`."""
+        """Requests deletion. Raises NotFound, and Conflict if the object with that name has another `uid`."""
         options: Resource = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         if uid:
             options["preconditions"] = {"uid": uid}
@@ -357,7 +365,7 @@ class Client:
         name: str = "",
         subresource: str = "",
     ) -> AccessDecision:
-        """Whether `user` may do `verb` on that kind (in `namespace`; empty: in all of them)."""
+        """Whether `user` may do `verb` on `kind` in `namespace` (empty: in all namespaces)."""
         attributes = _params(
             group=kind.group,
             version=kind.version,

@@ -1,4 +1,4 @@
-"""Where the API server is and how to be let in: kubeconfig files, or the service account of the pod we run in."""
+"""Address and credentials of the API server: from kubeconfig files, or from the pod's service account."""
 
 from __future__ import annotations
 
@@ -35,28 +35,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterConfig:
-    """One API server and one identity.
-
-    `namespace` is the context's (or the pod's) own; `headers` are sent with every request (impersonation). `ca_data`
-    came from `ca_file`, where that is set: clusters replace their CA.
-    """
+    """One API server and one identity."""
 
     server: str
     namespace: str = "default"
+    """The namespace of the context or of the pod."""
     ca_data: bytes = b""
     ca_file: Path | None = None
+    """The file of `ca_data`, if any. It is read again after a TLS failure, because clusters replace their CA."""
     insecure_skip_tls_verify: bool = False
     tls_server_name: str = ""
     proxy_url: str = ""
     headers: tuple[tuple[str, str], ...] = ()
+    """Sent with every request (impersonation)."""
     credentials: CredentialSource = field(default_factory=FixedCredentials)
 
 
 def load_config(*, kubeconfig: str | Path | None = None, context: str | None = None) -> ClusterConfig:
-    """The configuration of `kubeconfig`; without one, of ``$KUBECONFIG``, else ``~/.kube/config``, else of the pod.
+    """Returns the configuration of the first of: `kubeconfig`, ``$KUBECONFIG``, ``~/.kube/config``, the pod.
 
-    ``$KUBECONFIG`` may name several files, separated as in ``$PATH``: the first file to name a cluster, user or context
-    wins, as with kubectl. Raises ConfigError, naming the file and the field.
+    ``$KUBECONFIG`` may list several files, separated as in ``$PATH``: the first file with a cluster, user or context
+    wins, as with kubectl. Raises ConfigError, which names the file and the field.
     """
     explicit = kubeconfig is not None or bool(os.environ.get("KUBECONFIG")) or context is not None
     if kubeconfig is not None:
@@ -82,13 +81,13 @@ def load_config(*, kubeconfig: str | Path | None = None, context: str | None = N
 def in_cluster_config(
     *, directory: Path = SERVICE_ACCOUNT_DIRECTORY, environ: Mapping[str, str] = os.environ
 ) -> ClusterConfig:
-    """The API server that the pod's environment names, with the mounted service account. Raises ConfigError."""
+    """Returns the configuration from the pod's environment and its mounted service account. Raises ConfigError."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise ConfigError("not running in a pod: KUBERNETES_SERVICE_HOST is not set")
     try:
         ca_data = (directory / "ca.crt").read_bytes()
-        (directory / "token").read_bytes()  # a pod without a token should fail here, not at its first request
+        (directory / "token").read_bytes()  # a pod without a token must fail here, not at its first request
     except OSError as error:
         raise ConfigError(
             f"the service account is not mounted at {directory} ({error.strerror}): "
@@ -105,7 +104,7 @@ def in_cluster_config(
 
 
 def tls_context(config: ClusterConfig, certificate: ClientCertificate | None) -> ssl.SSLContext:
-    """A TLS context that trusts the cluster's CA and shows `certificate`. Raises ConfigError for unusable PEM data."""
+    """Returns a TLS context with the cluster's CA and the client `certificate`. Raises ConfigError for bad PEM data."""
     try:
         context = ssl.create_default_context(cadata=config.ca_data.decode() if config.ca_data else None)
     except (ssl.SSLError, ValueError) as error:
@@ -114,7 +113,7 @@ def tls_context(config: ClusterConfig, certificate: ClientCertificate | None) ->
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if certificate is not None:
-        # Python reads client certificates from files only; this one is gone before the function returns.
+        # Python reads client certificates only from files; this file is deleted before the function returns.
         with tempfile.NamedTemporaryFile(suffix=".pem") as pem:
             pem.write(certificate.certificate.rstrip() + b"\n" + certificate.key)
             pem.flush()
@@ -126,7 +125,7 @@ def tls_context(config: ClusterConfig, certificate: ClientCertificate | None) ->
 
 
 def proxy_of(server: str) -> str:
-    """The proxy that the environment (``HTTPS_PROXY``, ``NO_PROXY``...) asks for, or an empty string."""
+    """Returns the proxy from the environment (``HTTPS_PROXY``, ``NO_PROXY``, …), or an empty string."""
     parts = urlsplit(server)
     proxies = getproxies_environment()
     if parts.scheme not in proxies or proxy_bypass(parts.hostname or ""):
@@ -223,7 +222,7 @@ def _path_of(entry: _Entry, name: str) -> Path | None:
 
 
 def _data_or_file(entry: _Entry, name: str) -> bytes:
-    """`<name>-data` (base64) before the file `<name>`, as client-go has it."""
+    """Returns `<name>-data` (base64), or else the content of the file `<name>`, as client-go does."""
     data = entry.body.get(f"{name}-data")
     if data:
         return decode_base64(data, where=f"{name}-data in kubeconfig {entry.file}")
@@ -266,7 +265,7 @@ def _credentials(user: _Entry, *, name: str) -> CredentialSource:
 
 
 def _impersonation(user: _Entry) -> tuple[tuple[str, str], ...]:
-    """The headers that stand for ``as``, ``as-uid``, ``as-groups`` and ``as-user-extra``; names may repeat."""
+    """Returns the headers for ``as``, ``as-uid``, ``as-groups`` and ``as-user-extra``; header names may repeat."""
     body = user.body
     groups, extra = body.get("as-groups") or [], body.get("as-user-extra") or {}
     if not isinstance(groups, list) or not isinstance(extra, dict):

@@ -1,4 +1,4 @@
-"""Workers that bring keys to where they should be, one pass at a time per key."""
+"""Workers that reconcile the keys of a queue, with at most one pass per key at a time."""
 
 from __future__ import annotations
 
@@ -19,29 +19,35 @@ log = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 PassResult: TypeAlias = Literal["success", "requeue", "retry", "error"]
-"""How a pass ended: nothing more to do; again later as asked; again after a passing failure; again after a bug, or for
-want of a right."""
+"""How a pass ended.
+
+- ``success``: nothing more to do.
+- ``requeue``: it asked to be called again.
+- ``retry``: a transient failure; it is called again.
+- ``error``: a bug or a missing permission; it is called again.
+"""
 
 
 async def wait_until_synced(reflectors: Iterable[AnyReflector], *, timeout: float | None = None) -> None:
-    """Returns when every reflector has seen the whole of its kind. Raises TimeoutError after `timeout` seconds."""
+    """Returns when every reflector has read all objects of its kind. Raises TimeoutError after `timeout` seconds."""
     async with asyncio.timeout(timeout):
         for reflector in reflectors:
             await reflector.synced.wait()
 
 
 class Controller(Generic[K]):
-    """Calls `reconcile(key)` for every key that its queue hands out, `workers` keys at a time.
+    """Calls `reconcile(key)` for every key of its queue, `workers` keys at a time.
 
-    `reconcile` returns the seconds after which it wants to be called again, or None: its newest answer counts. When it
-    raises, the key is retried with backoff: quietly for conflicts, 429, 5xx and transport trouble (not before the
-    server's Retry-After), with a traceback for everything else; but of a right that is missing the API server's words
-    say all there is to know. No failure stops another key.
+    `reconcile` returns the seconds after which it wants to be called again, or None; its newest answer counts. If it
+    raises, the key is retried with backoff. Conflicts, 429, 5xx and transport errors are logged briefly, and are not
+    retried before the server's Retry-After. A missing permission is logged with the API server's message, everything
+    else with a traceback. No failure stops other keys.
 
-    A pass that writes nothing waits for nothing, so it would not let anything else run: before each pass everything
-    else that is ready in the process gets its turn, the network included.
+    Before each pass the event loop runs everything else that is ready, the network included: a pass that writes nothing
+    awaits nothing, and a series of them would block the process.
 
-    Two hooks for metrics: `on_wait(seconds)`, how long a key waited for a worker; `on_pass(result, seconds)`.
+    Hooks for metrics: `on_wait(seconds)` gets the time that a key waited for a worker; `on_pass(result, seconds)` the
+    result and duration of a pass.
     """
 
     def __init__(
@@ -63,7 +69,7 @@ class Controller(Generic[K]):
         self._turn = asyncio.Lock()
 
     async def run(self) -> None:
-        """Works until cancelled, or until the queue is shut down and every pass under way has ended."""
+        """Works until cancelled, or until the queue is shut down and every running pass has ended."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
                 group.create_task(self._work(), name=f"{self.name}-{number}")
@@ -85,7 +91,7 @@ class Controller(Generic[K]):
                 self.on_pass(result, monotonic() - started)
 
     async def _take(self) -> tuple[K, float]:
-        """The next key, for one worker at a time: passes of several would otherwise follow each other as one."""
+        """Returns the next key; only one worker at a time, so that the loop runs other tasks between two passes."""
         async with self._turn:
             await asyncio.sleep(0)
             return await self.queue.get_timed()
@@ -97,11 +103,11 @@ class Controller(Generic[K]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            # Something that the pass awaited was cancelled, not we.
+            # The exception comes from a task that the pass awaited; this task itself was not cancelled.
             log.exception("%s: the pass for %s was cancelled from inside; retrying", self.name, key)
             self.queue.retry(key)
             return "error"
-        except Exception as error:  # whatever is wrong with one key must not stop the others
+        except Exception as error:  # no failure of one key may stop the others
             if is_retryable(error):
                 delay = self.queue.retry(key, retry_after_of(error))
                 log.info("%s: %s: %s; again in %.1f s", self.name, key, error, delay)
@@ -113,9 +119,9 @@ class Controller(Generic[K]):
                 log.exception("%s: the pass for %s failed; again in %.1f s", self.name, key, delay)
             return "error"
         self.queue.forget(key)
-        self.queue.reschedule(key, after)  # the newest pass knows best
+        self.queue.reschedule(key, after)  # the newest pass decides
         return "success" if after is None else "requeue"
 
     def _tell_missing_right(self, key: K, error: ApiError, delay: float) -> None:
-        """In the API server's words, which say all; a traceback says nothing."""
+        """Logs the API server's message without a traceback, because the message is sufficient."""
         log.error("%s: the pass for %s failed: %s; again in %.1f s", self.name, key, error, delay)

@@ -1,7 +1,7 @@
-"""Who we are towards the API server: fixed credentials, files that rotate, and exec plugins.
+"""The sources of our credentials for the API server: fixed credentials, files that rotate, and exec plugins.
 
-A source is asked before every request and answers from memory except when its credential may have changed, so that a
-rotated token is in use within `FILE_MAX_AGE` seconds and a plugin runs once per life of what it hands out.
+A source is called before every request. It answers from memory unless its credential may have changed: a rotated token
+is in use within `FILE_MAX_AGE` seconds, and a plugin runs once per lifetime of the credential that it returns.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ClientCertificate:
 
 @dataclass(frozen=True, kw_only=True)
 class Credential:
-    """What one request carries. The defaults mean anonymous."""
+    """The credentials of one request. The defaults mean anonymous."""
 
     token: str = field(default="", repr=False)
     username: str = ""
@@ -65,16 +65,16 @@ class Credential:
 
 class CredentialSource(Protocol):
     async def credential(self) -> Credential:
-        """The credential to use now. Raises ConfigError when there is none to be had."""
+        """Returns the credential to use now. Raises ConfigError if there is none."""
         ...
 
     def invalidate(self) -> None:
-        """The server answered 401: ask afresh next time."""
+        """Drops the remembered credential; call it after a 401."""
         ...
 
 
 class FixedCredentials:
-    """The same credential for ever."""
+    """A credential that never changes."""
 
     def __init__(self, credential: Credential | None = None) -> None:
         self._credential = credential or Credential()
@@ -83,11 +83,11 @@ class FixedCredentials:
         return self._credential
 
     def invalidate(self) -> None:
-        """Nothing to do: there is no other."""
+        """Does nothing: there is no other credential."""
 
 
 class FileCredentials:
-    """A token and/or a client certificate in files that somebody else rotates."""
+    """A token and/or a client certificate in files that another program rotates."""
 
     def __init__(
         self,
@@ -123,8 +123,8 @@ class FileCredentials:
 class ExecCredentials:
     """A credential from an exec plugin of a kubeconfig (``users[].user.exec``).
 
-    Runs the plugin through `kubernetes_asyncio`, which the extra ``exec-auth`` installs; cluster details are not handed
-    to the plugin (`provideClusterInfo` has no effect) and it cannot ask the user anything.
+    Runs the plugin through `kubernetes_asyncio`, which the extra ``exec-auth`` installs. The plugin does not get
+    cluster details (`provideClusterInfo` has no effect) and cannot ask the user for input.
     """
 
     def __init__(self, spec: Resource, *, directory: Path, now: Callable[[], datetime] | None = None) -> None:
@@ -136,7 +136,7 @@ class ExecCredentials:
         if not isinstance(spec.get("command"), str) or not spec["command"]:
             raise ConfigError("exec plugin without a command: set users[].user.exec.command in the kubeconfig")
         self._spec = dict(spec)
-        if "/" in spec["command"]:  # the protocol: a path is relative to the kubeconfig's own directory
+        if "/" in spec["command"]:  # by the protocol a path is relative to the kubeconfig's directory
             self._spec["command"] = str(directory / spec["command"])
         self._now = now or (lambda: datetime.now(UTC))
         self._lock = asyncio.Lock()
@@ -144,7 +144,7 @@ class ExecCredentials:
         self._expires: datetime | None = None
 
     async def credential(self) -> Credential:
-        async with self._lock:  # one plugin run, however many requests wait for it
+        async with self._lock:  # one run of the plugin for all requests that wait for it
             if self._credential is None or self._is_stale():
                 self._credential, self._expires = await self._run()
             return self._credential
@@ -204,7 +204,7 @@ def _read_file(path: Path) -> bytes:
 
 
 def decode_base64(text: object, *, where: str) -> bytes:
-    """The bytes behind a base64 field. Raises ConfigError, naming the field `where`."""
+    """Decodes a base64 field. Raises ConfigError, which names the field `where`."""
     try:
         return binascii.a2b_base64(str(text), strict_mode=False)
     except binascii.Error as error:

@@ -1,8 +1,8 @@
-"""Decoding what an API server sends, whatever is nested in it.
+"""Decodes the JSON of an API server, even if it is nested very deeply.
 
-orjson refuses documents nested deeper than 1,024, and an API server stores deeper ones: one such object would make the
-list and the watch of its whole kind unreadable for us. What is too deep is cut off; the object around it is then read,
-judged and refused like any other.
+orjson refuses documents with more than 1,024 levels, but an API server stores them: one such object would make the list
+and the watch of its whole kind unreadable. What is too deep is cut off; the rest of the object is then read, validated
+and refused like any other.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import orjson
 __all__ = ["MAX_DEPTH", "TOO_DEEP", "decoded", "decoded_aside", "is_too_deep", "shallow"]
 
 MAX_DEPTH = 512
-"""Levels that survive where a document is too deep for orjson."""
+"""Levels that are kept of a document that is too deep for orjson."""
 
 TOO_DEEP = "<nested too deeply>"
-"""What stands in place of an array or object below MAX_DEPTH."""
+"""Replaces an array or object below MAX_DEPTH."""
 
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]')
-"""A text as a whole, or a bracket."""
+"""A complete JSON string, or a bracket."""
 
 
 def decoded(text: bytes | bytearray) -> Any:
-    """The JSON value. Raises orjson.JSONDecodeError for what is not JSON even after the cut.
+    """Returns the JSON value. Raises orjson.JSONDecodeError if the text is not JSON, even after the cut.
 
-    The cut takes half a second for a megabyte: where others wait, `decoded_aside` is to be used.
+    The cut takes half a second for a megabyte: use `decoded_aside` on the event loop.
     """
     try:
         return orjson.loads(text)
@@ -42,7 +42,7 @@ def decoded(text: bytes | bytearray) -> Any:
 
 
 async def decoded_aside(text: bytes) -> Any:
-    """As `decoded`; what has to be cut is cut in a thread."""
+    """Like `decoded`, but cuts in a thread."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -52,9 +52,9 @@ async def decoded_aside(text: bytes) -> Any:
 
 
 def shallow(value: Any, *, levels: int = 250) -> Any:
-    """A decoded value that may be copied and compared by recursion; what is deeper than `levels` is cut off in place.
+    """Cuts off in place what is deeper than `levels`, so that the value can be copied and compared by recursion.
 
-    Found by a walk: writing the value as JSON (which orjson does down to 254 levels) takes many times its memory.
+    It walks the value: serializing it with orjson (which allows 254 levels) would take many times its memory.
     """
     level = [value]
     for _ in range(levels):
@@ -75,12 +75,12 @@ def _children(node: Any) -> Any:
 
 
 def is_too_deep(error: orjson.JSONDecodeError) -> bool:
-    """Whether orjson gave up because of the nesting, and not because the text is no JSON."""
+    """Whether orjson failed because of the nesting, and not because the text is not JSON."""
     return "limit" in str(error).lower()
 
 
 def _cut(text: bytes | bytearray) -> bytes | None:
-    """`text` with everything below MAX_DEPTH replaced; None if nothing is that deep."""
+    """Returns `text` with everything below MAX_DEPTH replaced; None if nothing is that deep."""
     parts: list[bytes | bytearray] = []
     depth, kept_to, cut_from = 0, 0, 0
     for match in _TOKEN.finditer(text):

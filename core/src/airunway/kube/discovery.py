@@ -1,7 +1,7 @@
-"""Discovery: which kinds the API server serves, in which versions and under which resource names.
+"""Discovery: the kinds that the API server serves, their versions and their resource names.
 
-Example: ``await served_resources(client, "apps", "v1")`` gives ``{"Deployment": Kind("apps", "v1", "Deployment",
-"deployments"), …}``; a group version that is not served gives ``{}``.
+Example: ``await served_resources(client, "apps", "v1")`` returns ``{"Deployment": Kind("apps", "v1", "Deployment",
+"deployments"), …}``; a group version that is not served returns ``{}``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _POLL_INTERVAL = 0.1
 
 
 async def served_resources(client: Client, group: str, version: str) -> dict[str, Kind]:
-    """The kinds of a group version by their names, without subresources; empty if the version is not served."""
+    """Returns the kinds of a group version by name, without subresources; empty if the version is not served."""
     listing = await _document(client, Kind(group, version, "", "").base_path)
     found = {}
     for entry in listing.get("resources") or ():
@@ -35,7 +35,7 @@ async def served_resources(client: Client, group: str, version: str) -> dict[str
 
 
 async def served_kinds(client: Client, group: str) -> dict[str, dict[str, Kind]]:
-    """The kinds of a group by version and name; empty if the group is not served. The core group has no such list."""
+    """Returns the kinds of a group by version and name; empty if it is not served. Not for the core group."""
     found = await _document(client, f"/apis/{group}")
     versions = [str(dig(version, "version")) for version in found.get("versions") or ()]
     listings = await asyncio.gather(*(served_resources(client, group, version) for version in versions))

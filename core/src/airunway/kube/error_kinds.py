@@ -1,9 +1,9 @@
 """Kinds of error responses of the API server: one table of patterns, tried from the top.
 
-The code alone does not tell: a quota, a webhook that says no, a namespace that is being deleted and a missing right are
-all 403; a field that no schema knows is a 500, and so is an object too large for etcd. Where the server has no field
-for the difference its words are the protocol: they stand here and nowhere else. Every row was seen from a real API
-server (tests/security/test_answers.py makes it give each answer again).
+The status code alone is not enough: an exceeded quota, a webhook's denial, a namespace that is being deleted and a
+missing permission are all 403; a field that is not in the schema is a 500, and so is an object that is too large for
+etcd. Where the response has no field for the difference, its message decides; all such texts are in this table. Each
+row was recorded from a real API server (tests/security/test_answers.py reproduces each response).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["ERROR_PATTERNS", "ErrorKind", "ErrorPattern", "error_kind_of"]
 
 
 class ErrorKind(StrEnum):
-    """What an error response means, whatever its status code."""
+    """What an error response means, independent of its status code."""
 
     FORBIDDEN = "forbidden"
     QUOTA = "quota"
@@ -43,7 +43,7 @@ class ErrorKind(StrEnum):
 
     @property
     def is_retryable(self) -> bool:
-        """Whether the same request can succeed later with nobody changing anything."""
+        """Whether the same request can succeed later without a correction."""
         return self in _RETRYABLE
 
 
@@ -61,16 +61,19 @@ _RETRYABLE = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorPattern:
-    """An answer and how it is known: by the code and, where they are given, by words of the message, by the ``reason``
-    of the status, and by a cause with that reason or field among its details. `source` says who answers so.
-    """
+    """A kind of response and how it is recognized; everything that is given must match."""
 
     kind: ErrorKind
     codes: tuple[int, ...]
+    """Status codes."""
     words: str = ""
+    """Pattern for the message."""
     reason: str = ""
+    """The ``reason`` of the Status."""
     cause: tuple[str, str] = ("", "")
+    """Reason or field of a cause in its details; one of the two is empty."""
     source: str
+    """Who sends such a response."""
 
     def fits(self, status: int, reason: str, message: str, details: Mapping[str, Any]) -> bool:
         if status not in self.codes or self.reason not in ("", reason):
@@ -87,7 +90,7 @@ class ErrorPattern:
 _SERVER = tuple(range(500, 600))
 
 ERROR_PATTERNS: tuple[ErrorPattern, ...] = (
-    # Before all others: whoever denies may say whatever they like, and often quotes what a user wrote.
+    # Before all others: the text of a denial is free, and often quotes what a user wrote.
     ErrorPattern(
         kind=ErrorKind.DENIED,
         codes=tuple(range(400, 600)),
@@ -192,7 +195,7 @@ ERROR_PATTERNS: tuple[ErrorPattern, ...] = (
 
 
 def error_kind_of(status: int, reason: str, message: str, details: Mapping[str, Any]) -> ErrorKind:
-    """The answer of the first row that fits; UNKNOWN for a code that no row has."""
+    """Returns the kind of the first row that fits; UNKNOWN for a code that no row has."""
     return next(
         (pattern.kind for pattern in ERROR_PATTERNS if pattern.fits(status, reason, message, details)),
         ErrorKind.UNKNOWN,

@@ -21,7 +21,7 @@
         ├── AnswerTooLarge     more than the caller wants to have in memory at once
         └── MalformedAnswer    what arrived is not what an API server sends
 
-A caller that wants "try again later" asks `is_retryable`; one that wants to know what was said, `ApiError.kind`.
+`is_retryable` answers whether to try again later; `ApiError.kind` classifies the server's error.
 """
 
 from __future__ import annotations
@@ -59,25 +59,25 @@ __all__ = [
 
 
 LONGEST_HINT = 300.0
-"""Seconds that a server's "try again later" counts at most: no answer stops us for good (spec/core.md, the backoff)."""
+"""Limit of a server's Retry-After, in seconds, so that no answer stops us for good (spec/core.md, the backoff)."""
 
 
 _LONGEST_MESSAGE = 16 * 2**10
 _LONGEST_CAUSE = 1024
-"""Characters. Of a message 1 KiB is ever shown; what a refusal names has to be found in it."""
+"""Characters. At most 1 KiB of a message is shown; more is kept, because the refused fields are parsed from it."""
 _MOST_CAUSES = 256
 
 
 class KubeError(Exception):
-    """Anything that can go wrong between us and an API server."""
+    """Base of all errors between us and an API server."""
 
 
 class ConfigError(KubeError):
-    """The connection cannot be configured; the message says which file and field, and what to do."""
+    """The connection cannot be configured; the message names the file, the field, and what to do."""
 
 
 class TransportError(KubeError):
-    """No usable answer arrived. Whether the server acted on the request is unknown."""
+    """No usable answer arrived. It is unknown whether the server executed the request."""
 
 
 class ConnectionFailed(TransportError):
@@ -89,18 +89,17 @@ class RequestTimedOut(TransportError):
 
 
 class AnswerTooLarge(TransportError):
-    """The answer is larger than the caller wants to have in memory at once."""
+    """The answer is larger than the caller allows in memory at once."""
 
 
 class MalformedAnswer(TransportError):
-    """The bytes that arrived are not JSON, or not what was asked for."""
+    """The answer is not JSON, or not what was requested."""
 
 
 class ApiError(KubeError):
     """An error answer of the API server: the fields of ``metav1.Status``.
 
-    `retry_after` is in seconds, `LONGEST_HINT` at most, None where the server gave no hint; `answer` is what all of it
-    means.
+    `retry_after` is in seconds, at most `LONGEST_HINT`; None if the server gave no hint. `kind` classifies the error.
     """
 
     def __init__(
@@ -130,7 +129,7 @@ class ApiError(KubeError):
 
 
 class BadRequest(ApiError):
-    """400: the request itself is wrong; with strict field validation also an unknown field."""
+    """400: the request is malformed; with strict field validation also an unknown field."""
 
 
 class Unauthorized(ApiError):
@@ -146,31 +145,34 @@ class NotFound(ApiError):
 
 
 class Conflict(ApiError):
-    """409: somebody else wrote in between, or owns a field that was applied without force; or the object of that name
-    is not the one with the `metadata.uid` that was sent (409, or 422 where another one has the name).
+    """409: another writer was faster, or owns a field that was applied without force.
+
+    Also if the object with that name does not have the `metadata.uid` that was sent (409, or 422 if another one
+    exists).
     """
 
 
 class AlreadyExists(ApiError):
-    """409 on create: there is an object of that name."""
+    """409 on create: an object with that name exists."""
 
 
 class Gone(ApiError):
-    """410: the history that was asked for is compacted; list again."""
+    """410: the requested history is compacted; list again."""
 
 
 class Invalid(ApiError):
-    """422: the object does not pass validation (`causes` name the fields); or an apply does not fit the schema, or the
-    object is too large (both come as 500 too).
+    """422: the object does not pass validation (`causes` name the fields).
+
+    Also an apply that does not fit the schema, or an object that is too large; the server may answer 500 to both.
     """
 
 
 class TooManyRequests(ApiError):
-    """429: overloaded, or a disruption budget refuses; see `retry_after`."""
+    """429: the server is overloaded, or a disruption budget refuses; see `retry_after`."""
 
 
 class ServerError(ApiError):
-    """5xx: the server's own trouble."""
+    """5xx: a fault of the server."""
 
 
 _BY_STATUS: Mapping[int, type[ApiError]] = {
@@ -191,11 +193,11 @@ _BY_KIND: Mapping[ErrorKind, type[ApiError]] = {
     ErrorKind.SCHEMA: Invalid,
     ErrorKind.TOO_LARGE: Invalid,
 }
-"""Kinds of errors that the status code alone does not tell apart."""
+"""The error kinds that the status code does not distinguish."""
 
 
 def api_error(status: int, body: Any, *, retry_after: float | None = None) -> ApiError:
-    """The exception for an error answer. `body` is the decoded ``metav1.Status``, or whatever a middle box sent."""
+    """Returns the exception for an error answer. `body` is the decoded ``metav1.Status``, or what a proxy sent."""
     reason = str(dig(body, "reason", default=""))
     message = str(dig(body, "message", default="")) or (body.strip()[:500] if isinstance(body, str) else "")
     message = message[:_LONGEST_MESSAGE]
@@ -204,14 +206,14 @@ def api_error(status: int, body: Any, *, retry_after: float | None = None) -> Ap
     if retry_after is None and isinstance(hint, (int, float)) and hint > 0:
         retry_after = hint
     if retry_after is not None:
-        retry_after = float(min(retry_after, LONGEST_HINT))  # before it is made a float: JSON has integers of any size
+        retry_after = float(min(retry_after, LONGEST_HINT))  # min first: a JSON integer may be too large for a float
     kind = error_kind_of(status, reason, message, details)
     type_ = _BY_KIND.get(kind) or _BY_STATUS.get(status, ServerError if status >= 500 else ApiError)
     return type_(status, reason, message, details, retry_after)
 
 
 def _bounded(details: object) -> Resource:
-    """What is kept of `details`: validation quotes what it refuses, as often as rules refuse it."""
+    """Returns `details` with bounded causes: a validation error quotes the refused value, once for each broken rule."""
     if not isinstance(details, dict):
         return {}
     causes = details.get("causes")
@@ -223,12 +225,12 @@ def _bounded(details: object) -> Resource:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether the same request can succeed later with nobody changing anything: 409, 429, 5xx, transport trouble."""
+    """Whether the same request can succeed later without a correction: 409, 429, 5xx, transport errors."""
     if isinstance(error, TransportError):
         return True
     return isinstance(error, ApiError) and error.kind.is_retryable
 
 
 def retry_after_of(error: BaseException) -> float:
-    """The server's hint in seconds, 0 where there is none."""
+    """Returns the server's hint in seconds; 0 if there is none."""
     return (error.retry_after or 0.0) if isinstance(error, ApiError) else 0.0

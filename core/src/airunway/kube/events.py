@@ -1,8 +1,8 @@
-"""Events (``events.k8s.io/v1``) about objects: one per thing that happened, a count where it happens again.
+"""Records events (``events.k8s.io/v1``) about objects: a repeated event is counted, not created again.
 
-Recording never waits and never fails: a bounded table takes what is recorded, one task writes it. Whether a state is
-worth an event is the caller's matter; that the same one repeated does not flood the API server, and that a flood about
-one object costs no other object its events, is ours.
+Recording never waits and never fails: it puts the event into a bounded table, and one task writes it. The caller
+decides whether a state is worth an event. The recorder makes sure that repetitions do not flood the API server, and
+that many events about one object do not displace those of other objects.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ K = TypeVar("K", bound=Hashable)
 O = TypeVar("O", bound=Hashable)  # noqa: E741 - an object
 
 BURST, REFILL = 25, 300.0
-"""Different events about one object at once, and seconds until there may be one more: as client-go has it."""
+"""Different events about one object at once, and seconds until one more is allowed: the values of client-go."""
 
 _REMEMBERED = 8192
-"""Objects whose buckets are kept. One that is forgotten has a full bucket again."""
+"""Objects whose buckets are kept; an object that was dropped starts with a full bucket."""
 
 
 class Buckets(Generic[O]):
-    """A bucket of tokens for each object."""
+    """A token bucket for each object."""
 
     def __init__(self) -> None:
         self._buckets: OrderedDict[O, tuple[float, float]] = OrderedDict()
 
     def take(self, obj: O, *, now: float) -> bool:
-        """Take a token of `obj`; whether there was one. `now` is in seconds on a clock that only runs forward."""
+        """Takes a token of `obj`; returns whether there was one. `now` is in seconds of a monotonic clock."""
         tokens, since = self._buckets.pop(obj, (float(BURST), now))
         tokens = min(float(BURST), tokens + (now - since) / REFILL)
         taken = tokens >= 1
@@ -56,7 +56,7 @@ class Buckets(Generic[O]):
 
 
 class Crowd(Generic[O, K]):
-    """What is held, by tenant and by object, to find who holds the most."""
+    """Counts the held keys by tenant and by object, to find out which of them hold the most."""
 
     def __init__(self) -> None:
         self._tenants: dict[str, dict[O, dict[K, None]]] = {}
@@ -77,9 +77,9 @@ class Crowd(Generic[O, K]):
             del self._tenants[tenant], self._sizes[tenant]
 
     def noisiest(self, tenant: str, obj: O) -> Iterable[K]:
-        """What the object with the most holds, of the tenant with the most, the newest first.
+        """Returns the keys of the object that holds the most, of the tenant that holds the most, the newest first.
 
-        Nothing if that is `obj` itself: who is the noisiest makes no room at the cost of others.
+        Empty if that is `obj` itself: it must not get room at the cost of others.
         """
         loudest = max(self._sizes, key=self._sizes.__getitem__, default=tenant)
         if self._sizes.get(tenant, 0) >= self._sizes.get(loudest, 0):
@@ -97,20 +97,20 @@ MAX_NOTE_BYTES = 1024
 _MAX_REASON = 128
 
 _WINDOW = 300.0
-"""Seconds within which a repetition counts up the event instead of making a new one."""
+"""Seconds within which a repetition increases the event's count instead of creating a new event."""
 
 _FIRST_INTERVAL, _LAST_INTERVAL = 10.0, 300.0
-"""Seconds between two writes of the same event's count: doubling from the first to the last."""
+"""Seconds between two writes of one event's count: doubling from the first to the last."""
 
 _MAX_ATTEMPTS = 6
 
 _DEFERENCE = 3.0
-"""Seconds that an event waits at most for what is more urgent (spec ruling 29)."""
+"""Seconds that an event waits at most for more urgent work (spec ruling 29)."""
 
 _LOOK_AGAIN = 0.1
 
 _FAREWELLS = 8
-"""Events that are written at a time at the end of a process."""
+"""Events that are written concurrently at the end of a process."""
 
 
 class _Reference(NamedTuple):
@@ -148,7 +148,7 @@ class _Series:
 
 
 def cut(text: str, limit: int) -> str:
-    """`text` within `limit` bytes of UTF-8; an ellipsis shows where it was cut."""
+    """Returns `text` within `limit` bytes of UTF-8; an ellipsis marks the cut."""
     data = text.encode()
     if len(data) <= limit:
         return text
@@ -156,12 +156,17 @@ def cut(text: str, limit: int) -> str:
 
 
 class EventRecorder:
-    """Writes events as `component` from `instance` (this process; by default the host's, that is the pod's, name).
+    """Writes events as `component` from `instance` (this process; default: the host name, which is the pod's name).
 
-    `dropped` counts events that found the table full (`capacity` different ones at a time; the object with the most of
-    the namespace with the most makes room), `limited` those beyond the limit for one object, `failed` those that the
-    API server did not take. `now` is the wall clock written into events, `clock` the one that measures intervals.
-    While `busy()` events wait, for some seconds at most: what they tell of is more urgent.
+    Counters:
+
+    - `dropped`: events that found the table full. It holds `capacity` different events; the object with the most
+      events, in the namespace with the most, makes room.
+    - `limited`: events beyond the limit for one object.
+    - `failed`: events that the API server did not accept.
+
+    `now` is the wall clock for the times in events, `clock` measures intervals. While `busy()` is true, events wait for
+    a few seconds at most, because the work that they report is more urgent.
     """
 
     def __init__(
@@ -202,12 +207,16 @@ class EventRecorder:
         at: datetime | None = None,
         vital: bool = False,
     ) -> None:
-        """Notes that something happened to the object `regarding`. Returns at once.
+        """Records that something happened to the object `regarding`. Returns at once.
 
-        `reason` is a CamelCase word for machines, `note` a sentence for people (plain, cut to 1 KiB), `action` what was
-        being done, `related` another object that it was done to or with, `at` when it was (now). A `vital` one is never
-        dropped: it is the only trace of something that is left behind. What happens for the first time is logged as
-        well: events expire, and a log can be read for all objects at once.
+        - `reason`: a CamelCase word for machines.
+        - `note`: a sentence for people (plain text, cut to 1 KiB).
+        - `action`: what was being done.
+        - `related`: another object that it was done to or with.
+        - `at`: when it happened (default: now).
+        - `vital`: never dropped, because it is the only trace of something that is left behind.
+
+        The first occurrence is logged as well: events expire, and a log can be read for all objects at once.
         """
         key = _Key(
             regarding=_reference(regarding),
@@ -233,7 +242,7 @@ class EventRecorder:
         self._queue.add(key, Priority.URGENT if vital else Priority.NORMAL)
 
     def _has_room(self, key: _Key, seen: float) -> bool:
-        """Whether a new event can be held; another may make room for it."""
+        """Whether a new event can be held; another one may be removed to make room."""
         if not self._buckets.take(key.regarding, now=seen):
             self.limited += 1
             return False
@@ -254,7 +263,7 @@ class EventRecorder:
         self._crowd.remove(key.tenant, key.regarding, key)
 
     def moment(self) -> datetime:
-        """Now, for `at` of what will be told only once it was written, after others have acted on it."""
+        """Returns the present time, for the `at` of an event that is emitted later."""
         return self._now()
 
     async def run(self) -> None:
@@ -270,9 +279,9 @@ class EventRecorder:
                 self._queue.done(key)
 
     async def flush(self, patience: float = 2.0) -> None:
-        """Write what was recorded and is not written yet, counts included, for `patience` seconds at most.
+        """Writes the recorded events that are not written yet, counts included, for `patience` seconds at most.
 
-        For the end of a process, once `run` was cancelled: its last deeds would be missing.
+        Call it at the end of a process, after `run` was cancelled; otherwise the last events would be lost.
         """
         pending = [(key, series) for key, series in self._series.items() if series.count > series.written]
         pending.sort(key=lambda each: not each[1].vital)
@@ -282,7 +291,7 @@ class EventRecorder:
             for key, series in left:
                 try:
                     await self._send(key, series)
-                except KubeError as error:  # of this one: the namespace of another may still take its events
+                except KubeError as error:  # only this event: the namespace of another one may still accept it
                     errors.append(str(error))
                 else:
                     series.written = series.count
@@ -320,12 +329,12 @@ class EventRecorder:
             series.written = count
             if series.count > count:
                 self._queue.add_after(key, series.next_write - self._clock())
-        self._queue.add_after(key, _WINDOW + 1)  # to forget it when nothing more comes
+        self._queue.add_after(key, _WINDOW + 1)  # to drop it if it is not repeated
 
     def _name_for(self, key: _Key, moment: datetime) -> str:
-        """A name that sorts by time: `kubectl describe` shows events of this API in the order of their names.
+        """Returns a name that sorts by time, because `kubectl describe` sorts events of this API by name.
 
-        An object's name may be as long as an event's own may get.
+        The object's name is cut: it may be as long as the event's name may get.
         """
         when = f"{round(moment.timestamp() * 1e6):014x}{next(self._numbers) % 256:02x}"
         return f"{key.regarding.name[:232].rstrip('-.')}.{when}{secrets.token_hex(2)}"
@@ -337,12 +346,12 @@ class EventRecorder:
         patch = {"series": {"count": series.count, "lastObservedTime": format_micro_time(series.last_at)}}
         try:
             await self._client.merge_patch(EVENT, ObjectKey(namespace, series.name), patch)
-        except NotFound:  # expired on the server; it goes on as a new one
+        except NotFound:  # expired on the server: create it again
             series.name = self._name_for(key, series.first_at)
             await self._create(key, series, namespace)
 
     async def _create(self, key: _Key, series: _Series, namespace: str) -> bool:
-        """Whether the event is there with its count; else it has the one of an earlier attempt, unanswered."""
+        """Creates the event; False if an earlier attempt had created it, perhaps with another count."""
         try:
             await self._client.create(EVENT, self._event(key, series, namespace))
         except AlreadyExists:

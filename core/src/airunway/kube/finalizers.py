@@ -1,7 +1,7 @@
-"""Putting a finalizer on an object and taking it off, and nothing else of it.
+"""Adds a finalizer to an object and removes it, and changes nothing else.
 
-By a tested JSON patch: an apply would state all that its manager wants, and whoever made the object may have called
-themselves by our name. What they applied would be gone.
+It uses a JSON patch with `test`. A server-side apply would remove all other fields that are owned under our field
+manager's name, and the creator of the object may have applied its fields under that name.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ __all__ = ["add_finalizer", "remove_finalizers"]
 
 
 async def add_finalizer(client: Client, kind: Kind, obj: Resource, finalizer: str, *, manager: str) -> Resource:
-    """Put `finalizer` on `obj`, which does not have it; the object as it is then.
+    """Adds `finalizer` to `obj`, which does not have it; returns the new state of the object.
 
-    Raises NotFound, and Conflict if it is another object by now, or its finalizers are others: the newer state brings
-    the next pass.
+    Raises NotFound, and Conflict if there is another object with that name, or its finalizers have changed: the event
+    of the newer state causes the next pass.
     """
     present = obj["metadata"].get("finalizers") or None
     operations = [
@@ -37,9 +37,9 @@ async def add_finalizer(client: Client, kind: Kind, obj: Resource, finalizer: st
 async def remove_finalizers(
     client: Client, kind: Kind, obj: Resource, finalizers: Collection[str], *, manager: str
 ) -> Resource | None:
-    """Remove `finalizers`, which `obj` has, in one write; the object as it is then, or None if it is gone.
+    """Removes `finalizers`, which `obj` has, in one write; returns the new state, or None if the object is gone.
 
-    Raises Conflict if the list of finalizers is not that of `obj` any more: the newer state brings the next pass.
+    Raises Conflict if the object's finalizers have changed: the event of the newer state causes the next pass.
     """
     present = obj["metadata"]["finalizers"]
     path = "/metadata/finalizers"

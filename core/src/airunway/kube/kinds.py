@@ -1,4 +1,4 @@
-"""Kinds of Kubernetes objects: what a URL is made of, and the built-in kinds that more than one room needs."""
+"""Kinds of Kubernetes objects with their URL paths, and the built-in kinds that several packages use."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind in one version of its API group. The core group is the empty string."""
+    """One kind in one version of its API group."""
 
     group: str
+    """Empty for the core group."""
     version: str
     kind: str
     plural: str
@@ -44,7 +45,7 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """As it is written into `apiVersion` (``apps/v1``, ``v1``)."""
+        """The value of `apiVersion` (``apps/v1``, ``v1``)."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -53,11 +54,11 @@ class Kind:
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def path(self, *, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The URL path of one object, of a collection in a namespace, or of the whole cluster's collection.
+        """Returns the URL path of one object, of a collection in a namespace, or of the whole cluster's collection.
 
-        Names are data: they are percent-encoded. Raises ValueError for a name that no Kubernetes object can have
-        because it would change the path (``.``, ``..``, or one that contains ``/`` or ``%``), and for one object of a
-        namespaced kind without its namespace.
+        Names are percent-encoded. Raises ValueError for a name that no Kubernetes object can have because it would
+        change the path (``.``, ``..``, or one with ``/`` or ``%``), and for one object of a namespaced kind without its
+        namespace.
         """
         if name and self.namespaced and not namespace:
             raise ValueError(f"{self.kind} {name!r} needs a namespace")
@@ -82,7 +83,7 @@ def _segment(name: str) -> str:
 
 
 def kind_of_crd(crd: Resource, version: str) -> Kind:
-    """The kind that a CustomResourceDefinition defines, in that version.
+    """Returns the kind that a CustomResourceDefinition defines, in that version.
 
     Raises ValueError if the definition has no such version.
     """

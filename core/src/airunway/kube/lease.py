@@ -1,10 +1,10 @@
-"""Leader election by a ``coordination.k8s.io`` Lease.
+"""Leader election with a ``coordination.k8s.io`` Lease.
 
-Coordination, not fencing: a leader that is stopped in its tracks and resumed may still finish the request it was
-sending. Every write of this project is idempotent, so that does no harm.
+It coordinates, but does not fence: a leader whose process is suspended and resumed may still finish a request. Every
+write of this project is idempotent, so that is harmless.
 
-Clocks of other machines are never compared with ours. A lease has expired when *we* have seen no change in it for its
-duration, measured by a clock that only runs forward; the times inside are for people who look.
+The clocks of other machines are never compared with ours. A lease has expired when *we* have observed no change of it
+for its duration, on a monotonic clock; the times inside the lease are for people.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ log = logging.getLogger(__name__)
 
 
 def steady_clock() -> float:
-    """Seconds on a clock that only runs forward and, where the system can tell, also through a suspend."""
+    """Seconds of a monotonic clock that, if the system has one, also runs while the machine is suspended."""
     boot_time = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
 
 
 def format_micro_time(moment: datetime) -> str:
-    """RFC 3339 in UTC with microseconds, as ``metav1.MicroTime`` is written."""
+    """Returns RFC 3339 in UTC with microseconds, the format of ``metav1.MicroTime``."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 class LeaderElector:
-    """Holds, or waits for, the lease `namespace`/`name` as `identity` (which must differ between processes).
+    """Holds, or waits for, the lease `namespace`/`name` as `identity`, which must be unique among processes.
 
-    A holder renews every `retry_period` seconds and stops leading when it could not for `renew_deadline`; others take
-    over when they have seen no renewal for `lease_duration`. `on_change(leading)` is called at every change. The holder
-    puts `labels` and `annotations` on the lease.
+    A holder renews every `retry_period` seconds, and stops leading if it could not renew for `renew_deadline` seconds.
+    Others take over if they have observed no renewal for `lease_duration` seconds. `on_change(leading)` is called at
+    every change. The holder sets `labels` and `annotations` on the lease.
     """
 
     def __init__(
@@ -77,20 +77,21 @@ class LeaderElector:
         self._metadata = {"labels": dict(labels or {}), "annotations": dict(annotations or {})}
         self._clock = clock
         self._rng = rng or random.Random()
-        self._lease: Resource | None = None  # as last seen
+        self._lease: Resource | None = None  # as last read or written
         self._seen_at = 0.0  # when it last changed, by our clock
         self._renewed_at = 0.0
 
     @property
     def holder(self) -> str:
-        """The identity in the lease as last seen; empty if nobody holds it."""
+        """The holder in the lease as last read; empty if it has none."""
         return str(dig(self._lease, "spec", "holderIdentity", default=""))
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
         """Waits for the lease, runs `lead` while holding it, and starts over when the lease is lost.
 
-        When the lease is lost `lead` is cancelled at once. When `run` itself is cancelled, or `lead` returns or raises,
-        the lease is kept until `lead` has ended and is then released, so that another takes over without delay.
+        When the lease is lost, `lead` is cancelled at once. When `run` itself is cancelled, or `lead` returns or
+        raises, the lease is kept until `lead` has ended and is then released, so that another process takes over
+        without delay.
         """
         while True:
             await self._acquire()
@@ -98,7 +99,7 @@ class LeaderElector:
                 return
 
     async def _reign(self, lead: Callable[[], Awaitable[None]]) -> bool:
-        """One term of office; whether it ended because `lead` did."""
+        """Leads until the lease is lost or `lead` has ended; returns True for the latter."""
         self._set_leading(True)
         work = asyncio.ensure_future(_started(lead))
         renewing = asyncio.create_task(self._renew(), name=f"renew lease {self._key}")
@@ -136,7 +137,7 @@ class LeaderElector:
         log.info("%s holds the lease %s", self.identity, self._key)
 
     async def _renew(self) -> None:
-        """Renews until that is no longer possible, and returns then."""
+        """Renews the lease; returns when that is no longer possible."""
         while True:
             left = self._renewed_at + self._deadline - self._clock()
             if left <= 0:
@@ -146,7 +147,7 @@ class LeaderElector:
                 return
 
     async def _attempt(self) -> bool:
-        """One try to acquire or renew; whether the lease is ours for now. Never raises, never hangs."""
+        """Tries once to acquire or renew; returns whether we hold the lease. Never raises, never hangs."""
         started = self._clock()
         limit = self._deadline / 2
         if self.leading:
@@ -158,7 +159,7 @@ class LeaderElector:
             log.warning("lease %s: %s", self._key, str(error) or "the API server did not answer in time")
             return False
         if ours:
-            self._renewed_at = started  # when we asked, not when the answer came: never later than the server's view
+            self._renewed_at = started  # the time of the request, so that it is never later than the server's view
         return ours
 
     async def _take(self) -> bool:
@@ -173,10 +174,10 @@ class LeaderElector:
             return False
         try:
             self._observe(await self._client.replace(LEASE, self._claimed(lease)))
-        except (Conflict, NotFound):  # somebody wrote in between: see who
+        except (Conflict, NotFound):  # another process wrote the lease: read the new holder
             try:
                 self._observe(await self._client.get(LEASE, self._key))
-            except NotFound:  # deleted: whoever makes it again has it
+            except NotFound:  # deleted: the process that creates it holds it
                 self._lease = None
                 return await self._create()
             return False
@@ -198,7 +199,7 @@ class LeaderElector:
         spec = dict(lease.get("spec") or {})
         now = format_micro_time(datetime.now(UTC))
         if spec.get("holderIdentity") != self.identity:
-            # A new holder counts as a transition; the very first one does not.
+            # A new holder counts as a transition, except the first one.
             spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + (1 if spec else 0)
             spec["acquireTime"] = now
         spec |= {"holderIdentity": self.identity, "leaseDurationSeconds": round(self._duration) or 1, "renewTime": now}
@@ -219,7 +220,7 @@ class LeaderElector:
         return self._clock() - self._seen_at >= seconds
 
     async def _release(self) -> None:
-        """Best effort: whoever waits would otherwise wait for the lease to expire."""
+        """Releases the lease if possible, so that others need not wait until it expires."""
         if self._lease is None or self.holder != self.identity:
             return
         spec = {

@@ -1,7 +1,7 @@
-"""A cache that reads its own writes (client-go: MutationCache): a watch that lags must not cause a second write.
+"""A cache that reads its own writes (client-go: MutationCache), so that a lagging watch does not cause a second write.
 
-A write's answer is the newest state that we know until the watch brings it (or something newer). Without this, any
-event that arrives between a write and its echo makes a reconcile see the past and write again.
+Example: a reconcile creates a Service, and an event of a pod arrives before the watch delivers that Service. Without
+the API server's answer to the create, the next reconcile would find no Service and would write again.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ __all__ = ["Listener", "MutationCache", "Store"]
 Handler = Callable[[ObjectKey, Resource | None, Resource | None], None]
 
 Listener = Callable[[ObjectKey, Resource | None, Resource | None, bool], None]
-"""``listener(key, old, new, echo)``: as a handler, with whether `new` is the very answer to a write of ours."""
+"""``listener(key, old, new, echo)``: like a handler; `echo` is true if `new` is the answer to a write of ours."""
 
 
 class Store(Protocol):
-    """The part of a Reflector that an overlay lies on."""
+    """The methods of a Reflector that `MutationCache` uses."""
 
     def get(self, key: ObjectKey) -> Resource | None: ...
     def add_handler(self, handler: Handler) -> None: ...
 
 
 class MutationCache:
-    """A reflector's cache with the answers to our own writes on top.
+    """A reflector's cache, overlaid with the answers to our own writes.
 
-    The watch may bring the deletion of an object before the answer to a write of ours is here: an answer about what is
-    gone counts for nothing, since no event would ever end it. One that the watch has not confirmed within `patience`
-    seconds is dropped too: between two watches an object can come and go unseen.
+    An answer is dropped when the watch has delivered that state or a newer one, or after `patience` seconds: between
+    two watches an object can be created and deleted without an event. An answer is also ignored if the watch delivered
+    the object's deletion before it, because no later event would remove it.
 
-    `project` is the cache's own projection; `restore` makes of what it keeps what `get` gives.
+    `project` is applied to the answers as the cache does to its objects; `restore` turns a kept object into what `get`
+    returns.
     """
 
     def __init__(
@@ -56,17 +57,17 @@ class MutationCache:
         self._listeners: list[Listener] = []
         self._under_way: dict[ObjectKey, int] = {}
         self._untold: dict[ObjectKey, tuple[Resource | None, Resource | None, bool]] = {}
-        self._gone: dict[ObjectKey, set[str]] = {}  # by uid, since a write began
+        self._gone: dict[ObjectKey, set[str]] = {}  # the uids that were deleted since a write began
         cache.add_handler(self._on_change)
 
     def note(self, answer: Resource) -> None:
-        """Remember the API server's answer to a write of ours."""
+        """Remembers the API server's answer to a write of ours."""
         key = key_of(answer)
         if uid_of(answer) not in self._gone.get(key, ()):
             self._written[key] = (self._project(answer), self._clock())
 
     def get(self, key: ObjectKey) -> Resource | None:
-        """The newest known state of an object, or None."""
+        """Returns the newest known state of an object, or None."""
         newest = self._newest(key)
         return None if newest is None else self._restore(newest)
 
@@ -82,20 +83,20 @@ class MutationCache:
         return answer
 
     def unconfirmed(self, key: ObjectKey) -> bool:
-        """Whether what `get` returns rests on an answer that the watch has not confirmed yet."""
+        """Whether `get` returns an answer that the watch has not confirmed yet."""
         return self._newest(key) is not None and key in self._written
 
     def add_listener(self, listener: Listener) -> None:
-        """Tells `listener` of every change of the cache from now on.
+        """Calls `listener` for every change of the cache from now on.
 
-        The watch often brings a write before its answer is here. What happens to an object while we write it is told
-        once that is over: as one change, and as an echo if nothing came after ours.
+        The watch often delivers a write before its answer arrives. Changes of an object during a write are therefore
+        reported when the write is over: as one change, which is an echo if nothing changed after our write.
         """
         self._listeners.append(listener)
 
     @contextmanager
     def writing(self, key: ObjectKey) -> Iterator[None]:
-        """For the time in which an object is written and the answer noted."""
+        """Marks the object as being written; use it around the request and the `note` of its answer."""
         self._under_way[key] = self._under_way.get(key, 0) + 1
         try:
             yield
@@ -106,7 +107,7 @@ class MutationCache:
                 self._gone.pop(key, None)
                 if (untold := self._untold.pop(key, None)) is not None:
                     old, new, echo = untold
-                    # Of the write before this one, whose echo came late, or of this one.
+                    # The echo may be a late one of the previous write, or that of this write.
                     self._tell(key, old, new, echo=echo or self._is_answer(key, new))
 
     def _tell(self, key: ObjectKey, old: Resource | None, new: Resource | None, *, echo: bool) -> None:
@@ -114,7 +115,7 @@ class MutationCache:
             listener(key, old, new, echo)
 
     def _is_answer(self, key: ObjectKey, new: Resource | None) -> bool:
-        """Whether that is what the API server has answered to our last write."""
+        """Whether `new` is the API server's answer to our last write."""
         entry = self._written.get(key)
         return entry is not None and new is not None and _version(entry[0]) == _version(new)
 
@@ -135,7 +136,7 @@ class MutationCache:
 
 
 def _newer(answer: Resource, cached: Resource) -> bool:
-    """Whether the answer is of a later state than the cached object. Versions that are no numbers: the cache wins."""
+    """Whether the answer is newer than the cached object. If a version is not a number, the cached object is used."""
     ours, theirs = _version(answer), _version(cached)
     return ours.isdecimal() and theirs.isdecimal() and int(ours) > int(theirs)
 

@@ -1,4 +1,4 @@
-"""Lists read page by page; pages become smaller where objects are very large or deeply nested."""
+"""Reads lists page by page; pages become smaller if objects are very large or deeply nested."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ MAX_PAGE = 4 * 2**20
 """Bytes of a page of several objects. Decoded, hostile JSON takes 27 times as much memory; usual pages have 0.5 MiB."""
 
 _SMALLER = 4
-"""By how much a page shrinks that was too large or too deep; after each page that was neither it grows by 2."""
+"""The factor by which a page shrinks if it was too large or too deep; after every other page it grows by 2."""
 
 
 class Page(NamedTuple):
-    """One page of a list. `remaining` is the server's estimate of what is still to come (None: unknown)."""
+    """One page of a list."""
 
     items: list[Resource]
     resource_version: str
     continue_token: str
     remaining: int | None
+    """The server's estimate of how many objects follow; None: unknown."""
 
 
 Fetch = Callable[[str, int, int | None], asyncio.Task[bytes]]
-"""``fetch(token, size, most)`` asks for the page at `token` with `size` objects (0: all) of at most `most` bytes."""
+"""``fetch(token, size, most)`` requests the page at `token` with `size` objects (0: all) and at most `most` bytes."""
 
 
 async def read_pages(fetch: Fetch, *, kind: Kind, limit: int) -> AsyncGenerator[Page, None]:
-    """The pages of a list with at most `limit` objects each (0: as the server likes); the next one is read ahead.
+    """Yields the pages of a list, with at most `limit` objects each (0: the server decides), and reads one page ahead.
 
-    A page of more than `MAX_PAGE` bytes, or with an object that is nested too deeply for the decoder, is asked for
-    again with fewer objects: only the object itself then costs what such an object costs.
+    A page of more than `MAX_PAGE` bytes, or with an object that is nested too deeply for the decoder, is requested
+    again with fewer objects, until the large object is alone on its page. A page of one object has no limit.
     """
     token, size = "", limit
 
@@ -67,11 +68,11 @@ async def read_pages(fetch: Fetch, *, kind: Kind, limit: int) -> AsyncGenerator[
         if pending is not None:
             pending.cancel()
             with suppress(asyncio.CancelledError, Exception):
-                await pending  # its outcome concerns nobody any more
+                await pending  # the result is not needed any more
 
 
 async def decoded_object(text: bytes, what: str) -> Resource:
-    """The JSON object in an answer. Raises MalformedAnswer."""
+    """Returns the JSON object of an answer. Raises MalformedAnswer."""
     try:
         value = await decoded_aside(text)
     except orjson.JSONDecodeError as error:
@@ -80,7 +81,7 @@ async def decoded_object(text: bytes, what: str) -> Resource:
 
 
 async def _decoded(text: bytes, *, kind: Kind, alone: bool) -> Resource | None:
-    """The body of a page; None if it is nested too deeply and has more than one object. Raises MalformedAnswer."""
+    """Returns the body of a page; None if it is nested too deeply and `alone` is false. Raises MalformedAnswer."""
     what = f"list of {kind}"
     try:
         with gc_paused():
@@ -104,7 +105,7 @@ def _page(body: Resource, kind: Kind) -> Page:
     if not isinstance(items, list) or not isinstance(metadata, dict) or not all(isinstance(i, dict) for i in items):
         raise MalformedAnswer(f"list of {kind}: the answer is not a list")
     for item in items:
-        if "kind" not in item:  # typed lists name the kind once
+        if "kind" not in item:  # typed lists have the kind only once, in the list itself
             item["apiVersion"] = kind.api_version
             item["kind"] = kind.kind
     remaining = metadata.get("remainingItemCount")

@@ -1,16 +1,16 @@
-"""A work queue of keys: each key once, never with two holders, failures backed off per key.
+"""A work queue of keys: each key waits once, has one holder at a time, and backs off after failures.
 
-What holds at any time:
+Guarantees:
 
-- a key that was added is delivered at least once after that (nothing added is lost),
-- a key waits at most once, however often it was added,
-- a key that is being worked on is not handed out again before `done`; if it was added meanwhile, it is handed out then,
-- `add_after` keeps one deadline per key: the earliest,
-- a key that rests (`rest`) is not handed out before its rest is over; if it was added meanwhile, it is handed out then,
-- keys of a higher `Priority` come first; a key that is added again at a higher one moves up; a lower one that waits is
-  passed over a bounded number of times (`_PATIENCE`),
-- within a priority whoever shares the queue (namespaces) has its turn, whatever others have added; what is of one is
-  handed out in the order of its arrival.
+- A key that was added is delivered at least once afterwards.
+- A key waits at most once, no matter how often it was added.
+- A key that is being worked on is not delivered again before `done`. If it was added meanwhile, it is delivered then.
+- `add_after` keeps one deadline per key: the earliest.
+- A key that rests (`rest`) is not delivered before its rest is over. If it was added meanwhile, it is delivered then.
+- Keys of a higher `Priority` come first, but pass over a waiting lower one a limited number of times (`_PATIENCE`). A
+  key that is added again at a higher priority moves up.
+- Within a priority the sharers of the queue (namespaces) take turns, no matter how many keys each has. The keys of one
+  sharer are delivered in the order of arrival.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ K = TypeVar("K", bound=Hashable)
 
 
 _PATIENCE = 7
-"""How often keys of a higher priority may come before a lower one that waits: every eighth key is one of those."""
+"""How often keys of a higher priority may pass over a waiting lower one; every eighth key is then of the lower one."""
 
 
 class Priority(IntEnum):
-    """Why a key is to be looked at, the most urgent first (spec ruling 29)."""
+    """Why a key is reconciled, the most urgent first (spec ruling 29)."""
 
     URGENT = 0
-    """Something that belongs to it moved: somebody waits for that to be told."""
+    """One of its objects changed, and a user may be waiting for the new status."""
     NORMAL = 1
-    """It is new, was changed, or its time has come."""
+    """It is new, it was changed, or its requeue time has come."""
     BULK = 2
-    """It is one of many that are looked at because of something else: a relist, a policy, a new leader."""
+    """It is one of many that are reconciled for another reason: a relist, a policy, a new leader."""
 
 
 class QueueClosed(Exception):
-    """The queue was shut down and has nothing left to hand out."""
+    """The queue was shut down and has no more keys to deliver."""
 
 
 class Handle(Protocol):
@@ -55,7 +55,7 @@ class Handle(Protocol):
 
 
 class Timers(Protocol):
-    """The part of an event loop that the queue tells time by; tests bring their own."""
+    """The part of an event loop that the queue uses for time; tests pass their own."""
 
     def time(self) -> float: ...
 
@@ -63,7 +63,7 @@ class Timers(Protocol):
 
 
 class _Line(Generic[K]):
-    """The keys that wait at one priority: those of different sharers in turn, of one as they came."""
+    """The keys that wait at one priority: sharers take turns, and the keys of one sharer keep their order."""
 
     def __init__(self, sharer_of: Callable[[K], Hashable]) -> None:
         self._sharer_of = sharer_of
@@ -85,7 +85,7 @@ class _Line(Generic[K]):
         self._sharers.setdefault(self._sharer_of(key), OrderedDict())[key] = since
 
     def pop(self, key: K) -> float:
-        """Take `key` out; returns since when it waits."""
+        """Removes `key`; returns when it was added, in the seconds of `Timers.time`."""
         sharer = self._sharer_of(key)
         keys = self._sharers[sharer]
         since = keys.pop(key)
@@ -94,7 +94,7 @@ class _Line(Generic[K]):
         return since
 
     def take(self) -> tuple[K, float]:
-        """The key whose turn it is, and since when it waits."""
+        """Removes the next key; returns it, and when it was added."""
         sharer, keys = next(iter(self._sharers.items()))
         key, since = keys.popitem(last=False)
         if keys:
@@ -110,9 +110,9 @@ class _Line(Generic[K]):
 class WorkQueue(Generic[K]):
     """The queue between event handlers (synchronous, fast) and workers (one `get` … `done` per key).
 
-    `sharer_of` says for whom a key is worked on: thousands of keys of one do not make those of another wait.
+    `sharer_of` returns the sharer that a key belongs to: thousands of keys of one sharer do not delay those of another.
     `base` and `cap` bound the backoff of `retry`, in seconds. `timers` defaults to the running loop, so a queue without
-    one must be made inside a coroutine.
+    `timers` must be created inside a coroutine.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class WorkQueue(Generic[K]):
         self._closed = False
 
     def add(self, key: K, priority: Priority = Priority.NORMAL) -> None:
-        """Have `key` worked on as soon as somebody is free. No effect after `shut_down`."""
+        """Queues `key` for the next free worker. No effect after `shut_down`."""
         if self._closed:
             return
         now = self._timers.time()
@@ -163,7 +163,7 @@ class WorkQueue(Generic[K]):
             self._ready[priority].put(key, self._ready[waiting].pop(key))
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Have `key` worked on in `seconds`, or earlier if an earlier deadline stands."""
+        """Queues `key` in `seconds`, or earlier if it already has an earlier deadline."""
         if seconds <= 0:
             self.add(key)
             return
@@ -178,9 +178,9 @@ class WorkQueue(Generic[K]):
         self._set_alarm()
 
     def rest(self, key: K, seconds: float) -> None:
-        """Hand `key` out no earlier than in `seconds`, whatever adds it until then; of two rests the longer counts.
+        """Delays `key` for at least `seconds`, even if it is added meanwhile; of two rests the longer one counts.
 
-        One that waits for a worker already is handed out all the same.
+        A key that already waits for a worker is not delayed.
         """
         until = self._timers.time() + seconds
         resting = self._rests.get(key)
@@ -197,14 +197,14 @@ class WorkQueue(Generic[K]):
             self.add(key, priority)
 
     def reschedule(self, key: K, seconds: float | None) -> None:
-        """Have `key` worked on in `seconds`, or not before it is added (None), whatever deadline stood until now."""
+        """Replaces the deadline of `key`: it is queued in `seconds`, or (None) only when it is added."""
         if self._due.pop(key, None) is not None:
             self._set_alarm()
         if seconds is not None:
             self.add_after(key, seconds)
 
     def retry(self, key: K, at_least: float = 0.0) -> float:
-        """Have a failed `key` worked on again after its backoff, at least `at_least` seconds; returns the delay."""
+        """Queues a failed `key` after its backoff, at least `at_least` seconds; returns the delay."""
         attempt = self._attempts.get(key, 0) + 1
         self._attempts[key] = attempt
         delay = max(at_least, backoff_delay(attempt, base=self._base, cap=self._cap, rng=self._rng))
@@ -212,20 +212,20 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """`key` succeeded: its next failure starts at the shortest delay again."""
+        """Resets the backoff of `key` after a success."""
         self._attempts.pop(key, None)
 
     def attempts(self, key: K) -> int:
-        """How often `key` was retried since it last succeeded."""
+        """Returns how often `key` was retried since it last succeeded."""
         return self._attempts.get(key, 0)
 
     async def get(self) -> K:
-        """The key that is next; the caller holds it until `done`. Raises QueueClosed after `shut_down`."""
+        """Returns the next key; the caller holds it until `done`. Raises QueueClosed after `shut_down`."""
         key, _ = await self.get_timed()
         return key
 
     async def get_timed(self) -> tuple[K, float]:
-        """As `get`, with the seconds that the key waited after it was due."""
+        """Like `get`, and also returns the seconds that the key waited after it was due."""
         while not any(self._ready):
             if self._closed:
                 raise QueueClosed
@@ -237,7 +237,7 @@ class WorkQueue(Generic[K]):
                 if waiter in self._waiters:
                     self._waiters.remove(waiter)
                 elif any(self._ready):
-                    self._wake_one()  # we were woken for a key and go away without it
+                    self._wake_one()  # this waiter was woken for a key but is cancelled: wake another one
                 raise
         chosen = self._next()
         for level in Priority:
@@ -247,13 +247,13 @@ class WorkQueue(Generic[K]):
         return key, max(0.0, self._timers.time() - since)
 
     def _next(self) -> Priority:
-        """The priority of the key that is handed out next; some key waits."""
+        """Returns the priority of the next key; there must be a waiting key."""
         waiting = [level for level in Priority if self._ready[level]]
         impatient = (level for level in reversed(waiting) if self._passed_over[level] >= _PATIENCE)
         return next(impatient, waiting[0])
 
     def done(self, key: K) -> None:
-        """The holder of `key` gives it back. Raises ValueError if nobody holds it."""
+        """Gives `key` back. Raises ValueError if it has no holder."""
         if key not in self._held:
             raise ValueError(f"{key!r} is not being worked on")
         self._held.remove(key)
@@ -262,7 +262,7 @@ class WorkQueue(Generic[K]):
             self._enqueue(key, *again)
 
     def shut_down(self, *, drain: bool = False) -> None:
-        """Accept nothing more. With `drain`, what waits now is still handed out; deadlines are dropped either way."""
+        """Stops accepting keys and drops all deadlines. With `drain`, the keys that wait now are still delivered."""
         self._closed = True
         self._due.clear()
         self._heap.clear()
@@ -282,21 +282,21 @@ class WorkQueue(Generic[K]):
 
     @property
     def depth(self) -> int:
-        """Keys that wait to be worked on now."""
+        """The number of keys that wait for a worker or for their holder's `done`."""
         return sum(map(len, self._ready)) + len(self._again)
 
     @property
     def scheduled(self) -> int:
-        """Keys with a deadline in the future, and those that were added while they rest."""
+        """The number of keys with a deadline in the future, or that were added while they rest."""
         return len(self._due.keys() | self._after_rest.keys())
 
     @property
     def held(self) -> int:
-        """Keys being worked on."""
+        """The number of keys being worked on."""
         return len(self._held)
 
     def waiting(self) -> list[K]:
-        """The keys that wait for a worker, by priority, sharer and order of arrival."""
+        """Returns the keys that wait for a worker, by priority, sharer and order of arrival."""
         return list(chain.from_iterable(self._ready))
 
     def __contains__(self, key: K) -> bool:
@@ -311,7 +311,7 @@ class WorkQueue(Generic[K]):
                 return
 
     def _set_alarm(self) -> None:
-        """One timer for the whole queue, at the earliest deadline."""
+        """Sets the one timer of the queue to the earliest deadline."""
         while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
             heapq.heappop(self._heap)  # superseded by another deadline of the same key
         if not self._heap:

@@ -1,7 +1,7 @@
-"""A cache of all objects of one kind that follows the API server, whatever happens on the way.
+"""A cache of all objects of one kind that follows the API server and recovers from every fault.
 
-One loop: list in pages, then watch from there; on trouble wait, and resume the watch where that is sound or list again
-where it is not. A list after trouble is compared with the cache, so that deletions nobody told us about are seen.
+One loop lists in pages and then watches. After a fault it waits, and resumes the watch if that is safe; otherwise it
+lists again. The new list is compared with the cache, which finds the deletions that the watch missed.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ __all__ = ["AnyReflector", "Handler", "Index", "Reflector", "UnionReflector", "r
 log = logging.getLogger(__name__)
 
 Handler = Callable[[ObjectKey, Resource | None, Resource | None], None]
-"""``handler(key, old, new)``: `old` is None for a new object, `new` is None for one that is gone."""
+"""``handler(key, old, new)``: `old` is None for a new object, `new` is None for a deleted one."""
 
 _TOMBSTONE_AGE = 300.0
-"""Seconds for which a late event must not bring a deleted object back."""
+"""Seconds for which a late event cannot bring a deleted object back."""
 
 _AT_ONCE = 25
-"""Objects of a list that are taken in before everything else in the process gets its turn."""
+"""Objects of a list that are stored before the loop yields to other tasks."""
 
 _SHORT_STREAM = 1.0
-"""A stream that ends sooner than this (seconds) was no healthy one, even if the server closed it politely."""
+"""A stream that ends sooner than this (seconds) was not healthy, even if the server closed it cleanly."""
 
 
 class Index:
-    """The cached objects by a value that a function computes from each (owner, label, reference...)."""
+    """The cached objects by a value that a function computes from each of them (owner, label, reference)."""
 
     def __init__(self, values: Callable[[Resource], Iterable[Hashable]]) -> None:
         self._values = values
         self._keys: dict[Hashable, dict[ObjectKey, Resource]] = {}
 
     def get(self, value: Hashable) -> list[Resource]:
-        """The objects that have `value`; empty if none has."""
+        """Returns the objects that have `value`; empty if there are none."""
         return list(self._keys.get(value, {}).values())
 
     def keys(self) -> list[Hashable]:
-        """The values that occur."""
+        """Returns the values that occur."""
         return list(self._keys)
 
     def _update(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
@@ -65,15 +65,15 @@ class Index:
 
 
 class Reflector:
-    """The cache; `run` keeps it up to date. Objects in it are shared: never change one.
+    """A cache that `run` keeps up to date. Its objects are shared: never change one.
 
-    - `synced` is set once the whole kind was seen, and stays set; what is read later may lag behind during faults.
-    - `missing` is true while the server says 404 for the kind (its CRD is not there). What was cached stays until a
-      list says otherwise; `retry_now` makes the reflector look at once instead of after its backoff (0.2–30 s).
-    - `project` trims an object before it is cached and before handlers see it; it may change it in place. None: the
-      object is of no interest; it is not kept, as if it were not there.
-    - handlers run inside the loop that reads: they must be quick and not wait. One that raises is logged.
-    - `on_restart(cause)` is called whenever a list or watch has to start again because of a fault.
+    - `synced` is set after the first full list and stays set; reads may lag behind later, during faults.
+    - `missing` is true while the server answers 404 for the kind (its CRD is not installed). Cached objects stay until
+      a list shows otherwise. `retry_now` ends the backoff (0.2–30 s).
+    - `project` trims an object before it is cached and passed to handlers; it may change the object in place. If it
+      returns None, the object is treated as if it did not exist.
+    - Handlers run inside the loop that reads: they must be quick and must not wait. An exception in one is logged.
+    - `on_restart(cause)` is called whenever a fault makes a list or watch start again.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Reflector:
         self._tombstones: dict[ObjectKey, tuple[float, str]] = {}
         self._handlers: list[Handler] = []
         self._resource_version: str | None = None
-        self._newest = ""  # the newest version ever seen, also of what is to be listed again
+        self._newest = ""  # the newest version of all lists and events; kept when the list is to be read again
         self._poke = asyncio.Event()
 
     # ------------------------------------------------------------------------------------------------ reading
@@ -113,7 +113,7 @@ class Reflector:
         return self._objects.get(key)
 
     def items(self) -> list[tuple[ObjectKey, Resource]]:
-        """All objects with their keys; a copy of the list, so that waiting while going through it is safe."""
+        """Returns all objects with their keys, as a copy: the caller may wait while it iterates."""
         return list(self._objects.items())
 
     def values(self) -> list[Resource]:
@@ -132,23 +132,23 @@ class Reflector:
         return iter(self.keys())
 
     def add_handler(self, handler: Handler) -> None:
-        """Calls `handler` for every change from now on, and at once for every object that is already here."""
+        """Calls `handler` at once for every cached object, and for every change from now on."""
         self._handlers.append(handler)
         for key, obj in self.items():
             self._call(handler, key, None, obj)
 
     def remove_handler(self, handler: Handler) -> None:
-        """No longer calls `handler`."""
+        """Stops calling `handler`."""
         self._handlers.remove(handler)
 
     def add_index(self, values: Callable[[Resource], Iterable[Hashable]]) -> Index:
-        """An index that is up to date before any handler added after it is called."""
+        """Returns an index that is updated before any handler that is added later is called."""
         index = Index(values)
         self.add_handler(index._update)
         return index
 
     def retry_now(self) -> None:
-        """End a wait for the backoff: something says that the next attempt will go better."""
+        """Ends a wait for the backoff; call it when the next attempt is likely to succeed."""
         self._poke.set()
 
     # ------------------------------------------------------------------------------------------------ following
@@ -162,7 +162,7 @@ class Reflector:
                 clean = await self._watch()
             except KubeError as error:
                 await self._recover(error)
-            except Exception:  # a cache that stops silently is worse than any bug that stops it
+            except Exception:  # a bug must not stop the cache, which would then be stale unnoticed
                 log.exception("%s: reading failed in an unforeseen way; listing again", self.kind)
                 self._resource_version = None
                 await self._pause("bug", 0.0)
@@ -171,7 +171,7 @@ class Reflector:
                     await self._pause("short stream", 0.0)
 
     async def _recover(self, error: KubeError) -> None:
-        """Decides from what went wrong whether the watch may resume or the list must be read again, and waits."""
+        """Decides from the error whether to resume the watch or to list again, and waits."""
         cause = type(error).__name__
         first = self._backoff.failures == 0
         missing = isinstance(error, NotFound)
@@ -182,8 +182,8 @@ class Reflector:
             error.status == 504
             or not (isinstance(error, Forbidden | Unauthorized | TooManyRequests) or error.status >= 500)
         ):
-            # The server does not accept the place we want to resume from (410, 400, 404 of a replaced CRD, 504 for a
-            # version from the future after a restore): only a list is sound.
+            # The server does not accept our resourceVersion (410, 400, 404 of a replaced CRD, 504 for a version from
+            # the future after a restore): only a new list is safe.
             self._resource_version = None
         if isinstance(error, Gone) and first:
             log.info("%s: history was compacted; listing again", self.kind)
@@ -209,10 +209,10 @@ class Reflector:
             self.on_restart(cause)
 
     async def _list(self) -> None:
-        """Brings the cache to the state of a consistent list."""
+        """Replaces the content of the cache with a consistent list."""
         seen: set[ObjectKey] = set()
         version = ""
-        # A server that was restored from a backup gives out the same versions once more, for other content.
+        # A server that was restored from a backup uses the same versions again, for other content.
         restored = False
         pages = self._client.pages(
             self.kind,
@@ -246,7 +246,7 @@ class Reflector:
             self.synced.set()
 
     async def _watch(self) -> bool:
-        """Follows one watch to its end; whether it was a healthy one."""
+        """Follows one watch to its end; returns whether the watch was healthy."""
         assert self._resource_version is not None
         clock = asyncio.get_running_loop().time
         started = clock()
@@ -267,7 +267,7 @@ class Reflector:
         version = event.resource_version
         if event.type == "BOOKMARK":
             if _is_older(version, self._resource_version):
-                # The server's history ends before what we have seen: it was restored from a backup.
+                # The server's history ends before our version: it was restored from a backup.
                 raise Gone(410, "Expired", "the server's version went backwards")
             self._advance(version)
             return
@@ -289,7 +289,7 @@ class Reflector:
         self._advance(version)
 
     def _advance(self, version: str) -> None:
-        """The watch resumes after the newest event seen, also when they came out of order."""
+        """Moves the version at which the watch resumes to `version`, unless an event came out of order."""
         if version and not _is_older(version, self._resource_version):
             self._resource_version = self._newest = version
 
@@ -301,7 +301,7 @@ class Reflector:
                 log.exception("%s: projecting %s failed; keeping it whole", self.kind, key)
             else:
                 if projected is None:
-                    if old is not None:  # buried like a deleted one: a late event must not bring it back
+                    if old is not None:  # leaves a tombstone, as a deletion does: a late event must not bring it back
                         self._remove(key, _version_of(new))
                     return
                 new = projected
@@ -333,7 +333,7 @@ class Reflector:
 
 
 def _key_of(obj: Resource) -> ObjectKey | None:
-    """The key, or None for something without a name (which no API server sends, but a middle box might)."""
+    """Returns the key, or None for an object without a name (no API server sends one, but a proxy might)."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(name := metadata.get("name"), str):
         log.warning("an object without a name was ignored")
@@ -347,17 +347,17 @@ def _version_of(obj: Resource) -> str:
 
 
 def _is_older(left: str | None, right: str | None) -> bool:
-    """Whether version `left` is before `right`. False where the two cannot be compared."""
+    """Whether version `left` is before `right`. False if the two cannot be compared."""
     if not left or not right or not left.isdecimal() or not right.isdecimal():
         return False
     return int(left) < int(right)
 
 
 class UnionReflector:
-    """The union of reflectors that share no object. It is read and run like one `Reflector`.
+    """The union of reflectors that share no object; it is read and run like one `Reflector`.
 
-    `synced` is set once all of them have seen everything; `missing` is true while any of them is told that the kind is
-    not served. Raises ValueError for no reflectors, or reflectors of different kinds.
+    `synced` is set once all of them are synced; `missing` is true while the server answers 404 to any of them. Raises
+    ValueError if there are no reflectors, or reflectors of different kinds.
     """
 
     kind: Kind
@@ -396,7 +396,7 @@ class UnionReflector:
         return next((found for part in self._parts if (found := part.get(key)) is not None), None)
 
     def items(self) -> list[tuple[ObjectKey, Resource]]:
-        """All objects with their keys, as a new list."""
+        """Returns all objects with their keys, as a new list."""
         return [item for part in self._parts for item in part.items()]
 
     def values(self) -> list[Resource]:
@@ -415,23 +415,23 @@ class UnionReflector:
         return iter(self.keys())
 
     def add_handler(self, handler: Handler) -> None:
-        """Calls `handler` for every change from now on, and at once for every object that is already here."""
+        """Calls `handler` at once for every cached object, and for every change from now on."""
         for part in self._parts:
             part.add_handler(handler)
 
     def remove_handler(self, handler: Handler) -> None:
-        """No longer calls `handler`."""
+        """Stops calling `handler`."""
         for part in self._parts:
             part.remove_handler(handler)
 
     def add_index(self, values: Callable[[Resource], Iterable[Hashable]]) -> Index:
-        """One index over all objects, up to date before any handler added after it is called."""
+        """Returns one index over all objects that is updated before any handler that is added later is called."""
         index = Index(values)
         self.add_handler(index._update)
         return index
 
     def retry_now(self) -> None:
-        """End the waits for the backoff: something says that the next attempt will go better."""
+        """Ends the waits for the backoff; call it when the next attempts are likely to succeed."""
         for part in self._parts:
             part.retry_now()
 
@@ -458,7 +458,7 @@ def reflector_of(
     project: Callable[[Resource], Resource | None] | None = None,
     page_size: int = 500,
 ) -> AnyReflector:
-    """The cache of a kind in `namespaces`, or in the whole cluster where none are given."""
+    """Returns the cache of a kind in `namespaces`, or in the whole cluster if there are none."""
 
     def within(namespace: str) -> Reflector:
         return Reflector(

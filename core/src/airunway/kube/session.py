@@ -1,7 +1,7 @@
-"""One HTTP session with one API server under one identity: credentials, TLS, time limits, and whose fault a failure is.
+"""One HTTP session with one API server under one identity: credentials, TLS, timeouts, and classified errors.
 
-Retries nothing: that belongs to whoever knows what a failure means. (aiohttp itself sends a GET, PUT or DELETE once
-more when the connection breaks before an answer, as RFC 9110 §9.2.2 has it; our PUTs carry preconditions.)
+It retries nothing, because only the caller knows what a failure means. (aiohttp itself repeats a GET, PUT or DELETE
+once if the connection breaks before an answer, according to RFC 9110 §9.2.2; our PUTs have preconditions.)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["JSON", "Session", "user_agent_of"]
 log = logging.getLogger(__name__)
 
 _GOODBYE = 0.1
-"""Seconds that TLS connections get to end properly when a session closes."""
+"""Seconds that TLS connections get to shut down when a session closes."""
 
 JSON = "application/json"
 
@@ -50,14 +50,14 @@ _MAX_REMEMBERED_WARNINGS = 256
 
 
 def user_agent_of(component: str) -> str:
-    """``airunway/<version> (<component>)``."""
+    """Returns ``airunway/<version> (<component>)``."""
     from airunway import __version__
 
     return f"airunway/{__version__} ({component})"
 
 
 class Session:
-    """The connections; an async context manager. The parameters are those of `Client`."""
+    """The connections, as an async context. The parameters are those of `Client`."""
 
     def __init__(self, config: ClusterConfig, *, user_agent: str, timeout: float, watch_inactivity: float) -> None:
         self.config = config
@@ -71,7 +71,7 @@ class Session:
         self._tls: tuple[ClientCertificate | None, ssl.SSLContext] | None = None
         self._proxy = config.proxy_url or proxy_of(config.server) or None
         self.date = ""
-        """The ``Date`` of the newest answer: the server's clock."""
+        """The ``Date`` header of the newest answer: the server's clock."""
 
     async def open(self) -> None:
         self._http = aiohttp.ClientSession(
@@ -79,8 +79,8 @@ class Session:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=[
                 ("Accept", JSON),
-                # 34 MB of list on loopback: a sixth less CPU here, none more in the API server (TLS costs more than
-                # gzip saves it). It compresses nothing below 128 KB and no watch.
+                # For 34 MB of list on loopback: a sixth less CPU here, and no more in the API server (gzip costs less
+                # than the TLS that it saves). The server compresses nothing below 128 KB and no watch.
                 ("Accept-Encoding", "gzip"),
                 ("User-Agent", self._user_agent),
                 *self.config.headers,
@@ -92,8 +92,8 @@ class Session:
         if self._http is not None:
             await self._http.close()
             self._http = None
-            # Connections of cancelled requests are still saying goodbye, and aiohttp keeps no account of them (its
-            # documentation, "Graceful shutdown").
+            # Connections of cancelled requests are still shutting down, and aiohttp does not track them (see "Graceful
+            # shutdown" in its documentation).
             await asyncio.sleep(_GOODBYE)
 
     async def read(
@@ -110,10 +110,10 @@ class Session:
         timeout: float | None = None,
         most: int | None = None,
     ) -> bytes:
-        """The whole body of a successful answer. `verb` and `resource` name the request in `on_request`.
+        """Returns the whole body of a successful answer. `verb` and `resource` name the request in `on_request`.
 
-        `accept` is a media type to ask for instead of plain JSON. Raises AnswerTooLarge for a body of more than `most`
-        bytes, without reading on.
+        `accept` is a media type to request instead of plain JSON. Raises AnswerTooLarge for a body of more than `most`
+        bytes, without reading the rest.
         """
         limits = aiohttp.ClientTimeout(total=timeout or self.timeout)
         response = await self._send(
@@ -136,7 +136,7 @@ class Session:
                 async for part in response.content.iter_any():
                     length += len(part)
                     if length > most:
-                        response.close()  # in the middle of a body: the connection cannot be used again
+                        response.close()  # in the middle of a body: the connection cannot be reused
                         raise AnswerTooLarge(f"{method} {path}: more than {most} bytes")
                     parts.append(part)
                 return b"".join(parts)
@@ -144,7 +144,7 @@ class Session:
     async def stream(
         self, verb: str, path: str, *, resource: str, params: Mapping[str, str]
     ) -> AsyncGenerator[bytes, None]:
-        """The body of a successful GET, as it comes, with a limit on silence instead of one on its whole time."""
+        """Yields the body of a successful GET as it arrives, with a limit on silence instead of on the total time."""
         limits = aiohttp.ClientTimeout(
             total=None, sock_connect=min(self.timeout, self.watch_inactivity), sock_read=self.watch_inactivity
         )
@@ -154,7 +154,7 @@ class Session:
                 async for chunk in response.content.iter_any():
                     yield chunk
         finally:
-            response.close()  # in the middle of a body: the connection cannot be used again
+            response.close()  # in the middle of a body: the connection cannot be reused
 
     async def _send(
         self,
@@ -169,7 +169,7 @@ class Session:
         media_type: str = JSON,
         accept: str = "",
     ) -> aiohttp.ClientResponse:
-        """The response once its head is here and is a success; every failure leaves here as one of our exceptions."""
+        """Returns the response when the header of a success has arrived; raises every failure as one of our errors."""
         if self._http is None:
             raise RuntimeError("the client is not open: use `async with Client(...)`")
         credential = await self.config.credentials.credential()
@@ -223,16 +223,16 @@ class Session:
         return self._tls[1]
 
     def _reread_ca(self) -> None:
-        """The server's certificate was not accepted: the cluster's CA may have been replaced since we read it."""
+        """Reads the CA again after the server's certificate was not trusted: the cluster may have replaced its CA."""
         path = self.config.ca_file
         if path is None:
             return
         try:
             found = path.read_bytes()
-            if not found or found == self.config.ca_data:  # empty would mean the system's own authorities
+            if not found or found == self.config.ca_data:  # an empty file would select the system's authorities
                 return
             config = replace(self.config, ca_data=found)
-            tls_context(config, None)  # half a file must not replace a good one
+            tls_context(config, None)  # checks it: an incomplete file must not replace a good one
         except (OSError, ConfigError) as error:
             log.warning("the certificate authority cannot be read again: %s", error)
             return
@@ -254,13 +254,13 @@ class Session:
 
 @lru_cache(maxsize=256)
 def _query(params: tuple[tuple[str, str], ...]) -> str:
-    """The encoded query; nearly all writes have the same few."""
+    """Returns the encoded query; cached, because nearly all writes have the same few."""
     return urlencode(params)
 
 
 @contextmanager
 def _as_ours(what: str) -> Iterator[None]:
-    """The one place where what aiohttp and the operating system raise becomes ours."""
+    """Converts the errors of aiohttp and the operating system to ours."""
     try:
         yield
     except _NETWORK_ERRORS as error:
@@ -271,7 +271,7 @@ def _as_ours(what: str) -> Iterator[None]:
 
 
 def _told(error: BaseException) -> str:
-    """What went wrong, without what aiohttp says of its own objects."""
+    """Returns what went wrong, without aiohttp's descriptions of its own objects."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"the certificate of {error.host}:{error.port} is not trusted: {_reason(error.certificate_error)}"
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -283,7 +283,7 @@ def _reason(cause: Exception) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return cause.verify_message
     if isinstance(cause, ConnectionError) and cause.errno:
-        return os.strerror(cause.errno)  # asyncio's own words are those of a function call
+        return os.strerror(cause.errno)  # asyncio's own text describes a function call
     return str(cause)
 
 
@@ -296,7 +296,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _decode_lenient(text: bytes) -> Any:
-    """An error body: a Status, or the words of whatever stands between us and the server."""
+    """Decodes an error body: a Status, or the text of a proxy before the server."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""Writing one's part of a status: compare, apply, remember the answer."""
+"""Writes the part of a status that one field manager owns: compares, applies, and remembers the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["StatusWriter"]
 class StatusWriter:
     """Applies the status of objects of one kind as one field manager; `objects` is their cache.
 
-    `on_write(object, status)` is called after each write, with the object as it stood.
+    `on_write(object, status)` is called after each write, with the object before the write.
     """
 
     def __init__(
@@ -38,13 +38,15 @@ class StatusWriter:
     async def write(
         self, obj: Resource, status: Resource, *, force: bool = True, compared: Resource | None = None
     ) -> bool:
-        """Make `status` all that the manager owns of the object's status; False if that is so already or it is gone.
+        """Makes `status` all that the manager owns of the object's status.
 
-        It is written over `obj` as it stood, by its resourceVersion: for a subresource the API server compares no uid
-        (kube-apiserver 1.36: the metadata of the stored object replaces what was sent before it is validated), and an
-        object of the same name that was made meanwhile would take what is said of the one before. What is there already
-        is looked up in `compared` (`obj`). Raises Conflict if it was written since, or, with `causes`, if somebody else
-        owns a field and not `force`.
+        Returns False if nothing had to be written, or if the object is gone.
+
+        The resourceVersion of `obj` is the precondition, because the API server checks no uid for a subresource
+        (kube-apiserver 1.36 replaces the sent metadata by the stored object's before validation): otherwise a new
+        object with the same name could get the status of the old one. `compared` (default: `obj`) is the live object
+        that the status is compared with. Raises Conflict if the object was written meanwhile, or, with `causes`, if
+        another manager owns a field and `force` is false.
         """
         known = {field: obj["metadata"].get(field) for field in ("name", "namespace", "resourceVersion")}
         body = {

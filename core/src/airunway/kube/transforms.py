@@ -1,4 +1,4 @@
-"""Transforms (client-go: TransformFunc): what a cache leaves out of the objects that it keeps."""
+"""Transforms (client-go: TransformFunc): they remove or share parts of objects before a cache keeps them."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from airunway.resource import Resource, dig, uid_of
 __all__ = ["LAST_APPLIED", "compact_objects", "intern_status", "strip_managed_fields", "transform_once"]
 
 _MAX_SHARED = 1024
-"""Different field sets, or conditions, that are remembered; when there are more, remembering starts over."""
+"""How many different field sets, or conditions, are remembered; at the limit all are forgotten."""
 
 _LONGEST_SHARED = 256
-"""Longer texts are hardly ever equal."""
+"""Characters of a text that is shared; longer texts are rarely equal."""
 
 _PLAIN = frozenset((str, int))
-"""Types of the values of a condition. Not bool, which is equal to a number."""
+"""Types of the values of a condition. Not bool, because True equals 1."""
 
 _LONGEST_FIELDS = 4096
-"""Bytes of a field set that is shared; larger ones are hardly ever equal, and somebody else's."""
+"""Bytes of a field set that is shared; larger ones are rarely equal, and not ours."""
 
 _MAX_REMEMBERED = 64
-"""States of objects that may come a second time; more than are written at a time."""
+"""How many object states are remembered for their second appearance; more than there are writes at a time."""
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-"""The annotation in which kubectl keeps a copy of the object as it was applied."""
+"""The annotation in which kubectl keeps a copy of the applied object."""
 
 
 def strip_managed_fields(keep: str | Collection[str] = ()) -> Callable[[Resource], Resource]:
-    """A projection that drops the managedFields entries of everybody but `keep`, and kubectl's copy of the object.
+    """Returns a transform that removes kubectl's copy of the object, and all managedFields entries but those of `keep`.
 
-    Together they are often half of an object. With `keep` set to our field manager (or to those of all who read the
-    cache), `needs_apply` still works on what is left; `changed_fields` does not. Equal field sets are kept once for all
-    objects: those that one controller makes differ in their values, rarely in their fields, and a field set takes more
-    memory than what it describes.
+    Together they are often half of an object. If `keep` names our field manager (or those of all readers of the cache),
+    `needs_apply` still works on the result; `changed_fields` does not. Equal field sets are kept once for all objects:
+    the objects of one controller differ in values, rarely in fields, and a field set takes more memory than the fields
+    that it lists.
     """
     managers = tuple(filter(None, (keep,) if isinstance(keep, str) else keep))
     shared: dict[bytes, Resource] = {}
@@ -48,7 +48,7 @@ def strip_managed_fields(keep: str | Collection[str] = ()) -> Callable[[Resource
             if len(shared) >= _MAX_SHARED:
                 shared.clear()
             for part, below in fields.items():
-                # By part: an owner's uid among the metadata must not keep all the rest from being shared.
+                # Each part on its own: the owner's uid in the metadata differs and would prevent all sharing.
                 if part == "f:metadata" and isinstance(below, dict):
                     below.update((key, shared_part(value)) for key, value in list(below.items()))
                 else:
@@ -60,7 +60,7 @@ def strip_managed_fields(keep: str | Collection[str] = ()) -> Callable[[Resource
             return fields
         try:
             text = orjson.dumps(fields)
-        except TypeError:  # nested deeper than orjson goes: the fields of something free-form
+        except TypeError:  # nested deeper than orjson allows: the fields of a free-form object
             return fields
         return shared.setdefault(text, fields) if len(text) <= _LONGEST_FIELDS else fields
 
@@ -86,10 +86,10 @@ def strip_managed_fields(keep: str | Collection[str] = ()) -> Callable[[Resource
 
 
 def intern_status() -> Callable[[Resource], Resource]:
-    """A projection that keeps equal texts and equal conditions of a status once for all objects.
+    """Returns a transform that keeps equal texts and equal conditions of a status once for all objects.
 
-    A third of an object are its conditions: the same few types, reasons and messages in every one, and the same times
-    where many objects change at once.
+    Conditions are a third of an object: the same few types, reasons and messages in every one, and the same times if
+    many objects change at once.
     """
     shared: dict[tuple[tuple[str, str | int], ...], Resource] = {}
 
@@ -97,7 +97,7 @@ def intern_status() -> Callable[[Resource], Resource]:
         if not isinstance(condition, dict):
             return condition
         if not _PLAIN.issuperset(map(type, condition.values())):
-            return _with_shared_texts(condition)  # of unusual make, or nested
+            return _with_shared_texts(condition)  # not a plain condition
         known = shared.get(tuple(condition.items()))
         if known is None:
             known = _with_shared_texts(condition)
@@ -111,7 +111,7 @@ def intern_status() -> Callable[[Resource], Resource]:
             if isinstance(conditions, list):
                 if len(shared) >= _MAX_SHARED:
                     shared.clear()
-                # Equal ones have their texts in common already: they are looked for first.
+                # Equal conditions already share their texts, so they are handled first.
                 rest = {name: part for name, part in status.items() if name != "conditions"}
                 status.update(_with_shared_texts(rest), conditions=list(map(share, conditions)))
             else:
@@ -122,16 +122,17 @@ def intern_status() -> Callable[[Resource], Resource]:
 
 
 def compact_objects(keep: str | Collection[str]) -> Callable[[Resource], Resource]:
-    """Both projections, one after the other."""
+    """Both transforms, one after the other."""
     strip, share = strip_managed_fields(keep), intern_status()
     return lambda obj: share(strip(obj))
 
 
 def transform_once(project: Callable[[Resource], Resource]) -> Callable[[Resource], Resource]:
-    """The projection, made once for each state of an object: every write of ours comes back as an event.
+    """Returns a transform that runs `project` once for each state of an object.
 
-    Of the answer to a write and of its echo, whichever is second is the first one's result, and is kept once. An object
-    that is read in two versions of its kind has one uid and one state, and two forms.
+    Every write of ours comes back as an event. The answer to a write and its event are the same state: the second one
+    gets the result of the first, so that the state is kept once. The key includes the apiVersion, because an object
+    that is read in two versions of its kind has one uid and resourceVersion but two forms.
     """
     known: dict[tuple[str, str, str], Resource] = {}
 
@@ -141,7 +142,7 @@ def transform_once(project: Callable[[Resource], Resource]) -> Callable[[Resourc
             return project(obj)
         state = (str(obj.get("apiVersion", "")), uid, version)
         if (found := known.pop(state, None)) is not None:
-            return found  # there is no third time
+            return found  # a state appears at most twice
         if len(known) >= _MAX_REMEMBERED:
             del known[next(iter(known))]
         known[state] = found = project(obj)
@@ -151,8 +152,8 @@ def transform_once(project: Callable[[Resource], Resource]) -> Callable[[Resourc
 
 
 def _with_shared_texts(part: Resource) -> Resource:
-    """The same, every short text in it being the one that stands for all equal ones."""
-    # An explicit list of what is left to do: what others wrote may be nested to any depth.
+    """Returns `part` with each short text replaced by the one shared copy of it."""
+    # An explicit stack instead of recursion: objects of other controllers may be nested to any depth.
     left: list[Any] = [part]
     while left:
         node = left.pop()

@@ -1,4 +1,4 @@
-"""The watch protocol on the wire: a stream of JSON documents, one per line, of any length."""
+"""The wire format of a watch: a stream of JSON documents, one per line, of any length."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TYPES = frozenset(("ADDED", "MODIFIED", "DELETED", "BOOKMARK"))
 
 
 class WatchEvent(NamedTuple):
-    """One event. Of a bookmark only `resource_version` means anything."""
+    """One event. In a bookmark only `resource_version` has a meaning."""
 
     type: EventType
     object: Resource
@@ -29,10 +29,10 @@ class WatchEvent(NamedTuple):
 
 
 def stream_seconds(kind: Kind, inactivity: float) -> int:
-    """For how long the server is asked to keep a watch open: 290–350 s, so that watches do not end together.
+    """Returns how long the server should keep a watch open: 290–350 s, at random, so that watches do not end together.
 
-    An API server sends bookmarks from its cache, and it has none for events: a watch of those may be silent as long as
-    it lasts, and must end before silence counts as death (`inactivity` seconds).
+    The API server sends bookmarks from its cache, and it has no cache for Events: a watch of Events may stay silent all
+    the time, so it must end before `inactivity` (seconds), after which a silent watch counts as broken.
     """
     if (kind.group, kind.plural) == (EVENT.group, EVENT.plural):
         return max(1, int(inactivity * 0.8))
@@ -40,13 +40,13 @@ def stream_seconds(kind: Kind, inactivity: float) -> int:
 
 
 async def decoded_events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[WatchEvent, None]:
-    """The events in a stream of byte chunks that are cut anywhere.
+    """Yields the events in a stream of byte chunks, which may be split anywhere.
 
-    Lines are put together here and not by aiohttp's `readline`, whose limit a large object would exceed. Raises the
-    ApiError that an ``ERROR`` event carries, MalformedAnswer for a line that is no event, ConnectionFailed when the
-    stream ends in the middle of a line (it is not an event yet, whatever it looks like: resuming will bring it again).
+    It joins lines itself, because a large object would exceed the limit of aiohttp's `readline`. Raises the ApiError of
+    an ``ERROR`` event, MalformedAnswer for a line that is not an event, and ConnectionFailed if the stream ends in the
+    middle of a line. Such a line is not used even if it looks complete: the resumed watch will deliver the event.
     """
-    parts: list[bytes] = []  # of a line that has no end yet; joined once, so that long lines cost no more than linear
+    parts: list[bytes] = []  # of an incomplete line; joined once, so that long lines take linear time
     async for chunk in chunks:
         head, newline, rest = chunk.partition(b"\n")
         if not newline:

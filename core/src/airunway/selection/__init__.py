@@ -1,4 +1,4 @@
-"""Engine and provider selection: pure, deterministic, and able to say why (spec/core.md, "Selection")."""
+"""Engine and provider selection: pure, deterministic, and with an explanation (spec/core.md, "Selection")."""
 
 from airunway.selection.choice import (
     denied,

@@ -1,8 +1,8 @@
-"""The smallest change that would make a rejected provider eligible, and what no change of the spec can do. Pure.
+"""Finds the smallest change that makes a rejected provider eligible, and what no change of the spec can fix. Pure.
 
-The search goes through a small lattice of edits: another engine, with or without a GPU, the other serving mode, one
-replica where there are none, no model cache, naming the provider. Of equally small changes the first in that order is
-given, engines in their order of preference, so that the same question always has the same answer.
+The search tries combinations of a few edits: another engine, with or without a GPU, the other serving mode, one replica
+instead of none, no model cache, naming the provider. Among equally small changes the first in that order wins, with
+engines in their order of preference, so that the result is always the same.
 """
 
 from __future__ import annotations
@@ -23,36 +23,41 @@ from airunway.validation.policy import Grants
 __all__ = ["Advice", "FieldEdit", "advise", "failing_checks", "smallest_change", "with_changes"]
 
 ROLE_MEMORY = "32Gi"
-"""Memory advised for a prefill or decode worker where the spec says nothing about memory: it must be given."""
+"""Memory advised for a prefill or decode worker if the spec has none; the field is required."""
 
 _OBSTACLES = {
     "ready": "provider {name} must become ready: `kubectl describe ipc {name}` says what it waits for",
     "heartbeat": "the process of provider {name} must run and reach the API server again: {message}",
     "policy": "an administrator must allow provider {name} in this namespace",
 }
-"""Checks that no edit of the spec can pass, with what has to happen instead."""
+"""Checks that no edit of the spec can pass, each with what has to happen instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FieldEdit:
-    """One edit: the field's path in the deployment, its value now and then (None: absent)."""
+    """One edit of a field."""
 
     path: str
+    """The field's path in the deployment."""
     before: object
+    """Its value now; None: absent."""
     after: object
+    """Its value after the edit; None: absent."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """What would make a provider eligible: `changes` (None: no edit of the spec helps) and no `obstacles`.
-
-    `selected` is whether it would then also be the one that is selected. Where it would not (another one scores higher,
-    or was selected before), naming it in ``spec.provider.name`` besides does that.
-    """
+    """What would make a provider eligible."""
 
     changes: tuple[FieldEdit, ...] | None
+    """The edits of the spec that are needed; None: no edit helps."""
     obstacles: tuple[str, ...] = ()
+    """What has to happen besides the edits."""
     selected: bool = False
+    """Whether the provider would then also be selected.
+
+    If not (another one scores higher, or was selected before), name it in ``spec.provider.name`` too.
+    """
 
 
 def advise(
@@ -65,11 +70,14 @@ def advise(
     kept: str | None = None,
     valid: Callable[[Resource], bool] = lambda _: True,
 ) -> Advice:
-    """The smallest change of `spec`, and what has to happen besides.
+    """Returns the smallest change of `spec`, and what has to happen besides.
 
-    `providers` are all that there are: the engine is chosen among theirs where the spec names none. `grants` are what
-    the namespace may use (None: anything), `kept` is the provider that was selected before; `valid` tells whether an
-    edited spec would be admitted. Raises ParseError where `spec` does not fit the schema.
+    - `providers`: all providers; if the spec names no engine, it is chosen among theirs.
+    - `grants`: what the namespace may use (None: anything).
+    - `kept`: the provider that was selected before.
+    - `valid`: whether an edited spec would be admitted.
+
+    Raises ParseError if `spec` does not fit the schema.
     """
     grants = grants or Grants()
     denied = not grants.allows_provider(provider.name)
@@ -98,11 +106,11 @@ def smallest_change(
     now: datetime,
     valid: Callable[[Resource], bool] = lambda _: True,
 ) -> tuple[FieldEdit, ...] | None:
-    """The fewest edits of `spec` after which `provider`, once it is ready, is eligible; empty if it is already.
+    """Returns the fewest edits of `spec` that make `provider` eligible once it is ready; empty if none is needed.
 
-    None if no combination of the edits that are looked at does it.
+    None if no combination of the edits helps.
     """
-    healthy = replace(provider, ready=True, heartbeat=None, rules=())  # rules score, they reject nobody
+    healthy = replace(provider, ready=True, heartbeat=None, rules=())  # rules only score, they never reject
     others = [replace(other, rules=()) for other in providers if other.name != provider.name]
     everyone = [*others, healthy]
     for changes in _combinations(spec, healthy):
@@ -115,7 +123,7 @@ def smallest_change(
 def failing_checks(
     spec: Resource, provider: ProviderFacts, providers: Sequence[ProviderFacts], *, now: datetime
 ) -> list[FailedCheck]:
-    """Everything that keeps `provider` from getting a deployment with this spec; empty if it is eligible."""
+    """Returns everything that prevents `provider` from getting a deployment with this spec; empty if it is eligible."""
     pinned = dig(spec, "provider", "name")
     if pinned and pinned != provider.name:
         return [FailedCheck(name="provider", path="spec.provider.name", message=f"the spec names provider {pinned}")]
@@ -130,7 +138,7 @@ def failing_checks(
 
 
 def with_changes(spec: Resource, changes: Sequence[FieldEdit]) -> Resource:
-    """A copy of `spec` with the changes made."""
+    """Returns a copy of `spec` with the changes made."""
     edited = copy_of(spec)
     for change in changes:
         *parents, last = change.path.split(".")[1:]
@@ -147,7 +155,7 @@ def with_changes(spec: Resource, changes: Sequence[FieldEdit]) -> Resource:
 
 
 def _combinations(spec: Resource, provider: ProviderFacts) -> Iterator[tuple[FieldEdit, ...]]:
-    """Every combination of edits, smallest first."""
+    """Yields every combination of edits, smallest first."""
     axes = [
         _named(spec, provider),
         _engines(spec, provider),

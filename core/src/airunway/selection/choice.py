@@ -1,7 +1,7 @@
-"""Which providers could take a deployment, and which engine and provider it gets, within what the policy allows.
+"""Selects the engine and the provider of a deployment, within the limits of the policy.
 
-Admission, the core's reconciler, ``airunway explain`` and ``airunway render`` all ask `select_engine`,
-`select_provider` or `provider_for` here.
+Admission, the core's reconciler, ``airunway explain`` and ``airunway render`` all call `select_engine`,
+`select_provider` or `provider_for`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def granted(providers: Iterable[ProviderFacts], grants: Grants) -> list[ProviderFacts]:
-    """The providers that the namespace may use, each with only the engines that it may use."""
+    """Returns the providers that the namespace may use, each with only the engines that it may use."""
     if grants.providers is None and grants.engines is None:
         return list(providers)
     return [
@@ -44,7 +44,7 @@ def granted(providers: Iterable[ProviderFacts], grants: Grants) -> list[Provider
 
 
 def denied(providers: Iterable[ProviderFacts], grants: Grants) -> frozenset[str]:
-    """The names of the providers that the namespace may not use."""
+    """Returns the names of the providers that the namespace may not use."""
     return frozenset(provider.name for provider in providers if not grants.allows_provider(provider.name))
 
 
@@ -57,8 +57,8 @@ def _granted_engine(
     pinned: str | None,
     now: datetime,
 ) -> EngineChoice:
-    """`choose_engine` among what the namespace may use; says so where the policy may be why there is none."""
-    # A pinned provider is judged with the spec, in words of its own; what is open is only its engine.
+    """`choose_engine` among what the namespace may use; the message mentions the policy if it may be the cause."""
+    # A pinned provider is checked with the spec, with a message of its own; here only its engine is open.
     usable = granted(providers, replace(grants, providers=None) if pinned else grants)
     choice = choose_engine(request, usable, explicit=explicit, pinned=pinned, now=now)
     if choice.engine is None and providers and not usable:
@@ -79,11 +79,11 @@ def select_engine(
     before: str | None,
     now: datetime,
 ) -> EngineChoice:
-    """The engine of a deployment; `before` is the provider that it has already and that has not refused it.
+    """Returns the engine of a deployment. `before` is the provider that it already has and that has not refused it.
 
-    An engine that something upstream was made for stays (spec/core.md, step 6). Otherwise it is chosen among providers
-    that have not `refused` the deployment. Where none of those can run it, the refusals do not count: the engine is
-    that of the provider whose refusal is then reported.
+    An engine that an upstream object was created for stays (spec/core.md, step 6). Otherwise the engine is chosen among
+    the providers that have not `refused` the deployment. If none of them can run it, the refusals do not count: the
+    result is the engine of the provider whose refusal is then reported.
     """
     explicit = dig(deployment, "spec", "engine", "type")
     chosen = dig(deployment, "status", "engine", default={})
@@ -115,9 +115,9 @@ def select_provider(
     refused: Mapping[str, ProviderRefusal],
     now: datetime,
 ) -> ProviderChoice:
-    """Every provider as a candidate for the deployment, and the one that is chosen.
+    """Returns every provider as a candidate for the deployment, and the chosen one.
 
-    Without an `engine` none is chosen, and each candidate is judged for that engine of its own that fits best.
+    Without an `engine` no provider is chosen, and each candidate is checked for its own best-fitting engine.
     """
     request = request_of(defaulted_spec(deployment.get("spec") or {}, engine=engine))
     forbidden = denied(providers, grants)
@@ -131,7 +131,7 @@ def select_provider(
 
 
 def provider_for(spec: Resource, providers: Sequence[ProviderFacts], *, now: datetime) -> str | None:
-    """The provider that a new deployment with this spec gets among `providers`; None if none of them can run it."""
+    """Returns the provider that a new deployment with this spec gets among `providers`; None if none can run it."""
     pinned, explicit = dig(spec, "provider", "name"), dig(spec, "engine", "type")
     request = request_of(defaulted_spec(spec, engine=explicit))
     engine = choose_engine(request, providers, explicit=explicit, pinned=pinned, now=now).engine
@@ -141,16 +141,16 @@ def provider_for(spec: Resource, providers: Sequence[ProviderFacts], *, now: dat
 
 
 def is_accepted(deployment: Resource) -> bool:
-    """Whether this very spec has passed before: what changes around it later does not take that back."""
+    """Whether this generation was validated before; later changes around it do not revoke that."""
     validated = condition_of(deployment, "Validated") or {}
     generation = dig(deployment, "metadata", "generation")
     return validated.get("status") == "True" and validated.get("observedGeneration") == generation
 
 
 def unsettled(deployment: Resource, found: Sequence[Violation]) -> list[Violation]:
-    """What of `found` counts: nothing for a spec that has passed before, as long as it can be read.
+    """Returns the violations that count: none for a spec that was validated before, if it can still be parsed.
 
-    A newer version of us may know more rules; it does not stop what runs under an older one's verdict.
+    A newer release may have more rules; it does not stop what an older release has accepted.
     """
     if not found or not is_accepted(deployment):
         return list(found)
@@ -162,17 +162,18 @@ def unsettled(deployment: Resource, found: Sequence[Violation]) -> list[Violatio
 
 
 def forbidden_by(policy: Policy, deployment: Resource, *, namespace_labels: Mapping[str, str]) -> list[Violation]:
-    """What the policy does not allow of a deployment, with the provider that it names or already has."""
+    """Returns what the policy forbids of a deployment, with the provider that it names or already has."""
     provider = dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "name")
     engine = dig(deployment, "spec", "engine", "type") or None
     return violations(policy, deployment["spec"], engine=engine, provider=provider, namespace_labels=namespace_labels)
 
 
 def forbidden_now(policy: Policy, deployment: Resource, *, namespace_labels: Mapping[str, str]) -> list[Violation]:
-    """What the policy does not allow in the pass of a reconciler, of a deployment that has perhaps passed before.
+    """Returns what the policy forbids in a reconcile pass; the deployment may have been accepted before.
 
-    What has passed stays passed, but for a provider that the spec does not name and that was chosen afterwards: by a
-    custom selector, or whoever else may write the status. It was in no review. One that made something already stays.
+    An accepted deployment stays accepted. The exception is a provider that the spec does not name and that was chosen
+    later by a custom selector or another writer of the status: it was not part of the review. A provider that has
+    already created an upstream object stays.
     """
     if not is_accepted(deployment):
         return forbidden_by(policy, deployment, namespace_labels=namespace_labels)

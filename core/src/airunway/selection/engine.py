@@ -1,4 +1,4 @@
-"""Choosing the engine from what the providers say they can run (spec/core.md, "Order of a pass", step 6)."""
+"""Chooses the engine from the capabilities of the providers (spec/core.md, "Order of a pass", step 6)."""
 
 from __future__ import annotations
 
@@ -13,28 +13,31 @@ __all__ = ["NO_HEALTHY", "PREFERENCE", "EngineChoice", "choose_engine"]
 NO_HEALTHY = "No healthy providers available"
 
 PREFERENCE = ("vllm", "sglang", "trtllm", "llamacpp")
-"""Engines in the order in which they are preferred; any other comes after these, by name."""
+"""Engines in order of preference; all others come after these, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineChoice:
-    """The engine and why; `engine` is None where none fits, and `message` then says what was looked at."""
+    """The engine and the reason for it."""
 
     engine: str | None
+    """None if no engine fits."""
     reason: str
+    """Empty if no engine fits."""
     message: str
+    """If no engine fits, it lists what the providers advertise."""
     kept: bool = False
-    """Whether it stays because something upstream was made for it."""
+    """Whether it stays because an upstream object was created for it."""
 
 
 def choose_engine(
     request: Request, providers: Sequence[ProviderFacts], *, explicit: str | None, pinned: str | None, now: datetime
 ) -> EngineChoice:
-    """The engine that the spec names, else the preferred one of those that fit.
+    """Returns the engine that the spec names, otherwise the preferred one of those that fit.
 
-    With a pinned provider only that provider's engines count, whether it is ready or not: its capabilities hold all the
-    same, and the deployment waits for it. Without one, providers that are ready, fresh and open to automatic selection
-    count.
+    With a pinned provider only its engines count, whether it is ready or not: its capabilities are known, and the
+    deployment waits for it. Otherwise providers count that are ready, have a fresh heartbeat, and allow automatic
+    selection.
     """
     if explicit:
         return EngineChoice(
@@ -77,7 +80,7 @@ def choose_engine(
 
 
 def fits(engine: EngineFacts, request: Request) -> bool:
-    """Whether the engine, as this provider runs it, has the device and the serving mode that are asked for."""
+    """Whether the engine, as this provider runs it, has the requested device and serving mode."""
     return (engine.gpu if request.gpu else engine.cpu) and request.mode in engine.modes
 
 

@@ -1,6 +1,6 @@
-"""Why a deployment has, or would get, its engine and provider: everything that ``airunway explain`` shows. Pure.
+"""Explains why a deployment has, or would get, its engine and provider: the data of ``airunway explain``. Pure.
 
-It asks the same functions that the core asks, so that it cannot tell another story than ``status.selection``.
+It calls the same functions as the core, so that it agrees with ``status.selection``.
 """
 
 from __future__ import annotations
@@ -31,24 +31,27 @@ class CandidateVerdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """`provider` is the one that the deployment has or would get (None: none); `message` says why it, or why none.
-
-    `warnings` are those of that provider, where somebody has asked it.
-    `candidates` are all providers by name, with the engine that they were weighed for in `engine.engine` (None where no
-    engine fits: then each was weighed for the engine of its own that fits best). `advice` is there for every provider
-    that was not selected, and for all while the spec is invalid. Everything is empty where the spec cannot be read;
-    `violations` then say why.
-    """
+    """The selection of one deployment. If the spec cannot be parsed, only `key`, `model` and `violations` are set."""
 
     key: ObjectKey
     model: str
     violations: tuple[Violation, ...]
+    """What is wrong with the spec, or what the policy forbids."""
     engine: EngineChoice | None = None
+    """The engine that the candidates were checked for.
+
+    If no engine fits (`engine.engine` is None), each candidate was checked for its own best-fitting engine.
+    """
     provider: str | None = None
+    """The provider that the deployment has or would get; None: none."""
     message: str = ""
+    """Why this provider, or why none."""
     warnings: tuple[str, ...] = ()
+    """The warnings of that provider, if its plugin was called."""
     candidates: tuple[Candidate, ...] = ()
+    """All providers, by name."""
     advice: tuple[tuple[str, Advice], ...] = ()
+    """Advice for every provider that was not selected; for all providers while the spec is invalid."""
 
     def verdict(self, candidate: Candidate) -> CandidateVerdict:
         if candidate.name == self.provider:
@@ -56,7 +59,7 @@ class Explanation:
         return CandidateVerdict.ELIGIBLE if candidate.eligible else CandidateVerdict.REJECTED
 
     def as_resource(self) -> Resource:
-        """As JSON; stable, for scripts."""
+        """As JSON, in a stable form for scripts."""
         advice = dict(self.advice)
         return {
             "namespace": self.key.namespace,
@@ -110,11 +113,11 @@ def explain(
     namespace_labels: Mapping[str, str] | None = None,
     asked: Callable[[str, str], ProviderRefusal | None] | None = None,
 ) -> Explanation:
-    """Explain a ModelDeployment as it is: chosen things stay chosen, as the core keeps them.
+    """Explains a ModelDeployment in its present state: a provider or engine that was chosen stays, as in the core.
 
-    `policy` is the core's, `namespace_labels` are those of the deployment's namespace (its name is added to them).
-    `asked` gives what a provider, by name, says against the deployment with an engine: where its plugin is at hand. A
-    provider that a cluster has heard already is not asked again.
+    `policy` is the core's. `namespace_labels` are those of the deployment's namespace (its name is added).
+    `asked(provider, engine)` returns the provider's refusal of the deployment, if its plugin is available here. It is
+    not called for a provider whose refusal the deployment already records.
     """
     policy = policy or Policy()
     labels = {**(namespace_labels or {}), NAMESPACE_NAME: key_of(deployment).namespace}
@@ -146,13 +149,13 @@ def explain(
         kept = None
 
     def advice(facts: ProviderFacts) -> Advice:
-        """What makes the spec valid too, if there is that; else what makes it no worse."""
+        """The smallest change that also makes the spec valid; if there is none, one that adds no violations."""
         for tolerated in (set[tuple[str, str]](), {(v.path, v.message) for v in violations}):
 
             def valid(edited: Resource, tolerated: set[tuple[str, str]] = tolerated) -> bool:
                 changed = {**deployment, "spec": edited}
                 found = validate(changed) or forbidden_by(policy, changed, namespace_labels=labels)
-                # That the provider itself is not allowed is an obstacle of its own, beside the edits.
+                # A policy that forbids the provider itself is reported as an obstacle, not as a violation.
                 return all((v.path, v.message) in tolerated or v.path == "spec.provider.name" for v in found)
 
             given = advise(spec or {}, facts, providers, now=now, grants=grants, kept=kept, valid=valid)
@@ -187,7 +190,7 @@ def _asked(
     grants: Grants,
     now: datetime,
 ) -> tuple[Mapping[str, ProviderRefusal], EngineChoice]:
-    """What the providers refuse, and the engine that is left: a provider that can run another engine has it asked."""
+    """Returns the refusals and the engine that remains; the providers of a newly chosen engine are asked too."""
     found = dict(refused)
     for _ in providers:
         if engine.engine is None:
@@ -238,7 +241,7 @@ def _provider(
     grants: Grants,
     now: datetime,
 ) -> tuple[str | None, str, tuple[Candidate, ...]]:
-    """The provider, why, and all candidates."""
+    """Returns the provider, the reason, and all candidates."""
     explicit = dig(deployment, "spec", "provider", "name")
     registered = any(provider.name == explicit for provider in providers)
     choice = select_provider(deployment, providers, engine=engine.engine, grants=grants, refused=refused, now=now)
@@ -248,7 +251,7 @@ def _provider(
     if explicit and not registered:
         return None, not_registered(explicit, providers), choice.candidates
     if explicit:
-        # That it is only used when named is no objection to one that is named.
+        # A provider that is only used when named is named here, so this check does not count.
         candidates = tuple(
             replace(candidate, failed=tuple(check for check in candidate.failed if check.name != "selection"))
             if candidate.name == explicit

@@ -1,4 +1,4 @@
-"""What selection knows of a provider, read once out of an InferenceProviderConfig."""
+"""The facts about a provider that selection uses, read from an InferenceProviderConfig."""
 
 from __future__ import annotations
 
@@ -32,82 +32,91 @@ __all__ = [
 ]
 
 HEARTBEAT_INTERVAL = timedelta(seconds=60)
-"""How often a provider says that it lives (spec/providers.md)."""
+"""How often a provider sends a heartbeat (spec/providers.md)."""
 
 STALE_AFTER = 3 * HEARTBEAT_INTERVAL
-"""A provider that has been silent for longer takes no new deployments (spec/core.md, "Selection")."""
+"""A provider without a heartbeat for this time gets no new deployments (spec/core.md, "Selection")."""
 
 AVAILABLE = "Available"
-"""Condition of an InferenceProviderConfig: whether the provider takes new deployments. It is the core's, which alone
-can say of a provider that is gone that it is not ready: ``status.ready`` is the provider's own word, and stays as it
-was."""
+"""Condition of an InferenceProviderConfig: whether the provider takes new deployments.
+
+The core writes it, because a provider that has stopped cannot report that: its own ``status.ready`` stays as it was.
+"""
 
 DISAGGREGATED = "disaggregated"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFacts:
-    """One entry of ``spec.capabilities.engines``; `flags` are the names of its boolean capabilities that are true."""
+    """One entry of ``spec.capabilities.engines``."""
 
     name: str
     modes: frozenset[str]
     gpu: bool
     cpu: bool
     flags: frozenset[str]
+    """Names of its boolean capabilities that are true."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpstreamFacts:
-    """The kind that the provider makes for a deployment: the first of ``spec.upstream``. `version` may be empty."""
+    """The kind that the provider creates for a deployment: the first entry of ``spec.upstream``."""
 
     group: str
     version: str
+    """May be empty."""
     kind: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderFacts:
-    """A provider as selection and admission see it."""
+    """A provider, reduced to what selection and admission use."""
 
     name: str
     ready: bool
+    """``status.ready``."""
     heartbeat: datetime | None
+    """``status.lastHeartbeat``."""
     explicit_only: bool
+    """Whether it is used only if the spec names it."""
     engines: tuple[EngineFacts, ...]
     rules: tuple[tuple[str, int], ...]
+    """Its selection rules: condition and priority."""
     title: str = ""
-    """Its name as people write it (``KAITO``)."""
+    """Its name for people (``KAITO``)."""
     installed: bool = True
-    """False where the provider itself says that its upstream is not there (condition ``UpstreamInstalled``)."""
+    """False if the provider reports that its upstream is not installed (condition ``UpstreamInstalled``)."""
     upstream: UpstreamFacts | None = None
     heard: datetime | None = None
-    """When the heartbeat came, by the clock of whoever asks, which may differ from the provider's; None: as it says."""
+    """When the heartbeat arrived by the reader's clock, which may differ from the provider's; None: use `heartbeat`."""
 
     def engine(self, name: str) -> EngineFacts | None:
         return next((engine for engine in self.engines if engine.name == name), None)
 
     def silence(self, now: datetime) -> timedelta | None:
-        """How long nothing was heard of it; None if it never sent a heartbeat (then `ready` alone counts)."""
+        """Returns the time since the last heartbeat; None if there was none (then `ready` alone counts)."""
         return None if self.heartbeat is None else now - (self.heard or self.heartbeat)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a deployment asks for: `spec` is fully defaulted (spec ruling 5), `needs` are capability flags."""
+    """What a deployment requests."""
 
     spec: Resource
+    """The fully defaulted spec (spec ruling 5)."""
     gpu: bool
     mode: str
     needs: frozenset[str] = frozenset()
+    """Capability flags that it needs."""
 
     @cached_property
     def size(self) -> DataSize | str:
-        """Of the spec, for the cost of rules: measured once for all providers."""
+        """The size of the spec, for the cost of rules; measured once for all providers."""
         return size_of_spec(self.spec)
 
 
 def provider_facts(config: Resource) -> ProviderFacts:
-    """Read a config; entries of a wrong shape are passed over (the CRD's schema refuses them anyway)."""
+    """Reads a config; skips entries of a wrong shape (the CRD's schema refuses them anyway)."""
     engines = []
     for entry in _list(dig(config, "spec", "capabilities", "engines")):
         if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
@@ -140,7 +149,7 @@ def provider_facts(config: Resource) -> ProviderFacts:
 
 
 def is_available(config: Resource) -> bool:
-    """Whether a provider takes new deployments: as the core has it, or before that by the provider's own word."""
+    """Whether a provider takes new deployments: the core's condition, or ``status.ready`` until the core sets it."""
     judged = condition_of(config, AVAILABLE)
     return dig(config, "status", "ready") is True if judged is None else judged.get("status") == "True"
 
@@ -164,7 +173,7 @@ def _upstream(config: Resource) -> UpstreamFacts | None:
 
 
 def request_of(spec: Resource) -> Request:
-    """What a fully defaulted spec asks for."""
+    """Returns what a fully defaulted spec requests."""
     mode = dig(spec, "serving", "mode", default="aggregated")
     count = dig(spec, "resources", "gpu", "count", default=0)
     needs = set()
@@ -176,10 +185,10 @@ def request_of(spec: Resource) -> Request:
 
 
 REFUSED_BY = f"{GROUP}/refused-by"
-"""Where a cached object has the answer of `refused_by`, in its metadata; never on an object of an API server."""
+"""The metadata field in which cached objects keep the result of `refused_by`; no object of an API server has it."""
 
 _WORDS = 192
-"""Characters of a refusal that are kept: those of 32 providers have room in ``status.selection``."""
+"""Characters of a refusal that are kept: refusals of 32 providers fit into ``status.selection``."""
 
 _CONDITION = "ProviderCompatible"
 _OWNED = f'k:{{"type":"{_CONDITION}"}}'
@@ -187,7 +196,7 @@ _OWNED = f'k:{{"type":"{_CONDITION}"}}'
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderRefusal:
-    """A provider's own words on the deployment of one generation."""
+    """A provider's refusal of one generation of a deployment."""
 
     generation: int
     reason: str
@@ -195,14 +204,14 @@ class ProviderRefusal:
 
 
 def is_undecided(deployment: Resource) -> bool:
-    """Whether another provider may be chosen yet: the spec names none, and nothing of the deployment exists."""
+    """Whether another provider may still be chosen: the spec names none, and no upstream object exists."""
     if dig(deployment, "spec", "provider", "name") or dig(deployment, "status", "provider", "resourceName"):
         return False
     return not any(provider_of_finalizer(str(each)) for each in dig(deployment, "metadata", "finalizers", default=[]))
 
 
 def refusals(deployment: Resource) -> dict[str, ProviderRefusal]:
-    """By provider, what was refused of the present generation: as recorded before, and by the present provider."""
+    """Returns the refusals of the present generation by provider: those recorded, and that of the present provider."""
     generation = dig(deployment, "metadata", "generation", default=0)
     found = {}
     for candidate in dig(deployment, "status", "selection", "candidates", default=[]):
@@ -216,10 +225,10 @@ def refusals(deployment: Resource) -> dict[str, ProviderRefusal]:
 
 
 def refused_by(deployment: Resource) -> tuple[str, ...]:
-    """The providers whose word ``ProviderCompatible=False`` of this generation is.
+    """Returns the providers that own ``ProviderCompatible=False`` of this generation.
 
-    The condition stays for a moment when another provider is chosen, and that one may say the same: only the owners of
-    the field tell whose it is.
+    When another provider is chosen, the condition stays for a moment, and the new provider may report the same. Only
+    the field's managers show whose it is.
     """
     known = dig(deployment, "metadata", REFUSED_BY)
     if known is not None:

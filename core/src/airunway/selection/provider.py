@@ -1,4 +1,4 @@
-"""Choosing the provider, and saying of every candidate why or why not (spec/core.md, "Selection")."""
+"""Chooses the provider, with a verdict on every candidate (spec/core.md, "Selection")."""
 
 from __future__ import annotations
 
@@ -30,31 +30,33 @@ NO_COMPATIBLE = "no compatible provider found for this configuration"
 
 
 DENIED = "the policy does not allow it in this namespace"
-"""The first word on a candidate that a policy denies."""
+"""The first reason of a candidate that a policy denies."""
 
 REFUSED = "refused"
-"""The check that a provider fails which said that it cannot honour the spec."""
+"""The name of the check that fails if the provider itself refused the spec."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailedCheck:
-    """One thing that speaks against a candidate. `name` is stable, `path` the field of the spec that it concerns."""
+    """One reason against a candidate."""
 
     name: str
+    """Stable name of the check."""
     path: str
+    """The field of the spec that it concerns; may be empty."""
     message: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """The verdict on one provider: eligible if nothing failed, and then its score."""
+    """The verdict on one provider; it is eligible if no check failed."""
 
     name: str
     failed: tuple[FailedCheck, ...]
     rules: tuple[RuleResult, ...]
     score: int
     refusal: ProviderRefusal | None = None
-    """What the provider itself said against this generation of the spec."""
+    """The provider's own refusal of this generation of the spec."""
 
     @property
     def eligible(self) -> bool:
@@ -63,7 +65,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderChoice:
-    """The provider and why; `provider` is None where none is eligible, and `message` then says so."""
+    """The provider and the reason for it; `provider` is None if none is eligible, and `message` reports that."""
 
     provider: str | None
     reason: str
@@ -80,10 +82,11 @@ def choose_provider(
     denied: Collection[str] = (),
     refused: Mapping[str, ProviderRefusal] | None = None,
 ) -> ProviderChoice:
-    """The eligible candidate with the highest score, of equal ones the first by name.
+    """Returns the eligible candidate with the highest score; of equal ones the first by name.
 
-    `denied` are the providers that a policy does not allow here, `refused` those that said that they cannot honour the
-    spec. Where nothing but their own refusals speaks against any candidate, the best of these is chosen: it explains.
+    `denied` are the providers that a policy does not allow here; `refused` those that refused the spec. If there is no
+    eligible candidate, the best one whose only failed check is its own refusal is chosen, so that it can report the
+    reason.
     """
     refused = refused or {}
     candidates = tuple(
@@ -121,7 +124,7 @@ def weigh(
     denied: bool = False,
     refusal: ProviderRefusal | None = None,
 ) -> Candidate:
-    """Every check that this provider fails, and what its rules say."""
+    """Returns every check that this provider fails, and the results of its rules."""
     failed = []
     if denied:
         failed.append(FailedCheck(name="policy", path="spec.provider.name", message=DENIED))
@@ -131,7 +134,7 @@ def weigh(
         )
     silence = provider.silence(now)
     if provider.heartbeat is not None and silence is not None and silence >= STALE_AFTER:
-        # The moment and not the age: the same facts must give the same words, or every look at them would be a write.
+        # The time and not the age: the same facts must give the same text, or every pass would write the status.
         text = (
             f"its last heartbeat was at {format_time(provider.heartbeat)}, "
             f"{int(STALE_AFTER.total_seconds())} s ago or longer"
@@ -184,7 +187,7 @@ def weigh_at_best(
     denied: bool = False,
     refusal: ProviderRefusal | None = None,
 ) -> Candidate:
-    """The provider weighed for the engine of its own that least speaks against: where no engine could be chosen."""
+    """Checks the provider for its own engine with the fewest failed checks; used if no engine could be chosen."""
     names = [engine.name for engine in provider.engines] or [""]
     weighed = [weigh(request, provider, engine=name, now=now, denied=denied, refusal=refusal) for name in names]
     return min(weighed, key=lambda candidate: len(candidate.failed))
@@ -192,25 +195,26 @@ def weigh_at_best(
 
 @dataclass(frozen=True, kw_only=True)
 class Misfit:
-    """One thing that the provider cannot do: the field that asks for it, and what to tell."""
+    """One request that the provider cannot serve."""
 
     path: str
+    """The field that requests it."""
     message: str
 
 
 def not_registered(name: str, providers: Iterable[ProviderFacts]) -> str:
-    """The message for a provider that no InferenceProviderConfig stands for."""
+    """The message for a provider without an InferenceProviderConfig."""
     registered = ", ".join(sorted(provider.name for provider in providers)) or "none"
     return f"provider '{name}' is not registered (registered: {registered})"
 
 
 def not_installed(name: str) -> str:
-    """The message for a provider whose upstream is not there."""
+    """The message for a provider whose upstream is not installed."""
     return f"Provider '{name}' CRD not installed in cluster"
 
 
 def unsupported(request: Request, provider: ProviderFacts, *, engine: str | None) -> list[Misfit]:
-    """What of `request` the provider does not offer; `engine` None: left open, so that any of its engines will do."""
+    """Returns what of `request` the provider does not offer; `engine` None: any of its engines may be used."""
     title = provider.title or provider.name
     facts = provider.engine(engine) if engine else None
     if engine and facts is None:

@@ -1,4 +1,4 @@
-"""``status.selection``: the verdict on every candidate, short enough to stand in a status (spec/api.md: 8 KiB)."""
+"""Writes ``status.selection``: the verdict on every candidate, within 8 KiB (spec/api.md)."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from airunway.selection.provider import DENIED, Candidate
 __all__ = ["MAX_BYTES", "is_denied", "recorded"]
 
 MAX_BYTES = 8 * 1024
-"""Of the list as JSON."""
+"""Limit of the list, as JSON."""
 
 _MAX_CANDIDATES = 32
 _CONDITION = 96
 _LEVELS = ((8, 256), (4, 192), (2, 128), (1, 96), (0, 0))
-"""Reasons for each candidate and characters of each: tried in this order until the whole is short enough."""
+"""Reasons per candidate and characters per reason, tried in this order until the list is short enough."""
 
 
 def recorded(candidates: Sequence[Candidate]) -> list[Resource]:
-    """The entries of ``status.selection.candidates``, by name.
+    """Returns the entries of ``status.selection.candidates``, by name.
 
-    Where there is no room for all, those that are eligible stay, the best first; reasons become fewer and shorter
-    before any candidate goes.
+    If the list is too long, reasons become fewer and shorter, and then candidates are dropped; eligible ones with the
+    highest score stay longest.
     """
-    # A refusal that is forgotten would be asked for again: these go last.
+    # Rejected candidates without a refusal go first: a lost refusal would have to be requested again.
     kept = sorted(candidates, key=lambda c: (not c.eligible, c.refusal is None, -c.score if c.eligible else 0, c.name))[
         :_MAX_CANDIDATES
     ]
@@ -42,10 +42,10 @@ def recorded(candidates: Sequence[Candidate]) -> list[Resource]:
 
 
 def is_denied(deployment: Resource, provider: str) -> bool:
-    """Whether the policy denies the provider, or it has not been looked at yet, whoever chose it.
+    """Whether the policy denies the provider, or has not been applied to it yet, whatever wrote the choice.
 
-    Verdicts are written together with the one on the spec, so that a choice of somebody else never comes before them.
-    One that had no room for its reasons counts as a denial. Without any record there is nothing to deny.
+    The verdicts are written together with that on the spec, so a provider that another writer chose must be among them.
+    An entry that had no room for its reasons counts as a denial. Without any record nothing is denied.
     """
     candidates = dig(deployment, "status", "selection", "candidates")
     if not isinstance(candidates, list):
@@ -70,7 +70,7 @@ def _entry(candidate: Candidate, number: int, length: int) -> Resource:
 
 
 def _reasons(candidate: Candidate) -> Iterator[str]:
-    """What speaks against it, what is wrong with its rules, and which of them are true: the most telling first."""
+    """Yields the failed checks, the errors of its rules, and the rules that are true, the most important first."""
     for check in candidate.failed:
         yield f"{check.path}: {check.message}" if check.path else check.message
     for rule in candidate.rules:

@@ -1,4 +1,4 @@
-"""Evaluating selection rules: each one is true, false, or wrong with a reason; never an exception (spec ruling 6)."""
+"""Evaluates selection rules: each one is true, false, or an error text, never an exception (spec ruling 6)."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ __all__ = ["MAX_WORK", "RuleResult", "evaluate_rules", "score_of", "size_of_spec
 
 
 MAX_WORK = 1_000_000_000
-"""Characters that the rules of one provider may touch for one deployment, all together: half a second at the most.
+"""Characters that all rules of one provider together may touch for one deployment: at most half a second.
 
-A bound on each rule alone would let a provider with many of them hold up the controller for as many times as long.
+A bound on each rule alone would let a provider with many rules block the controller many times as long.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuleResult:
-    """What one rule said about one spec: `value` is None where it could not be evaluated, and `error` says why."""
+    """The result of one rule for one spec."""
 
     condition: str
     priority: int
     value: bool | None
+    """None if the rule could not be evaluated."""
     error: str = ""
+    """Why it could not be evaluated."""
 
 
 @lru_cache(maxsize=4096)
 def _compiled(condition: str) -> CelProgram | str:
-    """The program of a rule, or the text of what is wrong with it. Cached: rules change rarely, selections are many."""
+    """Returns the program of a rule, or its error text. Cached: rules change rarely, selections are frequent."""
     try:
         return compile_expression(condition, variables=("spec",))
     except CelError as error:
@@ -39,7 +41,7 @@ def _compiled(condition: str) -> CelProgram | str:
 
 
 def size_of_spec(spec: Resource) -> DataSize | str:
-    """The size of a spec as rules see it, or why no rule can be evaluated on it."""
+    """Returns the size of a spec for rules, or why no rule can be evaluated on it."""
     try:
         return size_of({"spec": spec})
     except CelError as error:
@@ -49,9 +51,9 @@ def size_of_spec(spec: Resource) -> DataSize | str:
 def evaluate_rules(
     rules: Iterable[tuple[str, int]], spec: Resource, *, size: DataSize | str | None = None
 ) -> list[RuleResult]:
-    """Each rule's verdict on a fully defaulted spec, in the order of the rules.
+    """Returns each rule's result for a fully defaulted spec, in the order of the rules.
 
-    `size` is `size_of_spec`, where it is known already: it is the same for the rules of all providers.
+    `size` is `size_of_spec(spec)`; pass it if it is known, because it is the same for the rules of all providers.
     """
     size = size_of_spec(spec) if size is None else size
     left = MAX_WORK
@@ -64,7 +66,7 @@ def evaluate_rules(
 
 
 def _evaluate(condition: str, priority: int, spec: Resource, size: DataSize | str, left: int) -> tuple[RuleResult, int]:
-    """The verdict, and what it may have cost of the work that is `left`."""
+    """Returns the result, and how much of the work that is `left` it may have cost."""
 
     def failed(error: str, work: int = 0) -> tuple[RuleResult, int]:
         return RuleResult(condition=condition, priority=priority, value=None, error=error), work
@@ -88,5 +90,5 @@ def _evaluate(condition: str, priority: int, spec: Resource, size: DataSize | st
 
 
 def score_of(results: Iterable[RuleResult]) -> int:
-    """The highest priority among the rules that are true; 0 if none is (priorities are not added up)."""
+    """Returns the highest priority of the rules that are true; 0 if none is (priorities are not added up)."""
     return max((result.priority for result in results if result.value), default=0)

@@ -1,6 +1,6 @@
-"""Facts in, status out: reasons, conditions, the roll-up to one phase (spec/status.md).
+"""Computes the status from facts: reasons, conditions, and the roll-up to one phase (spec/status.md).
 
-Used by the core and by every provider, so that there is one meaning of each word. Knows nothing of Kubernetes clients.
+The core and every provider use it. It does not depend on the Kubernetes client.
 """
 
 from airunway.status.conditions import MESSAGE_LIMIT, Condition, as_word, bounded, conditions_in, written

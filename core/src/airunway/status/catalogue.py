@@ -1,4 +1,4 @@
-"""The condition types of a ModelDeployment: who writes each, and what it tells when it is not as it should be."""
+"""The condition types of a ModelDeployment: who writes each, and what it means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["CONDITIONS", "ConditionType", "ConditionWriter"]
 
 
 class ConditionWriter(StrEnum):
-    """Who writes a condition; no condition has two writers at a time."""
+    """Who writes a condition; a condition has one writer at a time."""
 
     CORE = "core"
     PROVIDER = "provider"
@@ -18,16 +18,16 @@ class ConditionWriter(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionType:
-    """One condition; `good` is the status that it has when all is well, `meaning` what it tells.
-
-    One that is `reserved` is written by nothing in this release, and is nobody else's to write.
-    """
+    """One condition type."""
 
     name: str
     writer: ConditionWriter
     good: str = "True"
+    """Its status when all is well; ``absent``: it is only there otherwise."""
     reserved: bool = False
+    """Not written in this release; other components must not write it either."""
     meaning: str
+    """What it means."""
 
 
 CONDITIONS: tuple[ConditionType, ...] = (

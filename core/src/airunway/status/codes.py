@@ -1,4 +1,4 @@
-"""The codes of root causes: what each means, where to look in the deployment, and what to do (spec/status.md)."""
+"""The codes of root causes: meaning, field of the deployment, and remedy of each (spec/status.md)."""
 
 from __future__ import annotations
 
@@ -12,29 +12,28 @@ PAGE = "docs/reference/conditions.md"
 
 @dataclass(frozen=True, kw_only=True)
 class Code:
-    """One root cause.
-
-    `tier` orders how specific it is, 0 before 3; within a tier the nearest and the oldest count. `field` is the JSON
-    path of the deployment to look at, empty where none is to blame. `reasons` are the condition reasons that it gives.
-    In `remedy` ``<pod>`` and ``<namespace>`` stand for those of the object that shows the fault; `without_pod` is the
-    remedy where that is no pod (empty: the same).
-    """
+    """One root cause."""
 
     name: str
     tier: int
+    """How specific it is, from 0 (most) to 3; within a tier the nearest and then the oldest symptom counts."""
     reasons: tuple[str, ...]
+    """The condition reasons that it sets."""
     field: str = ""
+    """JSON path of the deployment to look at; empty if no field is the cause."""
     meaning: str
     remedy: str
+    """What to do; ``<pod>`` and ``<namespace>`` stand for those of the object that shows the fault."""
     without_pod: str = ""
+    """The remedy if that object is not a pod; empty: the same."""
 
     @property
     def link(self) -> str:
-        """Where the remedy is explained."""
+        """The link to the explanation of the remedy."""
         return f"{PAGE}#{self.name.lower().replace('.', '')}"
 
     def remedy_for(self, object_: str) -> str:
-        """The remedy, with what `object_` (``Kind/namespace/name``) tells filled in: it is typed as it stands."""
+        """Returns the remedy with the names from `object_` (``Kind/namespace/name``) filled in, ready to be run."""
         kind, _, rest = object_.partition("/")
         namespace, _, name = rest.partition("/")
         of_pod = kind == "Pod" and bool(name)
@@ -211,7 +210,7 @@ _REGISTERED = (
 )
 
 CODES: dict[str, Code] = {code.name: code for code in _REGISTERED}
-"""Every root cause by its name; the order is the order of precedence between equals."""
+"""Every root cause by its name; the order is the precedence between equals."""
 
 _BY_REASON = {
     "SecretNotFound": "Secret.NotFound",
@@ -237,5 +236,5 @@ _BY_REASON = {
 
 
 def code_of_reason(reason: str) -> str:
-    """The code that a reason alone tells (somebody else's report has no more); empty where it tells none."""
+    """Returns the code for a reason alone (a report of another party has nothing else); empty if there is none."""
     return _BY_REASON.get(reason, "")

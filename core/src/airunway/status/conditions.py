@@ -1,7 +1,7 @@
-"""Conditions: making them, and carrying transition times over from the ones before.
+"""Builds conditions, and keeps the transition times of the previous ones.
 
-What goes into them is partly a third party's word (a plugin's reason, an upstream's message): here it is brought into
-the form that the API server takes, since a status that it refuses would tell nothing at all.
+Parts of a condition come from third parties (a plugin's reason, an upstream's message). They are brought into a form
+that the API server accepts, because it would refuse the whole status otherwise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from airunway.resource import Resource, format_time, parse_time
 __all__ = ["MESSAGE_LIMIT", "Condition", "as_word", "bounded", "conditions_in", "written"]
 
 WORD_LIMIT = 256
-"""Longest reason, in characters (that of `status.reason`)."""
+"""Longest reason, in characters (the limit of `status.reason`)."""
 
 _WORD = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _LETTERS = re.compile(r"[A-Za-z0-9]+")
@@ -27,16 +27,17 @@ _STATUS = {True: "True", False: "False", None: "Unknown"}
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """A condition to be written. `status` None means ``Unknown``."""
+    """A condition to be written."""
 
     type: str
     status: bool | None
+    """None means ``Unknown``."""
     reason: str
     message: str = ""
 
 
 def as_word(text: str, *, otherwise: str = "Unknown") -> str:
-    """`text` as the one CamelCase word that a reason has to be: itself where it is one, else what is left of it."""
+    """Returns `text` as the one word that a reason must be: unchanged if it is one, else its letters and digits."""
     if len(text) <= WORD_LIMIT and _WORD.fullmatch(text):
         return text
     parts = _LETTERS.findall(text)
@@ -45,7 +46,7 @@ def as_word(text: str, *, otherwise: str = "Unknown") -> str:
 
 
 def conditions_in(status: Resource) -> list[Resource]:
-    """The conditions of a status as it stands; whatever is none is left out."""
+    """Returns the conditions of a status; malformed entries are left out."""
     found = status.get("conditions")
     entries = found if isinstance(found, list) else []
     return [entry for entry in entries if isinstance(entry, dict) and isinstance(entry.get("type"), str)]
@@ -54,9 +55,9 @@ def conditions_in(status: Resource) -> list[Resource]:
 def written(
     conditions: Iterable[Condition], *, previous: Iterable[Resource], generation: int, now: datetime
 ) -> list[Resource]:
-    """The conditions as they go into ``status.conditions``, sorted by type.
+    """Returns the conditions for ``status.conditions``, sorted by type.
 
-    ``lastTransitionTime`` is the previous one's unless the status changed. Of two conditions of one type the last wins.
+    ``lastTransitionTime`` is kept unless the status changed. Of two conditions with the same type the last one wins.
     """
     before = {c["type"]: c for c in conditions_in({"conditions": list(previous)})}
     result = {}

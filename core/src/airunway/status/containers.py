@@ -1,4 +1,4 @@
-"""What is wrong with one container, from its status and the events that explain it. Pure and total."""
+"""Finds what is wrong with one container, from its status and the events that explain it. Pure and total."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ START_REASONS = frozenset(
 )
 
 SETTLING = timedelta(seconds=10)
-"""How much later than a container's end its pod may be seen to become unready because of it."""
+"""How long after a container's end its pod may become unready because of it."""
 
 PROBE_WINDOW = timedelta(minutes=1)
-"""How long before a pod becomes unready the failed probes begin that make it so."""
+"""How long before a pod becomes unready its failed probes begin."""
 
 _CRASHES = 2
-"""Restarts from which on a container that runs again, and is not ready, counts as crashing still."""
+"""Number of restarts from which a container that runs again, and is not ready, still counts as crashing."""
 
 _PULL_PREFIX = re.compile(
     r'^(?:(?:ErrImagePull|ImagePullBackOff): |Back-off pulling image "[^"]*": |(?:rpc error: code = \w+ desc = )'
     r'|failed to (?:pull image|pull and unpack image|resolve reference) "[^"]*": )+',
     re.IGNORECASE,
 )
-"""How kubelet and runtimes begin, one in another, each with the image's name: what the message has said already."""
+"""The nested prefixes of kubelet and container runtimes, which repeat the image's name and what our message says."""
 
 _KILLED = (137, 143)
 _PANICS = ("panic:", "goroutine ", "fatal error:", "Traceback")
@@ -50,22 +50,26 @@ _PANICS = ("panic:", "goroutine ", "fatal error:", "Traceback")
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerFault:
-    """A reason, a root-cause code (or none), and a sentence without the object's name. `field` overrides the code's."""
+    """What is wrong with one container, or with the pod that it belongs to."""
 
     reason: str
     code: str
+    """A root-cause code; empty if there is none."""
     text: str
+    """A sentence without the object's name."""
     since: datetime | None = None
     field: str = ""
+    """JSON path in the deployment; overrides the code's own field."""
 
 
 def container_finding(
     pod: PodFacts, container: ContainerFacts, events: Sequence[EventFacts], *, known: str = "", served: bool = False
 ) -> ContainerFault | None:
-    """What keeps the container from being ready; None if nothing is wrong (it may well be starting).
+    """Returns what keeps the container from being ready; None if nothing is wrong (it may still be starting).
 
-    `events` are those about the pod, newest first. `known` is the code that was found for the pod before: kubelets up
-    to Kubernetes 1.29 drop the cause from ``ImagePullBackOff``. `served` is whether the deployment has served before.
+    `events` are those about the pod, newest first. `known` is the code that an earlier pass found for the pod: kubelets
+    up to Kubernetes 1.29 drop the cause from ``ImagePullBackOff``. `served` is whether the deployment has served
+    before.
     """
     if container.ready:
         return None
@@ -79,9 +83,10 @@ def container_finding(
 
 
 def probe_finding(pod: PodFacts, events: Sequence[EventFacts]) -> ContainerFault | None:
-    """A pod that runs and is not ready because a probe fails, by the events from when it became so.
+    """Returns the fault of a pod that runs but became unready because a probe fails; None if there is none.
 
-    While an engine loads its probes fail as they must: one that has not been ready since it started has no fault yet.
+    Only events from about that time count. Probes of an engine fail while it loads: a pod that has not been ready since
+    it started has no fault yet.
     """
     running = [container for container in pod.containers if container.running and not container.init]
     if not running or pod.ready_since is None:
@@ -102,7 +107,7 @@ def _image(container: ContainerFacts, events: Sequence[EventFacts], *, known: st
         for event in events
         if event.reason in ("Failed", "InspectFailed") and "pull image" in event.note and container.image in event.note
     ]
-    # The waiting reason alternates between two that tell the same in two ways: only the cause goes into the message.
+    # The waiting reason alternates between two prefixes for one cause: only the cause goes into the message.
     texts = [_PULL_PREFIX.sub("", text) for text in (told, *notes)]
     matches = (first_meaning([without_names(text)], IMAGE_PULL) for text in texts)
     match, text = next(((m[0], text) for m, text in zip(matches, texts, strict=True) if m), (None, texts[0]))
@@ -138,12 +143,12 @@ def _prepared(message: str, text: str) -> ContainerFault | None:
 
 
 def _ending(pod: PodFacts, container: ContainerFacts, *, served: bool) -> tuple[Ending | None, bool]:
-    """The end that keeps the container from being ready, and whether that it ended is fault enough.
+    """Returns the end that keeps the container from being ready, and whether the end alone is a fault.
 
-    The kubelet starts a container that ended for the first time again at once: before anything was served that is not
-    fault enough, or a deployment would fail and recover within a second of its first start. A container that runs again
-    is crashing still until it is ready, once it has ended twice; before that only an end whose cause is known counts.
-    An end from before the pod was ready the last time is over.
+    The kubelet restarts a container at once after its first end. Until the deployment has served, the first end alone
+    is no fault: otherwise a deployment would fail and recover within a second of its first start. A container that runs
+    again still counts as crashing until it is ready, if it has ended twice; after one end only a known cause counts. An
+    end from before the pod was last ready is over.
     """
     if container.waiting == "CrashLoopBackOff":
         return container.last or container.ended or Ending(code=0), True
@@ -192,7 +197,7 @@ def _ended(
 
 
 def _engine_field(meaning: MessagePattern, line: str) -> str:
-    """The field where the code's own would be a poor guess."""
+    """Returns a field that is more precise than the code's own; empty if there is none."""
     if meaning.reason == "GPUOutOfMemory":
         return "spec.engine.contextLength"
     return "spec.engine.trustRemoteCode" if "trust_remote_code" in line else ""

@@ -1,7 +1,7 @@
 """The registry of events: every reason that the core and the provider runtime emit (spec/core.md, "Events").
 
-Events tell of changes; the state itself is in conditions, with reasons from the same vocabulary. The reference page is
-made from this list, and a test compares it with what the source emits.
+Events report changes; the state itself is in conditions, with reasons from the same vocabulary. The reference page is
+generated from this list, and a test compares the list with the events that the source emits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["EVENTS", "Emitter", "EventReason"]
 
 
 class Emitter(StrEnum):
-    """Who says it, as ``reportingController`` shows it without its group."""
+    """Who emits an event: its ``reportingController`` without the group."""
 
     CORE = "airunway-controller"
     PROVIDER = "airunway-provider-<name>"
@@ -21,17 +21,17 @@ class Emitter(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class EventReason:
-    """One reason: its type is ``Warning`` if `warning`, else ``Normal``; `note` shows the text with <variables>.
-
-    `action` is the event's own field of that name: what was being done to the deployment.
-    """
+    """One event reason."""
 
     name: str
     emitters: tuple[Emitter, ...]
     action: str
+    """The event's field ``action``: what was being done to the deployment."""
     note: str
+    """The text of the event, with <variables>."""
     meaning: str
     warning: bool = False
+    """The type is ``Warning`` if true, else ``Normal``."""
 
     @property
     def type(self) -> str:

@@ -1,7 +1,7 @@
-"""What a root cause is found in: pods, events, claims and jobs, projected to the few fields that tell something.
+"""The evidence for a root cause: pods, events, claims and jobs, reduced to the fields that matter.
 
-The projections are total: any JSON gives facts, with every field that is missing or of another type left out. Texts are
-cut and interned here, so that a cache of facts costs about one kilobyte for a pod that runs well.
+The projections are total: they accept any JSON, and leave out every field that is missing or of another type. They also
+cut and intern texts, so that the facts of a pod that runs well take about one kilobyte.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 TEXT_LIMIT = 2048
-"""Characters kept of a text that Kubernetes or an engine wrote: the end of a container's last words, as of its log."""
+"""Characters kept of a text of Kubernetes or an engine. Its end is kept: a termination message is the end of a log."""
 
 _REVISION_LABELS = ("controller-revision-hash", "pod-template-hash")
 
@@ -43,6 +43,7 @@ class Ending:
     """How a container ended: ``state.terminated`` or ``lastState.terminated``."""
 
     code: int
+    """The exit code."""
     reason: str = ""
     message: str = ""
     finished: datetime | None = None
@@ -50,21 +51,25 @@ class Ending:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContainerFacts:
-    """One container of a pod, app or init. `waiting` and `message` are those of ``state.waiting``; `started` is when
-    the one that runs now did.
-    """
+    """One container of a pod, app or init."""
 
     name: str
     image: str = ""
     init: bool = False
+    """Whether it is an init container."""
     ready: bool = False
     running: bool = False
     started: datetime | None = None
+    """When the instance that runs now was started."""
     restarts: int = 0
     waiting: str = ""
+    """``state.waiting.reason``."""
     message: str = ""
+    """``state.waiting.message``."""
     ended: Ending | None = None
+    """``state.terminated``."""
     last: Ending | None = None
+    """``lastState.terminated``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,11 +83,7 @@ class Unscheduled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PodFacts:
-    """A pod. `ready_since` is the last transition of its condition ``Ready``, whichever way it went.
-
-    `revision` tells pods of one template from those of another; `owner` is kind and name of the controller. `role` is
-    what the pod does in its deployment (empty: what all do), and `serves` whether that is answering requests.
-    """
+    """One pod."""
 
     namespace: str
     name: str
@@ -95,27 +96,33 @@ class PodFacts:
     node: str = ""
     ready: bool = False
     ready_since: datetime | None = None
+    """Last transition of the condition ``Ready``, in either direction."""
     unscheduled: Unscheduled | None = None
     revision: str = ""
+    """Hash of the pod template: pods of one workload with different revisions have different templates."""
     owner: tuple[str, str] = ("", "")
+    """Kind and name of the controller; empty if there is none."""
     role: str = ""
+    """What the pod does in its deployment; empty if all pods do the same."""
     serves: bool = True
+    """Whether pods of this role answer requests."""
     claims: tuple[str, ...] = ()
+    """Names of the PersistentVolumeClaims that it mounts."""
     containers: tuple[ContainerFacts, ...] = ()
 
     @property
     def alive(self) -> bool:
-        """Whether it is meant to run: neither over nor on its way out."""
+        """Whether the pod should run: it has not ended and is not being deleted."""
         return not self.deleting and self.phase not in ("Succeeded", "Failed")
 
     @property
     def crew(self) -> tuple[tuple[str, str], str]:
-        """Pods of one crew can take each other's place: one controller, one role (a head and its workers share one)."""
+        """Controller and role: pods of one crew can replace each other. A head and its workers share a controller."""
         return self.owner, self.role
 
     @property
     def unready_again(self) -> bool:
-        """Whether it became unready while a container ran that runs still: then it was ready before."""
+        """Whether it became unready after a container that still runs had started, so it was ready before."""
         since = self.ready_since
         if self.ready or since is None:
             return False
@@ -124,19 +131,19 @@ class PodFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EventFacts:
-    """An event: a warning, or one that a plugin asked for.
-
-    `kind`, `namespace`, `name` and `uid` are those of the object that it is about.
-    """
+    """An event: a warning, or an event that a plugin requested."""
 
     kind: str
+    """Kind of the object that the event is about; so are `namespace`, `name` and `uid`."""
     namespace: str
     name: str
     uid: str = ""
     reason: str = ""
     note: str = ""
     first: datetime | None = None
+    """When it was first observed."""
     last: datetime | None = None
+    """When it was last observed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -152,48 +159,49 @@ class ClaimFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFacts:
-    """A Job; `failed` is the reason of its condition ``Failed``, empty while it has not failed."""
+    """A Job."""
 
     namespace: str
     name: str
     failed: str = ""
+    """Reason of its condition ``Failed``; empty while it has not failed."""
     message: str = ""
     since: datetime | None = None
+    """When it failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reported:
-    """What somebody else says is wrong: a component of the provider, or the provider runtime itself.
-
-    `reason` is one of the reason registry; `object` is ``Kind/namespace/name``; `since` is None where it is not known.
-    """
+    """A problem that another party reports: a component of the provider, or the provider runtime itself."""
 
     reason: str
+    """A reason of the registry."""
     object: str = ""
+    """``Kind/namespace/name``."""
     message: str = ""
     since: datetime | None = None
+    """None if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything that is known around one deployment at one moment.
-
-    `events` are about the given pods and claims, and about workloads whose pods belong to the deployment. `served` is
-    whether the deployment has served before. `reports` are other parties' words. `secrets` are the Secrets that the
-    deployment names, each with the path of the field that does.
-    """
+    """Everything that is known about one deployment at one moment."""
 
     pods: tuple[PodFacts, ...] = ()
     events: tuple[EventFacts, ...] = ()
+    """Events about the given pods and claims, and about workloads whose pods belong to the deployment."""
     claims: tuple[ClaimFacts, ...] = ()
     jobs: tuple[JobFacts, ...] = ()
     reports: tuple[Reported, ...] = ()
+    """Problems that other parties report."""
     served: bool = False
+    """Whether the deployment has served before."""
     secrets: Mapping[str, str] = field(default_factory=dict)
+    """The Secrets that the deployment names, each with the JSON path of the field that names it."""
 
 
 def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[str] = ()) -> PodFacts:
-    """The facts of a Pod. Its role is the value of `role_label`; one without serves, and so do the `serving_roles`."""
+    """Returns the facts of a Pod. `role_label` holds its role; a pod without a role, or of `serving_roles`, serves."""
     status = _object(dig(obj, "status"))
     conditions = {_text(c.get("type")): c for c in _objects(status.get("conditions"))}
     ready, scheduled = conditions.get("Ready", {}), conditions.get("PodScheduled", {})
@@ -231,7 +239,7 @@ def pod_facts(obj: Resource, *, role_label: str = "", serving_roles: Collection[
 
 
 def event_facts(obj: Resource) -> EventFacts:
-    """The facts of an Event of ``events.k8s.io/v1``."""
+    """Returns the facts of an Event of ``events.k8s.io/v1``."""
     regarding = _object(dig(obj, "regarding"))
     first = parse_moment(dig(obj, "deprecatedFirstTimestamp")) or parse_moment(dig(obj, "eventTime"))
     last = (
@@ -253,7 +261,7 @@ def event_facts(obj: Resource) -> EventFacts:
 
 
 def claim_facts(obj: Resource) -> ClaimFacts:
-    """The facts of a PersistentVolumeClaim."""
+    """Returns the facts of a PersistentVolumeClaim."""
     return ClaimFacts(
         namespace=_word(dig(obj, "metadata", "namespace")),
         name=_text(dig(obj, "metadata", "name")),
@@ -264,7 +272,7 @@ def claim_facts(obj: Resource) -> ClaimFacts:
 
 
 def job_facts(obj: Resource) -> JobFacts:
-    """The facts of a Job."""
+    """Returns the facts of a Job."""
     failed = next(
         (
             c
@@ -335,16 +343,16 @@ def _text(value: object) -> str:
 
 
 def parse_moment(value: object) -> datetime | None:
-    """A time in UTC; None for one so far away that arithmetic with it would overflow."""
+    """Returns a time in UTC; None if it is so far away that arithmetic with it would overflow."""
     moment = parse_time(value)
     return moment.astimezone(UTC) if moment is not None and 1970 <= moment.year < 9000 else None
 
 
 def _word(value: object) -> str:
-    """A text that many objects share."""
+    """A text that many objects share, bounded and interned."""
     return sys.intern(bounded(value)) if isinstance(value, str) else ""
 
 
 def _long(value: object) -> str:
-    """A text whose end says most: an engine's traceback, an error that wraps others. Credentials go at the door."""
+    """The redacted end of a text; the end says most in a traceback, and in an error that wraps others."""
     return tail(_text(value), TEXT_LIMIT)

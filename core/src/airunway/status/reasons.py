@@ -1,8 +1,8 @@
 """The registry of reasons: the contract between provider plugins and the core (spec/status.md, "Reason → category").
 
-A component says what is wrong with one reason; the category of that reason decides what it does to the phase and to the
-parent conditions. The list is open: a reason that nobody registered counts as a workload fault, so that a third party's
-own word is shown as it is and never lost.
+A component reports a problem with one reason; the category of that reason decides how it affects the phase and the
+parent conditions. The list is open: a reason that is not registered counts as a workload fault, so that a third party's
+reason is shown unchanged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["REASONS", "Category", "Reason", "category_of"]
 
 
 class Category(StrEnum):
-    """What kind of trouble (or progress) a reason stands for."""
+    """The kind of problem (or progress) that a reason stands for."""
 
     CONFIG = "Config"
     SCOPED_CONFIG = "ScopedConfig"
@@ -30,11 +30,12 @@ class Category(StrEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason as it stands in conditions and events, its category, and what it tells the reader."""
+    """A reason of conditions and events."""
 
     name: str
     category: Category
     meaning: str
+    """What the reason means to a user."""
 
 
 _REGISTERED = (
@@ -122,6 +123,6 @@ REASONS: dict[str, Reason] = {reason.name: reason for reason in _REGISTERED}
 
 
 def category_of(reason: str) -> Category:
-    """The category of a reason; one that is not registered counts as a workload fault."""
+    """Returns the category of a reason; one that is not registered counts as a workload fault."""
     registered = REASONS.get(reason)
     return registered.category if registered else Category.WORKLOAD

@@ -1,7 +1,6 @@
-"""From components to one phase: the roll-up that the core and every provider share (spec/status.md).
+"""Computes one phase from the components: the roll-up that the core and every provider share (spec/status.md).
 
-Pure and total: facts, the previous phase and now go in; a verdict comes out, for any input. Nobody sets a phase by
-hand.
+Pure and total: from any faults, the previous phase and the time it computes a verdict. No other code sets a phase.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ __all__ = [
 ]
 
 DEPENDENCY_GRACE = timedelta(seconds=10)
-"""How long a dependency may be unreachable before the phase says so (seed 003; RuntimeConfig can change it)."""
+"""How long a dependency may be unreachable before the phase changes (seed 003; RuntimeConfig can change it)."""
 
 CAPACITY_PATIENCE = timedelta(minutes=15)
 """How long missing capacity counts as normal waiting."""
@@ -37,7 +36,7 @@ CAPACITY_PATIENCE = timedelta(minutes=15)
 PARENTS = ("ConfigValid", "AuthValid", "DependenciesReachable")
 
 OVERALL = ("Ready", "Reconciling", "Stalled")
-"""Conditions about the whole, with the meaning that kstatus gives them; whoever owns the phase owns these."""
+"""Conditions about the whole deployment, as kstatus defines them; they belong to the owner of the phase."""
 
 
 class Phase(StrEnum):
@@ -56,18 +55,21 @@ _BADNESS = [Phase.FAILED, Phase.DEGRADED, Phase.PENDING, Phase.DEPLOYING, Phase.
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One thing that is not ready: the component, its reason, its own message, and since when (None: just now)."""
+    """One component that is not ready."""
 
     component: str
     reason: str
+    """A reason of the registry, or an upstream's own."""
     message: str = ""
+    """The component's own message."""
     since: datetime | None = None
+    """Since when it is not ready; None: just now."""
     pending: bool = False
-    """True for a component that waits for something else first (Pending rather than Deploying)."""
+    """The component waits for something else first (Pending rather than Deploying)."""
     category: Category | None = None
-    """The category where the reason alone does not tell: a reason that nobody registered."""
+    """Overrides the category of `reason`; needed for a reason that is not registered."""
     only_degrades: bool = False
-    """True where the rest goes on serving: such a fault degrades and never fails."""
+    """The rest keeps serving: such a fault degrades the deployment and never fails it."""
 
     @property
     def kind(self) -> Category:
@@ -76,17 +78,17 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Rollup:
-    """What the facts amount to.
-
-    `wake_after` is the number of seconds after which time alone changes the verdict; `fault` the one that decided.
-    """
+    """The verdict on the faults of a deployment."""
 
     phase: Phase
     reason: str
     message: str
     ready: bool | None
+    """None if it is not known (a stale fault)."""
     wake_after: float | None = None
+    """Seconds after which the verdict changes by time alone; None: never."""
     fault: Fault | None = None
+    """The fault that decided."""
 
 
 def roll_up(
@@ -99,11 +101,11 @@ def roll_up(
     running_message: str = "All replicas are ready",
     grace: timedelta = DEPENDENCY_GRACE,
 ) -> Rollup:
-    """The phase, its reason and message, and whether the deployment is ready.
+    """Returns the phase, its reason and message, and whether the deployment is ready.
 
-    `previous` is the phase before this pass, `created` whether anything exists upstream, `served` whether what exists
-    was Running at any time. The worst phase wins; of equal ones the fault that comes first, and of bad ones last
-    those that only keep the phase that was.
+    `previous` is the phase before this pass; `created`: upstream objects exist; `served`: they were Running at some
+    time. The worst phase wins. Of faults with the same phase the first decides; for Failed and Degraded, a fault that
+    only keeps the previous phase decides last.
     """
     if not faults:
         return Rollup(phase=Phase.RUNNING, reason="Ready", message=running_message, ready=True)
@@ -114,7 +116,7 @@ def roll_up(
     wake = min((seconds for _, seconds in judged if seconds is not None), default=None)
 
     def rank(position: int) -> tuple[int, bool, int]:
-        # What only keeps a bad phase must not take the reason from the fault that made it so.
+        # A fault that only keeps a bad phase must not replace the reason of the fault that caused it.
         phase, left = judged[position]
         kind = faults[position].kind
         keeps = kind in (Category.STALE, Category.UNKNOWN) or (kind is Category.CONNECTIVITY and left is not None)
@@ -136,7 +138,7 @@ def roll_up(
 def _judge(
     fault: Fault, *, previous: str | None, served: bool, created: bool, now: datetime, grace: timedelta
 ) -> tuple[Phase, float | None]:
-    """The phase that one fault alone would give, and after how many seconds time alone would change that."""
+    """Returns the phase for this fault alone, and after how many seconds it changes by time alone (None: never)."""
     resting = Phase.PENDING if fault.pending or not created else Phase.DEPLOYING
     match fault.kind:
         case Category.CONFIG | Category.EXHAUSTION | Category.WORKLOAD if fault.only_degrades:
@@ -148,33 +150,34 @@ def _judge(
         case Category.CONNECTIVITY if resting is Phase.PENDING:
             return Phase.PENDING, None
         case Category.CONNECTIVITY:
-            # Degraded is kept too: what was wrong before has not been shown to be right by this.
+            # Degraded is kept too: an unreachable dependency does not show that the earlier fault is gone.
             kept = next((phase for phase in (Phase.RUNNING, Phase.DEGRADED) if phase.value == previous), resting)
             return _after(fault, grace, before=kept, now=now)
         case Category.CAPACITY:
-            # What waits for a node was created and asked for: that is deploying, however long the queue.
+            # The pods exist and wait for a node: that is deploying, however long the queue.
             waiting = Phase.DEPLOYING if created else Phase.PENDING
             return _after(fault, CAPACITY_PATIENCE, before=waiting, now=now)
         case Category.EXHAUSTION | Category.WORKLOAD:
             return (Phase.DEGRADED if served else Phase.FAILED), None
         case Category.PROGRESS:
             return resting, None
-        case _:  # stale or unknown: nothing is known that would justify another phase than the one before
+        case _:  # stale or unknown: there is no evidence for a change, so the previous phase is kept
             return next((phase for phase in _BADNESS if phase.value == previous), resting), None
 
 
 def _after(fault: Fault, patience: timedelta, *, before: Phase, now: datetime) -> tuple[Phase, float | None]:
-    """`before` until the fault is as old as `patience`, Degraded from then on."""
+    """Returns `before` until the fault is as old as `patience`, and Degraded after that."""
     left = ((fault.since or now) + patience - now).total_seconds()
     return (before, left) if left > 0 else (Phase.DEGRADED, None)
 
 
 def overall_conditions(verdict: Rollup) -> list[Condition]:
-    """``Ready``, ``Reconciling`` and ``Stalled``: what generic tools read (kstatus, and with it Flux and cli-utils).
+    """Returns ``Ready``, ``Reconciling`` and ``Stalled``, for generic tools (kstatus, and with it Flux and cli-utils).
 
-    kstatus decides by ``Reconciling=True`` (InProgress), ``Stalled=True`` (Failed), then ``Ready``. Stalled is what
-    failed and what only a change of the spec can help; a degraded deployment is neither: it may recover by itself.
-    All three are always there, since an entry of a list map whose owners differ cannot be dropped by one of them.
+    kstatus checks ``Reconciling=True`` (InProgress), ``Stalled=True`` (Failed), then ``Ready``. Stalled means that the
+    deployment failed, or that only a change of the spec can help. A degraded deployment is neither reconciling nor
+    stalled: it may recover by itself. All three are always returned: one of several owners of a list map's entry cannot
+    remove it.
     """
     config = verdict.fault is not None and verdict.fault.kind is Category.CONFIG
     stalled = verdict.phase is Phase.FAILED or (verdict.phase is Phase.PENDING and config)
@@ -190,10 +193,10 @@ def _abnormal(type_: str, status: bool, verdict: Rollup) -> Condition:
 
 
 def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
-    """``ConfigValid``, ``AuthValid`` and ``DependenciesReachable``, derived from all other conditions that are False.
+    """Returns ``ConfigValid``, ``AuthValid`` and ``DependenciesReachable``, derived from all other False conditions.
 
-    Unknown counts too where somebody has not been heard of (Stale). Always all three; each carries the reason and
-    message of the first child (by type) that speaks against it.
+    Unknown counts too if the reason is Stale (a missing heartbeat). All three are always returned; a False one has the
+    reason and message of its first child, sorted by type.
     """
     against: dict[str, Resource] = {}
     parent_of = {
@@ -203,7 +206,7 @@ def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
         Category.STALE: "DependenciesReachable",
     }
     for child in sorted(conditions, key=lambda c: str(c.get("type"))):
-        # The overall ones repeat what a child already says; parents must not feed on themselves.
+        # The overall conditions repeat their children, and the parents must not be derived from themselves.
         if child.get("type") in (*PARENTS, *OVERALL) or child.get("status") not in ("False", "Unknown"):
             continue
         category = category_of(str(child.get("reason")))
@@ -229,7 +232,7 @@ def parent_conditions(conditions: Iterable[Resource]) -> list[Condition]:
 
 
 def since(conditions: Iterable[Resource], type_: str, reason: str) -> datetime | None:
-    """Since when the condition has been not True with that reason, or None if it was not before."""
+    """Returns since when the condition has been False or Unknown with that reason; None if it was not."""
     for condition in conditions:
         if condition.get("type") == type_ and condition.get("status") != "True" and condition.get("reason") == reason:
             return parse_time(condition.get("lastTransitionTime"))

@@ -1,8 +1,8 @@
-"""From evidence to one root cause. Pure and total: any evidence gives a cause or None, whatever its order.
+"""Finds the one root cause in the evidence of a deployment. Pure and total: the order of the evidence does not matter.
 
-Precedence: the most specific cause (`Code.tier`), of those the one nearest to the pod, of those the oldest; names
-decide between equals. What a pod shows now counts; events only explain it (they outlive what they tell of), except
-where no pod exists to show anything: a workload that may not create its pods, a claim without a volume.
+Precedence: the most specific cause (`Code.tier`), then the one nearest to the pod, then the oldest; names break ties.
+The current status of a pod counts. Events only explain it, because they outlive the fault that they report, except
+if there is no pod: a workload that may not create its pods, or a claim without a volume.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from airunway.status.texts import CREATION, MOUNT, PROVISIONING, SCHEDULING, fir
 __all__ = ["CREATION_PATIENCE", "Distance", "RootCause", "Symptom", "find_root_cause", "find_symptoms", "root_cause_of"]
 
 CREATION_PATIENCE = timedelta(minutes=20)
-"""How long a workload controller's refusal counts without being repeated: its retries are up to 17 minutes apart."""
+"""How long a workload controller's event counts without being repeated: its retries are up to 17 minutes apart."""
 
 MOUNT_PATIENCE = timedelta(minutes=5)
-"""How long an event about a volume counts without being repeated; the kubelet tries every two minutes at least."""
+"""How long an event about a volume counts without being repeated; the kubelet retries at least every two minutes."""
 
 _PREEMPTION = "preemption: "
-"""Begins what the scheduler adds on whom it could evict: it buries why there is no node."""
+"""Starts the scheduler's text about preemption, which would hide why no node fits."""
 
 _REFUSAL = re.compile(r"^(?:create Pod \S+ in \S+ \S+ failed error|Error creating): ", re.IGNORECASE)
-"""How workload controllers begin: what the message has said already."""
+"""The prefixes of workload controllers, which our message replaces."""
 
 _FOREVER = datetime.max.replace(tzinfo=UTC)
 _CREATING = ("ContainerCreating", "PodInitializing")
@@ -40,7 +40,7 @@ _DISK = ("ephemeral", "DiskPressure", "inodes")
 
 
 class Distance(IntEnum):
-    """How far from the pod a symptom was seen."""
+    """How far from the pod a symptom was found; a smaller value is more reliable."""
 
     CONTAINER = 0
     POD = 1
@@ -53,52 +53,57 @@ class Distance(IntEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Symptom:
-    """One thing that is wrong with one object. `code` is empty where the list of root causes has none for it."""
+    """One thing that is wrong with one object."""
 
     reason: str
+    """A reason of the registry."""
     code: str
+    """A root-cause code; empty if the list of root causes has none for this symptom."""
     object: str
+    """``Kind/namespace/name``."""
     field: str = ""
+    """JSON path in the deployment that the user should look at; empty: the code's own field."""
     message: str
     since: datetime | None = None
     distance: Distance
 
     @property
     def of_pods(self) -> bool:
-        """Whether the pods, or that there are none, show it; a report is somebody else's word."""
+        """Whether the pods (or their absence) show it, and not a report of another component."""
         return self.distance is not Distance.REPORT
 
 
 @dataclass(frozen=True, kw_only=True)
 class RootCause:
-    """The one fault behind all that is wrong.
-
-    `object` is ``Kind/namespace/name``, `field` the JSON path of the deployment to look at (may be empty), `message`
-    holds evidence and remedy in at most 1 KiB, `remedy` links to more, `reason` is that of the condition that shows it.
-    `of_pods` is as of the symptom.
-    """
+    """The one fault that explains why the deployment is not ready."""
 
     code: str
     object: str
+    """``Kind/namespace/name``."""
     field: str
+    """JSON path in the deployment that the user should look at; may be empty."""
     message: str
+    """Evidence and remedy, at most 1 KiB."""
     since: datetime
     remedy: str
+    """Link to the explanation of the remedy."""
     reason: str
+    """Reason of the condition that shows the fault."""
     of_pods: bool = True
+    """As `Symptom.of_pods`."""
 
 
 def find_root_cause(evidence: Evidence, *, now: datetime, previous: RootCause | None = None) -> RootCause | None:
-    """The root cause, or None if nothing that has a code is wrong.
+    """Returns the root cause, or None if no symptom has a code.
 
-    `previous` is the one before: a fault that lasts keeps its `since`, and what was learnt about it when the status
-    of the pod told more.
+    `previous` is the root cause of the pass before: a fault that lasts keeps its `since`, and a cause that the pod's
+    status no longer shows is kept.
     """
     return root_cause_of(find_symptoms(evidence, now=now, previous=previous), now=now, previous=previous)
 
 
 def root_cause_of(symptoms: Iterable[Symptom], *, now: datetime, previous: RootCause | None = None) -> RootCause | None:
-    """The root cause among symptoms that `find_symptoms` gave."""
+    """Returns the root cause among the symptoms of `find_symptoms`."""
     symptom = next((symptom for symptom in symptoms if symptom.code), None)
     if symptom is None:
         return None
@@ -119,7 +124,7 @@ def root_cause_of(symptoms: Iterable[Symptom], *, now: datetime, previous: RootC
 
 
 def find_symptoms(evidence: Evidence, *, now: datetime, previous: RootCause | None = None) -> tuple[Symptom, ...]:
-    """Everything that is wrong, in order of precedence."""
+    """Returns everything that is wrong, in order of precedence."""
     found: list[Symptom] = []
     newest = _newest_of(evidence.pods)
     told_of: dict[tuple[str, str], list[EventFacts]] = {}
@@ -148,15 +153,18 @@ def find_symptoms(evidence: Evidence, *, now: datetime, previous: RootCause | No
 
 
 def _is_told_by_claim(symptom: Symptom, waiting: Collection[str]) -> bool:
-    """Whether a pod only says that a claim has no volume, and it is one of those `waiting` for claims of which is
-    known why.
+    """Whether a pod only reports a claim without a volume, and the reason is known from the claim itself.
+
+    `waiting` are the pods whose claims have a symptom of their own.
     """
     return (symptom.reason, symptom.distance) == ("PvcPending", Distance.POD) and symptom.object in waiting
 
 
 def _aged(symptom: Symptom, previous: RootCause | None) -> Symptom:
-    """The symptom as old as the fault that it shows. Each crash has a date of its own: of two pods that keep crashing
-    the one that was named first stays the one.
+    """Returns the symptom with the age of the fault that it shows.
+
+    Each crash has a time of its own. So that the root cause does not alternate between two pods that keep crashing, the
+    object of the previous root cause keeps its `since`.
     """
     if previous is None or (symptom.code, symptom.object) != (previous.code, previous.object):
         return symptom
@@ -174,7 +182,7 @@ def _precedence(symptom: Symptom) -> tuple[object, ...]:
 
 
 def _newest_of(pods: Iterable[PodFacts]) -> dict[object, datetime]:
-    """When the newest living pod of each crew was made."""
+    """Returns the creation time of the newest living pod of each crew."""
     newest: dict[object, datetime] = {}
     for pod in pods:
         if pod.alive and pod.created is not None:
@@ -183,7 +191,7 @@ def _newest_of(pods: Iterable[PodFacts]) -> dict[object, datetime]:
 
 
 def _is_history(pod: PodFacts, newest: Mapping[object, datetime]) -> bool:
-    """Whether the pod is over and another one has taken its place."""
+    """Whether the pod has succeeded, or has failed and was replaced by another one."""
     if pod.phase == "Succeeded":
         return True
     if pod.phase != "Failed" or pod.created is None:
@@ -243,7 +251,7 @@ def _of_pod(
 
 
 def _unscheduled(pod: PodFacts) -> ContainerFault | None:
-    """Why the scheduler finds no node; None where it has not tried yet, or may not (scheduling gates)."""
+    """Returns why the scheduler finds no node; None if it has not tried yet, or may not (scheduling gates)."""
     told = pod.unscheduled
     if told is None or pod.node or told.reason == "SchedulingGated":
         return None
@@ -278,7 +286,7 @@ def _mount_trouble(events: Iterable[EventFacts], *, now: datetime) -> ContainerF
 
 
 def _field(finding: ContainerFault, secrets: Mapping[str, str]) -> str:
-    """The field of the deployment that names the Secret which is missing; else what the finding says."""
+    """Returns the field of the deployment that names the missing Secret; otherwise the finding's own field."""
     if finding.code != "Secret.NotFound":
         return finding.field
     named = [path for secret, path in sorted(secrets.items()) if f'"{secret}"' in finding.text]
@@ -290,14 +298,14 @@ def _field(finding: ContainerFault, secrets: Mapping[str, str]) -> str:
 
 
 def _of_workload(event: EventFacts, pods: Iterable[PodFacts], *, now: datetime) -> Iterator[Symptom]:
-    """A workload that may not create its pods, as long as it has created none since."""
+    """A workload that may not create its pods, unless it has created one since."""
     if event.reason != "FailedCreate":
         return
     if event.last is not None and now - event.last > CREATION_PATIENCE:
         return
     for pod in pods:
         mine = pod.owner == (event.kind, event.name) and pod.namespace == event.namespace
-        # Both times are whole seconds or finer; of the same second the pod that exists is the better witness.
+        # Times may be whole seconds: a pod created in the same second as the event counts as created after it.
         if mine and pod.created is not None and event.last is not None and pod.created >= _second(event.last):
             return
     match = first_meaning([event.note], CREATION)
@@ -313,7 +321,7 @@ def _of_workload(event: EventFacts, pods: Iterable[PodFacts], *, now: datetime) 
 
 
 def _of_claim_event(event: EventFacts, evidence: Evidence) -> Iterator[Symptom]:
-    """A claim that gets no volume, while a pod waits for it or the claim itself is known to be pending."""
+    """A claim without a volume, if a pod waits for it or the claim is known to be pending."""
     if event.kind != "PersistentVolumeClaim" or event.reason != "ProvisioningFailed":
         return
     claim = next((c for c in evidence.claims if (c.namespace, c.name) == (event.namespace, event.name)), None)

@@ -1,9 +1,8 @@
-"""Whether a deployment has served: the record that tells a lost workload from one that never came up.
+"""Records whether a deployment has served, to distinguish a lost workload from one that never came up.
 
-The phase before cannot tell it: Degraded is also what refused credentials make of a first start. So the first time
-that a deployment is ready the condition ``Served`` is written, and it stays as it is while readiness comes and goes:
-its `lastTransitionTime` is the first time, its `observedGeneration` the newest generation that was served. It goes
-with the upstream object that it is about.
+The previous phase is not enough: a first start with refused credentials is Degraded too. So the condition ``Served`` is
+written when a deployment is ready for the first time, and stays when it becomes unready. Its `lastTransitionTime` is
+the first time, its `observedGeneration` the newest generation that was served. It is dropped with the upstream object.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ SERVED = "Served"
 
 
 def served_before(status: Resource, *, created: datetime | None) -> Resource | None:
-    """The condition ``Served`` of a status as it stands, if it counts for an object that was made at `created`.
+    """Returns the condition ``Served`` of a status, if it counts for an object that was created at `created`.
 
-    Where that is not known (None), it counts.
+    It also counts if that time is not known (None).
     """
     record = condition_of({"status": status}, SERVED)
     if record is None or record.get("status") != "True":
@@ -31,9 +30,9 @@ def served_before(status: Resource, *, created: datetime | None) -> Resource | N
 
 
 def served_record(before: Resource | None, *, ready: bool, generation: int, now: datetime) -> Resource | None:
-    """The condition ``Served`` that follows on the one before (None: none that counts).
+    """Returns the next condition ``Served``; `before` is the previous one that counts (None: there is none).
 
-    What of that nobody can read is written anew: kept as it is, no API server would take the status.
+    Malformed parts of it are written anew, because the API server would refuse the status with them.
     """
     if not ready:
         if before is None:

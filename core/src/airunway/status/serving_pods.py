@@ -1,4 +1,4 @@
-"""How the pods of a deployment are, as numbers: what is compared with an upstream's claim to be ready. Pure."""
+"""Counts the pods of a deployment, to check an upstream's claim to be ready. Pure."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ POD_SHOWN = frozenset(
         "InsufficientCapacity",
     }
 )
-"""Reasons that a pod shows itself. Another's word for one of them counts only where no living pod is known.
+"""Reasons that a pod's own status shows. An upstream's report of one of them counts only if no living pod is known.
 
-Upstreams copy these out of pods at moments of their own and leave them standing: KAITO reconciles on no change of a pod
-(recorded: it went on saying ``ImagePullError`` of a pod that ran).
+Upstreams copy these from pods at irregular times and do not clear them: KAITO does not reconcile when a pod changes
+(recorded: it kept reporting ``ImagePullError`` for a pod that ran).
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodCounts:
-    """Pods that serve or will: those of jobs and of helping roles, and those that are over, do not count.
-
-    `living` are neither over nor being deleted, `current` those of the newest revision among them as far as can be
-    told, `ready` the current ones that are Ready, `leaving` those being deleted.
-    """
+    """Numbers of pods that serve or will serve; pods of jobs, of helper roles, and pods that ended are not counted."""
 
     living: int = 0
+    """Pods that have not ended and are not being deleted."""
     current: int = 0
+    """Living pods of the newest revision, as far as it is known."""
     ready: int = 0
+    """Current pods that are Ready."""
     leaving: int = 0
+    """Pods that are being deleted."""
 
     @property
     def seen(self) -> bool:
@@ -53,7 +53,7 @@ class PodCounts:
 
 
 def count_pods(pods: Iterable[PodFacts]) -> PodCounts:
-    """Count. Pods of one controller but of another revision than its newest pod's are old ones on their way out."""
+    """Counts the pods. A pod whose revision differs from that of its controller's newest pod is an old one."""
     serving = [pod for pod in pods if pod.serves and pod.owner[0] != "Job" and pod.phase not in ("Succeeded", "Failed")]
     living = [pod for pod in serving if pod.alive]
     newest: dict[object, PodFacts] = {}
@@ -71,9 +71,9 @@ def count_pods(pods: Iterable[PodFacts]) -> PodCounts:
 
 
 def shortage_of(counts: PodCounts, wanted: int | None) -> int:
-    """How many ready pods are missing; without a demand (`wanted` None), of those that there are.
+    """Returns how many ready pods are missing of `wanted`; if `wanted` is None, of the living pods.
 
-    Pods beyond the demand are an autoscaler's, or on their way out: that they are not ready contradicts nothing.
+    Pods beyond `wanted` belong to an autoscaler or are about to be deleted: they need not be ready.
     """
     return max(0, (counts.living if wanted is None else wanted) - counts.ready)
 

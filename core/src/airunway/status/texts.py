@@ -1,9 +1,8 @@
-"""The texts in which Kubernetes, container runtimes, registries and engines tell a cause, as data.
+"""The messages of Kubernetes, container runtimes, registries and engines that reveal a cause, as data.
 
-Each row has the pattern, what it means (a reason of the registry and, where there is one, a root-cause code), and who
-writes such a text. Rows are tried in order: the first that matches counts, so the precise stand before the vague.
-Anybody can write such texts: every pattern takes time linear in them, which ``core/tests/test_patterns.py`` checks
-for each pattern of the project.
+The first row of a table that matches decides, so precise patterns stand before vague ones. Users can write such texts:
+every pattern takes time linear in the text, which ``core/tests/test_patterns.py`` checks for all patterns of the
+project.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ __all__ = [
 _NAMES = re.compile(r'"[^"]*"|(?<!\S)(?!i/o)\S*/\S*')
 
 _LINE = r"(?m:^)"
-"""Two things on one line, in any order, are looked for from its start: ``a.*b`` from each ``a`` would be quadratic."""
+"""For two words on one line, in any order, the search starts at the line: ``a.*b`` from each ``a`` is quadratic."""
 
 _FIELD = re.compile(r'"(msg|message|error|err)"\s*+:\s*+"((?:[^"\\]|\\.)*+)')
-"""A field of a JSON log's line that says something, up to its end or that of the line."""
+"""A message field in a line of a JSON log, up to the end of the value or of the line."""
 
 EXCERPT = 400
 """Characters of a quoted text in a message."""
@@ -45,12 +44,15 @@ EXCERPT = 400
 
 @dataclass(frozen=True)
 class MessagePattern:
-    """What a text that matches `pattern` means. `code` is empty where the list of root causes has none for it."""
+    """The meaning of a text that matches `pattern`."""
 
     pattern: re.Pattern[str]
     reason: str
+    """A reason of the registry."""
     code: str
+    """A root-cause code; empty if there is none."""
     source: str
+    """Who writes such a text."""
 
 
 def _row(pattern: str, reason: str, code: str, source: str) -> MessagePattern:
@@ -64,7 +66,7 @@ IMAGE_PULL: tuple[MessagePattern, ...] = (
         "ImagePull.RateLimited",
         "registries (HTTP 429); kubelet's own limit",
     ),
-    # Before the refusals: a token that cannot be fetched for want of a network is called "failed to authorize" too.
+    # Before the refusals: a token that cannot be fetched because of the network is also called "failed to authorize".
     _row(r"no such host|server misbehaving|name resolution", "DNSFailure", "", "container runtimes: name lookup"),
     _row(r"connection refused", "ConnectionRefused", "", "container runtimes: TCP"),
     _row(
@@ -104,7 +106,7 @@ IMAGE_PULL: tuple[MessagePattern, ...] = (
         "registries (HTTP 404, MANIFEST_UNKNOWN, NAME_UNKNOWN) through containerd, CRI-O and Docker",
     ),
 )
-"""``ErrImagePull``, ``ImagePullBackOff`` and the kubelet's event ``Failed``; names of images are taken out before."""
+"""For ``ErrImagePull``, ``ImagePullBackOff`` and the kubelet's event ``Failed``; image names are removed first."""
 
 SCHEDULING: tuple[MessagePattern, ...] = (
     _row(
@@ -139,7 +141,7 @@ SCHEDULING: tuple[MessagePattern, ...] = (
         "kube-scheduler, plugins TaintToleration, NodeAffinity, NodeUnschedulable, PodTopologySpread",
     ),
 )
-"""The condition ``PodScheduled=False/Unschedulable``."""
+"""For the condition ``PodScheduled=False/Unschedulable``."""
 
 CREATION: tuple[MessagePattern, ...] = (
     _row(
@@ -167,7 +169,7 @@ CREATION: tuple[MessagePattern, ...] = (
         "API server: LimitRange, PodSecurity, admission policies and webhooks",
     ),
 )
-"""The event ``FailedCreate`` of a workload controller."""
+"""For the event ``FailedCreate`` of a workload controller."""
 
 PREPARATION: tuple[MessagePattern, ...] = (
     _row(
@@ -190,7 +192,7 @@ PREPARATION: tuple[MessagePattern, ...] = (
     ),
     _row(r"runAsNonRoot", "InvalidSpec", "", "kubelet: the image wants to run as root and may not"),
 )
-"""``CreateContainerConfigError``, ``CreateContainerError``, ``RunContainerError``, ``StartError``."""
+"""For ``CreateContainerConfigError``, ``CreateContainerError``, ``RunContainerError`` and ``StartError``."""
 
 MOUNT: tuple[MessagePattern, ...] = (
     _row(r'secrets? "[^"]*" not found', "SecretNotFound", "Secret.NotFound", "kubelet, event FailedMount"),
@@ -207,7 +209,7 @@ MOUNT: tuple[MessagePattern, ...] = (
         "kubelet and attach-detach controller, events FailedMount and FailedAttachVolume",
     ),
 )
-"""Events about volumes of a pod whose containers are still being created."""
+"""For events about volumes of a pod whose containers are still being created."""
 
 PROVISIONING: tuple[MessagePattern, ...] = (
     _row(
@@ -219,7 +221,7 @@ PROVISIONING: tuple[MessagePattern, ...] = (
     _row(r"exceeded quota", "QuotaExceeded", "Storage.PvcPending", "storage provisioners"),
     _row(r"", "PvcPending", "Storage.PvcPending", "storage provisioners, event ProvisioningFailed"),
 )
-"""Events about a claim that is not bound."""
+"""For events about a claim that is not bound."""
 
 ENGINE: tuple[MessagePattern, ...] = (
     _row(
@@ -304,13 +306,13 @@ ENGINE: tuple[MessagePattern, ...] = (
         "requests, httpx, huggingface_hub: the model's host does not answer",
     ),
 )
-"""The last words of a container, ``terminated.message``: the end of its log where the pod's policy says so."""
+"""For ``terminated.message`` of a container: the end of its log if the pod's termination message policy says so."""
 
 
 def first_meaning(texts: Sequence[str], table: Sequence[MessagePattern]) -> tuple[MessagePattern, str] | None:
-    """The first row that matches the first text that any row matches, with the line which says it; None if none does.
+    """Returns the first row that matches the first text with any match, and the matching line; None without a match.
 
-    Texts stand in order of trust: what a later one says counts only where the earlier ones say nothing.
+    Texts are sorted by trust: a later text counts only if the earlier ones match no row.
     """
     rows = tuple(table)
     for text in texts:
@@ -327,21 +329,21 @@ def _meaning_of(text: str, table: tuple[MessagePattern, ...]) -> tuple[MessagePa
     return None
 
 
-# A pass reads again what every pod of its deployment said: half a millisecond for each KiB of those that crash.
+# Each pass reads the same texts of all pods again; a match takes half a millisecond for each KiB.
 _remembered = lru_cache(maxsize=512)(_meaning_of)
 _LONGEST_REMEMBERED = 4096
-"""Characters; a container's last words have no more."""
+"""Characters; the kept message of a container is shorter."""
 
 
 def without_names(text: str) -> str:
-    """`text` without what is quoted or looks like an image or an address: a tag may be called ``404``."""
+    """Returns `text` without quoted parts, images and addresses: a tag may be called ``404``."""
     return _NAMES.sub(" ", text)
 
 
 def _logged(line: str) -> str:
-    """What a line of a JSON log says (zap, slog, logrus): the message and the error, without the stack trace.
+    """Returns the message and the error of a line of a JSON log (zap, slog, logrus), without the stack trace.
 
-    The end of the line may be missing, since a container's last words are cut: then as much as there is.
+    The end of the line may be missing, because a container's last message is cut; the rest is used.
     """
     if not line.lstrip().startswith("{"):
         return line
@@ -353,7 +355,7 @@ def _logged(line: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    """The text of a JSON string without its quotes; as it stands where it is cut within a character."""
+    """Decodes the content of a JSON string; returns it unchanged if it is cut within an escape sequence."""
     try:
         return str(orjson.loads(f'"{text}"'))
     except orjson.JSONDecodeError:
@@ -361,7 +363,7 @@ def _unquoted(text: str) -> str:
 
 
 def line_of(text: str, position: int = -1) -> str:
-    """The line around `position` (-1: the last one that says anything), redacted, cut, and without a full stop."""
+    """Returns the line around `position` (-1: the last non-empty one), redacted, cut, and without a full stop."""
     if position < 0:
         line = next((line for line in reversed(text.splitlines()) if line.strip()), "")
     else:
@@ -373,6 +375,6 @@ def line_of(text: str, position: int = -1) -> str:
         line = line[:-1]
     if len(line) <= EXCERPT:
         return line
-    # The head names the object, the end has the innermost error.
+    # The start names the object, the end has the innermost error.
     half = (EXCERPT - 3) // 2
     return f"{line[:half]} … {line[-half:]}"

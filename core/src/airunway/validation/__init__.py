@@ -1,4 +1,4 @@
-"""The rules of admission, run in process: the same definition as in the CRDs (spec/api.md, "Validation in the CRD")."""
+"""The admission rules, evaluated in process from the CRDs' own definitions (spec/api.md, "Validation in the CRD")."""
 
 from airunway.schema import Violation
 from airunway.validation._validate import bounded_violations, excesses, prepare, validate, warnings, without_effect

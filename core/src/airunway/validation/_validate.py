@@ -1,4 +1,4 @@
-"""Schema, rules between fields, and the rules that only code can express."""
+"""Validates objects: the schema, the rules between fields, and the rules that only code can express."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ _LONGEST = 1024
 
 
 def validate(obj: Resource, *, old: Resource | None = None, evaluator: Evaluator | None = None) -> list[Violation]:
-    """Everything that is wrong with an object of one of our kinds: fields in its own order, then rules; else empty.
+    """Returns everything that is wrong with an object of one of our kinds: its fields in order, then the rules.
 
-    `old` is the stored object that `obj` is to replace: with it, the rules about changes are checked too. Whatever
-    `obj` contains, violations are returned and nothing is raised. `status` is not looked at: users cannot write it.
+    `old` is the stored object that `obj` replaces: with it, the rules about changes are checked too. Never raises, for
+    any `obj`. `status` is not checked, because users cannot write it.
 
-    What is too large to be walked (`airunway.api.bounds`) is told as such, and nothing else about it.
+    An object that is too large to be walked (`airunway.api.bounds`) gets only that violation.
     """
     if not isinstance(obj, dict):
         return [Violation(path="", message="must be an object", reason="FieldValueTypeInvalid")]
@@ -69,12 +69,12 @@ def validate(obj: Resource, *, old: Resource | None = None, evaluator: Evaluator
 
 
 def excesses(obj: Resource) -> list[Violation]:
-    """The limits of size that a ModelDeployment is over. Quick, whatever the object is; never raises."""
+    """Returns the size limits that a ModelDeployment exceeds. Fast for any object; never raises."""
     return [Violation(path=path, message=message, reason=reason) for path, message, reason in excess(obj)]
 
 
 def bounded_violations(found: Sequence[Violation]) -> list[Violation]:
-    """`found` as it may be told: the first `MAX_CAUSES`, with paths and messages of bounded length."""
+    """Returns the first `MAX_CAUSES` violations, with paths and messages of bounded length."""
     told = [
         replace(violation, path=shortened(violation.path), message=f"{violation.message[: _LONGEST - 1]}…")
         if len(violation.path) > MAX_PATH or len(violation.message) > _LONGEST
@@ -101,7 +101,7 @@ def _found(obj: Resource, kind: str, old: Resource | None, evaluator: Evaluator 
 
 
 def warnings(obj: Resource) -> list[str]:
-    """What admission tells the user about a ModelDeployment without refusing it (spec/api.md). Never raises."""
+    """Returns what admission warns about in a ModelDeployment without refusing it (spec/api.md). Never raises."""
     told = []
     if dig(obj, "spec", "model", "source") == "custom" and dig(obj, "spec", "model", "servedName"):
         told.append("servedName is ignored for custom source")
@@ -113,7 +113,7 @@ def warnings(obj: Resource) -> list[str]:
 
 
 def without_effect(obj: Resource) -> dict[str, str]:
-    """Fields of a ModelDeployment that are set and that nothing in this release acts on, with what to say of each."""
+    """Returns the fields of a ModelDeployment that are set but have no effect in this release, each with a message."""
     found = {}
     if dig(obj, "spec", "runtimeConfigName"):
         found["spec.runtimeConfigName"] = "has no effect, as this release reads no runtime configs"
@@ -123,7 +123,7 @@ def without_effect(obj: Resource) -> dict[str, str]:
 
 
 def prepare() -> None:
-    """Compile schemas and rules (a twentieth of a second), which else the first `validate` does."""
+    """Compiles schemas and rules (1/20 s), which the first `validate` would do otherwise."""
     for kind in _RULES:
         _check(kind)
         _programs(kind, None)
@@ -138,7 +138,7 @@ def _check(kind: str) -> Check:
 
 
 def _check_name(obj: Resource) -> list[Violation]:
-    """That there is a name; one that the API server would generate is put in its place."""
+    """Checks that there is a name; fills in one like the API server's if `generateName` is set."""
     metadata = obj.get("metadata")
     if not isinstance(metadata, dict) or metadata.get("name"):
         return []
@@ -174,7 +174,7 @@ def _broken_rules(kind: str, obj: Resource, old: Resource | None, evaluator: Eva
 
 
 def _before(kind: str, old: Resource) -> object:
-    """The old object as rules about changes see it. Of one that is too large only what they are about: the model."""
+    """Returns the old object for the rules about changes; if it is too large, only the model, which they are about."""
     if kind == modeldeployment.KIND and excess(old):
         model = dig(old, "spec", "model")
         if size_of(model, limit=MAX_SPEC).over:
@@ -187,7 +187,7 @@ def _before(kind: str, old: Resource) -> object:
 def _programs(
     kind: str, evaluator: Evaluator | None
 ) -> list[tuple[ValidationRule, CelProgram | None, CelProgram | None]]:
-    """Each rule with the programs of its condition (None: its `check` is called instead) and of its message."""
+    """Returns each rule with the programs of its condition (None: its `check` is called) and of its message."""
 
     def program(rule: ValidationRule, expression: str) -> CelProgram:
         variables = ("self", "oldSelf") if rule.is_transition else ("self",)
@@ -212,7 +212,7 @@ def _holds(program: CelProgram | None, bindings: dict[str, Any]) -> bool:
     try:
         return program is not None and program.evaluate(bindings) is True
     except CelError:
-        return False  # as in the API server: a rule that cannot be evaluated is broken
+        return False  # as in the API server: a rule that cannot be evaluated is violated
 
 
 def _text(program: CelProgram | None, bindings: dict[str, Any]) -> str:
@@ -225,7 +225,7 @@ def _text(program: CelProgram | None, bindings: dict[str, Any]) -> str:
 
 
 def _nodes(obj: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Each node at `path` that is there: its own path, its value, and the old value that it replaces (None if new)."""
+    """Yields each existing node at `path`: its own path, its value, and the old value (None if the node is new)."""
     found: list[tuple[str, Any, Any]] = [("", obj, old)]
     for step in path.split(".") if path else ():
         name = step.removesuffix("[*]")
@@ -244,14 +244,14 @@ def _nodes(obj: Any, old: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _same_name(items: Any, item: Any) -> Any:
-    """The old item with the same name. All lists that rules look into are maps by name."""
+    """Returns the old item with the same name; all lists that rules read are maps by name."""
     if not isinstance(items, list):
         return None
     return next((old for old in items if isinstance(old, dict) and old.get("name") == item.get("name")), None)
 
 
 def _forbidden_overrides(overrides: object) -> Iterator[Violation]:
-    """Keys that no provider accepts, at any depth; below such a key nothing more is reported."""
+    """Yields the keys that no provider accepts, at any depth; nothing below such a key is reported."""
     for place, key, _ in entries(
         overrides, "spec.provider.overrides", below=lambda key: key not in FORBIDDEN_OVERRIDES
     ):

@@ -1,6 +1,6 @@
-"""What the deployments of a namespace may use: reading a policy and judging a spec by it.
+"""What the deployments of a namespace may use: parses a policy and checks a spec against it. Pure.
 
-Pure. The webhook judges at admission, the reconciler what came in without it; both with the same words.
+The webhook checks at admission; the reconciler checks deployments that were created without it, with the same messages.
 
     default: Allow                 # or Deny: a namespace that no rule matches may use nothing
     rules:
@@ -12,9 +12,9 @@ Pure. The webhook judges at admission, the reconciler what came in without it; b
         gpuTypes: [nvidia.com/gpu]
         serviceAccounts: [models]  # and the other lists of `airunway.validation.uses`
 
-A rule speaks only about the lists that it has. A namespace may use what any rule that matches it lists: the lists of
-several rules add up. What no matching rule speaks about is free, but for what is dangerous everywhere
-(`Dimension.refused`); an empty list allows nothing. Without any policy `Policy()` is in force, which refuses just that.
+A rule restricts only the lists that it has. A namespace may use what any matching rule lists: the lists of several
+rules add up, and an empty list allows nothing. A list that no matching rule has restricts nothing, except what is
+dangerous everywhere (`Dimension.refused`). Without any policy `Policy()` applies, which refuses only that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
-"""The label that every Namespace carries with its own name."""
+"""The label with the namespace's own name, which every Namespace has."""
 
 DEFAULT_GPU_TYPE = "nvidia.com/gpu"
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
@@ -62,11 +62,11 @@ _LISTS = {
 
 
 class PolicyError(ValueError):
-    """A policy cannot be read; the message names the place, what is wrong, and what is known."""
+    """A policy cannot be parsed; the message names the place, what is wrong, and what is known."""
 
 
 class _PolicyLoader(yaml.SafeLoader):
-    """YAML in which no key may be there twice: of two `rules` the first would be lost without a word."""
+    """A YAML loader that refuses duplicate keys: the first of two `rules` would be lost without an error."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys = [key.value for key, _ in node.value]
@@ -92,7 +92,7 @@ class Selector:
 
 @dataclass(frozen=True, kw_only=True)
 class _Lists:
-    """Patterns of what may be used; None: nothing is said about it."""
+    """Patterns of what may be used; None: no restriction."""
 
     providers: tuple[str, ...] | None = None
     engines: tuple[str, ...] | None = None
@@ -130,19 +130,19 @@ class Grants(_Lists):
         return _allowed(self.engines, name)
 
     def allows_image(self, image: str) -> bool:
-        """Compared as it is written, and in full (``vllm/vllm`` is ``docker.io/vllm/vllm``)."""
+        """Compares the image as written, and with its full name (``vllm/vllm`` is ``docker.io/vllm/vllm``)."""
         return _allowed(self.images, image) or _allowed(self.images, _full_name(image))
 
     def allows_gpu_type(self, name: str) -> bool:
         return _allowed(self.gpu_types, name)
 
     def listed(self, dimension: str) -> tuple[str, ...] | None:
-        """The patterns of the list with that key in the file."""
+        """Returns the patterns of the list with that key in the file."""
         patterns: tuple[str, ...] | None = getattr(self, _LISTS[dimension])
         return patterns
 
     def allows(self, use: Use) -> bool:
-        """Whether the list allows it; where there is none, whether it is not refused everywhere."""
+        """Whether the list allows it; without a list, whether it is not refused everywhere."""
         patterns = self.listed(use.dimension)
         if patterns is None:
             return not DIMENSIONS[use.dimension].is_refused(use.value)
@@ -151,13 +151,14 @@ class Grants(_Lists):
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """The rules of a cluster. `deny` is the verdict on namespaces that no rule matches."""
+    """The rules of a cluster."""
 
     rules: tuple[NamespaceRule, ...] = ()
     deny: bool = False
+    """Whether namespaces that no rule matches may use nothing."""
 
     def grants(self, namespace_labels: Mapping[str, str]) -> Grants:
-        """What a namespace with these labels may use."""
+        """Returns what a namespace with these labels may use."""
         matching = [rule for rule in self.rules if rule.selector.matches(namespace_labels)]
         if not matching:
             nothing: tuple[str, ...] | None = () if self.deny else None
@@ -165,7 +166,7 @@ class Policy:
         return Grants(**{name: _union([getattr(rule, name) for rule in matching]) for name in _LISTS.values()})
 
     def idle_rules(self, namespaces: Iterable[Mapping[str, str]]) -> list[int]:
-        """The places in the list of the rules that match none of the namespaces with these labels."""
+        """Returns the indexes of the rules that match none of the namespaces with these labels."""
         known = list(namespaces)
         return [i for i, rule in enumerate(self.rules) if not any(rule.selector.matches(labels) for labels in known)]
 
@@ -175,9 +176,9 @@ class Policy:
 
 
 def parse_policy(text: str) -> Policy:
-    """Read a policy from YAML (or JSON). Raises PolicyError.
+    """Parses a policy from YAML (or JSON). Raises PolicyError.
 
-    An empty text is no policy: a file that is just being written, or was lost, must not allow everything.
+    An empty text is an error: a file that was lost, or is just being written, must not allow everything.
     """
     try:
         document = yaml.load(text, Loader=_PolicyLoader)
@@ -207,9 +208,9 @@ def violations(
     provider: str | None,
     namespace_labels: Mapping[str, str],
 ) -> list[Violation]:
-    """Everything about `spec` that the policy does not allow; `engine` and `provider` are the ones that are known.
+    """Returns everything about `spec` that the policy does not allow; `engine` and `provider` are those that are known.
 
-    Images are those that the deployment names, in its overrides too; one that a provider would choose is not judged.
+    Checks the images that the deployment names, also in its overrides, but not one that a provider would choose.
     """
     grants = policy.grants(namespace_labels)
     name = namespace_labels.get(NAMESPACE_NAME, "")
@@ -251,7 +252,7 @@ def violations(
 def _violation(
     path: str, what: str, value: str, namespace: str, allowed: tuple[str, ...] | None, key: str = ""
 ) -> Violation:
-    """`allowed` None: it is refused although no rule speaks about it; `key` is the list that would allow it."""
+    """`allowed` None: it is refused without a rule; `key` is the list that would allow it."""
     may = ", ".join(allowed or ()) or "none"
     why = f"only where the policy lists it under {key}" if allowed is None else f"allowed by policy: {may:.500}"
     message = f"{what} '{value:.200}' is not allowed in namespace '{namespace}' ({why})"
@@ -272,7 +273,7 @@ def _images(spec: Resource) -> Iterator[tuple[str, str]]:
 
 
 def _composed(image: Mapping[str, Any]) -> str:
-    """The image of the object form that charts use: registry, repository, and tag or digest."""
+    """Returns the image of the object form that charts use: registry, repository, and tag or digest."""
     name = "/".join(str(image[part]) for part in ("registry", "repository", "name") if image.get(part))
     if image.get("digest"):
         return f"{name}@{image['digest']}"
@@ -297,9 +298,9 @@ def _allowed(patterns: tuple[str, ...] | None, value: str) -> bool:
 
 
 def _full_name(image: str) -> str:
-    """An image with the registry and folder that container runtimes add to a short name.
+    """Returns an image with the registry and folder that container runtimes add to a short name.
 
-    As distribution/reference does it (normalize.go): a first part with an upper-case letter is a registry too.
+    As in distribution/reference (normalize.go): a first part with an upper-case letter is a registry too.
     """
     first, slash, rest = image.partition("/")
     registry = slash and ("." in first or ":" in first or first == "localhost" or first != first.lower())
@@ -335,7 +336,7 @@ def _rule(value: object, at: str) -> NamespaceRule:
 
 
 def read_selector(value: object, at: str) -> Selector:
-    """A LabelSelector as it stands in an object; None selects everything. Raises PolicyError, which names `at`."""
+    """Parses the LabelSelector of an object; None selects everything. Raises PolicyError, which names `at`."""
     if value is None:
         return Selector()
     selector = _mapping(value, at, ("matchLabels", "matchExpressions"))

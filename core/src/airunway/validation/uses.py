@@ -1,7 +1,7 @@
-"""What a deployment would use of its namespace and its cluster, beside images, engines and GPUs.
+"""What a deployment would use of its namespace and its cluster, besides images, engines and GPUs. Pure.
 
-Pure. Fields of the spec are read where they are. Overrides have no schema here, and the core knows no provider: their
-keys are read by name, at any depth, by the names that Kubernetes and the operators on it give these things everywhere.
+Fields of the spec are read directly. Overrides have no schema here, and the core does not know the providers: their
+keys are found by name at any depth, by the names that Kubernetes and its operators commonly use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from airunway.resource import Resource, dig
 __all__ = ["DIMENSIONS", "EVERYTHING", "Dimension", "Use", "uses_of"]
 
 EVERYTHING = "*"
-"""The value of a use that may be of anything: a toleration without a key. Only the entry ``*`` of a list allows it."""
+"""The value of a use that covers everything: a toleration without a key. Only the list entry ``*`` allows it."""
 
 _HOSTNAME = "kubernetes.io/hostname"
 _INSTANCE_TYPE_LABELS = frozenset({"node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"})
@@ -23,17 +23,19 @@ _INSTANCE_TYPE_LABELS = frozenset({"node.kubernetes.io/instance-type", "beta.kub
 
 @dataclass(frozen=True, kw_only=True)
 class Dimension:
-    """One list of a policy. As long as no rule speaks about it, what fits a pattern of `refused` is refused, unless it
-    fits one of `free`.
-    """
+    """One list of a policy."""
 
     attribute: str
+    """The attribute that holds the list."""
     noun: str
+    """The word for it in messages."""
     refused: tuple[str, ...] = ()
+    """Patterns of what is refused if no rule has this list."""
     free: tuple[str, ...] = ()
+    """Exceptions from `refused`."""
 
     def is_refused(self, value: str) -> bool:
-        """Whether it takes a rule to allow this."""
+        """Whether this is refused unless a rule lists it."""
         return _fits(value, self.refused) and not _fits(value, self.free)
 
 
@@ -42,52 +44,54 @@ def _fits(value: str, patterns: tuple[str, ...]) -> bool:
 
 
 _OF_A_DOMAIN = ("*/*", "*.*")
-"""Keys of labels and annotations that something in a cluster may act on: whose they are is in the key, before a slash
-or (container runtimes) with dots. What they do is unknown here: identities, GPUs, networks, queues, mounts. Container
-runtimes, meshes, schedulers and clouds have too many to name."""
+"""Keys of labels and annotations that a component in the cluster may act on.
+
+Such keys name their owner, before a slash or (container runtimes) with dots. Their effect is unknown here: identities,
+GPUs, networks, queues, mounts. There are too many container runtimes, meshes, schedulers and clouds to list them.
+"""
 
 _SHARES_OF_GPUS = ("gpu-*", "runai-*")
-"""KAI and Run:ai give GPUs by annotations of these names, past what the pod asks for and the policy's GPU types."""
+"""KAI and Run:ai assign GPUs by annotations of these names, bypassing the pod's requests and the policy's GPU types."""
 
 
 DIMENSIONS: Mapping[str, Dimension] = {
     "serviceAccounts": Dimension(attribute="service_accounts", noun="service account"),
     "secrets": Dimension(attribute="secrets", noun="secret"),
     "claims": Dimension(attribute="claims", noun="claim"),
-    # They pre-empt everything else in the cluster.
+    # These classes preempt everything else in the cluster.
     "priorityClasses": Dimension(attribute="priority_classes", noun="priority class", refused=("system-*",)),
     "tolerations": Dimension(
         attribute="tolerations",
         noun="toleration of taint",
-        # Nodes of the control plane, and those kept for the cluster's own add-ons.
+        # Nodes of the control plane, and those that are reserved for the cluster's own add-ons.
         refused=(f"[{EVERYTHING}]", "node-role.kubernetes.io/*", "CriticalAddonsOnly"),
     ),
     "nodeSelectorKeys": Dimension(
         attribute="node_selector_keys",
         noun="node selector key",
-        # Nodes of the control plane, and those that were made for another deployment (airunway.ai/nodes-of).
+        # Nodes of the control plane, and those that were created for another deployment (airunway.ai/nodes-of).
         refused=("node-role.kubernetes.io/*", "airunway.ai/*"),
     ),
     "podLabels": Dimension(
         attribute="pod_labels",
         noun="pod label",
-        # The names without domain are those of identities (Azure), and of queues and priorities of schedulers.
+        # The names without a domain are those of identities (Azure), and of queues and priorities of schedulers.
         refused=(*_OF_A_DOMAIN, "aadpodidbinding", "queue", "priorityClassName", *_SHARES_OF_GPUS),
-        # What people are told to label their own things with.
+        # Labels that users are advised to put on their own objects.
         free=("app.kubernetes.io/*", "helm.sh/*", "tags.datadoghq.com/*"),
     ),
     "podAnnotations": Dimension(
         attribute="pod_annotations",
         noun="pod annotation",
         refused=(*_OF_A_DOMAIN, *_SHARES_OF_GPUS),
-        # Who reads metrics and where, which container kubectl shows, and what makes pods anew.
+        # They configure metrics scraping and the container that kubectl shows, and cause pods to be replaced.
         free=("app.kubernetes.io/*", "prometheus.io/*", "kubectl.kubernetes.io/*", "checksum/*"),
     ),
     "instanceTypes": Dimension(attribute="instance_types", noun="instance type"),
     "environment": Dimension(
         attribute="environment",
         noun="environment variable",
-        # Container runtimes hand out devices by these, past the device plugin and what it counts.
+        # Container runtimes assign devices by these, bypassing the device plugin and its accounting.
         refused=(
             "*_VISIBLE_*",
             "NVIDIA_MIG_*",
@@ -99,12 +103,12 @@ DIMENSIONS: Mapping[str, Dimension] = {
             "ASCEND_RUNTIME_OPTIONS",
             "ASCEND_ALLOW_LINK",
             "ASCEND_VNPU_SPECS",
-            # HAMi holds a container to its share of a GPU by these.
+            # HAMi limits a container to its share of a GPU by these.
             "CUDA_DISABLE_CONTROL",
             "CUDA_DEVICE_MEMORY_LIMIT*",
             "CUDA_DEVICE_SM_LIMIT*",
         ),
-        # A process chooses by these among the devices that its container has.
+        # With these a process selects among the devices of its container.
         free=(
             "CUDA_VISIBLE_DEVICES",
             "ROCR_VISIBLE_DEVICES",
@@ -116,29 +120,31 @@ DIMENSIONS: Mapping[str, Dimension] = {
     "schedulers": Dimension(
         attribute="schedulers",
         noun="scheduler",
-        # Another one may know nothing of the queues, quotas and taints of the cluster.
+        # Another scheduler may ignore the queues, quotas and taints of the cluster.
         refused=("*",),
         free=("default-scheduler",),
     ),
-    # Where names lead is a pod's own affair, unless a site filters by name.
+    # Name resolution only affects the pod itself, unless a site filters by name.
     "nameResolution": Dimension(attribute="name_resolution", noun="address for names"),
 }
-"""The lists of a policy that are about `uses_of`, by their keys in its file."""
+"""The lists of a policy that `uses_of` is about, by their keys in the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """`path` asks for `value` of the dimension with that key."""
+    """One thing that a deployment uses."""
 
     dimension: str
+    """Key of its dimension."""
     path: str
+    """Path of the field that requests it."""
     value: str
 
 
 def uses_of(spec: Resource, overrides: Iterable[tuple[str, str, object]]) -> Iterator[Use]:
-    """Everything that `spec` uses; `overrides` are path, key and value of each entry in its overrides.
+    """Yields everything that `spec` uses; `overrides` are path, key and value of each entry in its overrides.
 
-    A claim that is made for the deployment (a volume with size) is its own. Whatever `spec` is, nothing is raised.
+    A claim that is created for the deployment (a volume with size) is its own. Never raises, for any `spec`.
     """
     yield from _texts("serviceAccounts", "spec.serviceAccountName", dig(spec, "serviceAccountName"))
     yield from _texts("priorityClasses", "spec.priorityClassName", dig(spec, "priorityClassName"))
@@ -179,7 +185,7 @@ def _overridden(path: str, key: str, value: object) -> Iterator[Use]:
         case "secretKeyRef" | "secretRef" | "secret" if isinstance(value, dict):
             yield from _texts("secrets", f"{path}.name", value.get("name"))
         case "env" | "envs":
-            yield from _variables(path, value, references=False)  # those are entries of their own
+            yield from _variables(path, value, references=False)  # references are entries of their own
         case "tolerations":
             yield from _tolerations(path, value)
         case "nodeSelector" | "matchLabels":
@@ -213,7 +219,7 @@ def _items(path: str, value: object) -> Iterator[tuple[str, object]]:
 
 
 def _references(dimension: str, path: str, value: object) -> Iterator[Use]:
-    """Names, or objects with a name: operators have both."""
+    """Names, or objects with a name; operators use both forms."""
     for at, item in _items(path, value):
         yield from _texts(dimension, at, item)
         yield from _texts(dimension, f"{at}.name", dig(item, "name"))
@@ -228,7 +234,7 @@ def _variables(path: str, value: object, *, references: bool = True) -> Iterator
 
 
 def _tolerations(path: str, value: object) -> Iterator[Use]:
-    """By the keys of the taints. Without a key every taint is tolerated, those of the control plane too."""
+    """By the keys of the taints. Without a key every taint is tolerated, also those of the control plane."""
     for at, toleration in _items(path, value):
         key = dig(toleration, "key")
         keyed = isinstance(key, str) and key
@@ -243,7 +249,7 @@ def _node_labels(path: str, value: object) -> Iterator[Use]:
 
 
 def _expressions(path: str, value: object) -> Iterator[Use]:
-    """Requirements on nodes. That a label must not be there leads to no node that is kept for somebody."""
+    """Requirements on nodes. DoesNotExist is skipped, because it selects no nodes that are reserved by a label."""
     for at, requirement in _items(path, value):
         key, operator = dig(requirement, "key"), dig(requirement, "operator")
         if not isinstance(key, str) or operator == "DoesNotExist":
