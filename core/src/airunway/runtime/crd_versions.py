@@ -1,4 +1,5 @@
-"""Which upstream kinds are installed, in which version each is written, and by which transformer (rulings 12, 13, 27).
+"""Decides which upstream kinds are installed, in which version each is written, and by which transformer (rulings 12,
+13, 27).
 
 Pure: CustomResourceDefinitions in, facts out.
 """
