@@ -525,7 +525,7 @@ class _Rank(IntEnum):
 
 @dataclass(frozen=True)
 class _Named:
-    """A component as it may be shown, and how much its word counts as a fault (None: not at all)."""
+    """A component as it is shown, and the rank of its fault (None: it has none)."""
 
     component: Component
     rank: _Rank | None
