@@ -137,7 +137,7 @@ def decide(
     before: str | None = dig(live, "provider", "name")
     refused = refusals(deployment) if selector and is_undecided(deployment) else {}
     if before in refused:
-        before = None  # it cannot, and nothing exists yet: the others are asked
+        before = None  # it refused and nothing exists yet: the others are considered
     engine = select_engine(deployment, providers, refused=refused, grants=grants, before=before, now=now)
     if engine.engine is None:
         text = f"Engine selection failed: {engine.message}"

@@ -1,4 +1,4 @@
-"""The core's reconcile of one ModelDeployment, and the finalizers that it removes for absent providers."""
+"""Reconciles one ModelDeployment for the core, and removes the finalizers of absent providers."""
 
 from __future__ import annotations
 
@@ -29,16 +29,19 @@ log = logging.getLogger(__name__)
 
 
 _TOLD = 4
-"""Providers of one deployment that are named; it had two at most, but its user can write finalizers too."""
+"""Maximum number of providers of one deployment that are named. It had two at most, but its user can write
+finalizers.
+"""
 
 
 def forsaken(
     deployment: Resource, providers: Mapping[str, ProviderFacts], *, since: datetime, now: datetime
 ) -> tuple[tuple[str, ...], float | None]:
-    """The finalizers of absent providers on a deleted deployment, and when to check again (seconds).
+    """The finalizers of absent providers that are to be removed from a deleted deployment, and the seconds until the
+    next check.
 
-    A provider that sends heartbeats removes its finalizer itself, with the same time limit. `since` is
-    when the deployment was deleted, by the clock that says `now`.
+    A provider that sends heartbeats removes its finalizer itself, with the same time limit. `since` is the time of the
+    deletion, by the same clock as `now`.
     """
     if not is_deleting(deployment):
         return (), None
@@ -61,7 +64,7 @@ def _is_there(provider: ProviderFacts | None, now: datetime) -> bool:
 
 
 class OrphanFinalizer:
-    """Takes the finalizers of absent providers off, and says so."""
+    """Removes the finalizers of absent providers and emits an event for each."""
 
     def __init__(
         self,
@@ -78,11 +81,11 @@ class OrphanFinalizer:
         self._deletions: FirstSeen[ObjectKey] = FirstSeen(clock)
 
     def forget(self, key: ObjectKey) -> None:
-        """The deployment is gone."""
+        """Drop the state of a deployment that is gone."""
         self._deletions.forget(key)
 
     async def release(self, deployment: Resource) -> float | None:
-        """One pass over a deleted deployment; returns when to look again. Raises KubeError."""
+        """One pass over a deleted deployment; returns the seconds until the next pass. Raises KubeError."""
         deleted = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
         since = self._deletions.since(key_of(deployment), deleted)
         now, providers = self._clock(), self._providers()
@@ -124,7 +127,7 @@ _PROVIDER_MANAGERS = names.provider_manager("")
 
 
 class CoreReconciler:
-    """The loop body of the core: no provider is named here, and nothing upstream is touched."""
+    """The core's reconcile. It knows no provider by name, and writes nothing upstream."""
 
     def __init__(
         self,
@@ -156,7 +159,7 @@ class CoreReconciler:
         self._verdicts: dict[ObjectKey, tuple[str, int, list[Violation]]] = {}
 
     async def reconcile(self, key: ObjectKey) -> float | None:
-        """One pass; when to look again in seconds, where time itself changes what is to be done."""
+        """One pass; returns the seconds until the next pass if time alone changes the result."""
         deployment = self._deployments.get(key)
         if deployment is None or is_deleting(deployment):
             self._verdicts.pop(key, None)
@@ -167,7 +170,7 @@ class CoreReconciler:
         violations = self._violations(key, deployment)
         policy, labels = self._policy(key.namespace)
         if labels is None:
-            return None  # the watch of namespaces is a moment behind; its event brings us back
+            return None  # the watch of namespaces lags; its event triggers the pass
         violations = violations or forbidden_now(policy, deployment, namespace_labels=labels)
         decision = decide(
             deployment,
@@ -186,25 +189,28 @@ class CoreReconciler:
         return None
 
     async def _tell_guards(self, deployment: Resource, status: Resource, *, valid: bool) -> None:
-        """Before the verdict, for which providers wait: no guard is to refuse what the deployment asks for."""
+        """Update the guards' parameters before the verdict, for which providers wait: the guards must allow their
+        writes.
+        """
         if self._guarded is None:
             return
-        # An external selector chooses after us.
+        # An external selector chooses after this pass.
         chosen = [dig(status, "provider", "name")] if self._selector else list(self._providers())
         providers = {*providers_of(deployment), *filter(None, chosen)}
         await self._guarded.include(deployment, providers=providers, valid=valid)
 
     def _policy(self, namespace: str) -> tuple[Policy, Mapping[str, str] | None]:
-        """The policy in force, and the labels of the namespace if they are known yet."""
+        """The policy in force, and the labels of the namespace if they are known already."""
         if self._policies is None:
             return Policy(), {NAMESPACE_NAME: namespace}
         return self._policies.policy, self._policies.known_labels(namespace)
 
     def _violations(self, key: ObjectKey, deployment: Resource) -> list[Violation]:
-        """What is wrong with the deployment, judged once for each generation: most passes are about a status.
+        """The violations of a deployment. They are computed once per generation: most passes follow a change of the
+        status.
 
-        What is too large is so whatever was accepted before: the cache does not have it (its metadata has no part in
-        the generation, so it is asked each time; the cache knows the answer).
+        Limits on size are checked in each pass, because metadata does not change the generation; the cache has the
+        result.
         """
         if EXCESS in deployment:
             return excesses(deployment)
@@ -215,10 +221,10 @@ class CoreReconciler:
         return unsettled(deployment, known[2])
 
     async def _write(self, deployment: Resource, status: Resource) -> bool:
-        """Apply without force, so that a provider which took over meanwhile is not overruled.
+        """Apply without force, so that the fields of a provider that took over meanwhile are not overwritten.
 
-        A conflict with a provider means that our view is old: the pass is done again. A conflict with anybody else is
-        an edit of fields that are ours, and is reverted.
+        A conflict with a provider means that our state is outdated: the pass is repeated. A conflict with another
+        manager is an edit of our fields, and is reverted.
         """
         compared = _without_handed_over(deployment)
         try:
@@ -237,9 +243,10 @@ class CoreReconciler:
 
 
 def _without_handed_over(deployment: Resource) -> Resource:
-    """The object as it would be if we had never owned what a provider has taken over.
+    """The object as if we had never owned the fields that a provider has taken over.
 
-    Forced over, we still own remainders (``type`` of the ``Ready`` condition); giving those up is not worth a write.
+    After a forced apply we still own remainders (``type`` of the ``Ready`` condition); giving them up is not worth a
+    write.
     """
     if not handed_over(deployment):
         return deployment

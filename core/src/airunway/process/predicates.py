@@ -26,7 +26,7 @@ def has_our_prefix(key: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class RelevantMetadata:
-    """The metadata whose changes need a reconcile, beside uid and generation."""
+    """The metadata whose changes need a reconcile, in addition to uid and generation."""
 
     labels: Callable[[str], bool] = lambda _: False
     """Whether a label counts, by its key."""

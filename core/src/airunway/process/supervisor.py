@@ -48,7 +48,7 @@ class HasRemarks(Protocol):
 
 @runtime_checkable
 class HasHandlers(Protocol):
-    """An application that may have kopf run an admission server for it."""
+    """An application that may need kopf to run an admission server."""
 
     @property
     def serving(self) -> bool:
