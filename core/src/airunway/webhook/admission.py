@@ -178,9 +178,10 @@ class Admission:
     ) -> list[ProviderFacts]:
         """The providers that may get a deployment that names none.
 
-        The one that would be selected now; where none would, because none is ready, an external selector is used, or
-        the selection is put off (`later`), all that offer what is asked for: the user must be allowed to use whichever
-        comes."""
+        This is the one that would be selected now. If none would be (none is ready), if an external selector is used,
+        or if the selection comes `later`, it is every provider that offers what is requested: the user must be allowed
+        to use any of them.
+        """
         facts = list(self._view.providers().values())
         allowed = granted(facts, grants)
         if self._view.selector and not later:

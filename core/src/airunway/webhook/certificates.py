@@ -80,7 +80,7 @@ class CertificateAction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateDecision:
-    """The action, why, and the moment at which to look again at the latest (None: at once, after the action)."""
+    """The action and its reason."""
 
     action: CertificateAction
     why: str

@@ -245,7 +245,7 @@ def _user(info: Mapping[str, Any]) -> User:
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path under which OpenSSL, which takes nothing but paths, can read `content`; in memory where the system can."""
+    """A path from which OpenSSL, which accepts only paths, can read `content`; in memory if the system supports it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("airunway-webhook", os.MFD_CLOEXEC)
         try:
