@@ -47,28 +47,29 @@ FIGHT_WINDOW = timedelta(minutes=2)
 
 
 FIGHT_REVERTS = 5
-"""More reverts of one object than this within the window are a fight with another writer."""
+"""Number of reverts of one object within the window above which they are a fight with another writer."""
 
 
 FIGHT_PAUSE = timedelta(seconds=30)
-"""Time between reverts during a fight."""
+"""Minimum time between reverts during a fight."""
 
 
 _JUST_MADE = timedelta(seconds=30)
-"""How long an object that we made may be missing in an upstream's cache."""
+"""Time for which a new object of ours may be missing in an upstream's cache."""
 
 
 BASE = 0.2
-"""Seconds until the first new try; each further failure doubles it, up to CAP."""
+"""Seconds until the first retry; each further failure doubles it, up to CAP."""
 
 
 CAP = 300.0
-"""Seconds between tries at most."""
+"""Maximum seconds between retries."""
 
 
 SCHEMA_TRIES = 6
-"""Tries (some ten seconds) of what a schema refuses, before only another schema brings the next: a CRD that changed
-reaches the servers of a control plane one after the other, and us before some of them."""
+"""Number of tries (about ten seconds) of a write that the schema refuses; after that, only a changed schema triggers
+another. A changed CRD reaches the API servers of a control plane one after the other, and may reach us before them.
+"""
 
 
 T = TypeVar("T")
@@ -84,41 +85,45 @@ _NUMBERED = re.compile(r"\d|^[0-9a-f]{8,}$")
 
 
 Failure = Refused | KubeError | StepResult
-"""How a try may fail: an object is refused, the API server fails, or a dry run is refused."""
+"""The causes of a failed try: an object is refused, the API server fails, or a dry run is refused."""
 
 
 class Subject(NamedTuple):
-    """What a try is about. A new generation, plan or upstream state is a new subject, which is tried at once.
-
-    `wanted` names what is to be done and carries the digests of the objects; `upstream` is what the outcome depends on.
-    """
+    """What is tried. A new generation, plan or upstream state is a new subject, which is tried at once."""
 
     uid: str
+    """The uid of the deployment."""
     generation: int
     wanted: tuple[str, ...]
+    """The action, and the digests of the objects."""
     upstream: tuple[object, ...] = ()
+    """The upstream state on which the outcome depends."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailedTry(Generic[T]):
-    """A failure that stands: `what` became of the try, how many there were, and when the next one is due."""
+    """The last failure of a subject."""
 
     subject: Subject
     what: T
+    """The failure."""
     text: str
+    """Its message without numbers."""
     attempt: int
+    """Number of failed tries."""
     due: float
+    """Time of the next try, by the clock of `Attempts`."""
     left: float | None
-    """Seconds until then, None where no time will do."""
+    """Seconds until the next try; None if only another subject is tried."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Attempts(Generic[T]):
-    """The last failure of a deployment; `clock` in seconds, from any beginning.
+    """The last failure of a deployment; `clock` returns monotonic seconds.
 
-    Anything may trigger a pass: its own status write, a pod, a user who edits labels in a loop. A failure is retried
-    when it is due, or when its subject has changed, and for no other reason: otherwise an error whose text differs each
-    time (a port, a request id) would make a loop of status writes, each triggering the next.
+    A pass can be triggered by its own status write, by a pod, or by a user who edits labels in a loop. A failure is
+    retried only when it is due or its subject has changed. Otherwise an error whose text differs each time (a port, a
+    request id) would cause an endless loop of status writes, each triggering the next.
     """
 
     clock: Callable[[], float] = monotonic
@@ -126,7 +131,7 @@ class Attempts(Generic[T]):
     last: FailedTry[T] | None = None
 
     def failed_try(self, subject: Subject) -> FailedTry[T] | None:
-        """The failure because of which `subject` is not tried now; None if it may be."""
+        """The failure because of which `subject` must not be tried now; None if it may be tried."""
         last, now = self.last, self.clock()
         if last is None or last.subject != subject or last.due <= now:
             return None
@@ -135,10 +140,10 @@ class Attempts(Generic[T]):
     def failed(
         self, subject: Subject, *, what: T, text: str, at_least: float = 0.0, at_most: float = CAP, lasts: bool = False
     ) -> FailedTry[T]:
-        """Note that a try failed. The answer has the earlier `what` if only numbers in `text` differ.
+        """Note that a try failed. The result has the earlier `what` if only numbers in `text` differ.
 
-        `at_least` (the server's seconds) counts for more than `at_most`; with `lasts`, after SCHEMA_TRIES only another
-        subject is tried.
+        `at_least` (the server's Retry-After in seconds) has precedence over `at_most`. With `lasts`, only another
+        subject is tried after SCHEMA_TRIES.
         """
         last = self.last if self.last is not None and self.last.subject == subject else None
         masked, attempt = without_numbers(text), last.attempt + 1 if last is not None else 1
@@ -159,40 +164,42 @@ class Attempts(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class Fight:
-    """Another writer keeps changing one object back."""
+    """A fight with another writer over one object."""
 
     retry_after: float
-    """Seconds until its next revert is due; not above zero where it is due."""
+    """Seconds until the next revert is due; zero or less if it is due."""
     expires_in: float
-    """Seconds until the fight is over if nothing more happens."""
+    """Seconds until the fight is over if no further revert follows."""
 
 
 @dataclass(kw_only=True)
 class Waiting:
-    """The result of comparing what runs with the newest way to write it, and the input that was `compared`."""
+    """The result of comparing the live objects with what the newest transformer and settings would write."""
 
     compared: object = None
+    """The input of the last comparison."""
     found: tuple[Finding, ...] = ()
+    """Its warnings."""
 
 
 @dataclass(kw_only=True)
 class Memory:
-    """What is remembered of one deployment."""
+    """What the runtime remembers of one deployment."""
 
     faults: dict[tuple[str, str], datetime] = field(default_factory=dict)
-    """Since when each fault lasts, by component and reason."""
+    """When each fault began, by component and reason."""
     failing: datetime | None = None
-    """Since when writes fail."""
+    """When writes began to fail; None if they do not."""
     reverts: dict[Identity, deque[datetime]] = field(default_factory=dict)
-    """When which object was reverted."""
+    """Times of recent reverts, by object."""
     made: dict[Identity, datetime] = field(default_factory=dict)
-    """When each object was created, of those created lately."""
+    """When each object was created, for objects created lately."""
     tries: Attempts[Failure] = field(default_factory=Attempts)
-    """What failed last, and when it is retried."""
+    """The last failure and its retry."""
     last_words: str = ""
     """The termination message of the pod that failed last."""
     waiting: Waiting = field(default_factory=Waiting)
-    """Whether a newer transformer or newer settings wait."""
+    """Warnings that a newer transformer or newer settings would be used."""
 
     def failed(self, subject: Subject, failure: Failure) -> FailedTry[Failure]:
         """Note that a try failed. `FailedTry.what` is the earlier failure if the message is the same."""
@@ -205,10 +212,10 @@ class Memory:
                 return self.tries.failed(subject, what=failure, text=str(failure), at_least=retry_after_of(failure))
 
     def date(self, faults: Iterable[Fault], *, status: Resource, now: datetime) -> dict[tuple[str, str], datetime]:
-        """The beginning of each of `faults`, by component and reason; what is not among them is forgotten.
+        """The beginning of each of `faults`, by component and reason; all other faults are forgotten.
 
-        A fault that lasts keeps its beginning whatever else gets better or worse meanwhile; one that goes and comes
-        back begins anew. Of one that this process has not seen before, `status` may tell, else the fault itself.
+        A fault keeps its beginning while it lasts, whatever other faults come and go; one that recurs begins anew. For
+        a fault that is new to this process, the beginning is read from `status`, or otherwise from the fault itself.
         """
         found: dict[tuple[str, str], datetime] = {}
         for fault in faults:
@@ -220,20 +227,20 @@ class Memory:
         return found
 
     def note_made(self, obj: Identity, *, now: datetime) -> None:
-        """Remember that we made it just now; what was made long ago is forgotten."""
+        """Note that the object was just created; forget objects created long ago."""
         self.made = {one: when for one, when in self.made.items() if now - when < _JUST_MADE}
         self.made[obj] = now
 
     def just_made(self, obj: Identity, *, now: datetime) -> bool:
-        """Whether we made it so lately that others may not know of it yet."""
+        """Whether the object was created so recently that others may not know of it yet."""
         when = self.made.get(obj)
         return when is not None and now - when < _JUST_MADE
 
     def outage(self, error: KubeError, *, now: datetime) -> StepResult | None:
-        """The result for a transient failure to write; None until it lasts.
+        """The result for a transient failure to write; None until it lasts for DEPENDENCY_GRACE.
 
-        The upstream's own admission webhook may be behind an API server's 500: without this, a user would wait for
-        ever and see no reason.
+        The cause may be permanent: the upstream's own admission webhook can be behind an API server's 500. Without this
+        result a user would wait without seeing a reason.
         """
         begun = self.failing = min(self.failing or now, now)
         if now - begun < DEPENDENCY_GRACE:
@@ -264,7 +271,7 @@ class Memory:
 
 
 def _restored(fault: Fault, status: Resource) -> datetime | None:
-    """What a status that was written before tells: the root cause exactly, a condition at least a lower bound."""
+    """When a fault began according to an earlier status: exactly from a root cause, at the latest from a condition."""
     cause = previous_cause(status)
     if cause is not None and cause.code in CODES and fault.reason in CODES[cause.code].reasons:
         return cause.since
@@ -274,7 +281,7 @@ def _restored(fault: Fault, status: Resource) -> datetime | None:
 
 
 def previous_cause(status: Resource) -> RootCause | None:
-    """``status.rootCause`` as it stands, or None if there is none (or none that could be ours)."""
+    """The live ``status.rootCause``; None if there is none, or none that we can have written."""
     found = dig(status, "rootCause")
     begun = parse_moment(dig(found, "since"))
     code, object_ = dig(found, "code"), dig(found, "object")
@@ -292,7 +299,7 @@ def previous_cause(status: Resource) -> RootCause | None:
 
 
 def _bare(error: T) -> T:
-    """The same error without its traceback and causes: their frames hold all that the pass had in hand."""
+    """The error without its traceback and causes, whose frames keep all objects of the pass in memory."""
     assert isinstance(error, BaseException)
     found = type(error).__new__(type(error), *error.args)
     found.__dict__.update(error.__dict__)
@@ -300,8 +307,8 @@ def _bare(error: T) -> T:
 
 
 def without_numbers(text: str) -> str:
-    """`text` for comparison: words with a digit in them, and runs of eight or more hex letters, are all alike.
+    """`text` for comparison, with words that contain a digit and runs of eight or more hex letters masked.
 
-    Ports, addresses, counts, times, request ids: they differ from one failure to the next and tell nothing new.
+    Ports, addresses, counts, times and request ids differ between failures of the same cause.
     """
     return _WORD.sub(lambda word: "#" if _NUMBERED.search(word[0]) else word[0], text)
