@@ -1,6 +1,4 @@
-"""``airunway install``, ``upgrade`` and ``uninstall`` run helm with the charts in the wheels; ``manifests`` needs no
-helm.
-"""
+"""``airunway install``, ``upgrade``, ``uninstall``: run helm with the charts in the wheels. ``manifests``: without."""
 
 from __future__ import annotations
 

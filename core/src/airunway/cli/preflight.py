@@ -31,9 +31,7 @@ HARMS = 3
 """Exit code: something would break or be recreated at once."""
 
 HARMS_LATER = 5
-"""Exit code: nothing breaks now, but because of the upgrade the next change of a spec would break or recreate
-something.
-"""
+"""Exit code: nothing breaks now, but because of the upgrade the next change would break or recreate something."""
 
 _FILES = (".yaml", ".yml", ".json")
 
@@ -203,9 +201,7 @@ def _from_cluster(
 
 
 def _from_file(host: ProviderHost, path: Path, namespace: str, definitions: Mapping[str, Resource]) -> Running:
-    """The deployments of a file as the core would assign them to the provider, in a cluster that already has the new
-    CRDs.
-    """
+    """The deployments of a file as the core would assign them to the provider, in a cluster with the new CRDs."""
     from datetime import UTC, datetime
 
     from airunway.upgrades.forecast import Cluster

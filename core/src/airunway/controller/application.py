@@ -247,7 +247,7 @@ class CoreApplication:
             self._transitions.counting = False
 
     def _provider_of(self, key: ObjectKey) -> str:
-        """The provider in a deployment's status if its config is registered (a status can contain any text); otherwise
+        """The provider in a deployment's status if its config is registered (a status may have any text); else
         empty.
         """
         provider = dig(self._deployments.get(key), "status", "provider", "name")

@@ -328,8 +328,8 @@ def _candidates(
 
 
 def _selection(weighed: Sequence[Candidate], live: Resource, now: datetime) -> Resource:
-    """``status.selection``; its time changes only with the candidates, so that a pass without changes writes
-    nothing.
+    """``status.selection``; its time changes only with the candidates, so that an unchanged selection is not
+    written.
     """
     candidates = recorded(weighed)
     if dig(live, "selection", "candidates") == candidates:

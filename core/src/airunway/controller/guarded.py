@@ -138,9 +138,7 @@ class GuardParameters:
         return known is not None and (not account or account in known or not _fits(known, account))
 
     def begin(self) -> None:
-        """To be called when a replica starts to lead, before its first pass: another replica may have led in
-        between.
-        """
+        """To be called when a replica starts to lead, before its first pass: another replica may have led before."""
         self._written.clear()
 
     async def run(self) -> None:
@@ -167,9 +165,7 @@ class GuardParameters:
         return _united(noted(live), self._written.get(provider, {}))  # the watch may lag behind our own writes
 
     async def _write(self, provider: str, found: Mapping[str, Namespaces], *, prune: bool) -> None:
-        """Write the needed entries; with `prune` all other entries of ours are removed. Raises KubeError for a
-        transient error.
-        """
+        """Write the needed entries; with `prune`, remove all others of ours. Raises KubeError for a transient error."""
         live = noted(self._configs.get(ObjectKey("", provider)))
         known = self._ours(self._known(provider))
         namespaces = _united(found.get(provider, {}), self._lately(provider), {} if prune else known)

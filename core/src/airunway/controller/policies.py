@@ -38,9 +38,7 @@ class PolicyFile:
             self._text = text
 
     def reread(self) -> bool:
-        """Read the file again; returns whether the policy has changed. An unreadable file leaves the policy as it
-        was.
-        """
+        """Read the file again; returns whether the policy has changed. An unreadable file leaves it as it was."""
         before, problem = self.policy, ""
         try:
             self._take(self._path.read_text(encoding="utf-8"))
@@ -55,9 +53,7 @@ class PolicyFile:
 
 
 class Policies:
-    """The policy and the namespaces' labels; a change calls `on_change(namespace)` (empty for a change of the
-    policy).
-    """
+    """The policy and the namespaces' labels; a change calls `on_change(namespace)` (empty: the policy has changed)."""
 
     def __init__(
         self,

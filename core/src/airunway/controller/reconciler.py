@@ -29,9 +29,7 @@ log = logging.getLogger(__name__)
 
 
 _TOLD = 4
-"""Maximum number of providers of one deployment that are named. It had two at most, but its user can write
-finalizers.
-"""
+"""Maximum providers of one deployment that are named. It has had two at most, but users can write finalizers."""
 
 
 def forsaken(
@@ -189,7 +187,7 @@ class CoreReconciler:
         return None
 
     async def _tell_guards(self, deployment: Resource, status: Resource, *, valid: bool) -> None:
-        """Update the guards' parameters before the verdict, for which providers wait: the guards must allow their
+        """Update the guards' parameters before the verdict, for which providers wait: guards must allow their
         writes.
         """
         if self._guarded is None:

@@ -284,9 +284,7 @@ class _Reader:
         return dict(zip(listed, await asyncio.gather(*map(allowed, listed)), strict=True))
 
     async def _call(self, namespace: str) -> Call:
-        """Dry-run a creation, to find out whether every webhook can be called; a refusal by a webhook is a successful
-        call.
-        """
+        """Dry-run a creation, to test that webhooks can be called; a refusal by a webhook is a successful call."""
         probe: Resource = {
             "apiVersion": names.API_VERSION,
             "kind": MODEL_DEPLOYMENT.kind,

@@ -82,9 +82,7 @@ def expected_guards(component: ProcessDeployment, hosts: Sequence[ProviderHost])
 
 
 def difference(wanted: Resource, live: Resource) -> str:
-    """The first field in which a live policy or binding differs from the expected one, with both values; empty if
-    none.
-    """
+    """The first field in which a live policy or binding differs from the expected one, with both values; or empty."""
     spec = live.get("spec") or {}
     conditions = [each for each in dig(spec, "matchConditions", default=[]) if not _adds_writers(each)]
     if dig(spec, "matchConditions"):

@@ -64,9 +64,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The cluster at one moment. None means that a part could not be read (`unseen` has the reason), never that it is
-    empty.
-    """
+    """The cluster at one moment. None means that a part could not be read (see `unseen`), never that it is empty."""
 
     server: str
     kubernetes: tuple[int, int]

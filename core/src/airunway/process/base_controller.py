@@ -162,13 +162,13 @@ class BaseController:
         self._metrics.show_events(component, self.events)
 
     def overlay(self) -> MutationCache:
-        """The deployments' cache, overlaid with the answers to the part's own writes; each deployment has its whole
+        """The deployments' cache with the answers to the part's own writes on top; each deployment has its whole
         spec.
         """
         return MutationCache(self.deployments, project=self._project, restore=whole)
 
     def queue(self, controller: str) -> WorkQueue[ObjectKey]:
-        """A queue that is fair between namespaces and is shown in the metrics. Events wait while the first queue has
+        """A queue that is fair between namespaces and shown in the metrics. Events wait while the first queue has
         keys.
         """
         queue: WorkQueue[ObjectKey] = WorkQueue(sharer_of=lambda key: key.namespace)

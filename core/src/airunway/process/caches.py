@@ -27,9 +27,7 @@ Projection: TypeAlias = Callable[[Resource], Resource | None]
 """A reflector's projection; two readers share a cache if their projections are equal."""
 
 _PAGE = 100
-"""Objects per page of a list. A whole page is decoded before it is trimmed, so large pages raise the memory for
-good.
-"""
+"""Objects per page of a list. A whole page is decoded before it is trimmed, so large pages need much memory."""
 
 
 class Caches:
@@ -50,7 +48,7 @@ class Caches:
         self._ones: dict[type, Any] = {}
 
     def one(self, make: type[T]) -> T:
-        """The process-wide instance of `make`: for a projection to which each of its readers adds its wishes."""
+        """The process-wide instance of `make`: for a projection to which each of its readers adds what it needs."""
         if make not in self._ones:
             self._ones[make] = make()
         found: T = self._ones[make]

@@ -34,8 +34,8 @@ _NO_IPV6 = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 def listening(host: str, port: int, *, who: str = "", backlog: int = 128) -> Iterator[socket.socket]:
     """A socket that listens while the context is open.
 
-    An empty `host` means every address: in an IPv6-only cluster the kubelet connects by IPv6. Raises OSError with the
-    address and with `who` wanted to listen there.
+    An empty `host` means every address: in an IPv6-only cluster the kubelet connects by IPv6. Raises OSError, naming
+    `who` and the address.
     """
     try:
         listener = _bound(host, port, backlog)

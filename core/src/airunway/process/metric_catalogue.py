@@ -38,9 +38,7 @@ class Metric:
     buckets: tuple[float, ...] = ()
     """Upper bounds of a histogram's buckets, in seconds."""
     read: bool = False
-    """Whether a counter's value is read at each scrape. Gauges always are; other counters and histograms are updated at
-    once.
-    """
+    """Whether a counter's value is read at each scrape, as every gauge's is; otherwise it is updated at once."""
 
     @property
     def counted(self) -> bool:
@@ -65,14 +63,10 @@ ERROR_TYPES = (
     "server",
     "internal",
 )
-"""Values of the label ``error_type``: the first three are errors of a deployment, the others errors that ended a
-pass.
-"""
+"""Values of the label ``error_type``: the first three are errors of a deployment, the others end a pass."""
 
 TURNED_AWAY_CAUSES = ("connections", "handshake", "head", "size", "body", "busy")
-"""Values of the label ``cause`` for connections and requests that the webhook turned away
-(`process/connections.py`).
-"""
+"""Values of the label ``cause`` of what the webhook turned away (`process/connections.py`)."""
 
 _PASS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _WAIT_SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 60.0)

@@ -90,9 +90,7 @@ _BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 class Metrics:
-    """The metrics of one process. `component` is the process's name in user agents; parts have their names in
-    leases.
-    """
+    """The metrics of one process. `component` is its name in user agents; its parts have their names in leases."""
 
     def __init__(
         self, component: str, *, role: MetricsRole = MetricsRole.EVERY, event_loop_lag: EventLoopLag | None = None
@@ -166,9 +164,7 @@ class Metrics:
         return lambda seconds: self.observe("airunway_workqueue_latency_seconds", seconds, controller)
 
     def on_pass(self, controller: str) -> Callable[[PassResult, float], None]:
-        """The callback for `Controller.on_pass`. Every result has a series from the start, so that rates include the
-        first.
-        """
+        """The callback for `Controller.on_pass`. Every result has a series from the start (see `on_turned_away`)."""
         for result in _RESULTS:
             self._counters["airunway_reconcile_total"].labels(controller, result)
         return lambda result, _seconds: self.count("airunway_reconcile_total", controller, result)

@@ -53,9 +53,7 @@ def needs_reconcile(old: Resource, new: Resource, *, manager: str, echo: bool, r
 
 
 def is_user_edit(old: Resource | None, new: Resource | None) -> bool:
-    """Whether a user changed the spec, labels or annotations of an existing object. Deletions and statuses do not
-    count.
-    """
+    """Whether a user changed the spec, labels or annotations of an existing object; no deletion, no status."""
     if old is None or new is None or (is_deleting(new) and not is_deleting(old)):
         return False
     return _of_users(old) != _of_users(new)

@@ -210,9 +210,7 @@ class _Tally:
 
 @web.middleware
 async def _followed(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Keeps a connection open while its request is processed. An answer here does not protect it from being closed
-    later.
-    """
+    """Keeps a connection open while its request is processed; an answer here does not protect it afterwards."""
     connection = connection_of(request)
     connection.requested()
     connection.judging = True

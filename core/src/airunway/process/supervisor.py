@@ -52,7 +52,7 @@ class HasHandlers(Protocol):
 
     @property
     def serving(self) -> bool:
-        """Whether it does: then it alone decides whether the process is ready, and the process ends with it."""
+        """Whether it needs one: then it alone decides whether the process is ready, and the process ends with it."""
         ...
 
     def register(self, settings: kopf.OperatorSettings) -> None: ...

@@ -186,9 +186,7 @@ class Registration:
             log.info("registered provider %s", self._host.name)
 
     async def _beat(self, *, leaving: bool = False, version: str = "") -> None:
-        """One heartbeat: the whole status with its conditions; if `version` is given, only onto that
-        resourceVersion.
-        """
+        """Write the whole status with its conditions; if `version` is given, only onto that resourceVersion."""
         now = self._clock()
         installed = self._installed()
         ready = installed.upstream is not None and not leaving
@@ -355,9 +353,7 @@ class ProviderApplication:
         self._followed = True
 
     async def _version(self) -> tuple[int, int]:
-        """The cluster's version. It is read once: an upgrade of the control plane ends our watches, but not this
-        process.
-        """
+        """The cluster's version, read once: an upgrade of the control plane ends our watches, but not this process."""
         try:
             return await self._client.version()
         except KubeError as error:

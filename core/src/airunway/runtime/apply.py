@@ -173,7 +173,7 @@ class Executor:
             if objects.unconfirmed(key_of(wanted)):
                 yield objects.patience
 
-    # ---------------------------------------------------------------------------------------------- single objects
+    # ----------------------------------------------------------------------------------------------- single objects
 
     async def _dry_run(
         self, decision: Decision, plan: Plan, writes: tuple[Step, ...], dependents: tuple[Step, ...], *, sure: bool
@@ -257,8 +257,8 @@ class Executor:
     # --------------------------------------------------------------------------------------------------- recreating
 
     async def _replace(self, state: ClusterState, plan: Plan) -> Outcome:
-        """Announce the replacement, then delete. The watch event of the deletion triggers the pass that creates
-        (rulings 9, 10, 15).
+        """Announce the replacement, then delete; the deletion's watch event triggers the creation (rulings 9, 10,
+        15).
         """
         step, old = plan.primary, plan.primary.subject
         if is_deleting(old):
@@ -280,9 +280,7 @@ class Executor:
         return _leaving(text)
 
     async def _clear(self, state: ClusterState, obsolete: tuple[Step, ...]) -> Outcome:
-        """Before the first object of a new plan is created: delete the earlier plan's objects and wait until they are
-        gone.
-        """
+        """Before the first object of a new plan: delete the earlier plan's objects and wait until they are gone."""
         for step in obsolete:
             await self._writer.delete(step.subject)
         holders = [held_by(step.subject, now=state.now) for step in obsolete]
@@ -427,7 +425,7 @@ def _hash(obj: Resource) -> str | None:
     return annotations_of(obj).get(names.SPEC_HASH)
 
 
-# ------------------------------------------------------------------------------------------------------- single writes
+# -------------------------------------------------------------------------------------------------------- single writes
 
 
 NEVER = "1"
@@ -553,7 +551,7 @@ class Writer:
         return await self.client.find(self.view(wanted).kind, key_of(wanted))
 
 
-# ---------------------------------------------------------------------------------------------------------- letting go
+# -------------------------------------------------------------------------------------------------------- the finalizer
 
 
 RETRY = 5.0

@@ -3,13 +3,13 @@
 `RULES` decides how the pods are shown; the first row that applies counts. Precedence of the sources:
 
 - A fault that a living pod can show (`POD_SHOWN`) is read from the pods alone. If only the upstream reports it, the
-report is outdated and counts as progress, unless the upstream has it from the engine (`authoritative`).
+  report is outdated and counts as progress, unless the upstream has it from the engine (`authoritative`).
 - A precise fault of a pod replaces a general report of the upstream ("not ready", "failed").
 - A deployment is ready if the upstream reports ready and the wanted number of serving pods is ready. Pods beyond that
-number (an autoscaler's) do not matter.
+  number (an autoscaler's) do not matter.
 - Events about refused pods or claims are outdated once upstream and pods are ready.
 - If several groups of pods hold each other's nodes, none serves: LeaderWorkerSet creates all leaders first, and then
-their workers find no room (recorded).
+  their workers find no room (recorded).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PodSummary:
     """The facts about a deployment's pods that decide which condition describes them."""
 
     shown: Sequence[Symptom]
-    """What is wrong with the pods."""
+    """The symptoms of the pods."""
     counts: PodCounts
     """Counts of the serving pods."""
     short: int
@@ -100,7 +100,7 @@ class PodSummary:
 
     @property
     def missed(self) -> str:
-        """What is lost, where some pods live."""
+        """The message about lost pods while others live."""
         if self.bereft and self.counts.ready:
             text = f"No {' and no '.join(self.bereft)} pod is ready, so no request is answered; {self.summary_text}"
         else:
@@ -169,9 +169,7 @@ RULES: tuple[_Rule, ...] = (
         ),
     ),
 )
-"""How the pods are shown; the first row that applies. None: nothing is known of pods, and the upstream's report
-counts.
-"""
+"""How the pods are shown: the first row that applies. None: no pods are known, and the upstream's report counts."""
 
 
 def rule_of(summary: PodSummary) -> _Rule:
@@ -257,9 +255,7 @@ _NO_ROOM = "Unschedulable.InsufficientGPU"
 
 
 def with_advice(symptoms: Sequence[Symptom], pods: Iterable[PodFacts]) -> tuple[Symptom, ...]:
-    """The symptoms, with advice on those of pods without GPUs if groups of pods keep each other from being
-    scheduled.
-    """
+    """The symptoms, with advice on unschedulable pods if groups of pods block each other."""
     if not any(symptom.code == _NO_ROOM for symptom in symptoms):
         return tuple(symptoms)
     alive = {f"Pod/{pod.namespace}/{pod.name}": pod for pod in pods if pod.alive}
@@ -298,15 +294,11 @@ STALE_AFTER = timedelta(minutes=5)
 
 
 AWAY_AFTER = timedelta(minutes=2)
-"""Time for which all pods may be ready before the upstream reports it; then its controller is reported as not
-running.
-"""
+"""Time for which all pods may be ready before the upstream reports it; then its controller seems to be down."""
 
 
 ABSENCE_PATIENCE = timedelta(minutes=1)
-"""Time for which an upstream may be ready without pods where some existed before; then they are thought to run
-elsewhere.
-"""
+"""Time for which an upstream may be ready without the pods that existed before; then they seem to run elsewhere."""
 
 
 _GENERAL = frozenset({"Starting", "Progressing", "UpstreamFailed", "Unknown"})
@@ -319,7 +311,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """What is wrong with a deployment, and why."""
+    """The faults and the root cause of a deployment."""
 
     report: Report
     """The report, with its components as they are shown."""
@@ -525,7 +517,7 @@ class _Rank(IntEnum):
 
 @dataclass(frozen=True)
 class _Named:
-    """A component as it is shown, and the rank of its fault (None: it has none)."""
+    """A component as it is shown, and the rank of its fault."""
 
     component: Component
     rank: _Rank | None

@@ -68,7 +68,7 @@ def policy_of(error: KubeError) -> ErrorPolicy:
 
 
 class Refused(Exception):
-    """The API server refuses an object, or does not serve its kind (then `kind` is None). `obj` has only the object's
+    """The API server refuses an object, or does not serve its kind (no `kind`). `obj` has only the object's
     identity.
     """
 

@@ -115,8 +115,8 @@ class EventProjection:
             del self._readers[name]
 
     async def until_all_know(self) -> None:
-        """Wait for all readers. Events are listed only then: an unwanted event is dropped, and the watch does not
-        repeat it.
+        """Wait for all readers before events are listed: an unwanted event is dropped, and the watch does not repeat
+        it.
         """
         for reader in list(self._readers.values()):
             await reader.knows.wait()
@@ -145,9 +145,7 @@ def project_job(job: Resource) -> Resource:
 
 
 def _projected(obj: Resource, facts: object, *, by: str = names.MODEL_DEPLOYMENT) -> Resource:
-    """The projection of an object: its version, its facts, and the label `by` which it was found with the label's
-    value.
-    """
+    """Project an object to its version, its facts, and the label `by` which it was found, with that label's value."""
     metadata = obj.get("metadata") or {}
     kept = {key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")}
     return {"metadata": kept, FACTS: facts, "by": by, "label": str(labels_of(obj).get(by, ""))}
@@ -447,9 +445,7 @@ class EvidenceCollector:
             self._notify(deployment)
 
     def _about(self, event: EventFacts) -> Iterator[ObjectKey]:
-        """The deployments that an event may be about: by the pod's label, by the pods that use the claim, or by the
-        name.
-        """
+        """The deployments that an event may be about: by the pod's label, by the claim's pods, or by the name."""
         if event.kind == "Pod":
             for pods in self._pods:
                 if (pod := pods.get(ObjectKey(event.namespace, event.name))) is not None:

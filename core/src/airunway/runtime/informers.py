@@ -208,7 +208,7 @@ class UpstreamInformers:
         """The informers of every written kind, in its preferred version."""
         return tuple(self._written[kind] for kind in self._preferred.values())
 
-    # --------------------------------------------------------------------------------------------------- what runs
+    # ---------------------------------------------------------------------------------------------------- what runs
 
     async def run(self, group: asyncio.TaskGroup) -> None:
         """Start the watches in `group`; returns once the CRDs are read and the watches of the kinds are started."""
@@ -312,7 +312,7 @@ class UpstreamInformers:
         if written is not None and not any((k.group, k.kind) == (watched.group, watched.kind) for k in self._written):
             self._notify_of(written.reflector.values())
 
-    # ---------------------------------------------------------------------------------------------- what is noticed
+    # ------------------------------------------------------------------------------------------------- what changes
 
     def _on_object(self, kind: UpstreamKind, view: KindInformer) -> Handler:
         def on_change(key: ObjectKey, old: Resource | None, new: Resource | None) -> None:

@@ -108,9 +108,7 @@ def _within_ceiling(_: object, ceiling: str, value: object, __: object) -> Itera
 
 
 def _matching(_: object, pattern: str, value: object, __: object) -> Iterator[jsonschema.ValidationError]:
-    """The keyword ``pattern``. In JSON Schema ``$`` matches at the very end only, in Python also before a last
-    newline.
-    """
+    """The keyword ``pattern``: in JSON Schema ``$`` matches only at the end, in Python also before a last newline."""
     if isinstance(value, str) and not re.search(_END.sub(r"\\Z", pattern), value):
         yield jsonschema.ValidationError(f"does not match {pattern!r}")
 

@@ -199,9 +199,7 @@ def plan(
     settings: object,
     waiting: Waiting,
 ) -> Decision:
-    """The intent with its steps. A fault of the plugin is reported and not raised, and the live objects stay as they
-    are.
-    """
+    """The intent with its steps. A fault of the plugin is reported and not raised; live objects stay as they are."""
     typed, context, digests = intent.typed, intent.context, intent.digests
     if intent.do in (Do.SKIP, Do.FINALIZE, Do.OBSERVE_ONLY) or typed is None or context is None or digests is None:
         return intent
@@ -237,9 +235,7 @@ def plan(
 
 
 def _as_it_runs(state: ClusterState, host: ProviderHost) -> Installed | None:
-    """The upstream with which live objects are read while nothing may be written: as they were written. None without
-    any.
-    """
+    """The upstream as live objects were written, to read them while nothing may be written. None without objects."""
     primary = state.primary
     kind = host.kinds.get(identity_in(primary)[:2]) if primary is not None else None
     writer = writer_of(primary, host.transformers_of(kind)) if primary is not None and kind is not None else None

@@ -175,9 +175,7 @@ class ProviderReconciler:
         return await self._look_behind(after, after.primary)
 
     async def _look_behind(self, state: ClusterState, primary: Resource) -> ClusterState:
-        """The state with what belongs to the primary object: pods, their events, and objects that the plugin
-        selects.
-        """
+        """The state with pods, their events, and the objects that the plugin selects for the primary object."""
         deployment = state.deployment
         selected = self._upstream.selected(state.key.namespace, key_of(primary).name)
         evidence = await self._evidence.of(deployment, primary, selected)

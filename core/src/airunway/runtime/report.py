@@ -261,9 +261,7 @@ def _has_warnings_of_another(deployment: Resource) -> bool:
 
 
 def _named(verdict: Rollup, report: Report, cause: RootCause | None) -> Rollup:
-    """The verdict with the root cause's reason and message if a fault of the workload decided it: they contain the
-    remedy.
-    """
+    """The verdict with the root cause's reason and message (they name the remedy) if a workload's fault decided it."""
     if cause is None or verdict.fault is None or not _is_of_workload(verdict, report):
         return verdict
     if not cause.of_pods and cause.reason != verdict.fault.reason:

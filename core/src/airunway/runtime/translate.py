@@ -221,9 +221,7 @@ class SpecDigests(NamedTuple):
     wanted: str
     """Digest of the whole input."""
     lasting: str
-    """Digest without replica counts and ``suspend``: scaling must not take a new transformer (spec rulings 23 and
-    27).
-    """
+    """Digest without replica counts and ``suspend``: scaling must not take a new transformer (rulings 23 and 27)."""
 
 
 def written_for(deployment: Resource, typed: ModelDeployment) -> SpecDigests:
@@ -273,14 +271,12 @@ def complete(
     """The translated objects with namespace, owner reference, labels and annotations; the primary stays first.
 
     - `wanted_for` is the digest of what the primary is written for (`written_for`); `settings` is the record of the
-      settings
-    with which it was created (None: no record).
+      settings with which it was created (None: no record).
     - A new object is needed when a value of `identity` or `topology` changes. `immutable` has the paths of each object
-      that
-    cannot be changed in place.
+      that cannot be changed in place.
     - Our labels have precedence over propagated ones and over the translation's. The labels that identify a pod's
-      deployment
-    are also set in every pod template, and at the paths in `pod_labels` where pods are outside of a template.
+      deployment are also set in every pod template, and at the paths in `pod_labels` where pods are outside of a
+      template.
     - `interrupts` are the translation's interruptions by changes in place.
     """
     metadata = deployment["metadata"]

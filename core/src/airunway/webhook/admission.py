@@ -72,9 +72,7 @@ class Denial:
     causes: tuple[Violation, ...] = ()
 
     def status(self, key: ObjectKey) -> Resource:
-        """The status that the API server passes on to the user; its message names the object, as the API server's
-        do.
-        """
+        """The status that the API server passes on to the user; its message names the object, as in Kubernetes."""
         causes = [{"reason": c.reason, "field": c.path, "message": c.message} for c in self.causes]
         details = {"group": GROUP, "kind": KIND, "name": key.name, "causes": causes}
         return {

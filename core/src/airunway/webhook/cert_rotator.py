@@ -170,9 +170,7 @@ class CertRotator:
         self._missing = not present
 
     async def _inject(self, bundle: bytes, *, existing_only: bool = False) -> bool:
-        """Write `bundle` into the configuration; if we manage the configuration, write all of it. Returns whether there
-        is a webhook of ours.
-        """
+        """Write `bundle` (or, if we manage it, the whole configuration); whether a webhook of ours exists."""
         live = await self._configuration()
         if self._settings.manage_configuration and not (existing_only and live is None):
             wanted: Resource | None = configuration_object(self._settings, bundle=bundle, namespaces=self._namespaces)

@@ -185,9 +185,7 @@ def authorities_in(bundle: bytes) -> list[bytes]:
 
 
 def authority_ends(bundle: bytes) -> datetime | None:
-    """When the last certificate of a bundle ends, after which nothing is trusted; None for a bundle without
-    certificates.
-    """
+    """When the last certificate of a bundle ends, after which nothing is trusted; None for an empty bundle."""
     return max((_load(pem).not_valid_after_utc for pem in authorities_in(bundle)), default=None)
 
 

@@ -125,9 +125,7 @@ def webhook_settings(
 
 
 def trust_clients_of(tls: ssl.SSLContext, authorities: Path) -> None:
-    """Require client certificates that one of these CAs has signed. Raises ValueError for a file without
-    certificates.
-    """
+    """Require client certificates signed by one of these CAs. Raises ValueError for a file without certificates."""
     try:
         tls.load_verify_locations(authorities)
     except (ssl.SSLError, OSError) as error:

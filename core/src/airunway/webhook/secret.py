@@ -85,7 +85,7 @@ class CertificateSecret:
         return await self._client.find(SECRET, self.key)
 
     async def write(self, material: Material, *, live: Resource | None) -> bool:
-        """Write the Secret, unless another replica wrote since `live` was read (None: it did not exist); whether it was
+        """Write the Secret unless another replica wrote since `live` was read (None: absent); whether it was
         written.
         """
         body = secret_of(material, key=self.key, live=live)
