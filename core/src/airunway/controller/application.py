@@ -56,7 +56,7 @@ class CoreSettings:
     namespaces: tuple[str, ...] = ()
     """Namespaces that the core watches; empty: all."""
     policy: PolicyFile | None = None
-    """What each namespace may use; None: anything."""
+    """What each namespace may use; None: everything that is not refused everywhere."""
     guard_parameters: str = ""
     """Our own namespace if the parameters of the providers' guards are maintained; otherwise empty."""
 
@@ -171,7 +171,7 @@ class CoreApplication:
 
     @property
     def policy(self) -> Policy:
-        """The policy in force; without a file, the default policy."""
+        """The policy in force; without a file, it has only what is refused everywhere."""
         return Policy() if self._policies is None else self._policies.policy
 
     def watches(self, namespace: str) -> bool:

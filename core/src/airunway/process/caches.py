@@ -27,7 +27,7 @@ Projection: TypeAlias = Callable[[Resource], Resource | None]
 """A reflector's projection; two readers share a cache if their projections are equal."""
 
 _PAGE = 100
-"""Objects per page of a list. A whole page is decoded before it is trimmed, so large pages need much memory."""
+"""Objects per page of a list. A page is decoded before it is trimmed: large ones enlarge the process for good."""
 
 
 class Caches:

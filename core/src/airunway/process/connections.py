@@ -89,7 +89,7 @@ class ConnectionLimits:
 
     accept_seconds: float = 0.01
     """Seconds between two accepts while more than half of the connections are open. In a flood each new connection
-    replaces one: at this pace a connection lives for at least a second, which is enough for a handshake and a verdict,
+    replaces one: at this pace a connection lives for about a second, which is enough for a handshake and a verdict,
     and the handshakes leave CPU time to the controller.
     """
 
@@ -130,7 +130,7 @@ class Connection(web.RequestHandler):
         self._patience: asyncio.TimerHandle | None = None
         self.waits_since = loop.time()
         self.proven = False
-        """Whether it has had an answer of use (a verdict): API servers keep such connections and use them again."""
+        """Whether it has had a useful answer (a verdict): API servers keep such connections and use them again."""
         self.judging = False
         """Whether its request is being processed; otherwise we wait for the peer."""
 

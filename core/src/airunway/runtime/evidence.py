@@ -235,11 +235,11 @@ class Workloads:
 
 
 EVENTS_PER_DEPLOYMENT = 64
-"""Number of events that are evaluated, newest first."""
+"""Number of the newest events that are evaluated."""
 
 
 PODS_PER_DEPLOYMENT = 2048
-"""Number of pods that are evaluated, living and newest first: as many as the largest deployment has (32 × 64)."""
+"""Number of pods that are evaluated, the living and newest ones: as many as the largest deployment has (32 × 64)."""
 
 
 EVENT_AGE = timedelta(hours=1)
