@@ -1,4 +1,4 @@
-"""The `airunway` command. Commands import what they need when they run: `airunway --help` stays fast."""
+"""The `airunway` command. Commands import their dependencies when they run, so that `airunway --help` stays fast."""
 
 from airunway.cli.main import main
 

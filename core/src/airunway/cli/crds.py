@@ -1,4 +1,4 @@
-"""``airunway crds``: our CRDs, printed, checked or applied. ``airunway provider schema``: an upstream's CRD, read."""
+"""``airunway crds`` prints, checks or applies our CRDs; ``airunway provider schema`` describes an upstream's CRD."""
 
 from __future__ import annotations
 

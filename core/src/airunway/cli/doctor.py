@@ -1,4 +1,4 @@
-"""``airunway doctor``: check an installation."""
+"""``airunway doctor`` checks an installation."""
 
 from __future__ import annotations
 

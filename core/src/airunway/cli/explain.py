@@ -1,4 +1,4 @@
-"""``airunway explain``: why a deployment gets its engine and provider, and what would change that."""
+"""``airunway explain`` shows why a deployment gets its engine and provider, and what would change that."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["explain"]
 
 INSTALLED = "installed"
-"""Value of ``--providers`` that stands for the installed plugins."""
+"""Value of ``--providers`` for the installed plugins."""
 
 
 def explain(
@@ -120,7 +120,7 @@ def _read(
     kubeconfig: Path | None,
     context: str | None,
 ) -> tuple[list[Resource], list[Resource], datetime]:
-    """Deployments, provider configs, and the moment that they are judged at."""
+    """Deployments, provider configs, and the time for which they are evaluated."""
     if file is None:
         name = inputs.parse_target(target or [])
         deployment, configs = inputs.read_cluster(

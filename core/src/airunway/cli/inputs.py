@@ -1,4 +1,4 @@
-"""Deployments, providers and policies from files, plugins or a cluster, and provider selection on them."""
+"""Reads deployments, providers and policies from files, plugins or a cluster, and selects providers for them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def deployments_in(path: Path, *, namespace: str) -> list[Resource]:
 def definitions_in(path: Path) -> list[Resource]:
     """The CustomResourceDefinitions of a file (``-``: standard input).
 
-    Raises ManifestError (also if there is none, or what calls itself one is none) and OSError.
+    Raises ManifestError (also if there is none, or one is malformed) and OSError.
     """
     from airunway.schema import malformed
 
@@ -163,9 +163,9 @@ class Unchosen(Exception):
 
 
 def choose(deployment: Resource, *, provider: str, now: datetime) -> Choice:
-    """Provider and engine as the core selects them among the installed plugins, which all count as ready.
+    """Select provider and engine as the core does, among the installed plugins, which all count as ready.
 
-    `provider`, or else the one of the spec, is taken as asked for. Raises Unchosen and PluginError.
+    `provider`, or otherwise the provider of the spec, counts as the user's choice. Raises Unchosen and PluginError.
     """
     named = provider or dig(deployment, "spec", "provider", "name") or ""
     return choose_among(installed_configs([named] if named else None), deployment, provider=named, now=now)
@@ -227,7 +227,7 @@ def _judged(deployment: Resource, name: str, engine: str, *, now: datetime) -> T
 
 
 def choose_among(configs: Sequence[Resource], deployment: Resource, *, provider: str, now: datetime) -> Choice:
-    """As `choose`, among the providers of these InferenceProviderConfigs. Raises Unchosen."""
+    """Like `choose`, among the providers of these InferenceProviderConfigs. Raises Unchosen."""
     from airunway.selection import provider_facts
     from airunway.selection.explanation import explain
 
@@ -254,7 +254,7 @@ def policy_in(path: Path) -> Policy:
 
 
 def namespace_labels_in(path: Path) -> dict[str, dict[str, str]]:
-    """The labels of the Namespaces in a file, by name. Nothing for standard input, which is read already."""
+    """The labels of the Namespaces in a file, by name; empty for standard input, which was consumed already."""
     if str(path) == "-":
         return {}
     return {key_of(obj).name: labels_of(obj) for obj in objects_in(path) if obj.get("kind") == "Namespace"}
@@ -318,7 +318,7 @@ def read_namespace_labels(
 
 
 def time_of(configs: list[Resource]) -> datetime:
-    """The time at which configs of files were recorded: the newest heartbeat, or now if there is none."""
+    """The time when the configs in files were recorded: the newest heartbeat, or now if there is none."""
     beats = [parse_time(dig(config, "status", "lastHeartbeat")) for config in configs]
     return max((beat for beat in beats if beat is not None), default=datetime.now(UTC))
 

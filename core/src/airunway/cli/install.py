@@ -1,4 +1,4 @@
-"""``airunway install``, ``upgrade``, ``uninstall``: helm with the charts that wheels carry. ``manifests``: without."""
+"""``airunway install``, ``upgrade``, ``uninstall``: run helm with the charts in the wheels. ``manifests``: without."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ async def _bring(client: Client, helm: Helm, names: Sequence[str], *, dry_run: b
     await _owned(client, helm, [name for name in names if name in releases])
     try:
         rendered = {part.name: _objects(await helm.rendered(part)) for part in parts}
-    except HelmError as error:  # the charts refuse a second installation that would do the same work, too
+    except HelmError as error:  # the charts also refuse a second installation for the same deployments
         raise HelmError(f"nothing was changed: {error}") from error
     definitions = [obj for found in rendered.values() for obj in found if obj["kind"] == "CustomResourceDefinition"]
     _refuse(map(str, await harms_in(client, definitions)))

@@ -1,4 +1,4 @@
-"""The command tree."""
+"""Builds the command tree."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _DEVELOPMENT = {
     "simulate": "Play an upstream operator, for development and tests.",
     "sandbox": "Run all of AI Runway on this machine.",
 }
-"""Commands for development and tests, with their help: the distribution `airunway-testing` brings them."""
+"""Commands for development and tests, with their help; the distribution `airunway-testing` provides them."""
 
 _DEVELOPMENT_OF_PROVIDERS = {
     "new": "Write the skeleton of a provider that runs.",
     "check": "Check an installed provider, and list what is wrong.",
 }
-"""The same below ``airunway provider``."""
+"""Such commands below ``airunway provider``."""
 
 
 class CommandTree(TyperGroup):
@@ -55,7 +55,7 @@ class CommandTree(TyperGroup):
 
 
 class ProviderTree(CommandTree):
-    """The same for ``airunway provider``."""
+    """The commands of ``airunway provider``, including those of `airunway-testing`."""
 
     borrowed = _DEVELOPMENT_OF_PROVIDERS
     within = ("provider",)
@@ -64,7 +64,7 @@ class ProviderTree(CommandTree):
 def _development() -> typer.Typer:
     """The commands of the entry point ``development`` in the group ``airunway.commands``.
 
-    Where no distribution has it, commands of the same names that say what to install.
+    If no distribution has it, these are commands of the same names that print what to install.
     """
     found = next(iter(entry_points(group="airunway.commands", name="development")), None)
     if found is not None:

@@ -1,4 +1,4 @@
-"""Manifests in files and streams: YAML and JSON, read as kubectl reads them."""
+"""Reads manifests from files and streams: YAML and JSON, with kubectl's rules."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ __all__ = ["ManifestError", "objects_in", "opened", "read_manifests"]
 
 
 class ManifestError(ValueError):
-    """A file is not a Kubernetes manifest; the message gives the place."""
+    """A file is not a Kubernetes manifest; the message gives the position."""
 
 
 _FREE_EXPANSION = 2**20
-"""Characters by which aliases may make any document larger."""
+"""Characters by which aliases may enlarge any document."""
 
 
 _DEPTH = 250
 """Levels of nested lists and maps. Schemas of upstreams have fewer than 100; the parser crashes at about 10,000."""
 
-# libyaml, as far as PyYAML was built with it: the CRDs of some upstreams have megabytes.
+# libyaml if PyYAML was built with it: the CRDs of some upstreams have megabytes.
 _Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Base):  # type: ignore[misc]
-    """YAML as kubectl reads it: dates are text, 2.0 is 2, duplicate keys are refused."""
+    """Loads YAML like kubectl: dates are texts, 2.0 is 2, duplicate keys are refused."""
 
     def construct_yaml_float(self, node: Any) -> float:
         value: float = super().construct_yaml_float(node)
@@ -84,7 +84,7 @@ def _sizes(root: Any) -> tuple[int, int]:
 
 
 def read_manifests(stream: TextIO) -> Iterator[Resource]:
-    """The objects of a YAML or JSON stream, those inside a List one by one. Raises ManifestError."""
+    """The objects of a YAML or JSON stream; a List is split into its items. Raises ManifestError."""
     try:
         text = stream.read()
         with gc_paused():

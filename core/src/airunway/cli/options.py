@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Defines the options that several commands share."""
 
 from __future__ import annotations
 
@@ -178,10 +178,12 @@ def core(
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderOptions:
-    """Options of providers: the texts of ``--set``, and the handling of unknown schemas."""
+    """Options of providers."""
 
     settings: tuple[str, ...] = ()
+    """The texts of ``--set``."""
     unknown_schema: str = "Verify"
+    """How unknown upstream schemas are handled."""
 
 
 def providers(
@@ -234,11 +236,11 @@ def with_options(*groups: Callable[..., Any]) -> Callable[[Callable[..., None]],
 
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
-"""The words of Go's ``strconv.ParseBool``."""
+"""The values that Go's ``strconv.ParseBool`` accepts."""
 
 
 class SwitchCommand(TyperCommand):
-    """A command that also accepts switches as programs in Go do: ``--leader-elect=true``."""
+    """A command that also accepts switches in Go's notation: ``--leader-elect=true``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         opposites = {
@@ -266,7 +268,7 @@ def _as_switches(args: list[str], opposites: dict[str, str]) -> Iterator[str]:
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """``KEY=VALUE`` texts as a map; a value that is JSON is read as such. Raises typer.BadParameter."""
+    """``KEY=VALUE`` texts as a map; a value that is valid JSON is decoded. Raises typer.BadParameter."""
     import orjson
 
     values: dict[str, Any] = {}

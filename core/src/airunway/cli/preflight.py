@@ -1,4 +1,4 @@
-"""``airunway preflight``: the effect of an upstream's new CRDs on the deployments of a provider."""
+"""``airunway preflight`` shows the effect of an upstream's new CRDs on the deployments of a provider."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HARMS = 3
 """Exit code: something would break or be recreated at once."""
 
 HARMS_LATER = 5
-"""Exit code: nothing at once, but the next change of a spec would break or recreate something, due to the upgrade."""
+"""Exit code: nothing breaks now, but because of the upgrade the next change would break or recreate something."""
 
 _FILES = (".yaml", ".yml", ".json")
 
@@ -120,7 +120,7 @@ def preflight(
 
 
 def _sources(provider: str, where: str, recordings: Path | None) -> list[Path]:
-    """The files and folders that may have the CRDs: what stands in one counts, and not in those after it.
+    """The files and folders that may have the CRDs, in order of precedence.
 
     Raises ManifestError.
     """
@@ -152,7 +152,7 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 
 def _definitions(host: ProviderHost, sources: list[Path]) -> dict[str, tuple[Resource, Path]]:
-    """The CRDs of the provider's kinds by name, each with where it is from. Raises ManifestError."""
+    """The CRDs of the provider's kinds by name, each with its source. Raises ManifestError."""
     from airunway.upgrades.preflight import definition_names
 
     wanted = set(definition_names(host))
@@ -167,7 +167,7 @@ def _definitions(host: ProviderHost, sources: list[Path]) -> dict[str, tuple[Res
 
 
 def _read_definitions(path: Path, wanted: set[str]) -> dict[str, Resource]:
-    """Those of the wanted CRDs that a file or folder has. Raises ManifestError for two of one name or no CRD."""
+    """The wanted CRDs in a file or folder. Raises ManifestError for a duplicate or malformed one."""
     from airunway.schema import malformed
 
     files = sorted(each for each in path.rglob("*") if each.suffix in _FILES) if path.is_dir() else [path]
@@ -201,7 +201,7 @@ def _from_cluster(
 
 
 def _from_file(host: ProviderHost, path: Path, namespace: str, definitions: Mapping[str, Resource]) -> Running:
-    """The deployments of a file as the core would give them to the provider, on a cluster that has the CRDs already."""
+    """The deployments of a file as the core would assign them to the provider, in a cluster with the new CRDs."""
     from datetime import UTC, datetime
 
     from airunway.upgrades.forecast import Cluster
@@ -303,7 +303,7 @@ def _reason(found: Forecast) -> str:
 
 
 def _document(found: Preflight, origins: Mapping[str, Path]) -> Resource:
-    """The same as JSON: fields are only ever added."""
+    """The report as JSON. Fields are only ever added."""
     return {
         "kind": "PreflightReport",
         "provider": found.provider,

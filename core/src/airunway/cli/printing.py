@@ -1,4 +1,4 @@
-"""Objects as text on standard output."""
+"""Formats objects as text for standard output."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["as_document", "terminal_width"]
 
 
 def terminal_width() -> int | None:
-    """The columns of the terminal that standard output is, or None: what is piped is not folded."""
+    """The columns of the terminal; None if standard output is no terminal, so that lines are not wrapped."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def as_document(items: Sequence[Resource], output: str) -> str:
     """Objects as ``json`` (several as a ``List``) or ``yaml`` (one document each); empty for none.
 
-    Either form shows on a terminal as it is: control characters are escaped.
+    Control characters are escaped, so that both forms are safe on a terminal.
     """
     if not items:
         return ""
@@ -31,13 +31,13 @@ def as_document(items: Sequence[Resource], output: str) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Texts of several lines as blocks, everything in full."""
+        """Writes multi-line texts as blocks, and repeats objects instead of using aliases."""
 
         def ignore_aliases(self, _data: object) -> bool:
             return True
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
-        # What is not printable is escaped, and only a quoted text can have that.
+        # Other characters are escaped, which needs a quoted text.
         style = "|" if "\n" in value else None
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style if _is_printable(value) else '"')
 

@@ -1,4 +1,4 @@
-"""The long-running commands: what they run, and starting it."""
+"""Starts the long-running commands: builds the core and the providers, and runs them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["Chosen", "installed", "named", "run"]
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """A provider that is to run: its host, or why it cannot run (the others then go on without it)."""
+    """A provider to run: its host, or the error because of which it cannot run (the other providers run without it)."""
 
     name: str
     host: ProviderHost | None = None
@@ -40,7 +40,7 @@ class Chosen:
 
 
 def installed() -> list[Chosen]:
-    """Every installed provider. Ends the command where there is none."""
+    """Every installed provider. Ends the command if there is none."""
     from airunway.plugins.registry import discover
 
     names = list(dict.fromkeys(found.name for found in discover()))
@@ -109,7 +109,7 @@ def run(
 def _effective(
     common: Common, core: CoreOptions | None, providers: Sequence[Chosen], given: ProviderOptions, *, instance: str
 ) -> Iterator[tuple[str, EffectiveSettings]]:
-    """How each part runs, as its Lease publishes it, by the part's component."""
+    """The published settings of each part, by the part's component."""
     from airunway.api import names
     from airunway.process.effective_settings import EffectiveSettings
 
@@ -147,7 +147,7 @@ def _text(value: object) -> str:
 
 
 def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
-    """How the core is made. Raises PolicyError or ValueError for options that cannot be."""
+    """A function that creates the core. Raises PolicyError or ValueError for invalid options."""
     from airunway.controller.application import CoreApplication, CoreSettings
     from airunway.controller.policies import PolicyFile
     from airunway.webhook import webhook_settings
@@ -184,7 +184,7 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
 def _provider_part(
     chosen: Chosen, among: Sequence[Chosen], given: ProviderOptions, namespaces: tuple[str, ...]
 ) -> Part:
-    """How a provider is made. Raises SettingsError for settings that do not fit it."""
+    """A function that creates a provider. Raises SettingsError for invalid settings."""
     from airunway.runtime.application import ProviderApplication, ProviderSettings
 
     values = parse_settings(_settings_of(chosen.name, [each.name for each in among], given.settings))
@@ -204,9 +204,9 @@ def _provider_part(
 
 
 def _settings_of(name: str, among: Sequence[str], texts: Sequence[str]) -> list[str]:
-    """The ``KEY=VALUE`` texts for one provider: of several each is given ``PROVIDER.KEY=VALUE``.
+    """The ``KEY=VALUE`` texts for one provider; with several providers, ``PROVIDER.KEY=VALUE`` names one.
 
-    Raises ValueError for one that is for none of them.
+    Raises ValueError for a text that names none of them.
     """
     found = []
     for text in texts:
@@ -255,7 +255,7 @@ def _serve(
     )
     try:
         asyncio.run(serve(config, make, settings, metrics=metrics))
-    except OSError as error:  # an address that is taken; errors of the API server are KubeError
+    except OSError as error:  # an address in use; errors of the API server are KubeError
         raise _end(error) from error
 
 
@@ -279,5 +279,5 @@ def _namespaces(text: str) -> tuple[str, ...]:
 
 
 def _instance() -> str:
-    """This process among its replicas: the pod's name where there is one."""
+    """The name of this process among its replicas: the pod's name if there is one."""
     return os.environ.get("POD_NAME") or f"{socket.gethostname()}-{os.getpid()}"

@@ -1,4 +1,4 @@
-"""``airunway render``: the upstream objects that a provider would create, without a cluster."""
+"""``airunway render`` prints the upstream objects that a provider would create, without a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``airunway validate``: the checks of admission, without a cluster."""
+"""``airunway validate`` runs the checks of admission without a cluster."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def validate(
 
 
 def _report(path: str, obj: object, policy: Policy, namespace_labels: Mapping[str, str]) -> int | None:
-    """Print what is wrong with `obj`; the number of problems, or None if it is not of our kinds."""
+    """Print the problems of `obj`; returns their number, or None if it is not of our kinds."""
     from airunway.api.modeldeployment import KIND
     from airunway.api.names import GROUP
     from airunway.selection import forbidden_by
@@ -87,7 +87,7 @@ def _report(path: str, obj: object, policy: Policy, namespace_labels: Mapping[st
 
 
 def _unknown_options(obj: Resource) -> Iterator[str]:
-    """Arguments of the engine that its parser does not know: no reason to refuse, as an image may hold another one."""
+    """Warnings for unknown arguments of the engine. They are no errors, because an image may have another version."""
     from airunway.api.modeldeployment import parse_deployment
     from airunway.engines import unknown_options
 

@@ -48,31 +48,32 @@ _RELEVANT = RelevantMetadata()
 
 @dataclass(frozen=True, kw_only=True)
 class CoreSettings:
-    """The core's configuration: `selector` is ``--enable-provider-selector``; `namespaces` are those that it watches
-    (empty: all); `policy` says what namespaces may use. `guard_parameters` is our own namespace if the guards of
-    providers are to be told of deployments (else empty).
-    """
+    """The core's configuration."""
 
     selector: bool = True
+    """Whether the built-in provider selection is on (``--enable-provider-selector``)."""
     workers: int = 16
     namespaces: tuple[str, ...] = ()
+    """Namespaces that the core watches; empty: all."""
     policy: PolicyFile | None = None
+    """What each namespace may use; None: everything that is not refused everywhere."""
     guard_parameters: str = ""
+    """Our own namespace if the parameters of the providers' guards are maintained; otherwise empty."""
 
 
 class Part(Protocol):
-    """Something that runs in the core's process and looks at its caches: the webhook."""
+    """A part that runs in the core's process and uses its caches: the webhook."""
 
     def unready(self) -> str | None: ...
 
     def register(self, settings: kopf.OperatorSettings) -> None: ...
 
     async def follow(self) -> None:
-        """What every replica does, until cancelled."""
+        """The work of every replica, until cancelled."""
         ...
 
     async def lead(self) -> None:
-        """What only the leader does, until cancelled."""
+        """The work of the leader, until cancelled."""
         ...
 
 
@@ -161,7 +162,7 @@ class CoreApplication:
     # ---------------------------------------------------------------------------------------------- what parts see
 
     def add(self, part: Part) -> None:
-        """Have `part` run with the core; before `run`."""
+        """Run `part` with the core; to be called before `run`."""
         self._parts.append(part)
 
     @property
@@ -170,36 +171,36 @@ class CoreApplication:
 
     @property
     def policy(self) -> Policy:
-        """What is in force; without a file what is refused everywhere."""
+        """The policy in force; without a file, it has only what is refused everywhere."""
         return Policy() if self._policies is None else self._policies.policy
 
     def watches(self, namespace: str) -> bool:
-        """Whether deployments in that namespace are ours."""
+        """Whether the core watches deployments in that namespace."""
         return not self._settings.namespaces or namespace in self._settings.namespaces
 
     def providers(self) -> Mapping[str, ProviderFacts]:
         return self._facts
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """The labels by which the policy selects. Raises KubeError."""
+        """The labels of a namespace to which the policy's selectors apply. Raises KubeError."""
         if self._policies is None:
             return {NAMESPACE_NAME: namespace}
         return await self._policies.labels_of(namespace)
 
     @property
     def serving(self) -> bool:
-        """Whether kopf runs an admission server for it."""
+        """Whether kopf runs an admission server for the core."""
         return bool(self._parts)
 
     def register(self, settings: kopf.OperatorSettings) -> None:
-        """Have kopf run the admission server."""
+        """Let kopf run the admission server."""
         for part in self._parts:
             part.register(settings)
 
     # --------------------------------------------------------------------------------------------------- running
 
     async def run(self, lead: Lead) -> None:
-        """Follow the API server until cancelled; work while leading."""
+        """Watch the API server until cancelled; reconcile while leading."""
         self._known.add_listener(self._on_deployment)
         self._deployments.add_handler(self._transitions)
         self._configs.add_handler(self._on_config)
@@ -215,7 +216,7 @@ class CoreApplication:
         await wait_until_synced(self._caches())
 
     async def _work(self) -> None:
-        """The leader's part. Everything is looked at once: a leader before us may have been cut off in any pass."""
+        """The leader's part. It reconciles everything once: an earlier leader may have been stopped in any pass."""
         if self._guarded is not None:
             self._guarded.begin()
         self._base.enqueue_all("lead", lambda _: True)
@@ -246,7 +247,9 @@ class CoreApplication:
             self._transitions.counting = False
 
     def _provider_of(self, key: ObjectKey) -> str:
-        """The provider that a deployment has, if its config is registered: any text may stand in a status."""
+        """The provider in a deployment's status if its config is registered (a status may have any text); else
+        empty.
+        """
         provider = dig(self._deployments.get(key), "status", "provider", "name")
         return provider if provider in self._facts else ""
 
@@ -255,7 +258,8 @@ class CoreApplication:
             old is None
             or new is None
             or needs_reconcile(old, new, manager=names.CORE_MANAGER, echo=echo, relevant=_RELEVANT)
-            # A second provider may refuse in the same second and words: that changes only the manager of the status.
+            # A second provider may refuse in the same second with the same message: then only the status's manager
+            # changes.
             or dig(old, "metadata", REFUSED_BY) != dig(new, "metadata", REFUSED_BY)
         ):
             self._base.enqueue(key, old, new)
@@ -278,7 +282,7 @@ class CoreApplication:
         self._config_queue.add(key)
         after = self._facts.get(key.name)
         if _standing(before, now) == _standing(after, now):
-            return  # one more heartbeat of a provider that was fresh changes nothing for anybody
+            return  # a further heartbeat of a fresh provider changes no selection
         self._base.enqueue_all(("config", key.name), lambda deployment: _is_touched(deployment, key.name))
 
     def _silence_of(self, provider: str) -> timedelta | None:
@@ -295,14 +299,14 @@ class CoreApplication:
 
 
 def _is_touched(deployment: Resource, provider: str) -> bool:
-    """Whether a change of a provider's standing can change anything for the deployment.
+    """Whether a change of a provider's standing can change the result for the deployment.
 
-    A selection that was made stays (spec/core.md, "Sticky"); only those without one, or without the engine or config
-    that they name, or whose provider refuses them, can be helped.
+    A selection stays once it is made (spec/core.md, "Sticky"). So only deployments are affected that have none, whose
+    engine or config is missing, or whose provider refuses them.
     """
     chosen = dig(deployment, "status", "provider", "name")
     named = (chosen, dig(deployment, "spec", "provider", "name"))
-    refused = dig(deployment, "metadata", REFUSED_BY)  # by all that were there: another one may take it
+    refused = dig(deployment, "metadata", REFUSED_BY)  # all known providers refused: another one may accept
     return chosen is None or bool(refused) or provider in named or _is_held(deployment, provider)
 
 
@@ -311,7 +315,7 @@ def _is_held(deployment: Resource, provider: str) -> bool:
 
 
 def _standing(facts: ProviderFacts | None, now: datetime) -> tuple[object, ...] | None:
-    """Everything about a provider that selection looks at, with its heartbeat reduced to fresh or not."""
+    """Everything about a provider that selection uses, with the heartbeat reduced to fresh and silent."""
     if facts is None:
         return None
     silence = facts.silence(now)

@@ -1,6 +1,6 @@
 """Decides the core's part of a ModelDeployment's status (spec/core.md, "Order of a pass"). Pure.
 
-The reconciler reads the facts out of its caches, calls `decide`, and writes what comes back if it differs.
+The reconciler reads the facts from its caches, calls `decide`, and writes the result if it differs.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ CORE_CONDITIONS = frozenset(
         "ProviderResponsive",
     }
 )
-"""Condition types that the core writes; every other one is the provider's."""
+"""Condition types that the core writes; providers write all others."""
 
 SILENT_AFTER = timedelta(minutes=5)
-"""Silence of a provider after which what it said counts as outdated (spec/status.md, "Stale")."""
+"""Time without a heartbeat after which a provider's report counts as outdated (spec/status.md, "Stale")."""
 
 NO_SELECTOR = "No provider specified and provider-selector not installed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Happening:
-    """An event to be recorded: only for a change, never for a state."""
+    """An event to emit; only for a change, never for a state."""
 
     reason: str
     message: str
@@ -80,16 +80,18 @@ class Happening:
 
 @dataclass(frozen=True, kw_only=True)
 class CoreDecision:
-    """The complete status that the core wants to own, and what there is to tell."""
+    """The result of a pass of the core."""
 
     status: Resource
+    """The complete status that the core wants to own."""
     events: tuple[Happening, ...] = ()
+    """The events to emit."""
 
 
 def handed_over(deployment: Resource) -> bool:
-    """Whether a provider speaks for the deployment: then phase, message, reason and ``Ready`` are its own.
+    """Whether a provider owns phase, message, reason and ``Ready``.
 
-    A provider says so by `status.observedGeneration`, which only providers write, and stops by dropping its status.
+    It does while `status.observedGeneration` is set, which only providers write; it stops by dropping its status.
     """
     return dig(deployment, "status", "observedGeneration") is not None
 
@@ -105,7 +107,7 @@ def decide(
 ) -> CoreDecision:
     """The core's part of the status.
 
-    `violations` are those of the spec as it is; `selector` is whether the built-in provider selection is on; `grants`
+    `violations` are those of the current spec; `selector` is whether the built-in provider selection is on; `grants`
     are what the namespace may use (None: anything).
     """
     grants = grants or Grants()
@@ -114,8 +116,8 @@ def decide(
     live = deployment.get("status") or {}
     status: Resource = {}
     if violations:
-        # Whatever was chosen for the last valid spec stays: something may be running because of it.
-        # A provider that a custom selector wrote stays the selector's to change.
+        # The selection for the last valid spec stays: objects may exist because of it. A provider that a custom
+        # selector wrote is left to the selector.
         for kept in ("engine", "provider", "selection") if selector or _chose(deployment) else ("engine", "selection"):
             _keep(status, live, kept)
         text = "Validation failed: " + "; ".join(f"{v.path}: {v.message}" if v.path else v.message for v in violations)
@@ -135,7 +137,7 @@ def decide(
     before: str | None = dig(live, "provider", "name")
     refused = refusals(deployment) if selector and is_undecided(deployment) else {}
     if before in refused:
-        before = None  # it cannot, and nothing exists yet: the others are asked
+        before = None  # it refused and nothing exists yet: the others are considered
     engine = select_engine(deployment, providers, refused=refused, grants=grants, before=before, now=now)
     if engine.engine is None:
         text = f"Engine selection failed: {engine.message}"
@@ -143,7 +145,7 @@ def decide(
         fault = Fault(component="EngineSelected", reason="NoEngineSelected", message=text, pending=True)
         pinned = dig(deployment, "spec", "provider", "name")
         if pinned and all(provider.name != pinned for provider in providers):
-            # Why there is no engine: that is what to tell, as it is where the engine is named.
+            # The missing provider is the reason why there is no engine; report it as if the engine were named.
             fault = _unselected(own, "ProviderNotFound", not_registered(pinned, providers))
         elif not pinned and before:
             # A provider that was selected stays, whatever happens to configs (spec/core.md, "Selection").
@@ -198,10 +200,10 @@ def decide(
 def _hindered_handover(
     deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime
 ) -> tuple[str, str] | None:
-    """Reason and message for why the provider that is named cannot take over yet; None where it can, or need not.
+    """Reason and message why the named provider cannot take over yet; None if it can, or need not.
 
-    What another one has made would be gone, and nobody there to make it anew. Its finalizer says that there is
-    something.
+    A hand-over now would delete the objects of the previous provider, and no provider would create new ones. The
+    previous provider's finalizer shows that it has objects.
     """
     named, before = dig(deployment, "spec", "provider", "name"), dig(deployment, "status", "provider", "name")
     if not named or not before or named == before:
@@ -223,7 +225,7 @@ def _hindered_handover(
 def _held_back(
     deployment: Resource, status: Resource, own: list[Condition], hindered: tuple[str, str], *, now: datetime
 ) -> CoreDecision:
-    """The selection as it stands, and why the provider that is named has not got the deployment yet."""
+    """The previous selection, and why the named provider has not got the deployment yet."""
     live, (reason, message) = deployment.get("status") or {}, hindered
     for kept in ("engine", "provider", "selection"):
         _keep(status, live, kept)
@@ -248,7 +250,7 @@ def _provider(
     grants: Grants,
     now: datetime,
 ) -> tuple[Fault | None, tuple[Happening, ...]]:
-    """Add the provider's part to `status` and `own`; returns what is missing, or None, and the events.
+    """Add the provider's part to `status` and `own`; returns the fault, or None, and the events.
 
     `before` is the provider that stays, if one is selected that has not `refused`.
     """
@@ -260,10 +262,10 @@ def _provider(
         own.append(_selected("ExplicitSelection", "Provider explicitly specified in spec"))
         return None, _select(status, explicit, "explicit provider selection", before)
     if not selector and grants.providers is not None:
-        # Providers learn from it what the policy denies them, before an external selector can choose one of them.
+        # Providers read there what the policy denies them, before an external selector can choose one of them.
         status["selection"] = _candidates(deployment, providers, refused, grants, now)
     if before and not selector:
-        # A custom selector chose it and owns the field and its condition: respected, never written by us.
+        # A custom selector chose it and owns the field and its condition: we never write them.
         return None, ()
     if before:
         own.append(_selected("AutoSelected", f"Provider {before} auto-selected"))
@@ -283,7 +285,7 @@ def _provider(
 
 def _waiting_for_selector(deployment: Resource, own: list[Condition]) -> Fault:
     condition = condition_of(deployment, "ProviderSelected") or {}
-    if condition.get("message") == NO_SELECTOR:  # our own word: it stays until a selector speaks
+    if condition.get("message") == NO_SELECTOR:  # written by the core: it stays until a selector writes the condition
         return _unselected(own, "NoProviderSelected", NO_SELECTOR)
     return Fault(component="ProviderSelected", reason="NoProviderSelected", message=NO_SELECTOR, pending=True)
 
@@ -320,13 +322,15 @@ def _candidates(
     grants: Grants,
     now: datetime,
 ) -> Resource:
-    """``status.selection`` where nothing is chosen."""
+    """``status.selection`` if no provider is selected."""
     choice = select_provider(deployment, providers, engine=None, grants=grants, refused=refused, now=now)
     return _selection(choice.candidates, deployment.get("status") or {}, now)
 
 
 def _selection(weighed: Sequence[Candidate], live: Resource, now: datetime) -> Resource:
-    """``status.selection``; the time moves only with the verdicts, so that looking again is no change."""
+    """``status.selection``; its time changes only with the candidates, so that an unchanged selection is not
+    written.
+    """
     candidates = recorded(weighed)
     if dig(live, "selection", "candidates") == candidates:
         return dict(live["selection"])
@@ -334,10 +338,10 @@ def _selection(weighed: Sequence[Candidate], live: Resource, now: datetime) -> R
 
 
 def _silence(deployment: Resource, providers: Sequence[ProviderFacts], *, now: datetime) -> list[Condition]:
-    """``ProviderResponsive=False`` while the deployment's provider has not been heard of for `SILENT_AFTER`.
+    """``ProviderResponsive=False`` while the deployment's provider has sent no heartbeat for `SILENT_AFTER`.
 
-    The core says so in a condition of its own: ``Ready`` is the provider's, and what it last said of it stands as its
-    last word. Nothing is said as long as all is well.
+    It is a condition of the core's own, because ``Ready`` is the provider's and stays as last reported. There is no
+    such condition while all is well.
     """
     name = dig(deployment, "status", "provider", "name")
     provider = next((provider for provider in providers if provider.name == name), None)
@@ -357,7 +361,7 @@ def _decision(
     events: tuple[Happening, ...],
     now: datetime,
 ) -> CoreDecision:
-    """Close the status: parents from all conditions, and the phase as long as no provider speaks."""
+    """Complete the status: parent conditions, and the phase as long as no provider owns it."""
     live = deployment.get("status") or {}
     before = conditions_in(live)
     generation = deployment["metadata"].get("generation", 0)
@@ -373,7 +377,7 @@ def _decision(
 
 
 def _paused(deployment: Resource, *, now: datetime) -> CoreDecision:
-    """All that the core owns as it stands, and ``Paused=True``."""
+    """All that the core owns, unchanged, and ``Paused=True``."""
     live = deployment.get("status") or {}
     status: Resource = {}
     for kept in ("engine", "provider", "selection"):
@@ -405,7 +409,7 @@ def _chose(deployment: Resource) -> bool:
 
 
 def _keep(status: Resource, live: Resource, field: str) -> None:
-    """Copy what the core wrote earlier; of ``provider`` only the two fields that are the core's."""
+    """Copy what the core wrote earlier; of ``provider`` only the core's two fields."""
     value = live.get(field)
     if not isinstance(value, dict):
         return

@@ -1,10 +1,11 @@
-"""Maintains the parameters of the providers' guards: where each has deployments (docs/admission.md, "Providers").
+"""Maintains the parameters of the providers' guards: where each provider has deployments (docs/admission.md,
+"Providers").
 
-A policy in the API server sees one request and no other objects. So the leader notes on each InferenceProviderConfig,
-which the policies of that provider read, the namespaces with deployments of the provider, each with the service
-accounts that they name. It does so before the verdict on a deployment, for which providers wait: their first write
-finds it. What nobody needs any more is taken out some time later, so that there is a write when the set changes, and
-not with every deployment.
+A policy in the API server sees one request and no other objects. So the leader writes to each InferenceProviderConfig
+the namespaces with deployments of that provider, each with the service accounts that the deployments name; the
+provider's guards read them there. It does so before the verdict on a deployment: providers wait for the verdict, so
+their first write is allowed. Entries that are no longer needed are removed later, so that there is a write per change
+of the set and not per deployment.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ __all__ = ["MAX_ACCOUNTS", "GuardParameters", "Namespaces", "needed", "noted", "
 log = logging.getLogger(__name__)
 
 REST = 30.0
-"""Seconds between two searches for entries that are not needed any more."""
+"""Seconds between two searches for entries that are no longer needed."""
 
 KEPT = 60.0
-"""Seconds for which a note stays after a pass has asked for it: the caches are behind with what follows from it."""
+"""Seconds for which an entry stays after a pass has asked for it, because the caches lag."""
 
 MAX_ACCOUNTS = 2048
-"""Characters of a namespace's service accounts: an object has room for a million, and one tenant must not take it all.
-Deployments with accounts beyond these are refused their pods, and say so."""
+"""Maximum characters of a namespace's service accounts: an object holds about a million, and one tenant must not use
+them all. The guards refuse the pods of further accounts, and the deployment reports it.
+"""
 
 _ACCOUNT = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?", re.ASCII)
 
@@ -42,10 +44,10 @@ Namespaces: TypeAlias = Mapping[str, frozenset[str]]
 
 
 def needed(deployments: Iterable[Resource], known: Mapping[str, Namespaces]) -> dict[str, dict[str, frozenset[str]]]:
-    """By provider the namespaces of its deployments, with the service accounts that may run their pods.
+    """The namespaces of each provider's deployments, with the service accounts that may run their pods.
 
-    An account comes in with a verdict of the core, and stays (is `known`) for as long as a deployment names it: what
-    serves must not lose its account to a spec that is invalid for another reason.
+    An account is added once the core has accepted the deployment. It stays (if `known`) while a deployment names it:
+    running pods must not lose their account because the spec became invalid for another reason.
     """
     found: dict[str, dict[str, frozenset[str]]] = {}
     for deployment in deployments:
@@ -59,19 +61,19 @@ def needed(deployments: Iterable[Resource], known: Mapping[str, Namespaces]) -> 
 
 
 def providers_of(deployment: Resource) -> set[str]:
-    """The provider that a deployment was given to, and those that still hold it."""
+    """The provider that a deployment is assigned to, and those whose finalizers it has."""
     holders = map(names.provider_of_finalizer, dig(deployment, "metadata", "finalizers", default=[]) or [])
     return {provider for provider in (dig(deployment, "status", "provider", "name"), *holders) if provider}
 
 
 def account_of(deployment: Resource) -> str:
-    """The service account that a deployment names; empty where there is none, or none that can exist."""
+    """The service account that a deployment names; empty if there is none, or not a valid name."""
     account = dig(deployment, "spec", "serviceAccountName")
     return account if isinstance(account, str) and _ACCOUNT.fullmatch(account) else ""
 
 
 def noted(config: Resource | None) -> dict[str, frozenset[str]]:
-    """What stands on a provider's InferenceProviderConfig."""
+    """The namespaces and accounts on a provider's InferenceProviderConfig."""
     found = dig(config, "status", "namespaces", default={}) or {}
     return {namespace: frozenset(str(accounts).split()) for namespace, accounts in found.items()}
 
@@ -79,8 +81,8 @@ def noted(config: Resource | None) -> dict[str, frozenset[str]]:
 class GuardParameters:
     """Keeps ``status.namespaces`` of all `configs`.
 
-    `home` is our own namespace: of several cores, which watch different `namespaces`, each takes out what is its own.
-    `deployments` gives all deployments that there are.
+    `home` is our own namespace. Several cores may watch different `namespaces`; each removes only its own entries.
+    `deployments` returns all deployments.
     """
 
     def __init__(
@@ -112,10 +114,10 @@ class GuardParameters:
         return {key: value for key, value in found.items() if not self._namespaces or key in self._namespaces}
 
     async def include(self, deployment: Resource, *, providers: Collection[str], valid: bool) -> None:
-        """Returns once the namespace of a deployment that goes to these providers is noted for each, and if it is
-        `valid` its service account too. What cannot be noted for good is logged.
+        """Add the namespace of a deployment to the entries of `providers`, and if it is `valid` its service account
+        too.
 
-        Raises KubeError for what passes.
+        Returns once they are written. A permanent error is logged. Raises KubeError for a transient one.
         """
         namespace, account = key_of(deployment).namespace, account_of(deployment) if valid else ""
         now = monotonic()
@@ -125,7 +127,7 @@ class GuardParameters:
             return
         async with self._lock:
             for provider in missing:
-                if not self._has(provider, namespace, account):  # else another pass has written for us as well
+                if not self._has(provider, namespace, account):  # otherwise another pass has written it
                     await self._write(provider, self._needed(), prune=False)
 
     def _registered(self) -> set[str]:
@@ -136,11 +138,11 @@ class GuardParameters:
         return known is not None and (not account or account in known or not _fits(known, account))
 
     def begin(self) -> None:
-        """To be called when a replica begins to lead, before its first pass: others may have led meanwhile."""
+        """To be called when a replica starts to lead, before its first pass: another replica may have led before."""
         self._written.clear()
 
     async def run(self) -> None:
-        """The leader's part: restore lost entries and remove those that are not needed; until cancelled."""
+        """The leader's part, until cancelled: restore lost entries and remove those that are no longer needed."""
         while True:
             self._changed.clear()
             async with self._lock:
@@ -160,10 +162,10 @@ class GuardParameters:
 
     def _known(self, provider: str) -> dict[str, frozenset[str]]:
         live = self._configs.get(ObjectKey("", provider))
-        return _united(noted(live), self._written.get(provider, {}))  # the watch is a moment behind our own writes
+        return _united(noted(live), self._written.get(provider, {}))  # the watch may lag behind our own writes
 
     async def _write(self, provider: str, found: Mapping[str, Namespaces], *, prune: bool) -> None:
-        """Note what is needed; with `prune` nothing else of ours stays. Raises KubeError for what passes."""
+        """Write the needed entries; with `prune`, remove all others of ours. Raises KubeError for a transient error."""
         live = noted(self._configs.get(ObjectKey("", provider)))
         known = self._ours(self._known(provider))
         namespaces = _united(found.get(provider, {}), self._lately(provider), {} if prune else known)
@@ -175,14 +177,14 @@ class GuardParameters:
                 "kind": INFERENCE_PROVIDER_CONFIG.kind,
                 "metadata": {"name": provider},
             }
-            if data:  # of an empty map an apply that takes its last entry makes null, which the CRD refuses
+            if data:  # an apply that removes the last entry of a map leaves null, which the CRD refuses
                 body["status"] = {"namespaces": data}
             try:
                 await self._client.apply(
                     INFERENCE_PROVIDER_CONFIG, body, manager=self._manager, force=True, subresource="status"
                 )
             except NotFound:
-                return  # it registers anew, which is an event for us
+                return  # its next registration triggers a write
             except KubeError as error:
                 if is_retryable(error):
                     raise
@@ -190,7 +192,7 @@ class GuardParameters:
         self._written[provider] = after
 
     def _lately(self, provider: str) -> dict[str, set[str]]:
-        """What was asked for a moment ago."""
+        """The accounts by namespace that passes asked for within the last `KEPT` seconds."""
         since = monotonic() - KEPT
         self._asked = {asked: moment for asked, moment in self._asked.items() if moment >= since}
         found: dict[str, set[str]] = {}
@@ -219,7 +221,7 @@ def _united(*parts: Mapping[str, Collection[str]]) -> dict[str, frozenset[str]]:
 
 
 def _text(accounts: Collection[str], before: Collection[str]) -> str:
-    """The accounts in one text, as many as fit; those that are in use come first."""
+    """The accounts as one text, as many as fit; those already written come first."""
     taken: list[str] = []
     for account in sorted(accounts, key=lambda account: (account not in before, account)):
         if _fits(taken, account):

@@ -21,16 +21,17 @@ log = logging.getLogger(__name__)
 
 
 _TOLD = 4
-"""Providers of one deployment that are named; it had two at most, but its user can write finalizers too."""
+"""Maximum providers of one deployment that are named. It has had two at most, but users can write finalizers."""
 
 
 def forsaken(
     deployment: Resource, providers: Mapping[str, ProviderFacts], *, since: datetime, now: datetime
 ) -> tuple[tuple[str, ...], float | None]:
-    """The finalizers of absent providers on a deleted deployment, and when to check again (seconds).
+    """The finalizers of absent providers that are to be removed from a deleted deployment, and the seconds until the
+    next check.
 
-    A provider that sends heartbeats removes its finalizer itself, with the same time limit. `since` is
-    when the deployment was deleted, by the clock that says `now`.
+    A provider that sends heartbeats removes its finalizer itself, with the same time limit. `since` is the time of the
+    deletion, by the same clock as `now`.
     """
     if not is_deleting(deployment):
         return (), None
@@ -53,7 +54,7 @@ def _is_there(provider: ProviderFacts | None, now: datetime) -> bool:
 
 
 class OrphanFinalizer:
-    """Takes the finalizers of absent providers off, and says so."""
+    """Removes the finalizers of absent providers and emits an event for each."""
 
     def __init__(
         self,
@@ -70,11 +71,11 @@ class OrphanFinalizer:
         self._deletions: FirstSeen[ObjectKey] = FirstSeen(clock)
 
     def forget(self, key: ObjectKey) -> None:
-        """The deployment is gone."""
+        """Drop the state of a deployment that is gone."""
         self._deletions.forget(key)
 
     async def release(self, deployment: Resource) -> float | None:
-        """One pass over a deleted deployment; returns when to look again. Raises KubeError."""
+        """One pass over a deleted deployment; returns the seconds until the next pass. Raises KubeError."""
         deleted = parse_time(dig(deployment, "metadata", "deletionTimestamp"))
         since = self._deletions.since(key_of(deployment), deleted)
         now, providers = self._clock(), self._providers()

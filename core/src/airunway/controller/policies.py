@@ -1,4 +1,4 @@
-"""The policy that the core applies: its file, which is read again when it changes, and the labels of namespaces."""
+"""Loads the policy that the core applies and reloads it when its file changes; caches the labels of namespaces."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Policies", "PolicyFile"]
 log = logging.getLogger(__name__)
 
 REREAD = 5.0
-"""Seconds between two looks at the file: a mounted ConfigMap changes without a signal."""
+"""Seconds between two reads of the file: a mounted ConfigMap changes without a signal."""
 
 
 class PolicyFile:
-    """A policy and where it comes from. Raises PolicyError, naming the file, if it cannot be read at the start."""
+    """A policy and its file. Raises PolicyError, naming the file, if it cannot be read at the start."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class PolicyFile:
             self._text = text
 
     def reread(self) -> bool:
-        """Look at the file again; whether the policy is another now. One that cannot be read leaves it as it was."""
+        """Read the file again; returns whether the policy has changed. An unreadable file leaves it as it was."""
         before, problem = self.policy, ""
         try:
             self._take(self._path.read_text(encoding="utf-8"))
@@ -53,7 +53,7 @@ class PolicyFile:
 
 
 class Policies:
-    """The policy and the namespaces' labels; `on_change(namespace)` is called on a change (empty: of the policy)."""
+    """The policy and the namespaces' labels; a change calls `on_change(namespace)` (empty: the policy has changed)."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Policies:
         self._on_change = on_change
         self.reflector: AnyReflector
         if namespaces:
-            # Each by its own name: the right to list all namespaces is not needed then.
+            # One watch per name: listing all namespaces needs a right that we may not have.
             self.reflector = UnionReflector(
                 [
                     Reflector(client, NAMESPACE, field_selector=f"metadata.name={name}", project=_labels_only)
@@ -84,19 +84,19 @@ class Policies:
         return self._file.policy
 
     def known_labels(self, namespace: str) -> Mapping[str, str] | None:
-        """The labels of a namespace in the cache, its name always among them; None: not in the cache yet."""
+        """The cached labels of a namespace, including its name; None: the namespace is not in the cache yet."""
         found = self.reflector.get(ObjectKey("", namespace))
         return None if found is None else {**labels_of(found), NAMESPACE_NAME: namespace}
 
     async def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """As `known_labels`, but reads what is not in the cache yet. Raises KubeError."""
+        """Like `known_labels`, but reads a namespace that is not in the cache yet. Raises KubeError."""
         known = self.known_labels(namespace)
         if known is not None:
             return known
         return {**labels_of(await self._client.get(NAMESPACE, ObjectKey("", namespace))), NAMESPACE_NAME: namespace}
 
     async def run(self) -> None:
-        """Follow namespaces and file until cancelled."""
+        """Watch namespaces and the file until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.reflector.run(), name="namespaces")
             await self.reflector.synced.wait()

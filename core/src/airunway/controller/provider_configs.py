@@ -1,4 +1,4 @@
-"""The core's reconcile of one InferenceProviderConfig: are its selection rules valid (spec ruling 6), does it beat?"""
+"""Reconciles an InferenceProviderConfig: checks its selection rules (spec ruling 6) and its heartbeat."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from airunway.status import Condition, as_word, written
 __all__ = ["ProviderConfigReconciler", "availability"]
 
 _SILENT = "HeartbeatMissing"
-"""Reason of a provider that was not heard of for `STALE_AFTER`."""
+"""Reason for a provider without a heartbeat for `STALE_AFTER`."""
 
 _SPECIMEN: Resource = {"model": {"id": "organisation/model"}}
-"""A minimal spec. A rule with an error on it is wrong for every deployment that sets no more: where it looks at what
-may be absent, ``has()`` belongs before it."""
+"""A minimal spec. A rule that fails on it fails for every deployment that sets no more fields: the rule must guard
+optional fields by ``has()``.
+"""
 
 
 class ProviderConfigReconciler:
-    """Writes the conditions ``SelectionRulesValid`` and ``Available``, and nothing else, on every config.
+    """Writes the conditions ``SelectionRulesValid`` and ``Available`` on every config, and nothing else.
 
-    `silence_of(name)` is how long a provider has not been heard of (None: it sends no heartbeats); when that is
+    `silence_of(name)` is the time since a provider's last heartbeat (None: it sends none); when it reaches
     `SILENT_AFTER`, `on_silence(name)` is called.
     """
 
@@ -71,7 +72,7 @@ class ProviderConfigReconciler:
 
 
 def rules_condition(config: Resource) -> Condition:
-    """``SelectionRulesValid`` for a config: False names every rule that is wrong, with its error."""
+    """The condition ``SelectionRulesValid``: False names every rule that fails, with its error."""
     facts = provider_facts(config)
     engine = facts.engines[0].name if facts.engines else "vllm"
     results = evaluate_rules(facts.rules, defaulted_spec(_SPECIMEN, engine=engine))
@@ -88,10 +89,10 @@ def rules_condition(config: Resource) -> Condition:
 
 
 def availability(config: Resource, *, silence: timedelta | None) -> Condition:
-    """``Available`` for a config: whether its provider is ready, and was heard of within `STALE_AFTER`.
+    """The condition ``Available``: whether the provider is ready and has sent a heartbeat within `STALE_AFTER`.
 
-    `silence` is how long it was not heard of, None for a provider that sends no heartbeats. Nothing in the condition
-    changes while the provider beats, or while it does not.
+    `silence` is the time since the last heartbeat, None for a provider that sends none. The condition stays the same
+    while heartbeats come, and while they do not.
     """
     facts = provider_facts(config)
     if missing := _missing_heartbeat(config, facts, silence):
@@ -108,10 +109,10 @@ def availability(config: Resource, *, silence: timedelta | None) -> Condition:
 
 
 def _missing_heartbeat(config: Resource, facts: ProviderFacts, silence: timedelta | None) -> str:
-    """That nothing is heard of the provider, and since when; empty where it is heard of.
+    """A message that the heartbeat is missing, and since when; empty if it is not.
 
-    A core that has just started takes the last heartbeat for new (`airunway.first_seen`): what was said of that very
-    heartbeat before stays said.
+    A core that has just started treats the last heartbeat as new (`airunway.first_seen`). So an earlier report about
+    the same heartbeat is kept.
     """
     if silence is None or facts.heartbeat is None:
         return ""

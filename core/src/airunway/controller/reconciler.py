@@ -1,4 +1,4 @@
-"""The core's reconcile of one ModelDeployment, and the finalizers that it removes for absent providers."""
+"""Reconciles one ModelDeployment for the core."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PROVIDER_MANAGERS = names.provider_manager("")
 
 
 class CoreReconciler:
-    """The loop body of the core: no provider is named here, and nothing upstream is touched."""
+    """The core's reconcile. It knows no provider by name, and writes nothing upstream."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class CoreReconciler:
         self._verdicts: dict[ObjectKey, tuple[str, int, list[Violation]]] = {}
 
     async def reconcile(self, key: ObjectKey) -> float | None:
-        """One pass; when to look again in seconds, where time itself changes what is to be done."""
+        """One pass; returns the seconds until the next pass if time alone changes the result."""
         deployment = self._deployments.get(key)
         if deployment is None or is_deleting(deployment):
             self._verdicts.pop(key, None)
@@ -76,7 +76,7 @@ class CoreReconciler:
         violations = self._violations(key, deployment)
         policy, labels = self._policy(key.namespace)
         if labels is None:
-            return None  # the watch of namespaces is a moment behind; its event brings us back
+            return None  # the watch of namespaces lags; its event triggers the pass
         violations = violations or forbidden_now(policy, deployment, namespace_labels=labels)
         decision = decide(
             deployment,
@@ -95,25 +95,28 @@ class CoreReconciler:
         return None
 
     async def _tell_guards(self, deployment: Resource, status: Resource, *, valid: bool) -> None:
-        """Before the verdict, for which providers wait: no guard is to refuse what the deployment asks for."""
+        """Update the guards' parameters before the verdict, for which providers wait: guards must allow their
+        writes.
+        """
         if self._guarded is None:
             return
-        # An external selector chooses after us.
+        # An external selector chooses after this pass.
         chosen = [dig(status, "provider", "name")] if self._selector else list(self._providers())
         providers = {*providers_of(deployment), *filter(None, chosen)}
         await self._guarded.include(deployment, providers=providers, valid=valid)
 
     def _policy(self, namespace: str) -> tuple[Policy, Mapping[str, str] | None]:
-        """The policy in force, and the labels of the namespace if they are known yet."""
+        """The policy in force, and the labels of the namespace if they are known already."""
         if self._policies is None:
             return Policy(), {NAMESPACE_NAME: namespace}
         return self._policies.policy, self._policies.known_labels(namespace)
 
     def _violations(self, key: ObjectKey, deployment: Resource) -> list[Violation]:
-        """What is wrong with the deployment, judged once for each generation: most passes are about a status.
+        """The violations of a deployment. They are computed once per generation: most passes follow a change of the
+        status.
 
-        What is too large is so whatever was accepted before: the cache does not have it (its metadata has no part in
-        the generation, so it is asked each time; the cache knows the answer).
+        Limits on size are checked in each pass, because metadata does not change the generation; the cache has the
+        result.
         """
         if EXCESS in deployment:
             return excesses(deployment)
@@ -124,10 +127,10 @@ class CoreReconciler:
         return unsettled(deployment, known[2])
 
     async def _write(self, deployment: Resource, status: Resource) -> bool:
-        """Apply without force, so that a provider which took over meanwhile is not overruled.
+        """Apply without force, so that the fields of a provider that took over meanwhile are not overwritten.
 
-        A conflict with a provider means that our view is old: the pass is done again. A conflict with anybody else is
-        an edit of fields that are ours, and is reverted.
+        A conflict with a provider means that our state is outdated: the pass is repeated. A conflict with another
+        manager is an edit of our fields, and is reverted.
         """
         compared = _without_handed_over(deployment)
         try:
@@ -146,9 +149,10 @@ class CoreReconciler:
 
 
 def _without_handed_over(deployment: Resource) -> Resource:
-    """The object as it would be if we had never owned what a provider has taken over.
+    """The object as if we had never owned the fields that a provider has taken over.
 
-    Forced over, we still own remainders (``type`` of the ``Ready`` condition); giving those up is not worth a write.
+    After a forced apply we still own remainders (``type`` of the ``Ready`` condition); giving them up is not worth a
+    write.
     """
     if not handed_over(deployment):
         return deployment

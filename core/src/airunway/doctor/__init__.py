@@ -1,7 +1,7 @@
 """`airunway doctor`: finds what is wrong with an installation from one snapshot of the cluster.
 
-A snapshot is read once (`gather`); checks are small pure functions over it (`findings.CHECKS`). No provider is named
-here: what is theirs comes from their InferenceProviderConfigs and from the plugins that are installed.
+`gather` reads the snapshot once; checks are small pure functions of it (`findings.CHECKS`). No provider is named in the
+code: facts about providers come from their InferenceProviderConfigs and from the installed plugins.
 """
 
 from airunway.doctor.findings import CHECKS, DoctorCheck, DoctorFinding, Severity

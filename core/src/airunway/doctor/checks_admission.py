@@ -19,7 +19,7 @@ from airunway.webhook.configuration import CONFIGURATION, bundles_in, webhooks_o
 __all__: list[str] = []
 
 _LATE = ROTATE_AHEAD - timedelta(days=30)
-"""Certificates are renewed `ROTATE_AHEAD` of their end: one that is nearer to it than this was forgotten."""
+"""Certificates are renewed `ROTATE_AHEAD` of their end. If less than this time is left, the renewal has failed."""
 
 _SHOWN = 8
 
@@ -29,7 +29,7 @@ def _named(name: str) -> str:
 
 
 def _serving(seen: Snapshot) -> Iterator[tuple[ProcessDeployment, str]]:
-    """Cores that serve the webhook, with the name of their configuration."""
+    """The cores that serve the webhook, each with the name of its configuration."""
     for core in seen.cores:
         if settings_of(core) is not None:
             yield core, configuration_of(core)
@@ -283,7 +283,7 @@ def _altered(seen: Snapshot) -> Iterator[Found]:
 
 
 def _wanted(seen: Snapshot) -> Iterator[tuple[str, Resource]]:
-    """The guards that there should be, each with the name of its component."""
+    """The expected guards, each with the name of its component."""
     for component, guards in (seen.guards or {}).items():
         for guard in guards:
             yield component, guard

@@ -17,7 +17,7 @@ from airunway.schema import fields_of, schema_in, storage_version
 __all__ = ["OLDEST"]
 
 OLDEST = (1, 30)
-"""The oldest Kubernetes that is supported: the first with ValidatingAdmissionPolicy switched on."""
+"""The oldest supported Kubernetes: the first in which ValidatingAdmissionPolicy is on by default."""
 
 _CLOCKS = timedelta(seconds=30)
 _SHOWN = 5
@@ -26,7 +26,7 @@ _INSTALL = "airunway crds | kubectl apply --server-side -f -"
 
 @cache
 def _ours() -> tuple[Resource, ...]:
-    """The CRDs of this release, which are only read: making them takes 50 ms, and several checks ask for them."""
+    """The CRDs of this release. They are cached (creating them takes 50 ms) and must not be changed."""
     return tuple(custom_resource_definitions())
 
 
@@ -194,7 +194,7 @@ def _subresources(version: Resource) -> list[str]:
 
 
 def _compared(seen: Snapshot) -> Iterator[tuple[str, Resource | None, Resource | None]]:
-    """Each CRD that is there, with its live schema and this release's."""
+    """Each installed CRD, with its live schema and this release's."""
     for crd in _ours():
         name = key_of(crd).name
         if (live := (seen.definitions or {}).get(name)) is not None:

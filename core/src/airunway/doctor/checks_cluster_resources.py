@@ -18,14 +18,16 @@ __all__: list[str] = []
 
 @dataclass(frozen=True, kw_only=True)
 class _Vendor:
-    """How nodes show the GPUs of one vendor: the extended resource, labels of nodes that have one (put there by node
-    feature discovery, whether or not a device plugin runs), and labels that name the product.
-    """
+    """How nodes show the GPUs of one vendor."""
 
     resource: str
+    """The extended resource of whole GPUs."""
     partition: str
+    """Prefix of the extended resources of partitions."""
     present: tuple[str, ...]
+    """Labels of nodes with a GPU; node feature discovery sets them, with or without a device plugin."""
     product: tuple[str, ...]
+    """Labels that name the product."""
 
 
 _CLOUD_PRODUCTS = ("cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
@@ -48,7 +50,7 @@ _DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.b
 
 
 def _gpus(node: Resource, vendor: _Vendor) -> bool:
-    """Whether the node offers GPUs of that vendor, whole or in parts."""
+    """Whether the node has allocatable GPUs of that vendor, whole or partitioned."""
     offered = dig(node, "status", "allocatable", default={})
     return any(
         (name == vendor.resource or name.startswith(vendor.partition)) and _some(amount)

@@ -28,7 +28,7 @@ __all__ = ["led_by", "stuck"]
 
 
 _PATIENCE = timedelta(minutes=2)
-"""How long a pod may take to get ready before that is worth a word: its startup probe gives it one minute."""
+"""How long a pod may be unready before that is reported: its startup probe gives it one minute."""
 
 _REVISION = "deployment.kubernetes.io/revision"
 
@@ -54,9 +54,9 @@ def _stuck_rollouts(seen: Snapshot) -> Iterator[Found]:
 
 
 def stuck(seen: Snapshot, component: ProcessDeployment) -> str:
-    """Why the newest version of a process does not replace the one before; empty where it does, or may yet."""
+    """Why the newest version of a process does not replace the previous one; empty if it does, or still may."""
     if component.available == 0:
-        return ""  # then there is nothing that works, and ARW0202 says so
+        return ""  # ARW0202 reports that no pod is available
     owned = sorted((each for each in seen.replica_sets or () if _owned_by(component, each)), key=_revision)
     older = [each for each in owned[:-1] if dig(each, "status", "replicas", default=0)]
     if not older:
@@ -89,8 +89,8 @@ def _revision(replica_set: Resource) -> int:
 
 
 def _said(seen: Snapshot, component: ProcessDeployment, newest: Resource) -> str:
-    """Why its pods are not ready: in their own words, in those of the ReplicaSet that cannot make them, or, of pods
-    that only do not get ready, for how long.
+    """Why the pods of the newest ReplicaSet are not ready: a pod's own message, the message of a ReplicaSet that cannot
+    create pods, or how long a pod has been unready.
     """
     pods = [pod for pod in seen.pods or () if _is_of(newest, pod)]
     if said := next(filter(None, map(pod_trouble, pods)), ""):
@@ -116,7 +116,7 @@ def _made(obj: Resource) -> datetime | None:
 
 
 _LEASE_SECONDS = 15
-"""How long a lease holds that does not say."""
+"""Duration of a Lease that does not state one."""
 
 
 @check(
@@ -174,7 +174,7 @@ def _thin(seen: Snapshot) -> Iterator[Found]:
 
 
 def _trouble(seen: Snapshot, component: ProcessDeployment) -> str:
-    """Why pods are missing: a pod's own words, or else the Deployment's."""
+    """Why pods are missing: a pod's own message, otherwise the Deployment's."""
     return next(filter(None, (pod_trouble(pod) for pod in seen.pods or () if component.has(pod))), component.trouble)
 
 
@@ -231,7 +231,7 @@ def _lapsed(seen: Snapshot, name: str) -> str:
     seconds = dig(lease, "spec", "leaseDurationSeconds", default=_LEASE_SECONDS)
     if renewed is None:
         return f"{holder} holds it and has never renewed it."
-    # A holder's clock may be behind the API server's by as much as a lease lasts.
+    # A holder's clock may be behind the API server's by up to the duration of a Lease.
     age = seen.now - renewed
     return f"{holder} renewed it {human_duration(age)} ago." if age > timedelta(seconds=2 * seconds) else ""
 
@@ -261,14 +261,14 @@ def _held_by_a_stranger(seen: Snapshot) -> Iterator[Found]:
 
 
 def _foreign(seen: Snapshot, name: str, pods: list[str]) -> str:
-    """What is odd about who holds a Lease that is in force; empty for nothing."""
+    """What is wrong with the holder of a Lease in force; empty if nothing is."""
     lease = (seen.leases or {}).get(name)
     holder = dig(lease, "spec", "holderIdentity", default="")
     if not holder or _lapsed(seen, name):
         return ""  # ARW0205
     renewed = parse_time(dig(lease, "spec", "renewTime"))
     ahead = renewed - seen.now if renewed is not None else timedelta()
-    # Outside of our charts a process does not know its pod's name, and adds its process id to the host's name.
+    # Outside of our charts a process does not know its pod's name; it uses the host's name and its process id.
     known = any(holder == pod or holder.startswith(f"{pod}-") for pod in pods)
     if known and ahead <= SKEW:
         return ""
@@ -383,7 +383,7 @@ _UNFINISHED = {
     "uninstalling": "helm uninstall {name} --namespace {namespace}",
     "failed": "helm history {name} --namespace {namespace} says why; then upgrade it again, or helm rollback {name}",
 }
-"""Statuses of a release of Helm that nothing but a further command ends, and which."""
+"""Statuses of a Helm release that only another command ends, with that command."""
 
 
 @check(
@@ -423,7 +423,7 @@ def _number(release: Resource | None) -> int:
 
 
 def _changed(release: Resource) -> datetime | None:
-    """When helm wrote it last: it says so in seconds since 1970."""
+    """When helm last wrote the release, from its label in seconds since 1970."""
     text = labels_of(release).get("modifiedAt", "")
     if text.isdecimal() and len(text) < 12:
         return datetime.fromtimestamp(int(text), UTC)

@@ -25,7 +25,7 @@ def _all(seen: Snapshot) -> Iterator[tuple[Resource, ProviderFacts]]:
 
 
 def is_silent(facts: ProviderFacts, seen: Snapshot) -> bool:
-    """Whether nothing was heard of a provider for so long that it takes no deployments."""
+    """Whether a provider has sent no heartbeat for so long that it gets no deployments."""
     return facts.heartbeat is None or seen.now - facts.heartbeat > STALE_AFTER
 
 
@@ -68,7 +68,7 @@ def _silent(seen: Snapshot) -> Iterator[Found]:
 
 
 def _left(config: Resource) -> bool:
-    """Whether it has said goodbye."""
+    """Whether it has reported that it stops."""
     return (condition_of(config, "Healthy") or {}).get("status") == "False"
 
 
@@ -107,7 +107,7 @@ def _unregistered(seen: Snapshot) -> Iterator[Found]:
 def _unready(seen: Snapshot) -> Iterator[Found]:
     for config, facts in _all(seen):
         reason, message = _told_reason(config, "Ready")
-        upstream = reason in ("UpstreamNotInstalled", "UnsupportedSchema")  # said by ARW0601 to ARW0603
+        upstream = reason in ("UpstreamNotInstalled", "UnsupportedSchema")  # reported by ARW0601 to ARW0603
         if not facts.ready and not upstream and not is_silent(facts, seen):
             yield Found(object=_name(config), what=f"It says {reason or 'nothing'}: {message}".rstrip(": "))
 
@@ -179,7 +179,7 @@ def _other_release(seen: Snapshot) -> Iterator[Found]:
 
 
 def required_kinds(config: Resource) -> Iterator[tuple[str, str, list[str]]]:
-    """Group, kind and versions of what the provider cannot work without."""
+    """Group, kind and versions of the upstream kinds that the provider requires."""
     for kind in dig(config, "spec", "upstream", default=[]):
         if kind.get("requiresCRD") is True:
             yield (

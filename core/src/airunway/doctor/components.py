@@ -1,4 +1,4 @@
-"""The processes of AI Runway that a cluster runs: its Deployments, and what their leaders publish on Leases. Pure."""
+"""Finds the processes of AI Runway in a cluster, from its Deployments and the settings published on Leases. Pure."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from airunway.resource import ObjectKey, Resource, annotations_of, condition_of,
 __all__ = ["GUARDED", "OURS", "ProcessDeployment", "components_in", "pod_trouble", "rivals"]
 
 OURS = "=".join(PART_OF)
-"""The label by which Deployments of our charts, and Leases of our processes, are found in all namespaces."""
+"""The label selector of our charts' Deployments and our processes' Leases, in all namespaces."""
 
 GUARDED = f"{names.GROUP}/guarded"
-"""Annotation of a Deployment whose chart also installs guards for its account (`webhook.admission_policies`). The
-value is the namespace of the core that these name."""
+"""Annotation of a Deployment whose chart also installs guards for its account (`rbac.admission_policies`). Its value is
+the namespace of the core that the guards name.
+"""
 
 _NAME_LABEL = "app.kubernetes.io/name"
-"""On the Deployments of our charts: the field manager of the part that it runs."""
+"""Label of our charts' Deployments: the field manager of the part that it runs."""
 _VERSION_LABEL = "app.kubernetes.io/version"
 _RELEASE = "meta.helm.sh/release-name"
 _LAST_WORDS = 300
-"""Characters of the end of what a container has said before it ended."""
+"""Maximum characters from the end of a container's termination message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,32 +37,33 @@ class ProcessDeployment:
     providers: tuple[str, ...] = ()
     """The providers that it runs."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Its effective options, as published; empty where it has published none."""
+    """Its effective options; empty if it has published none."""
     account: str = "default"
     wanted: int = 1
     available: int = 0
     version: str = ""
-    """The release that runs; where none is published, the release of its chart. May be empty."""
+    """The release that runs; if it has published none, the release of its chart. May be empty."""
     trouble: str = ""
-    """What the Deployment itself says is wrong with it."""
+    """The error in the Deployment's own conditions."""
     overdue: bool = False
-    """Whether its pods did not get ready in the time that the Deployment gives them (``progressDeadlineSeconds``)."""
+    """Whether its pods did not become ready within the Deployment's ``progressDeadlineSeconds``."""
     selector: Mapping[str, str] = field(default_factory=dict)
     """The labels of its pods."""
     release: str = ""
-    """The release of Helm that it belongs to."""
+    """Its Helm release."""
     guarded: str = ""
-    """Not empty where it was installed with ValidatingAdmissionPolicies for its account, as charts say by an
-    annotation: the namespace of the core."""
+    """The namespace of the core if its chart has installed ValidatingAdmissionPolicies for its account (see `GUARDED`);
+    otherwise empty.
+    """
 
     @property
     def user(self) -> str:
-        """How the API server knows its account."""
+        """The name of its account for the API server."""
         return f"system:serviceaccount:{self.key.namespace}:{self.account}"
 
     @property
     def name(self) -> str:
-        """As an object of a finding."""
+        """Its name in a finding."""
         return f"Deployment/{self.key.namespace}/{self.key.name}"
 
     def runs(self, provider: str) -> bool:
@@ -69,7 +71,7 @@ class ProcessDeployment:
 
     @property
     def known(self) -> bool:
-        """Whether it has published how it runs."""
+        """Whether it has published its settings."""
         return bool(self.options)
 
     @property
@@ -78,7 +80,7 @@ class ProcessDeployment:
         return [names.CORE_MANAGER] * self.core + [names.provider_manager(provider) for provider in self.providers]
 
     def has(self, pod: Resource) -> bool:
-        """Whether a pod of its namespace is its own."""
+        """Whether a pod of its namespace belongs to it."""
         return bool(self.selector) and self.selector.items() <= labels_of(pod).items()
 
     def on(self, switch: str) -> bool:
@@ -86,21 +88,21 @@ class ProcessDeployment:
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """The namespaces that it watches; none: all."""
+        """The namespaces that it watches; empty: all."""
         return tuple(name for part in self.options.get("watch-namespaces", "").split(",") if (name := part.strip()))
 
     @property
     def scope(self) -> str:
-        """The same in words."""
+        """The watched namespaces as text."""
         return ", ".join(self.watched) or "all namespaces"
 
 
 def rivals(
     mine: Iterable[ProcessDeployment], others: Iterable[ProcessDeployment]
 ) -> Iterator[tuple[ProcessDeployment, ProcessDeployment]]:
-    """Pairs of `mine` and `others` that do the same work on the same deployments, out of two namespaces.
+    """Pairs of `mine` and `others`, in different namespaces, that do the same work on the same deployments.
 
-    Leases are of a namespace each: nothing keeps the two from working at the same time.
+    A Lease is in one namespace, so it does not prevent the two from working at the same time.
     """
     for one, other in product(mine, others):
         meet = not one.watched or not other.watched or set(one.watched) & set(other.watched)
@@ -115,7 +117,7 @@ def _alike(one: ProcessDeployment, other: ProcessDeployment) -> bool:
 
 
 def components_in(deployments: Sequence[Resource], published: Sequence[EffectiveSettings]) -> list[ProcessDeployment]:
-    """Those of the Deployments that run a part of AI Runway: their charts' label or what their pods publish says so."""
+    """The Deployments that run a part of AI Runway, found by their chart's label or by what their pods publish."""
     by_key = {key_of(deployment): deployment for deployment in deployments}
     running: dict[ObjectKey, list[EffectiveSettings]] = {}
     for each in published:
@@ -128,7 +130,7 @@ def components_in(deployments: Sequence[Resource], published: Sequence[Effective
 
 def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> ProcessDeployment | None:
     labels = labels_of(deployment)
-    # A Lease that was released is of a part that has ended, or, where all were, of a process that has.
+    # Released Leases are ignored if any is held: their parts have ended. If none is held, the whole process has ended.
     published = [each for each in published if each.held] or published
     managers = {each.manager for each in published}
     if PART_OF in labels.items():
@@ -158,7 +160,7 @@ def _component(deployment: Resource, published: Sequence[EffectiveSettings]) -> 
 
 
 def _trouble(deployment: Resource) -> str:
-    """What its conditions say is wrong: the pods cannot be made, or do not come up."""
+    """The error in its conditions: the pods cannot be created, or do not become ready."""
     bad = {"Available": "False", "Progressing": "False", "ReplicaFailure": "True"}
     said = [
         str(condition.get("message"))
@@ -169,7 +171,7 @@ def _trouble(deployment: Resource) -> str:
 
 
 def pod_trouble(pod: Resource) -> str:
-    """What keeps a pod from being ready, in the cluster's words; empty where it says nothing."""
+    """Why a pod is not ready, in the cluster's own words; empty if unknown."""
     said = next(filter(None, map(_container_trouble, _containers(pod))), "")
     if said:
         return f"Pod {key_of(pod).name}: {said}."
@@ -185,7 +187,7 @@ def _containers(pod: Resource) -> list[Resource]:
 
 
 def _container_trouble(container: Resource) -> str:
-    """Why a container does not run, or has not got ready since it was started again."""
+    """Why a container does not run, or has not become ready since its last restart."""
     waiting = dig(container, "state", "waiting", default={})
     ended = dig(container, "state", "terminated") or dig(container, "lastState", "terminated")
     if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):

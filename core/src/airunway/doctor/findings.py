@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["AREAS", "CHECKS", "PAGE", "DoctorCheck", "DoctorFinding", "Found", "Severity", "check"]
 
 PAGE = "docs/reference/doctor.md"
-"""The page that `tools.doctor_page` writes; findings link into it."""
+"""The page that `tools.doctor_page` writes; findings link to it."""
 
 AREAS = {
     "01": "Cluster and CRDs",
@@ -27,44 +27,44 @@ AREAS = {
     "07": "Nodes, storage, gateway",
     "08": "Deployments",
 }
-"""Title of each group of codes, by their first two digits."""
+"""Title of each group of codes, by the first two digits."""
 
 
 class Severity(StrEnum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     """Something does not work."""
     WARNING = "warning"
-    """Something works by chance, works badly, or will stop working."""
+    """Something works by chance or badly, or will stop working."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What a check has seen: of which object (``Kind/namespace/name``, or ``Kind/name``), and what, as a sentence.
-
-    `do` says what to do about just this one, where that is more than what the check says of all.
-    """
+    """One result of a check."""
 
     object: str
+    """The object, as ``Kind/namespace/name`` or ``Kind/name``."""
     what: str
+    """What is wrong with it, as a sentence."""
     do: str = ""
+    """What to do about this object, if that is more specific than the check's text."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorCheck:
-    """One thing that is looked at.
-
-    `code` never changes its meaning and is never used again. `needs` are the parts of the snapshot without which
-    nothing can be said. `why` says what comes of it, `do` what to do.
-    """
+    """One check."""
 
     code: str
+    """Never changes its meaning and is never reused."""
     severity: Severity
     title: str
     why: str
+    """The consequence."""
     do: str
+    """What to do."""
     needs: tuple[str, ...]
+    """The parts of the snapshot that the check requires."""
     find: Callable[[Snapshot], Iterable[Found]]
 
     @property
@@ -73,13 +73,13 @@ class DoctorCheck:
 
     @property
     def docs(self) -> str:
-        """Where the code is explained: an address, as this distribution says where its documentation is."""
+        """The address of the code's explanation in the documentation."""
         return f"{_documentation()}/{PAGE.removeprefix('docs/')}#{self.code.lower()}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorFinding:
-    """Something that is wrong."""
+    """One problem that a check has found."""
 
     check: DoctorCheck
     object: str
@@ -97,8 +97,8 @@ class DoctorFinding:
 
 @cache
 def _documentation() -> str:
-    """The address of the documentation: the project URL of that name in the metadata of the wheel. A distribution
-    without one, such as a checkout that was never built, has the folder alone.
+    """The address of the documentation: the project URL ``Documentation`` in the wheel's metadata. Without one, for
+    example in a checkout that was never built, it is the folder ``docs``.
     """
     try:
         urls = metadata("airunway").get_all("Project-URL") or []
@@ -115,7 +115,7 @@ CHECKS: dict[str, DoctorCheck] = {}
 def check(
     code: str, severity: Severity, title: str, *, why: str, do: str, needs: tuple[str, ...] = ()
 ) -> Callable[[Callable[[Snapshot], Iterator[Found]]], Callable[[Snapshot], Iterator[Found]]]:
-    """Enters a function into the table of checks. It is pure: a snapshot in, what is wrong out."""
+    """Register a function as a check. It is pure: it takes a snapshot and yields what is wrong."""
 
     def enter(find: Callable[[Snapshot], Iterator[Found]]) -> Callable[[Snapshot], Iterator[Found]]:
         if code in CHECKS:

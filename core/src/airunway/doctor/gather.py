@@ -1,4 +1,4 @@
-"""Reads the snapshot. Nothing is written and no content of a Secret is read; what the user may not see is left out."""
+"""Reads the snapshot, without any write and without the contents of Secrets; parts that cannot be read are left out."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ _BINDING = Kind(
     namespaced=False,
 )
 _HELM = "owner=helm"
-"""The label of the Secrets in which Helm keeps releases; name, revision and status are labels too."""
+"""The label of the Secrets in which Helm stores releases; name, revision and status are labels too."""
 
 _AT_ONCE = 32
-"""Requests that are on their way at the same time: priority and fairness gives a user no more."""
+"""Maximum concurrent requests: priority and fairness does not serve a user more at once."""
 
 T = TypeVar("T")
 
@@ -69,10 +69,10 @@ T = TypeVar("T")
 async def gather(
     client: Client, *, namespace: str, hosts: Sequence[ProviderHost], limit: int = 500, clock: Any = None
 ) -> Snapshot:
-    """Look at everything; `namespace` is where AI Runway runs, `hosts` the provider plugins that are installed here.
+    """Read everything; `namespace` is where AI Runway runs, `hosts` are the provider plugins installed here.
 
-    Of nodes and deployments at most `limit` are read; that there are more is in `unseen`. Raises KubeError if the API
-    server does not even tell its version: then there is nothing to be said.
+    Of nodes and deployments at most `limit` are read; `unseen` records that there are more. Raises KubeError if the API
+    server does not even return its version.
     """
     kubernetes = await client.version()
     here = (clock or datetime.now)(UTC)
@@ -83,7 +83,7 @@ async def gather(
         server=client.config.server,
         kubernetes=kubernetes,
         now=there,
-        ahead=ahead if abs(ahead) > timedelta(seconds=1) else timedelta(),  # the server tells whole seconds
+        ahead=ahead if abs(ahead) > timedelta(seconds=1) else timedelta(),  # the server's time has whole seconds
         namespace=namespace,
         plugins={host.name: host.manifest.version for host in hosts},
     )
@@ -102,7 +102,7 @@ class _Reader:
         self.unseen: list[Unseen] = []
 
     async def first(self) -> dict[str, Any]:
-        """The parts that can be read without knowing any other."""
+        """The parts that depend on no other part."""
         return await self._parts(
             definitions=("AI Runway's CRDs", self._definitions()),
             components=(f"Deployments in {self._namespace}", self._components()),
@@ -121,7 +121,7 @@ class _Reader:
         )
 
     async def second(self, first: Snapshot) -> dict[str, Any]:
-        """Those that others lead to."""
+        """The parts that depend on those of `first`."""
         wanted: dict[str, tuple[str, Awaitable[Any]]] = {}
         components, providers = first.components, first.providers
         if components is not None:
@@ -177,7 +177,7 @@ class _Reader:
         return tuple(components_in(deployments, published))
 
     async def _published(self, *, namespace: str = "") -> list[EffectiveSettings]:
-        """What processes publish; nothing where the Leases may not be listed."""
+        """The published settings of processes; empty if Leases may not be listed."""
         try:
             return published_in(await self._client.list_all(LEASE, namespace=namespace, label_selector=OURS))
         except Forbidden:
@@ -214,11 +214,11 @@ class _Reader:
     async def _all(self, kind: Kind) -> tuple[Resource, ...]:
         try:
             return tuple(await self._client.list_all(kind))
-        except NotFound:  # the kind itself is not there
+        except NotFound:  # the kind is not installed
             return ()
 
     async def _some(self, part: str, kind: Kind) -> tuple[Resource, ...]:
-        """The first page; further pages are reported as not looked at."""
+        """The first page; further pages are recorded as unread."""
         try:
             async with aclosing(self._client.pages(kind, limit=self._limit)) as pages:
                 async for page in pages:
@@ -235,7 +235,7 @@ class _Reader:
             return await self._client.find(kind, key)
 
     async def _named(self, kind: Kind, wanted: Iterable[str]) -> dict[str, Resource]:
-        """Those that are there, of kinds without a namespace."""
+        """The existing objects with these names, of a cluster-scoped kind."""
         listed = sorted(set(wanted))
         found = await asyncio.gather(*(self._get(kind, ObjectKey("", name)) for name in listed))
         return {name: obj for name, obj in zip(listed, found, strict=True) if obj is not None}
@@ -284,7 +284,7 @@ class _Reader:
         return dict(zip(listed, await asyncio.gather(*map(allowed, listed)), strict=True))
 
     async def _call(self, namespace: str) -> Call:
-        """Rehearse a creation. Whatever answers, be it a refusal, could be called."""
+        """Dry-run a creation, to test that webhooks can be called; a refusal by a webhook is a successful call."""
         probe: Resource = {
             "apiVersion": names.API_VERSION,
             "kind": MODEL_DEPLOYMENT.kind,
@@ -320,5 +320,5 @@ def _required(config: Resource) -> list[Resource]:
 
 
 def _home(config: Resource) -> str:
-    """The namespace where the provider's upstream is installed, as the provider has it."""
+    """The namespace in which the provider's upstream is installed, according to its config."""
     return str(dig(config, "spec", "installation", "defaultNamespace", default=""))

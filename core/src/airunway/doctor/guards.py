@@ -1,6 +1,6 @@
 """Compares the guards (ValidatingAdmissionPolicies that limit our accounts) with those of this release. Pure.
 
-`airunway.rbac.admission_policies` makes the expected ones, as it does for the charts.
+`airunway.rbac.admission_policies` creates the expected ones, as it does for the charts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 POLICY = "ValidatingAdmissionPolicy"
 
 _WRITERS = re.compile(r"!\(request\.userInfo\.username in \[('[^']*'(, '[^']*')*)?\]\)")
-"""How charts add accounts of the operator's own to those that may write a status (``guard.statusWriters``)."""
+"""The condition by which charts allow further accounts to write a status (``guard.statusWriters``)."""
 
 _DEFAULTS: Mapping[str, object] = {
     "failurePolicy": "Fail",
@@ -41,11 +41,11 @@ _DEFAULTS: Mapping[str, object] = {
     "objectSelector": {},
     "scope": "*",
 }
-"""What the API server fills in."""
+"""Default values that the API server sets."""
 
 
 def is_guard(policy: Resource) -> bool:
-    """Whether a ValidatingAdmissionPolicy is about AI Runway's kinds, or was made by us for those of upstreams."""
+    """Whether a ValidatingAdmissionPolicy concerns AI Runway's kinds, or was created by us for upstream kinds."""
     rules = dig(policy, "spec", "matchConstraints", "resourceRules", default=[])
     if any(names.GROUP in dig(rule, "apiGroups", default=[]) for rule in rules):
         return True
@@ -54,12 +54,12 @@ def is_guard(policy: Resource) -> bool:
 
 
 def comparable(component: ProcessDeployment) -> bool:
-    """Whether the guards of a component are those of the release that this command has."""
+    """Whether a component and its guards are of the same release as this command."""
     return component.version in ("", __version__)
 
 
 def expected_guards(component: ProcessDeployment, hosts: Sequence[ProviderHost]) -> tuple[Resource, ...]:
-    """The policies and bindings that a chart of this release installs with a component that says that it has some."""
+    """The policies and bindings that a chart of this release installs with a guarded component."""
     if not component.guarded or not component.known or not comparable(component):
         return ()
     namespace = component.key.namespace
@@ -82,7 +82,7 @@ def expected_guards(component: ProcessDeployment, hosts: Sequence[ProviderHost])
 
 
 def difference(wanted: Resource, live: Resource) -> str:
-    """The first field in which a policy or a binding is not as the code has it, with both; empty for none."""
+    """The first field in which a live policy or binding differs from the expected one, with both values; or empty."""
     spec = live.get("spec") or {}
     conditions = [each for each in dig(spec, "matchConditions", default=[]) if not _adds_writers(each)]
     if dig(spec, "matchConditions"):
@@ -122,7 +122,7 @@ def _shown(value: object) -> str:
 
 
 def denies(binding: Resource, *, policy: str) -> bool:
-    """Whether a binding puts that policy into force: one that only audits or warns refuses nothing."""
+    """Whether a binding enforces that policy: one that only audits or warns refuses nothing."""
     actions = dig(binding, "spec", "validationActions", default=[])
     return dig(binding, "spec", "policyName") == policy and "Deny" in actions
 
@@ -133,11 +133,12 @@ def shuts_out(
     component: ProcessDeployment,
     labels: Mapping[str, Mapping[str, str]],
 ) -> bool:
-    """Whether a policy, with the bindings that put it into force, keeps the account of a component from the status of
-    deployments in a namespace where the component works (`guard.status_guard` makes one such policy).
+    """Whether a policy and its bindings refuse a component's account the status of deployments in a namespace where it
+    works.
 
-    `labels` are those of namespaces, by name. A condition or a selector that cannot be evaluated here shuts no account
-    out."""
+    `rbac.admission_policies.status_guard` creates one such policy. `labels` are those of the namespaces, by name. A
+    condition or selector that cannot be evaluated here counts as allowing.
+    """
     rules = dig(policy, "spec", "matchConstraints", "resourceRules", default=[])
     resources = [resource for rule in rules for resource in dig(rule, "resources", default=[])]
     verdicts = [dig(each, "expression") for each in dig(policy, "spec", "validations", default=[])]
@@ -164,7 +165,7 @@ def shuts_out(
 
 
 def _reaches(selector: object, places: Mapping[str, Mapping[str, str]]) -> bool:
-    """Whether a selector may match one of these namespaces (none: some namespace)."""
+    """Whether a selector may match one of these namespaces (empty: any namespace)."""
     try:
         read_selector(selector, "namespaceSelector")
     except PolicyError:

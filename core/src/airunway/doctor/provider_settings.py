@@ -1,4 +1,4 @@
-"""How a provider runs in a cluster, as it publishes it on its Lease."""
+"""Reads how a provider runs in a cluster from the settings that it publishes on its Lease."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["ProviderRun", "provider_run_in", "read_provider_run"]
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderRun:
-    """How a provider runs, or what is assumed of it."""
+    """How a provider runs, or the defaults that are assumed."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     """The provider's settings by name."""
     verify: bool = True
-    """Whether a schema that is not known is tried (``--unknown-schema Verify``)."""
+    """Whether objects are written for an unknown upstream schema (``--unknown-schema Verify``)."""
     source: str = ""
-    """The Lease that says so; empty where none does."""
+    """The Lease that publishes it; empty if none does."""
     assumed: str = ""
-    """What could not be read, and why."""
+    """What could not be read, and why; empty if it was."""
 
 
 async def read_provider_run(client: Client, provider: str) -> ProviderRun:
-    """How a provider runs, by the Leases of our processes in all namespaces. Raises KubeError."""
+    """How a provider runs, from our processes' Leases in all namespaces. Raises KubeError."""
     try:
         return provider_run_in(await client.list_all(LEASE, label_selector="=".join(PART_OF)), provider)
     except Forbidden:
@@ -37,7 +37,7 @@ async def read_provider_run(client: Client, provider: str) -> ProviderRun:
 
 
 def provider_run_in(leases: Sequence[Resource], provider: str) -> ProviderRun:
-    """How a provider runs by what these Leases publish."""
+    """How a provider runs according to these Leases."""
     manager = names.provider_manager(provider)
     found = {f"Lease/{each.namespace}/{manager}": each for each in published_in(leases) if each.manager == manager}
     if not found:

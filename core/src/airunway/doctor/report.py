@@ -1,4 +1,4 @@
-"""Prints the findings as text for people, or as a document for programs. Pure."""
+"""Formats the findings as text, or as a document for programs. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ __all__ = ["Line", "document", "lines"]
 
 _INDENT = "  "
 _FIELD = 6
-"""Width of ``why`` and ``do``, so that their texts stand below each other."""
+"""Width of the labels ``why`` and ``do``, so that their texts are aligned."""
 
 _WIDTH = 120
-"""Where no terminal says how wide it is, nothing is folded; wider terminals are not used up."""
+"""Maximum width on a terminal. Without a terminal, lines are not wrapped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """A line of the report; `style` is how rich calls it, empty for plain."""
+    """A line of the report."""
 
     text: str = ""
     style: str = ""
+    """The name of a style of rich; empty: plain."""
 
 
 _MARKS = {"ok": "✔", Severity.ERROR: "✖", Severity.WARNING: "⚠", "unseen": "◌"}
@@ -35,9 +36,9 @@ _STYLES = {"ok": "green", Severity.ERROR: "red", Severity.WARNING: "yellow", "un
 
 
 def lines(found: DoctorReport, *, width: int | None, ascii_only: bool = False) -> Iterator[Line]:
-    """The report: the areas at a glance, each finding, what could not be looked at, and the count.
+    """The report: the areas, each finding, what could not be read, and the count.
 
-    With a `width` texts are folded to it. With `ascii_only` the marks are letters.
+    With a `width` texts are wrapped to it. With `ascii_only` the marks are letters.
     """
     marks = _WORDS if ascii_only else _MARKS
     width = min(width, _WIDTH) if width else None
@@ -66,7 +67,7 @@ def _areas(found: DoctorReport) -> Iterator[tuple[str, str | Severity, str]]:
         skipped = sum(check.area == area for check in found.skipped)
         counted = f"{done} checks" if not skipped else f"{done} of {done + skipped} checks"
         if findings:
-            worst = findings[0].severity  # they come with the worst first
+            worst = findings[0].severity  # findings are sorted by severity
             yield area, worst, f"{counted}: {', '.join(dict.fromkeys(finding.code for finding in findings))}"
         elif done or skipped:
             yield area, "ok" if done else "unseen", counted
@@ -108,7 +109,7 @@ def _plural(count: int, word: str) -> str:
 
 
 def document(found: DoctorReport) -> Resource:
-    """The same as JSON: fields are only ever added."""
+    """The report as JSON. Fields are only ever added."""
     seen = found.snapshot
     return {
         "kind": "DoctorReport",

@@ -1,4 +1,4 @@
-"""The rights that each account should have, as questions for the API server. Charts have the same lists. Pure."""
+"""Lists the rights that each account should have, as questions for the API server. Charts have the same lists. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["expected_rights", "unknown_providers"]
 
 
 def expected_rights(components: Sequence[ProcessDeployment], hosts: Sequence[ProviderHost]) -> list[Right]:
-    """Every right that the accounts need for what their processes do, and what none of them must have.
+    """Every right that the accounts need for what their processes do, and those that none must have.
 
-    Nothing is expected of a provider whose plugin is not installed here (`unknown_providers`), nor of a process that
-    has not published how it runs.
+    Providers whose plugin is not installed here (`unknown_providers`) and processes that have not published their
+    settings are left out.
     """
     by_name = {host.name: host for host in hosts}
     found: list[Right] = []
@@ -29,13 +29,13 @@ def expected_rights(components: Sequence[ProcessDeployment], hosts: Sequence[Pro
                 rights += provider_rights(by_name[provider].manifest)
         if component.known:
             found += _questions(component, rights)
-        # No process may list Secrets: the webhook's own is granted by name, in its namespace.
+        # No process may list Secrets: a role grants the webhook's own Secret by name, in its namespace.
         found.append(Right(user=component.user, verb="list", group="", resource="secrets", wanted=False))
     return list(dict.fromkeys(found))
 
 
 def unknown_providers(components: Sequence[ProcessDeployment], plugins: Sequence[str]) -> list[str]:
-    """Providers that run and whose plugin is not installed here."""
+    """Running providers whose plugin is not installed here."""
     running = {name for each in components for name in each.providers}
     return sorted(running - set(plugins))
 

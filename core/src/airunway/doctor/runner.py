@@ -21,27 +21,31 @@ from airunway.redaction import bounded
 __all__ = ["DoctorReport", "run_checks"]
 
 _MODULES = (checks_cluster, checks_processes, checks_admission, checks_providers, checks_cluster_resources)
-"""The modules whose checks there are: importing them has entered these into the table."""
+"""Importing these modules registers their checks."""
 
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1}
 
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorReport:
-    """What came of it: `findings`, the worst first; `done` are the checks that could be made, `skipped` the others."""
+    """The result of all checks."""
 
     snapshot: Snapshot
     findings: tuple[DoctorFinding, ...]
+    """The findings, the most severe first."""
     done: tuple[DoctorCheck, ...]
+    """The checks that were run."""
     skipped: tuple[DoctorCheck, ...]
+    """The checks that could not be run."""
     unseen: tuple[Unseen, ...]
+    """The parts of the cluster that could not be read."""
 
     def of(self, severity: Severity) -> list[DoctorFinding]:
         return [finding for finding in self.findings if finding.severity is severity]
 
 
 def run_checks(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> DoctorReport:
-    """Make every check for which everything was seen, but those whose codes are `ignored`."""
+    """Run every check whose parts of the snapshot were read, except those whose codes are `ignored`."""
     done, skipped, findings = [], [], []
     for code, check in sorted(CHECKS.items()):
         if code in ignored:
@@ -71,7 +75,7 @@ def run_checks(snapshot: Snapshot, *, ignored: frozenset[str] = frozenset()) -> 
 
 
 def _without_plugin(snapshot: Snapshot) -> list[Unseen]:
-    """Providers that run, and whose rights are not known here."""
+    """Running providers whose rights are unknown here."""
     missing = unknown_providers(snapshot.components or (), list(snapshot.plugins))
     return [
         Unseen(
@@ -84,7 +88,7 @@ def _without_plugin(snapshot: Snapshot) -> list[Unseen]:
 
 
 def _incomparable(snapshot: Snapshot) -> list[Unseen]:
-    """Guards of another release, of which this command does not know what they should say."""
+    """Guards of another release: this command does not know their expected content."""
     return [
         Unseen(
             part="guards",
@@ -97,7 +101,7 @@ def _incomparable(snapshot: Snapshot) -> list[Unseen]:
 
 
 def _unpublished(snapshot: Snapshot) -> list[Unseen]:
-    """Processes that have not published how they run."""
+    """Processes that have not published their settings."""
     return [
         Unseen(
             part="settings",
@@ -110,7 +114,7 @@ def _unpublished(snapshot: Snapshot) -> list[Unseen]:
 
 
 def _outside(snapshot: Snapshot) -> list[Unseen]:
-    """Processes of which the cluster knows nothing."""
+    """Processes that run outside of the cluster."""
     if not snapshot.runs_outside:
         return []
     return [

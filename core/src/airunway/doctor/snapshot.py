@@ -15,11 +15,10 @@ __all__ = ["GATEWAY_GROUP", "POOL_GROUPS", "Call", "Right", "Served", "Snapshot"
 
 GATEWAY_GROUP = "gateway.networking.k8s.io"
 POOL_GROUPS = ("inference.networking.k8s.io", "inference.networking.x-k8s.io")
-"""Groups of the InferencePool: that of its release, and the one before."""
+"""The groups of InferencePool: the released one and its predecessor."""
 
 Served = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""Kinds that the API server serves: group → version → kind → plural. A group that was asked for and is not there is
-empty."""
+"""Kinds that the API server serves: group → version → kind → plural. A requested group that does not exist is empty."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +32,7 @@ class Unseen:
 
 @dataclass(frozen=True, kw_only=True)
 class Right:
-    """Something that an account is meant to be allowed (or, with `wanted` False, not to be)."""
+    """A right that an account should have; with `wanted` False, one that it must not have."""
 
     user: str
     verb: str
@@ -46,7 +45,7 @@ class Right:
 
     @property
     def target(self) -> str:
-        """What the verb is about, in words."""
+        """The resource of the verb, as text."""
         what = f"{self.resource}.{self.group}" if self.group else self.resource
         if self.subresource:
             what = f"{what}/{self.subresource}"
@@ -57,49 +56,46 @@ class Right:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What became of a rehearsed creation, by which the API server calls every webhook that has a say.
-
-    `failed` are the server's words where a webhook could not be called.
-    """
+    """The result of a dry-run creation, for which the API server calls every webhook for ModelDeployments."""
 
     failed: str = ""
+    """The API server's message if a webhook could not be called."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """The cluster at one moment. None stands for what could not be read (`unseen` says why), never for what is absent.
-
-    `now` is the API server's clock, `ahead` by how much it is ahead of ours. `plugins` are the versions of the provider
-    plugins that are installed here.
-    """
+    """The cluster at one moment. None means that a part could not be read (see `unseen`), never that it is empty."""
 
     server: str
     kubernetes: tuple[int, int]
     now: datetime
+    """The API server's time."""
     ahead: timedelta = timedelta()
+    """How far that is ahead of our own clock."""
     namespace: str
     plugins: Mapping[str, str]
+    """Versions of the provider plugins installed here, by name."""
     namespaces: Mapping[str, Resource | None] | None = None
-    """Those that something names; None for one that is not there."""
+    """The namespaces that something names; None for one that does not exist."""
     definitions: Mapping[str, Resource] | None = None
-    """Our CRDs that are there, by name."""
+    """Our installed CRDs, by name."""
     components: tuple[ProcessDeployment, ...] | None = None
     pods: tuple[Resource, ...] | None = None
-    """Those of the namespace."""
+    """The pods of the namespace."""
     replica_sets: tuple[Resource, ...] | None = None
-    """Those of the namespace."""
+    """The ReplicaSets of the namespace."""
     releases: tuple[Resource, ...] | None = None
-    """Metadata of the Secrets in which Helm keeps the releases of the namespace; of their content nothing is read."""
+    """Metadata of the Secrets in which Helm stores the namespace's releases; their content is not read."""
     elsewhere: tuple[ProcessDeployment, ...] | None = None
-    """Components in other namespaces, by the label of our charts."""
+    """Components in other namespaces, found by the label of our charts."""
     accounts: Mapping[ObjectKey, bool] | None = None
-    """The ServiceAccounts of the components, and whether they are there."""
+    """The ServiceAccounts of the components, and whether they exist."""
     leases: Mapping[str, Resource] | None = None
-    """Those of the namespace, by name."""
+    """The Leases of the namespace, by name."""
     configurations: Mapping[str, Resource] | None = None
-    """ValidatingWebhookConfigurations that are ours, by name."""
+    """Our ValidatingWebhookConfigurations, by name."""
     endpoints: Mapping[ObjectKey, int | None] | None = None
-    """How many endpoints of the Services of our webhooks are ready; None for a Service that is not there."""
+    """Number of ready endpoints of each Service of our webhooks; None for a Service that does not exist."""
     call: Call | None = None
     rights: Mapping[Right, bool] | None = None
     policies: tuple[Resource, ...] | None = None
@@ -107,17 +103,18 @@ class Snapshot:
     bindings: tuple[Resource, ...] | None = None
     """Every ValidatingAdmissionPolicyBinding."""
     guards: Mapping[str, tuple[Resource, ...]] | None = None
-    """The policies and bindings that guard the account of each component here, as this release has them, by the name of
-    the component; of one that is installed without them, or in another release, there is nothing."""
+    """The guards of each component here as this release has them, by the component's name; empty for a component that
+    was installed without guards or in another release.
+    """
     providers: tuple[Resource, ...] | None = None
     """Every InferenceProviderConfig."""
     served: Served | None = None
     controllers: Mapping[str, tuple[Resource, ...]] | None = None
-    """The Deployments in the namespaces where providers say that their upstream lives."""
+    """The Deployments in the namespaces in which providers expect their upstream."""
     nodes: tuple[Resource, ...] | None = None
     storage_classes: tuple[Resource, ...] | None = None
     gateway_classes: tuple[Resource, ...] | None = None
-    """None of them where the Gateway API is not installed."""
+    """Empty if the Gateway API is not installed."""
     deployments: tuple[Resource, ...] | None = None
     unseen: tuple[Unseen, ...] = ()
 
@@ -130,13 +127,15 @@ class Snapshot:
         return [component for component in self.components or () if component.core]
 
     def labels_of(self, namespace: str) -> Mapping[str, str]:
-        """The labels of one of the `namespaces`, as far as they are known."""
+        """The labels of one of the `namespaces`; empty if unknown."""
         return labels_of((self.namespaces or {}).get(namespace) or {})
 
     @cached_property
     def runs_outside(self) -> bool:
-        """Whether AI Runway runs without any Deployment, as processes that the cluster knows nothing of (a sandbox): a
-        provider is heard of, the core has judged it since, and no Deployment here or elsewhere runs a part.
+        """Whether AI Runway runs without any Deployment, as processes outside of the cluster (a sandbox).
+
+        That is so if no Deployment here or elsewhere runs a part, a provider sends heartbeats, and the core marks it
+        available.
         """
         if self.components is None or self.components or self.elsewhere is None or self.elsewhere:
             return False

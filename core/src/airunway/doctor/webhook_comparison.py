@@ -1,4 +1,4 @@
-"""The webhook settings that a core publishes, compared with the live configuration. Pure."""
+"""Compares the webhook settings that a core publishes with the live configuration. Pure."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from airunway.webhook.configuration import (
 __all__ = ["configuration_names", "configuration_of", "disarmed", "services_of", "settings_of", "spared"]
 
 Labels = Mapping[str, Mapping[str, str]]
-"""Namespaces with their labels."""
+"""The labels of namespaces, by name."""
 
 
 def configuration_of(component: ProcessDeployment) -> str:
-    """The name of the ValidatingWebhookConfiguration that a core keeps, or would keep."""
+    """The name of the ValidatingWebhookConfiguration that a core maintains, or would maintain."""
     return component.options.get("webhook-configuration", CONFIGURATION)
 
 
 def configuration_names(components: Sequence[ProcessDeployment]) -> set[str]:
-    """The configurations that matter: each core's, and the usual one, which may have been left behind."""
+    """The names of the cores' configurations, and the default one, which an earlier installation may have left."""
     return {CONFIGURATION, *(configuration_of(component) for component in components if component.core)}
 
 
 def settings_of(component: ProcessDeployment) -> WebhookSettings | None:
-    """The webhook that the core serves; None for none, and where the core has not published how it runs."""
+    """The webhook that the core serves; None if it serves none, or has not published its settings."""
     options = component.options
     try:
         return webhook_settings(
@@ -53,17 +53,16 @@ def settings_of(component: ProcessDeployment) -> WebhookSettings | None:
 
 
 def services_of(configurations: Iterable[Resource]) -> list[ObjectKey]:
-    """The Services by which the API server reaches our webhooks."""
+    """The Services that the API server calls for our webhooks."""
     services = (dig(webhook, "clientConfig", "service") for live in configurations for webhook in webhooks_of(live))
     return [ObjectKey(str(service.get("namespace")), str(service.get("name"))) for service in services if service]
 
 
 def disarmed(live: Resource, settings: WebhookSettings, *, watched: Labels, rules: bool = True) -> Iterator[str]:
-    """Why requests that the webhook should see pass it by, as sentences: compared with the configuration that the code
-    makes (`configuration_object`).
+    """Why requests bypass the webhook, as sentences, compared with the expected configuration (`configuration_object`).
 
-    `watched` are the namespaces that the core works in (empty: all). `rules` says whether rules and match conditions
-    are compared, which another release may have otherwise.
+    `watched` are the namespaces of the core (empty: all). `rules` is whether rules and match conditions are compared,
+    which may differ in another release.
     """
     (wanted,) = configuration_object(settings, bundle=b"")["webhooks"]
     for webhook in webhooks_of(live):
@@ -82,7 +81,7 @@ def disarmed(live: Resource, settings: WebhookSettings, *, watched: Labels, rule
 
 
 def spared(selector: object, watched: Labels) -> str:
-    """The namespaces that a selector leaves out of those that are `watched` (empty: all), in words."""
+    """The `watched` namespaces (empty: all) that a selector excludes, as text."""
     try:
         chosen = read_selector(selector, "namespaceSelector")
     except PolicyError:
@@ -93,7 +92,7 @@ def spared(selector: object, watched: Labels) -> str:
 
 
 def _uncovered(webhook: Resource, wanted: Resource) -> Iterator[str]:
-    """What the code has the API server ask the webhook about, and `webhook` does not."""
+    """The requests for which `wanted` has the API server call the webhook and `webhook` does not, as sentences."""
     name, live = webhook.get("name"), [rule for rule in webhook.get("rules") or () if isinstance(rule, dict)]
     for rule in wanted["rules"]:
         fields = ("apiGroups", "apiVersions", "resources", "operations")

@@ -1,4 +1,4 @@
-"""The charts in the installed wheels: CRDs, core and providers, each called like its release of Helm.
+"""The charts in the installed wheels: CRDs, core and providers; each chart has the name of its Helm release.
 
 `airunway` has the charts ``airunway-crds`` and ``airunway``, `airunway-kaito` has ``airunway-provider-kaito``. A
 provider's wheel is found by its entry point, without importing it. See docs/decisions/0014-what-wheels-carry.md.
@@ -31,7 +31,7 @@ __all__ = [
 
 DEFINITIONS, CORE = "airunway-crds", "airunway"
 NAMESPACE = "airunway-system"
-"""Where AI Runway runs unless another namespace is given."""
+"""The default namespace of AI Runway."""
 
 _PROVIDER = "airunway-provider-"
 _FOLDER = "charts"

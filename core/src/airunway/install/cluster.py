@@ -1,4 +1,4 @@
-"""What helm does not report about a release: foreign objects in it, and what an uninstallation leaves. Read-only.
+"""Finds what helm does not report about a release: foreign objects in it, and what an uninstallation leaves. Read-only.
 
 Every function raises KubeError.
 """
@@ -58,7 +58,7 @@ async def _kind_of(client: Client, obj: Resource) -> Kind | None:
 
 
 async def what_stays(client: Client, *, namespace: str) -> list[str]:
-    """Lines about what an uninstallation leaves; the deployments of each provider are counted."""
+    """Lines about what an uninstallation leaves, with the number of deployments per provider."""
     found: Counter[str] = Counter()
     try:
         async for row in client.rows(MODEL_DEPLOYMENT):

@@ -1,4 +1,4 @@
-"""Releases of Helm, through the helm program on PATH."""
+"""Manages Helm releases through the helm program on PATH."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ class HelmError(Exception):
 
 
 class HelmRelease(NamedTuple):
-    """A release: its `status`, as ``deployed``, and its `chart`, as ``airunway-0.1.0``."""
+    """A release of Helm."""
 
     status: str
+    """For example ``deployed``."""
     chart: str
+    """For example ``airunway-0.1.0``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Helm:
-    """helm 3.14 or newer for one namespace; each release is called like its part.
+    """helm 3.14 or newer for one namespace; each release has the name of its part.
 
-    `images` is the registry of the images (empty: that of the charts). Every method raises HelmError.
+    Every method raises HelmError.
     """
 
     program: str
@@ -42,6 +44,7 @@ class Helm:
     kubeconfig: Path | None = None
     context: str | None = None
     images: str = ""
+    """The registry of the images; empty: that of the charts."""
 
     async def releases(self) -> dict[str, HelmRelease]:
         """All releases in the namespace by name, those of other charts too."""
@@ -73,7 +76,7 @@ class Helm:
     async def rendered(self, part: BundledChart) -> str:
         """The manifests of the release with its present values, by a dry run.
 
-        helm reports errors here: a cluster that is too old, objects that belong to others.
+        helm reports errors here, such as a cluster that is too old or foreign objects with the same names.
         """
         made = json.loads(await self._run(*self._upgrade(part), "--dry-run=server", "--output=json"))
         return str(made["manifest"])

@@ -1,4 +1,4 @@
-"""What the core and every provider do alike: follow ModelDeployments, run workers while leading, write events.
+"""The base of the core and of every provider: watches ModelDeployments, runs workers while leading, and writes events.
 
 A base controller is one part of a process (`process.supervisor`) and shares client, caches and metrics with the others.
 """
@@ -53,30 +53,30 @@ log = logging.getLogger(__name__)
 
 
 BURST = 5
-"""Edits of one object that are each acted on at once: more than a person, a pipeline and an autoscaler make."""
+"""Edits of one object that are reconciled at once: more than a person, a pipeline and an autoscaler make together."""
 
 INTERVAL = 1.0
-"""Seconds between reconciles of an object whose burst is used up; each such interval without an edit gives one back."""
+"""Seconds between reconciles of an object whose burst is used up; each interval without an edit restores one edit."""
 
 _REMEMBERED = 1024
-"""Objects above which those are looked for whose burst is whole again."""
+"""Number of remembered objects above which those with a full burst are dropped."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 class EditRateLimiter(Generic[K]):
-    """Counts the edits of each object; `clock` in seconds, only forward."""
+    """Limits the edits of each object that are acted on. `clock` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._whole_at: dict[K, float] = {}  # when an object's burst is whole again
+        self._whole_at: dict[K, float] = {}  # time at which an object's burst is full again
         self._most = _REMEMBERED
 
     def rest_after(self, key: K) -> float:
-        """`key` was edited: the seconds for which it is to rest from now on (none where it may be acted on at once)."""
+        """Count an edit of `key`; returns the seconds that its reconcile has to wait (0: none)."""
         now = self._clock()
         whole_at = max(now, self._whole_at.get(key, now))
-        if whole_at - now <= BURST * INTERVAL:  # else it rests, and what comes meanwhile is one with the next pass
+        if whole_at - now <= BURST * INTERVAL:  # otherwise it waits, and the next pass covers this edit too
             whole_at += INTERVAL
             self._whole_at[key] = whole_at
             if len(self._whole_at) > self._most:
@@ -116,7 +116,7 @@ def instrumented(
 
 
 def error_type_of(error: Exception) -> str:
-    """The value of the label ``error_type`` for the failure that ended a reconcile."""
+    """The value of the label ``error_type`` for the error that ended a reconcile."""
     match error:
         case Conflict() | AlreadyExists():
             return "conflict"
@@ -133,11 +133,11 @@ def error_type_of(error: Exception) -> str:
 
 
 _AT_ONCE = 250
-"""Deployments after which the event loop is given back."""
+"""Number of deployments after which the loop yields to other tasks."""
 
 
 class BaseController:
-    """One part of a process; `component` names it in events, leases and metrics, `instance` names the process.
+    """One part of a process. `component` names it in events, leases and metrics; `instance` names the process.
 
     `leads` is true while the part leads. Until then every change has the same priority, because a new leader reconciles
     all objects of its own anyway.
@@ -162,11 +162,15 @@ class BaseController:
         self._metrics.show_events(component, self.events)
 
     def overlay(self) -> MutationCache:
-        """The deployments with the answers to the part's own writes on top, each with its whole spec."""
+        """The deployments' cache with the answers to the part's own writes on top; each deployment has its whole
+        spec.
+        """
         return MutationCache(self.deployments, project=self._project, restore=whole)
 
     def queue(self, controller: str) -> WorkQueue[ObjectKey]:
-        """A queue that namespaces share, shown in the metrics; while the first one has something, events wait."""
+        """A queue that is fair between namespaces and shown in the metrics. Events wait while the first queue has
+        keys.
+        """
         queue: WorkQueue[ObjectKey] = WorkQueue(sharer_of=lambda key: key.namespace)
         self._queues.append(queue)
         self._metrics.show_queue(controller, queue, component=self.component)
@@ -181,7 +185,7 @@ class BaseController:
         provider_of: Callable[[ObjectKey], str],
         workers: int,
     ) -> Controller[ObjectKey]:
-        """Workers for a queue, whose passes are measured and whose log lines say what they are about."""
+        """Workers for a queue, with metrics for their passes and log fields for their object."""
         return Controller(
             name,
             queue,
@@ -193,13 +197,13 @@ class BaseController:
 
     @property
     def urgency(self) -> Priority:
-        """How urgent a change of a deployment is."""
+        """Priority of a change of a deployment."""
         return Priority.NORMAL if self.leads else Priority.BULK
 
     def enqueue(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
-        """Enqueue a deployment that went from `old` to `new`. One that is edited without end is rate-limited.
+        """Enqueue a deployment that changed from `old` to `new`. User edits of one deployment are rate-limited.
 
-        Otherwise its author would cause reconciles, and writes upstream, at the speed of the edits.
+        Otherwise its author could cause reconciles, and upstream writes, at the speed of the edits.
         """
         if is_user_edit(old, new):
             self._queues[0].rest(key, self._edits.rest_after(key))
@@ -209,13 +213,14 @@ class BaseController:
         """Enqueue the deployments that are `wanted`, with low priority.
 
         A standby enqueues nothing: a new leader reconciles everything. Requests for the same `cause` that have not
-        begun are merged into one."""
+        begun are merged into one.
+        """
         if self.leads:
             self._reviews[cause] = wanted
             self._review.set()
 
     async def _look(self) -> None:
-        """Enqueue the wanted deployments of one cause after the other, with pauses for the rest of the process."""
+        """Enqueue the wanted deployments, one cause after the other, and yield to other tasks in between."""
         while True:
             await self._review.wait()
             self._review.clear()
@@ -228,8 +233,10 @@ class BaseController:
                         self._queues[0].add(key, Priority.BULK)
 
     async def run(self, follow: Callable[[asyncio.TaskGroup], Awaitable[None]], lead: Lead, work: Work) -> None:
-        """Follow the API server until cancelled: `follow` starts what else is followed, and returns once all of it was
-        read; then `work` is done while leading. Events that are left are written at the end.
+        """Watch the API server until cancelled, and do the leader's `work` while leading.
+
+        `follow` starts the part's other watches and returns once they are synced. Remaining events are written at the
+        end.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -250,7 +257,7 @@ class BaseController:
 
 
 def not_synced(caches: Iterable[AnyReflector]) -> str | None:
-    """Why the first of these that is not synced is not; None if all are."""
+    """Why the first cache that is not synced is not; None if all are synced."""
     for cache in caches:
         if not cache.synced.is_set() and cache.missing:
             return f"the API server does not serve {cache.kind}: install the CRDs (airunway crds)"

@@ -1,8 +1,8 @@
-"""The caches of one process: readers of the same objects of the same kind share one cache.
+"""The caches of one process: readers of the same objects share one cache.
 
-A process may run the core and several providers (`process.supervisor`): then the ModelDeployments are read and kept
-once. A cache follows the API server while one of its readers does; a reader that has ended leaves nothing behind, so
-that the next one in its place begins with a whole one.
+A process may run the core and several providers (`process.supervisor`); it still lists and caches the ModelDeployments
+once. A cache watches the API server while at least one reader runs. When the last reader ends, the cache is dropped,
+and a new reader starts with an empty one.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = ["Caches", "Projection", "SharedCache"]
 T = TypeVar("T")
 
 Projection: TypeAlias = Callable[[Resource], Resource | None]
-"""As a reflector's: two readers share a cache if their projections are equal."""
+"""A reflector's projection; two readers share a cache if their projections are equal."""
 
 _PAGE = 100
-"""Objects in a page of a list. A page is decoded before it is trimmed: large ones make the process large for good."""
+"""Objects per page of a list. A page is decoded before it is trimmed: large ones enlarge the process for good."""
 
 
 class Caches:
-    """The caches of one process, in the namespaces that it watches (none: the whole cluster).
+    """The caches of one process, in the namespaces that it watches (empty: the whole cluster).
 
-    `project` is the projection of ModelDeployments: the union of what the parts of the process need. `metrics` show the
-    caches that are followed, each once.
+    `project` is the projection of ModelDeployments: the union of what the parts of the process need. `metrics` show
+    every running cache once.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Caches:
         self._ones: dict[type, Any] = {}
 
     def one(self, make: type[T]) -> T:
-        """The one `make()` of the process: for a projection to which each of its readers adds what it wants."""
+        """The process-wide instance of `make`: for a projection to which each of its readers adds what it needs."""
         if make not in self._ones:
             self._ones[make] = make()
         found: T = self._ones[make]
@@ -65,7 +65,7 @@ class Caches:
         label_selector: str = "",
         field_selector: str = "",
     ) -> SharedCache:
-        """A reader's view of the cache of these objects; it is to be run like a reflector."""
+        """A reader's view of the cache of these objects; the reader runs it like a reflector."""
         identity = (kind, project, label_selector, field_selector)
         source = self._sources.get(identity)
         if source is None:
@@ -84,7 +84,7 @@ class Caches:
 
 
 class _Source:
-    """What the readers of one cache share: it is followed while one of them runs."""
+    """The part of a cache that its readers share: one reflector, which runs while a reader runs."""
 
     def __init__(self, reflector: AnyReflector, metrics: Metrics, *, on_end: Callable[[], object]) -> None:
         self.reflector = reflector
@@ -95,13 +95,13 @@ class _Source:
         self._task: asyncio.Task[None] | None = None
 
     async def follow(self) -> None:
-        """Until cancelled, or until reading ends with a bug, which every reader then gets."""
+        """Run until cancelled, or until the reflector fails with a bug, which is raised to every reader."""
         if self._task is None:
             self._metrics.follow(self.reflector)
             self._count, self.reflector.on_restart = self.reflector.on_restart, self._on_restart
             self._task = asyncio.create_task(
                 self.reflector.run(), name=str(self.reflector.kind), context=Context()
-            )  # in no part's name
+            )  # without the log fields of a part
         self._readers += 1
         try:
             await asyncio.shield(self._task)
@@ -123,9 +123,9 @@ class _Source:
 
 
 class SharedCache(UnionReflector):
-    """A cache as one reader has it: read and run like a reflector of its own, of which others know nothing.
+    """A cache from the view of one reader, used and run like a reflector of its own.
 
-    What the reader added goes when its run ends; `on_restart` is its own.
+    Handlers that the reader added are removed when its run ends; `on_restart` is the reader's own.
     """
 
     def __init__(self, source: _Source) -> None:

@@ -1,8 +1,8 @@
-"""Listening sockets, and limits on a port's connections: their number, and the time that each step may take.
+"""Opens listening sockets and limits the connections of a port: their number, and the time of each step.
 
-Every client that reaches the port can open connections, so a new one is never refused in favour of one that only waits:
-where there is no room, the one goes that has waited longest for its peer, first of those that never had what they came
-for. One whose request is being worked on stays.
+Any client that reaches the port can open connections. A new connection is therefore never refused in favour of an idle
+one: at the limit, the connection that has waited longest for its peer is closed, first one that has had no answer yet.
+A connection whose request is being processed stays.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _NO_IPV6 = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
 
 @contextmanager
 def listening(host: str, port: int, *, who: str = "", backlog: int = 128) -> Iterator[socket.socket]:
-    """A socket that listens for as long as the context lasts.
+    """A socket that listens while the context is open.
 
-    Without a `host` on every address: in a cluster that has IPv6 only, the kubelet comes from there. Raises OSError,
-    which names the address, and `who` cannot listen there.
+    An empty `host` means every address: in an IPv6-only cluster the kubelet connects by IPv6. Raises OSError, naming
+    `who` and the address.
     """
     try:
         listener = _bound(host, port, backlog)
@@ -53,21 +53,21 @@ def _bound(host: str, port: int, backlog: int) -> socket.socket:
         try:
             return socket.create_server(("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True)
         except OSError as error:
-            if error.errno not in _NO_IPV6:  # known to the kernel, and switched off
+            if error.errno not in _NO_IPV6:  # the kernel knows IPv6, and it is disabled
                 raise
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     return socket.create_server((host, port), family=family, backlog=backlog)
 
 
 _GOODBYE_SECONDS = 1.0
-"""How long a peer may take to end TLS in good order, and to read why it was turned away."""
+"""Seconds that a peer has to close TLS properly and to read why it was turned away."""
 
 _PAUSE_SECONDS = 0.1
-"""Before the next attempt to accept, where the process has no descriptor left."""
+"""Seconds until the next accept if the process has no file descriptor left."""
 
 
 class Cause(StrEnum):
-    """Why a connection or request was turned away; the values of a metric's label."""
+    """Why a connection or request was turned away; values of a metric's label."""
 
     CONNECTIONS = "connections"
     HANDSHAKE = "handshake"
@@ -82,27 +82,28 @@ OnTurnedAway = Callable[[Cause], None]
 
 @dataclass(frozen=True, kw_only=True)
 class ConnectionLimits:
-    """What a port takes. Bytes end in ``_bytes``, times in ``_seconds``; the rest are counts at a time."""
+    """The limits of a port."""
 
     connections: int = 128
-    """Open connections, unfinished handshakes included."""
+    """Maximum of open connections, including unfinished handshakes."""
 
     accept_seconds: float = 0.01
-    """Between two connections, while more than half of them are open. In a flood each has to make room soon: at this
-    pace it lives for a second first, which is enough for a handshake and a verdict; and handshakes leave the processor
-    to the controller.
+    """Seconds between two accepts while more than half of the connections are open. In a flood each new connection
+    replaces one: at this pace a connection lives for about a second, which is enough for a handshake and a verdict,
+    and the handshakes leave CPU time to the controller.
     """
 
     handshake_seconds: float = 5.0
     head_seconds: float = 5.0
-    """From the handshake to the end of the first request's head."""
+    """Seconds from the handshake to the end of the first request's head."""
 
     idle_seconds: float = 120.0
-    """Between requests; more than the 90 s after which an API server closes what it does not use."""
+    """Seconds between requests; API servers close unused connections after 90 s."""
 
     head_lines: int = 32
+    """Maximum lines of a request's head."""
     line_bytes: int = 4 * 2**10
-    """Of one header, or of the request line."""
+    """Maximum bytes of a header or of the request line."""
 
 
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -122,16 +123,16 @@ class Connection(web.RequestHandler):
             max_field_size=limits.line_bytes,
             max_headers=limits.head_lines,
             lingering_time=_GOODBYE_SECONDS,
-            auto_decompress=False,  # an API server sends none; and what is small would be large
+            auto_decompress=False,  # API servers do not compress, and a small compressed body can become large
         )
         self._connections = connections
         self._head_seconds = limits.head_seconds
         self._patience: asyncio.TimerHandle | None = None
         self.waits_since = loop.time()
         self.proven = False
-        """Whether it has had what it came for (a verdict): API servers keep their connections and use them again."""
+        """Whether it has had a useful answer (a verdict): API servers keep such connections and use them again."""
         self.judging = False
-        """Whether the peer waits for us rather than we for the peer."""
+        """Whether its request is being processed; otherwise we wait for the peer."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -143,13 +144,13 @@ class Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def requested(self) -> None:
-        """The first head is there."""
+        """The first request's head is complete."""
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None
 
     def answered(self, *, proven: bool) -> None:
-        """Its request has an answer; from now on it waits for the next."""
+        """Its request has an answer; it waits for the next one."""
         self.judging = False
         self.proven = self.proven or proven
         self.waits_since = asyncio.get_running_loop().time()
@@ -165,7 +166,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What is not HTTP, or too much of it. aiohttp would log each with a traceback."""
+        """Answer what is not HTTP or is too large. aiohttp would log each with a traceback."""
         if status == 500:
             return super().handle_error(request, status, exc, message)
         self._connections.on_turned_away(Cause.HEAD)
@@ -185,9 +186,9 @@ class Connection(web.RequestHandler):
 
 
 class Connections:
-    """Accepts connections, with TLS where there is a context for it, and keeps to the limit of them.
+    """Accepts connections, with TLS if there is a context, up to the limit.
 
-    `port` says in the log which port it is.
+    `port` names the port in the log.
     """
 
     def __init__(
@@ -199,19 +200,19 @@ class Connections:
         self._open: dict[Connection, asyncio.Task[None]] = {}
         self.on_turned_away = on_turned_away
         self.most = 0
-        """The most that were open at a time."""
+        """The highest number of connections that were open at a time."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     async def accept(self, listener: socket.socket, server: web.Server) -> None:
-        """Serve what comes to `listener` until cancelled."""
+        """Serve the connections to `listener` until cancelled."""
         loop = asyncio.get_running_loop()
         try:
             while True:
                 try:
                     peer, _ = await loop.sock_accept(listener)
-                except OSError as error:  # no descriptors left, or the peer is gone already
+                except OSError as error:  # no file descriptors left, or the peer has closed already
                     log.warning("%s could not accept a connection: %s", self._port, error)
                     self.on_turned_away(Cause.CONNECTIONS)
                     await asyncio.sleep(_PAUSE_SECONDS)
@@ -236,7 +237,7 @@ class Connections:
         self._open.pop(connection, None)
 
     async def _welcome(self, connection: Connection, peer: socket.socket) -> None:
-        """The handshake; afterwards the connection lives on its own."""
+        """Do the handshake; afterwards the connection runs by itself."""
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection,
@@ -245,7 +246,7 @@ class Connections:
                 ssl_handshake_timeout=self._limits.handshake_seconds if self._tls else None,
                 ssl_shutdown_timeout=_GOODBYE_SECONDS if self._tls else None,
             )
-        except OSError:  # not TLS, too slow, gone, or without a certificate that we ask for
+        except OSError:  # no TLS, too slow, closed, or without the client certificate that we require
             self.forget(connection)
             self.on_turned_away(Cause.HANDSHAKE)
         except BaseException:
@@ -255,7 +256,7 @@ class Connections:
             raise
 
     def _make_room(self) -> bool:
-        """End one connection that only waits for its peer; False if there is none."""
+        """Close one connection that waits for its peer; False if there is none."""
         waiting = [connection for connection in self._open if not connection.judging]
         if not waiting:
             return False
@@ -269,7 +270,7 @@ class Connections:
 
 
 def connection_of(request: web.BaseRequest) -> Connection:
-    """The connection that a request came by."""
+    """The connection of a request."""
     protocol: Any = request.protocol
     if not isinstance(protocol, Connection):
         raise TypeError(f"a request by {type(protocol).__name__}")

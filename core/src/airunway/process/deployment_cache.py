@@ -1,9 +1,9 @@
 """What a process caches of a ModelDeployment, with bounded memory for any size of object.
 
-Every process caches all deployments once, for all that run in it, also those that are not its own. A spec that is
-unusually large, though allowed, is kept as JSON beside an outline (`airunway.api.bounds.outline`), and is whole again
-for the pass that asks for it. Of one that is over the limits only the outline is kept, and what was wrong with it: it
-is judged as too large and as nothing else, so what is missing is not mistaken for what the user wrote.
+Every process caches all deployments once, including those of other providers. An unusually large spec within the limits
+is kept as JSON beside an outline (`airunway.api.bounds.outline`); the pass that needs it decodes it. Of an object over
+the limits only the outline and the exceeded limits are kept. Such an object is validated only against these limits, so
+that missing fields are not taken for the user's input.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from airunway.selection import REFUSED_BY, is_denied, refused_by
 __all__ = ["DeploymentProjection", "whole", "with_all_finalizers"]
 
 _PACKED = f"{GROUP}/packed-spec"
-"""Where a cached object has its spec as JSON; never on an object of an API server."""
+"""Key of a cached object's spec as JSON; objects of the API server never have it."""
 
 _AT_HAND = 24 * 2**10
-"""Bytes of memory, roughly, that a spec may take as objects before it is packed."""
+"""Approximate bytes of memory that a spec may take as objects; a larger one is packed."""
 _PER_VALUE = 96
-"""Bytes of memory, roughly, of a value beside its text."""
+"""Approximate bytes of memory per value, besides its text."""
 
 _MAX_STATUS = 48 * 2**10
-"""Bytes of a status. Ours has 3 to 12 KiB: selection is bounded by 8, messages by 1 each."""
+"""Maximum bytes of a status. Ours has 3 to 12 KiB: at most 8 for the selection and 1 for each message."""
 _MAX_ENTRY = 16 * 2**10
-"""Bytes of what is kept of one manager's fields; ours have 2 KiB."""
+"""Maximum bytes of one manager's field entry; ours have 2 KiB."""
 _MAX_CANDIDATES = 64
-"""Different verdicts on all candidates that are remembered, of 8 KiB each; when there are more, it starts over."""
+"""Number of different lists of candidates that are remembered, 8 KiB each; beyond that all are dropped."""
 _MAX_OWNERS = 16
 
 _OWN_STATUS = (
@@ -61,15 +61,15 @@ _OWN_STATUS = (
     "selection",
     "rootCause",
 )
-"""What comes first where a status is too large; everything of it is small if we wrote it."""
+"""Fields that are kept first if a status is too large; all of them are small if we wrote them."""
 
 
 class DeploymentProjection:
     """The projection for a cache of deployments: the union of what its readers need.
 
-    `managers` are their field managers. ``status.selection`` is the core's account of how it chose; of `providers` all
-    that is read of it is whether the policy denies one (`is_denied`), so only an outline stays that says just that, and
-    none where nobody is denied. None: the core is among the readers, and it stays as it is.
+    `managers` are the field managers of the readers. If `providers` is None, the core is a reader and
+    ``status.selection`` stays. Otherwise only providers read the cache, and they need only know which of them the
+    policy denies (`is_denied`): a minimal selection with the allowed providers is kept, or none if all are allowed.
     """
 
     def __init__(self, managers: Collection[str], *, providers: Collection[str] | None = None) -> None:
@@ -95,7 +95,7 @@ class DeploymentProjection:
         elif size.length + _PER_VALUE * size.values > _AT_HAND:
             obj[_PACKED] = orjson.dumps(spec)
             obj["spec"] = outline(spec)
-        # Whose word a refusal is stands in fields of other managers, which are not kept.
+        # Which manager refused stands in fields of other managers, which are not kept.
         refusing = refused_by(obj) if self._providers is None else ()
         if isinstance(metadata, dict):
             self._trim_metadata(metadata)
@@ -111,13 +111,13 @@ class DeploymentProjection:
         return compact
 
     def _share_candidates(self, selection: Any) -> None:
-        """Equal verdicts on all candidates are kept once: deployments that want the same thing get the same ones."""
+        """Keep equal lists of candidates once: deployments with the same requirements have the same list."""
         candidates = selection.get("candidates") if isinstance(selection, dict) else None
         if not isinstance(candidates, list):
             return
         try:
             text = orjson.dumps(candidates)
-        except TypeError:  # nested deeper than orjson goes: not our work
+        except TypeError:  # nested too deeply for orjson: not written by us
             return
         if len(self._candidates) >= _MAX_CANDIDATES:
             self._candidates.clear()
@@ -139,22 +139,22 @@ class DeploymentProjection:
                 metadata[field] = {} if _is_over(ours, limit) else ours
         finalizers, owners = metadata.get("finalizers"), metadata.get("ownerReferences")
         if isinstance(finalizers, list) and len(finalizers) > MAX_FINALIZERS:
-            # A user who can write so many can write them before ours: our own are always kept.
+            # A user could put many finalizers before ours: ours are always kept.
             finalizers.sort(key=lambda each: (each not in self._finalizers, not provider_of_finalizer(each)))
             metadata["finalizers"] = finalizers[:MAX_FINALIZERS]
         if isinstance(owners, list) and len(owners) > _MAX_OWNERS:
             metadata["ownerReferences"] = owners[:_MAX_OWNERS]
         entries = metadata.get("managedFields")
         if isinstance(entries, list):
-            # Without its entry a manager writes once more what is there already, which the API server counts as none.
+            # A manager without its entry rewrites what is already there; the API server treats that as no change.
             kept = [entry for entry in entries if isinstance(entry, dict) and entry.get("manager") in self._managers]
-            if not is_modest(kept, limit=_MAX_ENTRY):  # one look at all of them serves nearly always
+            if not is_modest(kept, limit=_MAX_ENTRY):  # one check of all is nearly always enough
                 kept = [entry for entry in kept if not _is_over(entry, _MAX_ENTRY)]
             metadata["managedFields"] = kept
 
 
 def whole(obj: Resource) -> Resource:
-    """The object with its spec, if the cache has it packed."""
+    """The object with its spec unpacked."""
     packed = obj.get(_PACKED)
     if packed is None:
         return obj
@@ -162,9 +162,9 @@ def whole(obj: Resource) -> Resource:
 
 
 async def with_all_finalizers(client: Client, deployment: Resource) -> Resource:
-    """A deployment out of the cache, with all its finalizers in their order, which the cache of so many does not keep.
+    """A cached deployment with all its finalizers in their order; the cache does not keep very many.
 
-    Raises KubeError. One that is gone, or another by now, stays as it is: a write to it fails.
+    Raises KubeError. A deployment that is gone or was recreated is returned as cached: a write to it fails.
     """
     if len(dig(deployment, "metadata", "finalizers") or ()) < MAX_FINALIZERS:
         return deployment
@@ -180,7 +180,7 @@ def _is_over(value: object, limit: int) -> bool:
 
 
 def _trimmed_status(status: Resource) -> Resource:
-    """The status as it is; of a huge one, which is not our work, as much as the limit takes, what we read first."""
+    """The status; of one over the limit, which is not ours, as many fields as fit, those that we read first."""
     if not _is_over(status, _MAX_STATUS):
         return status
     left = _MAX_STATUS

@@ -1,6 +1,6 @@
-"""How a process runs, published on the Lease of each of its parts: doctor and preflight read it there.
+"""Publishes how a process runs on the Lease of each of its parts, for doctor and preflight.
 
-The leader writes it whenever it takes or renews the Lease, so that no further request and no further right is needed. A
+The leader writes it whenever it takes or renews the Lease, so that no other request and no other right is needed. A
 process without ``--leader-elect`` has no Lease and publishes nothing.
 """
 
@@ -33,7 +33,7 @@ class EffectiveSettings:
     manager: str
     """The field manager of the part, which is the name of its Lease."""
     pod: str = ""
-    """The pod, or another name of the process, that published it."""
+    """The name of the process that published it, usually its pod."""
     version: str = __version__
     """The release that runs."""
     options: Mapping[str, str] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class EffectiveSettings:
     """The namespace of the Lease, in which the process runs; not in the annotation."""
 
     def annotations(self) -> dict[str, str]:
-        """The annotation to publish. What looks like a credential is left out of the settings."""
+        """The annotation to publish. Credentials are removed from the settings."""
         value = {name: each for name, each in asdict(self).items() if name not in ("held", "namespace")}
         value["settings"] = {
             name: redacted(each) if isinstance(each, str) else each for name, each in self.settings.items()
@@ -55,7 +55,7 @@ class EffectiveSettings:
 
 
 def published_in(leases: Iterable[Resource]) -> list[EffectiveSettings]:
-    """What these Leases publish. A Lease without the annotation, or with one that cannot be read, has nothing."""
+    """The settings that these Leases publish. Leases without the annotation, or with an unreadable one, are skipped."""
     found = []
     for lease in leases:
         try:
@@ -72,5 +72,5 @@ def published_in(leases: Iterable[Resource]) -> list[EffectiveSettings]:
                 )
             )
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, ValueError):
-            continue  # another release wrote it, or a user did: nothing is known of the process
+            continue  # written by another release or by a user: nothing is known of the process
     return found

@@ -1,7 +1,7 @@
-"""Metrics about ModelDeployments and providers: gauges read from the caches, counters of changes.
+"""Metrics about ModelDeployments and providers: gauges read from the caches, and counters of changes.
 
-Only the core shows these. Counters have a provider's name as label only while its config is registered: a custom
-selector may write any text into a deployment's status, and counters stay.
+Only the core shows these. A counter has a provider's name as label only while its config is registered: a custom
+selector may write any text into a deployment's status, and counters are kept.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from airunway.resource import ObjectKey, Resource, age_seconds, condition_of, di
 __all__ = ["OBJECT_LIMIT", "Transitions", "deployment_points", "provider_points"]
 
 OBJECT_LIMIT = 2000
-"""Most ModelDeployments that are shown one by one; about 13 series each."""
+"""Maximum of ModelDeployments with series of their own; about 13 series each."""
 
 NO_PHASE = "None"
 """Label of a deployment that has no phase yet."""
 
 OTHER = "other"
-"""Label that stands for values that are not shown one by one."""
+"""Label value that stands for all values without series of their own."""
 
 _STATES = ("desired", "ready", "available")
 _ERRORS = {
@@ -36,7 +36,7 @@ _ERRORS = {
 def deployment_points(
     deployments: Sequence[tuple[ObjectKey, Resource]], *, limit: int = OBJECT_LIMIT
 ) -> Iterator[Point]:
-    """Every deployment counted; the first `limit` of them one by one, in the cache's order, which is stable."""
+    """Counts of all deployments; series of the first `limit` of them, in the cache's order, which is stable."""
     by_namespace: Counter[tuple[str, str]] = Counter()
     by_provider: Counter[tuple[str, str]] = Counter()
     for key, deployment in deployments:
@@ -76,7 +76,7 @@ def _object_points(key: ObjectKey, deployment: Resource) -> Iterator[Point]:
 def provider_points(
     configs: Sequence[tuple[ObjectKey, Resource]], *, silence_of: Callable[[str], timedelta | None]
 ) -> Iterator[Point]:
-    """Every InferenceProviderConfig: readiness, age of its heartbeat as it was seen to come, conditions."""
+    """Readiness, heartbeat age by our own clock, and conditions of every InferenceProviderConfig."""
     for key, config in configs:
         yield "airunway_provider_ready", (key.name,), float(dig(config, "status", "ready") is True)
         silence = silence_of(key.name)
@@ -101,10 +101,10 @@ def _provider(deployment: Resource) -> str:
 
 
 class Transitions:
-    """A handler of the deployments' reflector that counts what changes from one version to the next.
+    """A handler of the deployments' reflector that counts changes from one version to the next.
 
-    What is found at the start counts as no change. `counting` is true while this process leads, so that replicas do not
-    count the same thing twice; it still remembers when things began.
+    Objects found at the start are no changes. Only the leader counts (`counting`), so that replicas do not count a
+    change twice; a standby still remembers when phases began.
     """
 
     def __init__(self, metrics: Metrics, *, providers: Container[str], clock: Callable[[], datetime]) -> None:
@@ -124,7 +124,7 @@ class Transitions:
             return
         phase = _phase(new)
         if old is None:
-            # It is not known whether an edited deployment that does not run now ever ran.
+            # An edited deployment that does not run now may have run before.
             if phase in (NO_PHASE, "Pending", "Deploying") and dig(new, "metadata", "generation") == 1:
                 self._never_ran[key] = str(dig(new, "metadata", "creationTimestamp", default=""))
             return

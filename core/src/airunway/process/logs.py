@@ -1,4 +1,4 @@
-"""Logging of a long-running process: one JSON object a line in a cluster, plain text on a terminal."""
+"""Logging of a long-running process: one JSON object per line in a cluster, plain text on a terminal."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _fields: ContextVar[Mapping[str, str]] = ContextVar("airunway_log_fields")
 
 
 def set_log_fields(**fields: str) -> None:
-    """Put these fields (those that are not empty) on every line that the current task logs from now on."""
+    """Add these fields (those that are not empty) to all log records of the current task from now on."""
     _fields.set({name: value for name, value in fields.items() if value})
 
 
 def log_fields() -> Mapping[str, str]:
-    """The fields of the current task."""
+    """The log fields of the current task."""
     return _fields.get({})
 
 
 def log_phase(deployment: Resource, status: Resource) -> None:
-    """Log that a deployment, as it stood, gets another phase or another reason for it by `status`."""
+    """Log a change of the phase, or of its reason, by `status`."""
     before = (dig(deployment, "status", "phase"), dig(deployment, "status", "reason"))
     if "phase" in status and (status["phase"], status.get("reason")) != before:
         was = before[0] or "nothing"
@@ -43,8 +43,9 @@ def log_phase(deployment: Resource, status: Resource) -> None:
 
 
 class _JsonFormatter(logging.Formatter):
-    """Fields: ts, level, logger, msg, those of the task (controller, object, provider, reconcile_id), what was given as
-    `extra`, and the traceback as ``exception``."""
+    """Logs JSON with the fields ts, level, logger and msg, the task's fields (controller, object, provider,
+    reconcile_id), the fields passed as `extra`, and the traceback as ``exception``.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -61,9 +62,9 @@ class _JsonFormatter(logging.Formatter):
 
 
 class _TextFormatter(logging.Formatter):
-    """For people: the task's fields at the end of the message.
+    """Logs text, with the task's fields at the end of the message.
 
-    A record is one line; those of a traceback are marked, so that no foreign text can pass for a record.
+    A record is one line. Lines of a traceback are marked, so that no foreign text can pass for a record.
     """
 
     def __init__(self) -> None:
@@ -92,6 +93,6 @@ def configure_logging(*, level: str, json: bool | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # kopf logs its own start-up routine at INFO; at that level only what our process does is of interest.
+    # kopf logs its own start at INFO; at that level only our own records are of interest.
     for noisy in ("kopf", "aiohttp.access"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))

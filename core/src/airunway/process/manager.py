@@ -1,4 +1,4 @@
-"""The manager of a long-running process: start-up, probes, metrics, leader election and shutdown.
+"""The manager of a long-running process: start, probes, metrics, leader election and shutdown.
 
 kopf handles signals, login and clean-up, and runs the admission server; it watches nothing
 (docs/decisions/0001-kopf-is-the-process-shell.md).
@@ -34,14 +34,14 @@ log = logging.getLogger(__name__)
 
 
 BUFFER = 32 * 2**10
-"""Bytes for one connection: two records."""
+"""Bytes per connection: two TLS records."""
 
 
 def small_tls_buffers() -> None:
-    """For every TLS connection that asyncio opens or takes from now on.
+    """Limit the buffers of every TLS connection that asyncio opens or accepts from now on.
 
-    The class and its attribute are not documented; they are the same from Python 3.11 to 3.14, and a test says when
-    they are not. Without them connections are only larger.
+    The class and its attribute are not documented. They are the same from Python 3.11 to 3.14, and a test fails if they
+    change; then connections only need more memory.
     """
     sslproto.SSLProtocol.max_size = BUFFER
 
@@ -50,40 +50,45 @@ STOP_GRACE = 10.0
 """Seconds that an application has for its clean-up."""
 
 SLOW_START = 3.0
-"""Seconds after which a process that is not ready says why."""
+"""Seconds after which a process that is not ready logs why."""
 
 _LOOK_AGAIN = 0.05
 
 _TURN = 0.001
-"""Seconds after which a thread has to let another one go on: the event loop waits for as long after each system call
-while a page of metrics is made.
+"""Seconds after which a thread must yield to another one (the switch interval): while a metrics page is made, the event
+loop waits that long after each system call.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class ManagerSettings:
-    """The settings that every process has."""
+    """The settings of every process."""
 
     component: str
     """The name of the process in requests and logs."""
     health_address: str = "0"
+    """Where to serve the probes; ``0``: nowhere."""
     metrics_address: str = "0"
+    """Where to serve the metrics; ``0``: nowhere."""
     leader_election: bool = False
     namespace: str = "airunway-system"
+    """The namespace of the Leases."""
     identity: str = ""
+    """The holder identity in the Leases."""
     effective: Mapping[str, EffectiveSettings] = field(default_factory=dict)
-    """What the Lease of each part publishes, by the part's component."""
+    """What the Lease of each part publishes, by component."""
     ready_file: Path | None = None
-    """A file that is created once the application is ready, for tools that cannot ask the probe."""
+    """A file that is created once the application is ready, for tools that cannot use the probe."""
 
 
 async def serve(
     config: ClusterConfig, make: Callable[[Client], Factories], settings: ManagerSettings, *, metrics: Metrics
 ) -> None:
-    """Run the applications that `make` gives until SIGTERM, SIGINT or their own end. An unexpected end is raised.
+    """Run the applications of `make` until SIGTERM, SIGINT or their own end. An unexpected end is raised.
 
-    The process ends with its only application; of several each is restarted by itself (`Supervisor`). `metrics` are
-    those of the process. Raises OSError for an address that cannot be listened on."""
+    A process with one application ends with it; several applications are restarted separately (`Supervisor`). `metrics`
+    are those of the process. Raises OSError for an address on which the process cannot listen.
+    """
     what = f"{settings.component} {__version__}"
     log.info("%s starts as %s, with the API server at %s", what, settings.identity or "itself", config.server)
     async with AsyncExitStack() as stack:
@@ -139,7 +144,7 @@ async def _kopf(config: ClusterConfig, application: Supervisor, work: asyncio.Ta
 
 
 async def _finish(work: asyncio.Task[None]) -> None:
-    """Cancel the application and wait for its clean-up; the caller handles what it raised."""
+    """Cancel the application and wait for its clean-up; the caller handles its exception."""
     work.cancel()
     with suppress(TimeoutError):
         async with asyncio.timeout(STOP_GRACE):
@@ -168,7 +173,7 @@ def _leader(component: str, client: Client, settings: ManagerSettings, metrics: 
 
 
 async def _when_ready(application: Supervisor, ready_file: Path | None) -> None:
-    """Wait until the application is ready; log what it waits for if that takes long."""
+    """Wait until the application is ready; log the reason if that takes long."""
     waited, logged = 0.0, ""
     while (problem := application.unready()) is not None:
         if waited >= SLOW_START and problem != logged:
@@ -177,13 +182,13 @@ async def _when_ready(application: Supervisor, ready_file: Path | None) -> None:
         await asyncio.sleep(_LOOK_AGAIN)
         waited += _LOOK_AGAIN
     log.info("ready")
-    gc.freeze()  # the program itself, and the first fill of the caches
+    gc.freeze()  # the modules and the first content of the caches
     if ready_file is not None:
         ready_file.touch()
 
 
 async def _connection_info(config: ClusterConfig) -> kopf.ConnectionInfo:
-    """Our connection in kopf's terms; kopf reads the lists of API groups with it and nothing else."""
+    """Our connection for kopf, which uses it only to list the API groups."""
     credential = await config.credentials.credential()
     certificate = credential.certificate
     return kopf.ConnectionInfo(

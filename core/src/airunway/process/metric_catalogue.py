@@ -1,8 +1,8 @@
-"""Every metric of AI Runway as data, for the code that measures, the docs, dashboards and alerts.
+"""Every metric of AI Runway as data, for the code that measures, the documentation, dashboards and alerts.
 
 Names and labels are those of seed 004 §9 with the prefix ``airunway_``, and of the Go project where the meaning is
-equal (spec/core.md, "Events and metrics"). Labels are bounded: namespaces and names stand only on gauges that are read
-from the caches, and so go away with their object.
+equal (spec/core.md, "Events and metrics"). The number of series is bounded: namespaces and object names are labels only
+of gauges that are read from the caches, which disappear with their object.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class MetricType(StrEnum):
 
 
 class MetricsRole(StrEnum):
-    """Which process shows a metric."""
+    """The processes that show a metric."""
 
     EVERY = "every process"
     CORE = "core"
@@ -28,7 +28,7 @@ class MetricsRole(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """One metric. Histograms, and counters unless `read`, are counted as things happen; the rest is read at scrape."""
+    """One metric."""
 
     name: str
     type: MetricType
@@ -36,7 +36,9 @@ class Metric:
     help: str
     role: MetricsRole = MetricsRole.EVERY
     buckets: tuple[float, ...] = ()
+    """Upper bounds of a histogram's buckets, in seconds."""
     read: bool = False
+    """Whether a counter's value is read at each scrape, as every gauge's is; otherwise it is updated at once."""
 
     @property
     def counted(self) -> bool:
@@ -61,7 +63,7 @@ ERROR_TYPES = (
     "server",
     "internal",
 )
-"""Values of the label ``error_type``: the first three are states of a deployment, the others ends of a pass."""
+"""Values of the label ``error_type``: the first three are errors of a deployment, the others end a pass."""
 
 TURNED_AWAY_CAUSES = ("connections", "handshake", "head", "size", "body", "busy")
 """Values of the label ``cause`` of what the webhook turned away (`process/connections.py`)."""
@@ -296,7 +298,7 @@ METRICS: tuple[Metric, ...] = (
         role=MetricsRole.CORE,
     ),
 )
-"""All metrics of our own, in the order in which the documentation shows them."""
+"""All metrics of our own, in the order of the documentation."""
 
 PROCESS_METRICS: dict[str, str] = {
     "process_cpu_seconds_total": "Seconds of processor time used.",
@@ -306,4 +308,4 @@ PROCESS_METRICS: dict[str, str] = {
     "process_open_fds": "Open file descriptors.",
     "process_max_fds": "Most file descriptors that can be open.",
 }
-"""Metrics of the process itself, as every Prometheus client has them (on Linux)."""
+"""Metrics of the process itself, as every Prometheus client exposes them on Linux."""

@@ -1,7 +1,7 @@
-"""The metrics of one process, in a registry of its own: counters, and gauges read from the caches at each scrape.
+"""The metrics of one process, in a registry of its own.
 
-Nothing is global, so that several applications can live in one process (tests, the sandbox). Gauges about objects are
-read at each scrape: they cost nothing in between and go away with their object.
+There are no global metrics, so that several applications can run in one process (tests, the sandbox). Gauges about
+objects are read from the caches at each scrape: they cost nothing in between and disappear with their object.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ INTERVAL = 0.1
 """Seconds between two measurements."""
 
 WINDOW = 60.0
-"""Seconds for which a lag is shown, so that every scraper that asks at least once a minute sees it."""
+"""Seconds for which a lag is shown; a scraper that scrapes at least once a minute does not miss it."""
 
 
 class EventLoopLag:
@@ -46,7 +46,7 @@ class EventLoopLag:
 
     def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
-        self._lags: deque[tuple[float, float]] = deque()  # (when, seconds): later ones are shorter
+        self._lags: deque[tuple[float, float]] = deque()  # (time, seconds); each later lag is shorter
 
     def note(self, seconds: float) -> None:
         """Record a lag that ends now."""
@@ -73,23 +73,24 @@ class EventLoopLag:
 
 
 Point: TypeAlias = tuple[str, tuple[str, ...], float]
-"""One sample that is read at scrape: the metric's name, its label values in their order, the value."""
+"""A sample that is read at scrape: the metric's name, its label values in order, and the value."""
 
 Source: TypeAlias = Callable[[], Iterable[Point]]
-"""Gives points. It is called in the event loop and should only take a snapshot there: what it returns is gone through
-in a thread, where reading thousands of objects does not block the event loop."""
+"""Returns points. It is called in the event loop and should only take a snapshot. Its result is iterated in a thread,
+where reading thousands of objects does not block the event loop.
+"""
 
 disable_created_metrics()  # type: ignore[no-untyped-call] # a series more for each counter, which is not documented and not needed
 
 _LONGEST_LABEL = 128
-"""Characters of a label's value. What people may write (a model's id) goes to 2,048, times thousands of series."""
+"""Maximum characters of a label value. User input such as a model id may have 2,048, times thousands of series."""
 
 _RESULTS: tuple[PassResult, ...] = ("success", "requeue", "retry", "error")
 _BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 class Metrics:
-    """The metrics of one process. `component` is as in user agents; its parts are told apart as in leases."""
+    """The metrics of one process. `component` is its name in user agents; its parts have their names in leases."""
 
     def __init__(
         self, component: str, *, role: MetricsRole = MetricsRole.EVERY, event_loop_lag: EventLoopLag | None = None
@@ -118,16 +119,16 @@ class Metrics:
     # ---------------------------------------------------------------------------------------------------- counting
 
     def count(self, name: str, *labels: str) -> None:
-        """One more of the counter `name`. Raises KeyError if this process has no such counter."""
+        """Increment the counter `name`. Raises KeyError if this process has no such counter."""
         self._counters[name].labels(*labels).inc()
 
     def observe(self, name: str, seconds: float, *labels: str) -> None:
-        """A measurement for the histogram `name`. Raises KeyError if this process has no such histogram."""
+        """Add an observation to the histogram `name`. Raises KeyError if this process has no such histogram."""
         histogram = self._histograms[name]
         (histogram.labels(*labels) if labels else histogram).observe(seconds)
 
     def forget(self, **labels: str) -> None:
-        """Remove all that was counted with these label values, such as those of a provider that is gone."""
+        """Remove all series with these label values, for example of a provider that is gone."""
         for instrument in chain(self._counters.values(), self._histograms.values()):
             if labels.keys() <= set(instrument._labelnames):
                 instrument.remove_by_labels(labels)
@@ -135,48 +136,50 @@ class Metrics:
     # ------------------------------------------------------------------------------- what the parts of a process call
 
     def on_request(self, verb: str, resource: str, status: int, seconds: float) -> None:
-        """For `Client.on_request`."""
+        """The callback for `Client.on_request`."""
         self.count("airunway_api_requests_total", verb, resource, str(status))
         self.observe("airunway_api_request_duration_seconds", seconds, verb)
 
     def on_leading(self, component: str) -> Callable[[bool], None]:
-        """For `LeaderElector.on_change` of one part of the process."""
+        """The callback for `LeaderElector.on_change` of one part of the process."""
         self._leading.setdefault(component, False)
         return lambda leading: self._leading.update({component: leading})
 
     def on_review(self, verdict: str, seconds: float) -> None:
-        """For the webhook: ``allowed``, ``refused`` or ``failed``."""
+        """The callback of the webhook; `verdict` is ``allowed``, ``refused`` or ``failed``."""
         self.count("airunway_webhook_requests_total", verdict)
         self.observe("airunway_webhook_duration_seconds", seconds)
 
     def on_turned_away(self) -> Callable[[str], None]:
-        """For the webhook. Every cause is there from the beginning, so that rates need no first event."""
+        """The callback of the webhook. Every cause has a series from the start, so that rates include the first
+        event.
+        """
         name = "airunway_webhook_turned_away_total"
         for cause in TURNED_AWAY_CAUSES:
             self._counters[name].labels(cause)
         return lambda cause: self.count(name, cause)
 
     def on_wait(self, controller: str) -> Callable[[float], None]:
-        """For `Controller.on_wait`."""
+        """The callback for `Controller.on_wait`."""
         return lambda seconds: self.observe("airunway_workqueue_latency_seconds", seconds, controller)
 
     def on_pass(self, controller: str) -> Callable[[PassResult, float], None]:
-        """For `Controller.on_pass`. Every result is there from the beginning, so that rates need no first event."""
+        """The callback for `Controller.on_pass`. Every result has a series from the start (see `on_turned_away`)."""
         for result in _RESULTS:
             self._counters["airunway_reconcile_total"].labels(controller, result)
         return lambda result, _seconds: self.count("airunway_reconcile_total", controller, result)
 
     def follow(self, reflector: AnyReflector) -> None:
-        """Show what `reflector` holds and how often it has to begin again."""
+        """Show the number of objects and the restarts of `reflector`."""
         reflector.on_restart = lambda cause: self.count("airunway_watch_restarts_total", reflector.kind.plural, cause)
         self._reflectors.append(reflector)
 
     def unfollow(self, reflector: AnyReflector) -> None:
-        """No longer show a reflector that was stopped."""
+        """Stop showing a reflector."""
         self._reflectors.remove(reflector)
 
     def show_queue(self, controller: str, queue: WorkQueue[ObjectKey], *, component: str) -> None:
-        """Show how much waits; like the other two in place of what a part of that name had before."""
+        """Show the length of a queue; it replaces an earlier queue of that controller."""
         self._queues[controller] = (component, queue)
 
     def show_events(self, component: str, recorder: EventRecorder) -> None:
@@ -188,7 +191,7 @@ class Metrics:
     # ----------------------------------------------------------------------------------------------------- showing
 
     async def page(self, accept: str = "") -> tuple[bytes, str]:
-        """Everything as text or OpenMetrics, whichever an HTTP ``Accept`` asks for, and the content type."""
+        """All metrics as text or OpenMetrics, depending on an HTTP ``Accept``, and the content type."""
         points = [source() for source in self._sources.values()]
         return await asyncio.to_thread(self._render, points, accept)
 
@@ -203,7 +206,7 @@ class Metrics:
         for component, leading in (self._leading or {self.component: False}).items():
             points.append(("airunway_build_info", (component, __version__, platform.python_version()), 1.0))
             points.append(("airunway_leader", (component,), float(leading)))
-        # A standby collects what it will look at once it leads; nothing waits for a worker there.
+        # A standby queues keys until it leads; no worker is late with them.
         points += [
             ("airunway_workqueue_depth", (name,), queue.depth if self._leading.get(component) else 0)
             for name, (component, queue) in self._queues.items()
@@ -225,7 +228,7 @@ class Metrics:
 
 
 class _Families:
-    """What the encoders of prometheus_client take for a registry."""
+    """The interface of a registry that the encoders of prometheus_client need."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._families = families
@@ -235,7 +238,9 @@ class _Families:
 
 
 def _label(value: str) -> str:
-    """`value`, or its beginning and a digest: two that are cut stay different, or the whole page would be refused."""
+    """`value`; if too long, its beginning and a digest, so that different values stay different (duplicate series would
+    break the page).
+    """
     if len(value) <= _LONGEST_LABEL:
         return value
     return f"{value[: _LONGEST_LABEL - 9]}…{digest(value, length=8)}"

@@ -1,7 +1,7 @@
 """Predicates: which changes of a ModelDeployment need a reconcile, and which are only echoes of our own writes.
 
-The state before is compared with the state after. A change by others is found however it arrives: as an event of its
-own or, after a relist or out of order, together with the echo.
+The old and the new object are compared. So a change by others is found whether it arrives as an event of its own or
+together with the echo (after a relist or out of order).
 
 Worked example: the provider writes ``status.phase: Running`` and its watch delivers that write: no reconcile. If the
 same event also carries a new ``status.provider`` by the core, it needs one.
@@ -26,7 +26,7 @@ def has_our_prefix(key: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class RelevantMetadata:
-    """The metadata whose changes need a reconcile, beside uid and generation."""
+    """The metadata whose changes need a reconcile, in addition to uid and generation."""
 
     labels: Callable[[str], bool] = lambda _: False
     """Whether a label counts, by its key."""
@@ -37,10 +37,10 @@ class RelevantMetadata:
 
 
 def needs_reconcile(old: Resource, new: Resource, *, manager: str, echo: bool, relevant: RelevantMetadata) -> bool:
-    """Whether `manager` has to reconcile a deployment that went from `old` to `new`.
+    """Whether `manager` has to reconcile a deployment that changed from `old` to `new`.
 
-    `echo` is whether `new` is the answer to its own last write: then its part of the status is as it wrote it. Both
-    objects are as caches keep them, with the managedFields of `manager`.
+    `echo` is whether `new` is the answer to its own last write: then its own fields of the status are known to it. Both
+    objects come from a cache, with the managedFields of `manager`.
     """
     if is_deleting(old) or is_deleting(new) or _relevant(old, relevant) != _relevant(new, relevant):
         return True
@@ -53,9 +53,7 @@ def needs_reconcile(old: Resource, new: Resource, *, manager: str, echo: bool, r
 
 
 def is_user_edit(old: Resource | None, new: Resource | None) -> bool:
-    """Whether a user changed the object, which was there before: its spec, labels or annotations. A deletion is none,
-    and neither is a status.
-    """
+    """Whether a user changed the spec, labels or annotations of an existing object; no deletion, no status."""
     if old is None or new is None or (is_deleting(new) and not is_deleting(old)):
         return False
     return _of_users(old) != _of_users(new)
@@ -66,7 +64,7 @@ def _of_users(obj: Resource) -> tuple[object, ...]:
 
 
 def _relevant(obj: Resource, relevant: RelevantMetadata) -> tuple[object, ...]:
-    """The generation stands for the spec; what is too large is not all there."""
+    """The generation stands for the spec. EXCESS is included because the rest of an oversized object is incomplete."""
     labels = {key: value for key, value in labels_of(obj).items() if relevant.labels(key)}
     annotations = {key: value for key, value in annotations_of(obj).items() if relevant.annotations(key)}
     return dig(obj, "metadata", "uid"), dig(obj, "metadata", "generation"), labels, annotations, obj.get(EXCESS)
@@ -81,7 +79,7 @@ def _entries(obj: Resource, manager: str) -> list[Resource]:
 
 
 def _owned(obj: Resource, manager: str) -> Resource:
-    """The fields of the status that `manager` has applied, as managedFields has them."""
+    """The fields of the status that `manager` has applied, from managedFields."""
     found: Resource = {}
     for entry in _entries(obj, manager):
         if entry.get("subresource") == "status":
@@ -90,7 +88,7 @@ def _owned(obj: Resource, manager: str) -> Resource:
 
 
 def _of_others(obj: Resource, *owned: Resource) -> Resource:
-    """The status without the fields of those sets: of what is owned in part (conditions, maps) the rest."""
+    """The status without the owned fields; of fields owned in part (conditions, maps), the rest."""
     left: Resource = {}
     for name, value in (obj.get("status") or {}).items():
         parts = [fields[f"f:{name}"] for fields in owned if f"f:{name}" in fields]

@@ -1,7 +1,7 @@
 """The HTTP servers of a process: ``/livez`` and ``/readyz`` on one address, ``/metrics`` on another.
 
-kopf's probe server answers one path only and says 200 even if a check returned false. Metrics have an address of their
-own so that a NetworkPolicy can tell the kubelet from Prometheus.
+kopf's probe server has a single path and answers 200 even if a check returned false. Metrics have an address of their
+own so that a NetworkPolicy can allow the kubelet and Prometheus separately.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 
 
 MAX_AGE = 1.0
-"""Seconds for which a page is served again."""
+"""Seconds for which a page is reused."""
 
 _REST = 3.0
-"""A page is served for so many times as long as making it took, at least: that never takes all of a processor."""
+"""A page is reused for at least this multiple of the time that it took to make: limits the CPU use of scrapes."""
 
 _OPEN_METRICS = "application/openmetrics-text"
 
@@ -43,7 +43,7 @@ class MetricsPage:
 
 
 class MetricsCache:
-    """The pages of one process, as text and as OpenMetrics; `clock` is one that only runs forward."""
+    """The pages of one process, as text and as OpenMetrics; `clock` is monotonic."""
 
     def __init__(self, metrics: Metrics, *, clock: Callable[[], float] = monotonic) -> None:
         self._metrics = metrics
@@ -52,7 +52,7 @@ class MetricsCache:
         self._pages: dict[str, tuple[float, MetricsPage]] = {}
 
     async def get(self, accept: str) -> MetricsPage:
-        """The page for an HTTP ``Accept``; there are two of them, whatever versions it asks for."""
+        """The page for an HTTP ``Accept``: one of two, whatever version it asks for."""
         form = f"{_OPEN_METRICS}; version=1.0.0" if _OPEN_METRICS in accept else ""
         async with self._lock:
             good_until, page = self._pages.get(form, (0.0, None))
@@ -70,24 +70,25 @@ Check = Callable[[], str | None]
 """Returns what is wrong, or None."""
 
 SCRAPES = 4
-"""Responses of ``/metrics`` that are sent at a time: each is held in memory until the client has read it."""
+"""Responses of ``/metrics`` that are sent concurrently: each is held in memory until the client has read it."""
 
 SCRAPE_PATIENCE = 10.0
-"""Seconds that a page may take to be read; Prometheus waits as long for one."""
+"""Seconds that a client may take to read a page; Prometheus has the same default timeout."""
 
 _PIECE = 2**18
-"""Bytes of a page that are sent before everything else in the process gets its turn."""
+"""Bytes of a page that are sent before other tasks get their turn."""
 
 LIMITS = ConnectionLimits(accept_seconds=0.002)
-"""Of each of the two ports; the rest as the webhook's. There is no handshake, so in a flood 500 are accepted a second:
-each stays for a quarter of a second, enough for a request that comes with its connection, and the backlog takes one.
+"""The limits of each of the two ports; the rest as for the webhook. Without handshakes, 500 connections a second are
+accepted in a flood. Each stays for a quarter of a second, which is enough for a request that is sent at once, and the
+backlog takes up to a second.
 """
 
 _BACKLOG = 512
-"""Connections that the system keeps for us until we accept them: in a flood, the kubelet's among them."""
+"""Connections that the system queues until we accept them; in a flood, the kubelet's may be among them."""
 
 _LOG_INTERVAL = 60.0
-"""Seconds between two lines of the log about connections that were turned away."""
+"""Seconds between two log records about connections that were turned away."""
 
 Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -95,7 +96,7 @@ Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def parse_address(address: str) -> tuple[str, int] | None:
     """Host and port of ``:8081``, ``127.0.0.1:8081`` or ``[::1]:8081``; None for ``0`` (switched off).
 
-    The host is empty where every address is meant. Raises ValueError, naming the address, for anything else.
+    An empty host means every address. Raises ValueError, naming the address, for anything else.
     """
     if address == "0":
         return None
@@ -109,7 +110,7 @@ def parse_address(address: str) -> tuple[str, int] | None:
 async def probe_server(
     address: str, *, live: Check, ready: Check, remark: Check = lambda: None
 ) -> AsyncIterator[int | None]:
-    """Serve both probes while the context lasts: 200 ``ok``, or 503 with what is wrong. Gives the port, if any.
+    """Serve both probes while the context is open: 200 ``ok``, or 503 with the problem. Yields the port, or None.
 
     `remark` is a problem that does not make the process unready: ``/readyz`` shows it after the ``ok``.
     """
@@ -120,10 +121,11 @@ async def probe_server(
 
 @asynccontextmanager
 async def metrics_server(address: str, metrics: Metrics) -> AsyncIterator[int | None]:
-    """Serve ``/metrics``, as text or OpenMetrics, while the context lasts. Gives the port, if any.
+    """Serve ``/metrics``, as text or OpenMetrics, while the context is open. Yields the port, or None.
 
-    Every client that reaches the port may ask (docs/decisions/0012-what-hardening-declines.md). Above `SCRAPES`
-    requests at a time the answer is 503."""
+    Every client that reaches the port may scrape (docs/decisions/0012-what-hardening-declines.md). Above `SCRAPES`
+    concurrent requests the answer is 503.
+    """
     pages, under_way = MetricsCache(metrics), 0
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -147,7 +149,7 @@ async def metrics_server(address: str, metrics: Metrics) -> AsyncIterator[int | 
                 return response
         except TimeoutError:
             if request.transport is not None:
-                request.transport.abort()  # with what was not read
+                request.transport.abort()  # drops what was not read
             raise
         finally:
             under_way -= 1
@@ -158,9 +160,9 @@ async def metrics_server(address: str, metrics: Metrics) -> AsyncIterator[int | 
 
 @asynccontextmanager
 async def _served(address: str, handlers: Mapping[str, Handler], *, who: str) -> AsyncIterator[int | None]:
-    """GET handlers by path at an address, for as long as the context lasts; the port may be 0 for any free one.
+    """Serve GET handlers by path while the context is open; port 0 means any free port.
 
-    Raises OSError, naming the address, where nothing can be served there.
+    Raises OSError, naming the address, if it cannot be served.
     """
     where = parse_address(address)
     if where is None:
@@ -191,7 +193,7 @@ def _tell_end(accepting: asyncio.Task[None], who: str) -> None:
 
 
 class _Tally:
-    """Says in the log what was turned away at a port, once in a while: a flood must not become one of lines."""
+    """Logs connections that a port turned away, at most once per interval, so that a flood does not fill the log."""
 
     def __init__(self, who: str) -> None:
         self._who = who
@@ -208,7 +210,7 @@ class _Tally:
 
 @web.middleware
 async def _followed(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Has the connection stay for as long as its request is worked on; having had an answer keeps no place for it."""
+    """Keeps a connection open while its request is processed; an answer here does not protect it afterwards."""
     connection = connection_of(request)
     connection.requested()
     connection.judging = True

@@ -1,4 +1,4 @@
-"""Runs the parts of a process (the core, one or several providers): each leads, fails and restarts by itself."""
+"""Runs the parts of a process (the core, one or several providers); each leads, fails and restarts separately."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ RESTART = 1.0, 300.0
 """Seconds until a part that has ended is restarted: the first and the longest delay."""
 
 HEALTHY = 600.0
-"""Seconds that a part runs after which its restart delay is reset."""
+"""Seconds after which the restart delay of a running part is reset."""
 
 Work: TypeAlias = Callable[[], Awaitable[None]]
 Lead: TypeAlias = Callable[[Work], Awaitable[None]]
-"""Runs the work it is given for as long as this process leads: at once and for ever where there is no election."""
+"""Runs the given work while this process leads; without leader election, at once and until cancelled."""
 
 
 class Application(Protocol):
-    """Something that runs until it is cancelled, and does what only one process may do through `lead`."""
+    """An application runs until it is cancelled, and does the leader's work through `lead`."""
 
     async def run(self, lead: Lead) -> None: ...
 
     def unready(self) -> str | None:
-        """Why it cannot work yet, or None. A standby that follows the API server is ready."""
+        """Why it cannot work yet, or None. A standby with synced caches is ready."""
         ...
 
 
@@ -48,11 +48,11 @@ class HasRemarks(Protocol):
 
 @runtime_checkable
 class HasHandlers(Protocol):
-    """An application that may have kopf run an admission server for it."""
+    """An application that may need kopf to run an admission server."""
 
     @property
     def serving(self) -> bool:
-        """Whether it does: then it decides whether the process is ready, and the process ends with it."""
+        """Whether it needs one: then it alone decides whether the process is ready, and the process ends with it."""
         ...
 
     def register(self, settings: kopf.OperatorSettings) -> None: ...
@@ -63,10 +63,10 @@ Factories: TypeAlias = Mapping[str, Callable[[], Application]]
 
 
 class Supervisor:
-    """Makes and runs all applications of a process; `lead_of` gives each its leader election.
+    """Creates and runs all applications of a process; `lead_of` returns the leader election of each.
 
-    With one application, its end is the end of the process. With several, one that ends or whose plugin cannot be used
-    is restarted with a growing delay while the others go on; `unready` and the log say what is wrong with it.
+    A single application ends the process with its own end. Of several, one that ends or whose plugin cannot be used is
+    restarted with a growing delay while the others continue; `unready` and the log report its error.
     """
 
     def __init__(self, makers: Factories, *, lead_of: Callable[[str], Lead]) -> None:
@@ -77,7 +77,7 @@ class Supervisor:
         for component in makers:
             try:
                 self._running[component] = makers[component]()
-            except PluginError as error:  # it must not cost the others; what is wrong with options ends the start
+            except PluginError as error:  # the other parts continue; errors in options end the start
                 if self._alone:
                     raise
                 self._ended[component] = f"it cannot be started ({error})"
@@ -99,13 +99,13 @@ class Supervisor:
     def unready(self) -> str | None:
         """Why the process cannot work yet, naming each part that cannot; None once it can.
 
-        Where something is served (admission) only that part counts: reviews must come whatever is wrong with others.
+        If a part serves admission, only that part counts: reviews must be answered whatever is wrong with the others.
         """
         deciding = [component for component, _ in self._serving()] or list(self._makers)
         return self._joined((component, self._problem(component)) for component in deciding)
 
     def remark(self) -> str | None:
-        """What is wrong with parts though the process is ready, or None."""
+        """The problems of parts while the process is ready, or None."""
 
         def remarks() -> Iterator[tuple[str, str | None]]:
             for component in self._makers:
@@ -124,7 +124,7 @@ class Supervisor:
         return "; ".join(texts) or None
 
     async def run(self) -> None:
-        """Run all parts until cancelled, or until one ends with which the process does."""
+        """Run all parts until cancelled, or until a part ends that ends the process."""
         if self._alone:
             (component,) = self._makers
             await self._running[component].run(self._lead_of(component))
@@ -134,7 +134,7 @@ class Supervisor:
                 group.create_task(self._keep(component), name=component)
 
     async def _keep(self, component: str) -> None:
-        """Run a part, and another one in its place when it has ended."""
+        """Run a part, and restart it when it has ended."""
         set_log_fields(part=component)
         clock, backoff = asyncio.get_running_loop().time, Backoff(base=RESTART[0], cap=RESTART[1])
         while True:
@@ -151,7 +151,7 @@ class Supervisor:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
                     raise
-                error = cancelled  # something that it awaited was cancelled, not we
+                error = cancelled  # a task that it awaited was cancelled, not this one
             except Exception as raised:  # noqa: BLE001 - logged below; the other parts go on
                 error = raised
             if vital:
@@ -166,7 +166,7 @@ class Supervisor:
 
 
 def _cause(error: BaseException) -> str:
-    """The first thing that went wrong in it, on one line."""
+    """The first exception in a group, on one line."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return redacted(printable(f"{type(error).__name__}: {error}"))[:512]

@@ -1,4 +1,4 @@
-"""What the account of each process may do: RBAC rules, and admission policies for what RBAC cannot express.
+"""Defines what each process's account may do: RBAC rules, and admission policies for limits that RBAC cannot express.
 
-Production code does not use it to decide anything: charts, docs/reference, doctor and tests are made from it.
+Controllers do not use it at runtime: charts, docs/reference, doctor and tests are generated from it.
 """

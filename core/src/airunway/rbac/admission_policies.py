@@ -81,13 +81,16 @@ def provider_guard(
 ) -> list[Resource]:
     """The limits of the account of one provider, which no other provider may use.
 
-    Of a ModelDeployment it changes its own finalizer, and its own part of the status while the deployment is its own;
-    of the upstream's kinds and ConfigMaps it touches what has its label, with nothing in it that no translation writes
-    (`airunway.rbac.policy_rules`), in namespaces that have ModelDeployments; its own registration, events and Lease.
+    The account may change:
 
-    `own` is the namespace that it runs in, `core` that of the core if it is another. `namespaces` are those that the
-    provider watches (empty: all). The core has to say where there are deployments (``--guard-parameters``). Raises
-    ValueError for a manifest with a place that cannot be looked at.
+    - of a ModelDeployment, the provider's own finalizer, and its part of the status while the deployment is its own,
+    - upstream objects and ConfigMaps with its label, in namespaces that have ModelDeployments, and without any content
+      that no translation writes (`airunway.rbac.policy_rules`),
+    - its own registration, events and Lease.
+
+    `own` is the namespace in which it runs, `core` that of the core if it is another. `namespaces` are those that the
+    provider watches (empty: all). The core must publish where deployments are (``--guard-parameters``). Raises
+    ValueError for a manifest with a path that CEL cannot walk.
     """
     name, provider = f"{name}-{manifest.name}", quoted(manifest.name)
     finalizer = quoted(names.provider_finalizer(manifest.name))
@@ -140,7 +143,7 @@ def provider_guard(
                 "held": "oldObject == null ? [] : oldObject.metadata.?finalizers.orValue([])",
                 "whose": f"oldObject == null ? '' : oldObject.metadata.?labels[?{quoted(names.PROVIDER)}].orValue('')",
             },
-            # One policy for all of it: the API server converts the object for each that it asks.
+            # One policy for all of it: the API server converts the object once per policy.
             rules=[
                 *_whereabouts([own, core], namespaces),
                 _WAS_OURS,
@@ -183,9 +186,10 @@ def _with_parameters(
 ) -> list[Resource]:
     """Limits that depend on the existing deployments, which the core lists on the provider's InferenceProviderConfig.
 
-    The API server looks for the config before it looks at the account: without it, requests are refused whoever sends
-    them. So only objects with the provider's label count (`provider_guard` demands it of the account), and only their
-    creation is refused then: upstream operators and the garbage collector go on with what there is.
+    The API server looks for the config before it checks the account, and refuses requests of any account without it. So
+    the policy matches only objects with the provider's label (`provider_guard` requires that label of the account), and
+    without the config only creations are refused: upstream operators and the garbage collector can still change
+    existing objects.
     """
     policy, binding = _policy(
         name,
@@ -228,9 +232,9 @@ def status_guard(
 ) -> list[Resource]:
     """Only `users` may write the status of a ModelDeployment, in these `namespaces` (empty: in all).
 
-    Core and providers trust it: a writer of that status could choose a provider without validation and policy.
-    `users` are the accounts of the core, of each provider, and of what else has a say, such as a selector of one's own.
-    `accounts_of` is a namespace whose accounts all may: that of the operator, where providers come and go.
+    Core and providers trust it: a writer of that status could choose a provider without validation and policy. `users`
+    are the accounts of the core, of each provider, and of other writers, such as a custom selector. `accounts_of` is a
+    namespace all of whose accounts are allowed: the operator's, in which providers are added and removed.
     """
     listed = ", ".join(quoted(user) for user in sorted(set(users)))
     condition = f"!(request.userInfo.username in [{listed}])"
@@ -249,7 +253,7 @@ def status_guard(
 
 
 def _unchanged(path: str, message: str, *, empty: str = "{}") -> PolicyRule:
-    """The field at `path`, in the notation of CEL (``.?`` before what may be absent), stays as it is."""
+    """The field at `path`, in CEL notation (``.?`` before optional fields), must not change."""
     return PolicyRule(expression=f"object{path}.orValue({empty}) == oldObject{path}.orValue({empty})", message=message)
 
 
@@ -289,7 +293,7 @@ _CORE_STATUS = (
     ),
 )
 
-# As in `airunway.runtime.state.is_ours`: if the owner references were removed, the annotation says whose it was.
+# As in `airunway.runtime.state.is_ours`: without owner references, the annotation shows the owner.
 _WAS_OURS = PolicyRule(
     expression=f"oldObject == null || variables.before.exists(r, {BY_DEPLOYMENT}) || "
     "(!variables.before.exists(r, r.?controller.orValue(false)) && "
@@ -308,7 +312,7 @@ _HELD = PolicyRule(
 
 
 def _belongs_to(provider: str) -> list[PolicyRule]:
-    """By its label an object is this provider's; the plan of a dry run goes from one provider to the next."""
+    """An object belongs to this provider by its label; only the plan of a dry run may move between providers."""
     of_old = "(object == null ? oldObject : object).metadata.name.endsWith('-airunway-plan')"
     return [
         PolicyRule(
@@ -351,7 +355,7 @@ def _own_events(manager: str) -> PolicyRule:
 
 
 def _own_lease(manager: str) -> PolicyRule:
-    # RBAC cannot limit the creation to a name; updates it does.
+    # RBAC cannot limit ``create`` to a name; it limits updates.
     return PolicyRule(
         expression=f"object.metadata.name == {quoted(manager)}",
         message="a controller must not create the Lease of another",

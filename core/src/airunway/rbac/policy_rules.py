@@ -1,11 +1,11 @@
-"""What must be true of the objects that a provider writes, as CEL over them. Pure.
+"""The CEL rules for the contents of objects that a provider writes. Pure.
 
-All of it is what no translation ever writes, whatever the owner reference says: pods that reach the node, ways from
-outside, rights for others. An owner reference is a text that its author chooses, and proves nothing.
+They refuse what no translation ever writes: pods with access to the node, access from outside of the cluster, rights
+for others. They do not rely on the owner reference, which the author of an object can set to any text.
 
-CEL cannot walk a tree that it does not know, so the places of pods are data of each kind (`UpstreamKind.pods`). The
-object is looked at as it would be stored, and a place with anything but what the test expects (a text for a list) is an
-error, for which the API server refuses the request (``failurePolicy: Fail``).
+CEL cannot walk an unknown tree, so the paths of pods are data of each kind (`UpstreamKind.pods`). The rules see the
+object as it would be stored. A value of an unexpected type (a text instead of a list) is an error, for which the API
+server refuses the request (``failurePolicy: Fail``).
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ _VOLUMES = (
 BY_DEPLOYMENT = (
     f"r.kind == '{MODEL_DEPLOYMENT.kind}' && r.apiVersion.startsWith('{names.GROUP}/') && r.?controller.orValue(false)"
 )
-"""Whether the owner reference `r` says that a ModelDeployment controls the object."""
+"""CEL: the owner reference `r` names a ModelDeployment as the object's controller."""
 
 OWNER_NAMES = f"object.metadata.?ownerReferences.orValue([]).filter(r, {BY_DEPLOYMENT}).map(r, r.name)"
-"""The names of the ModelDeployments that an object says it belongs to."""
+"""CEL: the names of the ModelDeployments in an object's owner references."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,19 +74,19 @@ class PolicyRule:
     """One validation of a policy."""
 
     expression: str
-    """CEL that must be true of a request."""
+    """CEL that must be true for a request."""
     message: str
     """The API server's message if it is false."""
 
 
 def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[PolicyRule]]:
-    """Variables and rules about what is in the objects that a provider writes.
+    """Variables and rules for the contents of the objects that a provider writes.
 
-    Raises ValueError for a place that cannot be looked at.
+    Raises ValueError for a path that CEL cannot walk.
     """
     kinds = [kind for kind in manifest.upstream if kind.write]
     variables = {
-        "o": "dyn(object)",  # objects of several kinds: their types have no fields in common
+        "o": "dyn(object)",  # objects of several kinds have no fields in common for CEL's types
         "old": "dyn(oldObject)",
         "kind": "request.resource.group + '/' + request.resource.resource",
         "owners": OWNER_NAMES,
@@ -107,7 +107,7 @@ def contents(manifest: ProviderManifest) -> tuple[dict[str, str], list[PolicyRul
 
 
 def pods_of(kinds: Iterable[UpstreamKind]) -> str:
-    """The pod specs in ``variables.o``, whichever of the kinds it is of; needs ``variables.kind``."""
+    """CEL: the pod specs in ``variables.o``, for any of the kinds; needs ``variables.kind``."""
     return _sum(kinds, places_of)
 
 
@@ -117,7 +117,7 @@ def places_of(kind: UpstreamKind) -> tuple[str, ...]:
 
 
 def account_is_known(manifest: ProviderManifest, *, listed: str) -> PolicyRule:
-    """Pods run as the namespace's default account, as one that is in the CEL list `listed`, or as the plan's own."""
+    """Pods run as the namespace's default account, as one in the CEL list `listed`, or as one that the plan creates."""
     own = "".join(f" || variables.owners.exists(n, a.value() == {_named(pattern)})" for pattern in manifest.accounts)
     return PolicyRule(
         expression="variables.pods.all(p, [p.?serviceAccountName, p.?serviceAccount].all(a, "
@@ -130,7 +130,7 @@ def account_is_known(manifest: ProviderManifest, *, listed: str) -> PolicyRule:
 
 
 def _containers(test: str) -> str:
-    """That `test` is true of every container `c`."""
+    """CEL: `test` is true of every container `c`."""
     lists = "[p.?containers, p.?initContainers, p.?ephemeralContainers]"
     return f"variables.pods.all(p, {lists}.all(l, l.orValue([]).all(c, {test}))) && variables.further.all(c, {test})"
 
@@ -190,7 +190,7 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRu
     labels = ", ".join(quoted(label) for label in (names.MODEL_DEPLOYMENT, *manifest.pod_labels))
     return {
         ("", "services"): [
-            # Changes of a Service by other accounts stay.
+            # Changes of a Service by other accounts are accepted.
             PolicyRule(
                 expression=_as_before("spec.?type", empty="'ClusterIP'"),
                 message="a provider's Services are of type ClusterIP: none opens a way from outside",
@@ -252,7 +252,7 @@ def _of_kinds(manifest: ProviderManifest) -> dict[tuple[str, str], list[PolicyRu
 
 
 def _as_before(path: str, *, empty: str) -> str:
-    """That what stands at `path` (after a dot) is `empty` in a new object, and unchanged in an older one."""
+    """CEL: the value at `path` (after a dot) is `empty` in a new object, and unchanged in an existing one."""
     before = f"(oldObject == null ? {empty} : variables.old.{path}.orValue({empty}))"
     return f"variables.o.{path}.orValue({empty}) == {before}"
 
@@ -268,7 +268,7 @@ def _unused(kinds: Sequence[UpstreamKind]) -> Iterator[PolicyRule]:
 
 
 def _named(pattern: str) -> str:
-    """The name that `pattern` gives for the deployment `n`."""
+    """CEL: the name that `pattern` gives for the deployment `n`."""
     before, _, after = pattern.partition("{name}")
     return " + ".join(part for part in (before and quoted(before), "n", after and quoted(after)) if part)
 
@@ -277,18 +277,18 @@ def _named(pattern: str) -> str:
 
 
 def whose_kind(group: str, plural: str) -> str:
-    """What ``variables.kind`` is for objects of that kind."""
+    """The value of ``variables.kind`` for objects of that kind."""
     return quoted(f"{group}/{plural}")
 
 
 def _sum(kinds: Iterable[UpstreamKind], places: Callable[[UpstreamKind], Sequence[str]]) -> str:
-    """The list of what stands at the places of the object's kind."""
+    """CEL: the list of the values at the paths of the object's kind."""
     found = [(whose_kind(kind.group, kind.plural), " + ".join(map(_list, sorted(places(kind))))) for kind in kinds]
     return " + ".join(f"(variables.kind == {kind} ? {there} : [])" for kind, there in found if there) or "[]"
 
 
 def _list(path: str) -> str:
-    """What stands at a place, as a list; an empty map where an element of a list or map has nothing there."""
+    """CEL: the values at a path, as a list; an empty map for each element without a value."""
     steps = _steps(path)
     several = [position for position, step in enumerate(steps) if step in _EVERY]
     if not several:
@@ -305,7 +305,7 @@ def _list(path: str) -> str:
 
 
 def _each(base: str, steps: Sequence[str], test: Callable[[str], str], depth: int = 0) -> str:
-    """That `test` is true of whatever stands at a place."""
+    """CEL: `test` is true of every value at a path."""
     several = next((position for position, step in enumerate(steps) if step in _EVERY), None)
     name = f"e{depth}"
     if several is None:
@@ -339,16 +339,16 @@ def _plain(base: str, steps: Sequence[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text in CEL."""
+    """A text as a CEL literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def literals(texts: Iterable[str]) -> str:
-    """A list of texts in CEL."""
+    """A list of texts as a CEL literal."""
     return f"[{', '.join(map(quoted, texts))}]"
 
 
 def literal(value: list[Resource]) -> str:
-    """Rules of a Role in CEL, which reads JSON."""
+    """Rules of a Role as a CEL literal; CEL reads JSON."""
     return json.dumps(value, sort_keys=True)

@@ -1,7 +1,7 @@
-"""The RBAC rules that core, webhook and providers need, and the roles made of them.
+"""The RBAC rules of core, webhook and providers, and the roles that grant them.
 
-Example: ``roles(core_rights(), name="airunway-controller", ...)`` is a ClusterRole and its binding. Secrets are in no
-rule but one: the webhook's own Secret, by name, in its namespace.
+Example: ``roles(core_rights(), name="airunway-controller", ...)`` is a ClusterRole and its binding. Only one rule is
+about Secrets: the webhook's own Secret, by name, in its namespace.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ def core_rights(*, policy: bool = False, namespaces: Sequence[str] = ()) -> Righ
 
 
 def webhook_rights(settings: WebhookSettings) -> Rights:
-    """What the webhook needs besides `core_rights`: its Secret and its configuration by name, and access reviews.
+    """The rights of the webhook in addition to `core_rights`: its Secret and its configuration by name, and access
+    reviews.
 
     RBAC cannot limit ``create`` to a name. The chart creates both objects, so ``create`` is needed only with
     ``--webhook-manage-configuration``.

@@ -1,8 +1,4 @@
-"""A provider as a running process part: its registration, what it watches, and its workers (spec/providers.md).
-
-`Registration` applies the InferenceProviderConfig and its heartbeat; `informers` has the upstream's objects, `evidence`
-what lies behind them.
-"""
+"""Runs one provider: its registration, its watches and its workers (spec/providers.md)."""
 
 from __future__ import annotations
 
@@ -40,7 +36,7 @@ __all__ = ["ProviderApplication", "ProviderSettings", "Registration", "config_ob
 
 
 def config_object(manifest: ProviderManifest) -> Resource:
-    """The InferenceProviderConfig (spec and annotations) that the manifest amounts to."""
+    """The InferenceProviderConfig (spec and annotations) for a manifest."""
     engines = []
     for engine in manifest.engines:
         entry: Resource = {
@@ -120,11 +116,11 @@ log = logging.getLogger(__name__)
 
 
 RETRY = 5.0
-"""Seconds until a registration that failed is tried again."""
+"""Seconds until a failed registration is retried."""
 
 
 class Registration:
-    """Keeps the provider registered: applies its config, beats, reports the upstream, says goodbye."""
+    """Keeps the provider registered: applies its config, sends heartbeats, and reports when it stops."""
 
     def __init__(
         self, *, client: Client, host: ProviderHost, installed: Callable[[], Installed], clock: Callable[[], datetime]
@@ -138,14 +134,14 @@ class Registration:
         self._status: Resource = {}
         self.registered = False
         self.trouble = ""
-        """Why registering did not work the last time, as the end of a sentence; empty if all is well."""
+        """Why the last registration failed, as the end of a sentence; empty if it succeeded."""
 
     def changed(self) -> None:
-        """Have the status written now rather than with the next heartbeat."""
+        """Write the status now rather than with the next heartbeat."""
         self._changed.set()
 
     async def run(self) -> None:
-        """Register, then beat until cancelled. API trouble is logged and tried again."""
+        """Register, then send heartbeats until cancelled. API errors are logged and retried."""
         while True:
             self._changed.clear()
             wait = HEARTBEAT_INTERVAL.total_seconds()
@@ -156,7 +152,7 @@ class Registration:
                 self.registered, self.trouble = True, ""
             except KubeError as error:
                 trouble = f": {error}"
-                level = logging.WARNING if trouble != self.trouble else logging.DEBUG  # said once, not every time
+                level = logging.WARNING if trouble != self.trouble else logging.DEBUG  # warned once per error
                 log.log(level, "registration of provider %s%s; again every %.0f s", self._host.name, trouble, RETRY)
                 self.registered, self.trouble, wait = False, trouble, RETRY
             try:
@@ -165,9 +161,9 @@ class Registration:
                 continue
 
     async def farewell(self) -> None:
-        """``ready: false``, on graceful stop. Failing at it is no reason to hang: the heartbeat runs out anyway.
+        """Report ``ready: false`` on graceful stop. An API error is only logged: the heartbeat expires anyway.
 
-        Not where another replica beats already: it leads since we lost the lease, and the provider is ready.
+        Nothing is reported if another replica sends heartbeats already: it leads now, and the provider is ready.
         """
         try:
             live = await self._client.get(INFERENCE_PROVIDER_CONFIG, ObjectKey("", self._host.name))
@@ -190,7 +186,7 @@ class Registration:
             log.info("registered provider %s", self._host.name)
 
     async def _beat(self, *, leaving: bool = False, version: str = "") -> None:
-        """One heartbeat: the whole status, conditions included; only onto that `version` of the object, if given."""
+        """Write the whole status with its conditions; if `version` is given, only onto that resourceVersion."""
         now = self._clock()
         installed = self._installed()
         ready = installed.upstream is not None and not leaving
@@ -241,15 +237,19 @@ class Registration:
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderSettings:
-    """How a provider runs: `values` are its own configuration, read into the dataclass that its manifest names."""
+    """How a provider runs."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
+    """The provider's own settings, read into the dataclass that its manifest names."""
     verify_unknown_schemas: bool = True
+    """Whether objects of an unknown upstream schema are written after a dry run; if false, they are not written at all.
+    """
     namespaces: tuple[str, ...] = ()
+    """Namespaces that are watched; empty: all."""
 
 
 class ProviderApplication:
-    """One provider, from start to stop. Raises SettingsError for a configuration that does not fit."""
+    """One provider, from start to stop. Raises SettingsError for settings that do not fit."""
 
     def __init__(
         self,
@@ -334,11 +334,11 @@ class ProviderApplication:
         return None
 
     def remark(self) -> str | None:
-        """What the plugin's hooks did wrong when they were last called, or None."""
+        """What was wrong with the last calls of the plugin's hooks, or None."""
         return "; ".join(self._host.faults.values()) or None
 
     async def run(self, lead: Lead) -> None:
-        """Follow the API server until cancelled; register and work while leading."""
+        """Watch the API server until cancelled; register and reconcile while leading."""
         self._known.add_listener(self._on_deployment)
         await self._base.run(self._follow, lead, self._work)
 
@@ -353,7 +353,7 @@ class ProviderApplication:
         self._followed = True
 
     async def _version(self) -> tuple[int, int]:
-        """The cluster's version, asked once: an upgrade of the control plane ends our watches, not our process."""
+        """The cluster's version, read once: an upgrade of the control plane ends our watches, but not this process."""
         try:
             return await self._client.version()
         except KubeError as error:
@@ -361,7 +361,7 @@ class ProviderApplication:
             return self._kubernetes
 
     async def _work(self) -> None:
-        """The leader's part; ends with a farewell. Everything of ours is looked at once at the beginning."""
+        """The leader's part: reconcile everything of ours once, then what changes. Ends with a farewell."""
         controller = self._base.controller(
             self._controller_name,
             self._queue,
@@ -389,7 +389,7 @@ class ProviderApplication:
             self._base.enqueue(key, old, new)
 
     def _on_object(self, key: ObjectKey) -> None:
-        """Something that belongs to the deployment moved; what a first list brings is no movement."""
+        """Reconcile the deployment of a changed object; urgently, unless a first list brought the object."""
         moved = self._base.leads and not self._upstream.unread() and self.evidence.settled()
         self._queue.add(key, Priority.URGENT if moved else Priority.BULK)
 
@@ -399,7 +399,7 @@ class ProviderApplication:
         return deployment if deployment is not None and self._reconciler.concerns(deployment) else None
 
     def _on_upstream(self) -> None:
-        """Kinds came, went or were read: everything of ours is looked at again, and a new verdict is told at once."""
+        """On a change of the kinds, reconcile everything of ours; report a new verdict at once."""
         if self._upstream.installed != self._verdict:
             self._verdict = self._upstream.installed
             self._registration.changed()

@@ -1,9 +1,9 @@
-"""Applying a plan, and taking everything away again (spec rulings 9, 10, 11, 13, 14, 15, 21; 004 §4.7).
+"""Applies a plan, and deletes everything again (spec rulings 9, 10, 11, 13, 14, 15, 21; 004 §4.7).
 
-`Executor` carries a plan out, `Writer` writes single objects, `Finalizer` deletes what was made and then removes the
-finalizer. What the API server refuses is raised as `Refused` and becomes a condition; what it cannot do just now is
-raised and retried. Five minutes are the limit for letting go, for every cause: then the finalizer goes anyway, with a
-warning event that names what may be left.
+`Executor` carries a plan out, `Writer` writes single objects, and `Finalizer` deletes the objects and then removes the
+finalizer. If the API server refuses a write, `Refused` is raised and becomes a condition; any other API error is raised
+and retried. After five minutes the finalizer is removed whatever the cause, with a warning event that names the objects
+which may be left.
 """
 
 from __future__ import annotations
@@ -61,35 +61,37 @@ log = logging.getLogger(__name__)
 
 
 CONFLICT_RETRY = 15.0
-"""Seconds after which a foreign object with our name is looked up again: no informer of ours watches it."""
+"""Seconds after which a foreign object with our name is read again: no informer of ours watches it."""
 
 
 QUIET_REFUSALS = 5
-"""Number of refusals that name an object just made and are taken for an upstream cache that lags (KAITO's webhook)."""
+"""Number of refusals that name an object just created and are not reported: a cache of the upstream (KAITO's webhook)
+probably lags.
+"""
 
 
 _LINGERS = timedelta(seconds=10)
-"""Time that an object may take to go before the status names what keeps it."""
+"""Time that an object may take to be deleted before the status names its finalizers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What applying a plan came to."""
+    """The result of applying a plan."""
 
     results: tuple[StepResult, ...] = ()
-    """What the steps have to report."""
+    """What the steps report."""
     live: Mapping[Identity, Resource] | None = None
     """Our objects after the writes; None if nothing has changed."""
     primary: Resource | None = None
     """The object in `live` that carries the model."""
     leaving: StepResult | None = None
-    """Reported instead of the primary's state while that is an old object that is being deleted."""
+    """Reported instead of the primary object's state while the old primary object is being deleted."""
     again: float | None = None
     """Seconds after which to reconcile again."""
     silent: bool = False
     """Nothing is worth reporting yet."""
     held: bool = False
-    """The API server failed a moment ago: the write waits for its backoff."""
+    """Whether the write waits for its backoff after an error of the API server."""
 
 
 class Executor:
@@ -102,24 +104,25 @@ class Executor:
     async def apply(
         self, state: ClusterState, decision: Decision, plan: Plan, memory: Memory, *, sure: bool = False
     ) -> Outcome:
-        """Make the cluster hold the plan's objects and nothing else of ours.
+        """Create and update the plan's objects, and delete all others of ours.
 
-        Raises Refused and KubeError; and Occupied, unless it is `sure` what has the names that the plan wants.
+        Raises Refused and KubeError. Raises Occupied if a name is taken that the plan holds for free, unless `sure`
+        (the names were looked up).
         """
         plan = await self._free(plan)
         first = plan.primary
         live = {identity_in(step.live): step.live for step in plan.steps if step.live is not None}
         if first.action is Action.FOREIGN:
-            return Outcome(results=(_in_the_way(first, first),), again=CONFLICT_RETRY)  # what has another name goes on
+            return Outcome(results=(_in_the_way(first, first),), again=CONFLICT_RETRY)  # other objects stay
         if first.action is Action.REPLACE:
             return await self._replace(state, plan)
         obsolete = plan.of(Action.DELETE)
         if first.action is Action.CREATE and obsolete:
-            # What held the model before has to have let go of its GPUs first.
+            # The earlier plan's objects must release their GPUs first.
             return await self._clear(state, obsolete)
         foreign, dependents = plan.of(Action.FOREIGN), plan.of(Action.REPLACE)
         writes = plan.writes
-        if foreign or dependents:  # the primary refers to what is not there yet
+        if foreign or dependents:  # the primary object refers to objects that do not exist yet
             writes = tuple(step for step in writes if not step.primary)
         # An object that another writer keeps changing back waits; everything else goes on.
         fought = _fought(plan, memory.fights(state.now))
@@ -127,7 +130,7 @@ class Executor:
         writes = tuple(step for step in writes if step not in held)
         await self._dry_run(decision, plan, writes, dependents, sure=sure)
         for step in dependents:
-            if not is_deleting(step.subject):  # its deletion's event brings the pass that makes it
+            if not is_deleting(step.subject):  # the watch event of its deletion triggers the pass that creates it
                 self._announce(state, step)
                 await self._writer.delete(step.subject)
         live.update(await self._write(state, writes, memory, sure=sure))
@@ -145,7 +148,7 @@ class Executor:
         return _outcome(state, live, first, results=tuple(results), again=min(delays, default=None))
 
     async def look_up(self, state: ClusterState, wanted: tuple[Resource, ...]) -> dict[Identity, Resource]:
-        """What is known, and what the API server has under the names that the caches think free."""
+        """The known objects, and those that the API server has under names that the caches consider free."""
         found = dict(state.find(wanted))
         for obj in wanted:
             if identity_in(obj) not in found and (there := await self._writer.find(obj)) is not None:
@@ -153,9 +156,9 @@ class Executor:
         return found
 
     async def _free(self, plan: Plan) -> Plan:
-        """The plan, with objects marked FOREIGN whose upstream needs a name that a foreign object already has.
+        """The plan, with a step marked FOREIGN if the upstream needs a name that a foreign object has.
 
-        The caches know our own objects only: each creation costs a request for each such name.
+        The caches hold our own objects only, so each creation costs one request per such name.
         """
         steps = []
         for step in plan.steps:
@@ -165,19 +168,21 @@ class Executor:
         return replace(plan, steps=tuple(steps))
 
     def _unconfirmed(self, steps: Iterable[Step]) -> Iterator[float]:
-        """Seconds for which our own write of an object counts although the watch has not confirmed it."""
+        """Seconds for which our last write of each object counts although the watch has not confirmed it."""
         for wanted in (step.wanted for step in steps if step.wanted is not None):
             objects = self._writer.view(wanted).objects
             if objects.unconfirmed(key_of(wanted)):
                 yield objects.patience
 
-    # ---------------------------------------------------------------------------------------------- single objects
+    # ----------------------------------------------------------------------------------------------- single objects
 
     async def _dry_run(
         self, decision: Decision, plan: Plan, writes: tuple[Step, ...], dependents: tuple[Step, ...], *, sure: bool
     ) -> None:
-        """Dry-run what changes existing objects before the first write, and everything under an unverified schema
-        (ruling 15). A single write needs none: the API server accepts or refuses it as a whole.
+        """Dry-run all changes of existing objects before the first write, and everything under an unverified schema
+        (ruling 15).
+
+        A single write needs no dry run: the API server accepts or refuses it as a whole.
         """
         rehearsed = (*writes, *(step for step in dependents if not is_deleting(step.subject)))
         exists = any(step.live is not None and step.action is not Action.FOREIGN for step in plan.steps)
@@ -189,7 +194,7 @@ class Executor:
     async def _write(
         self, state: ClusterState, steps: tuple[Step, ...], memory: Memory, *, sure: bool
     ) -> dict[Identity, Resource]:
-        """Create and update in order. One event names all that was created, also if the last write failed."""
+        """Create and update in order. One event names everything that was created, even if a later write fails."""
         answers: dict[Identity, Resource] = {}
         made: list[Resource] = []
         try:
@@ -231,7 +236,7 @@ class Executor:
     async def _announce_drift(self, deployment: Resource, wanted: Resource) -> None:
         """Emit an event with the changed fields and their managers.
 
-        The cache has no foreign managedFields: the object is read.
+        The object is read from the API server, because the cache drops the managedFields of other managers.
         """
         full = await self._writer.find(wanted)
         changes = changed_fields(wanted, full, manager=self._writer.manager) if full is not None else []
@@ -253,7 +258,9 @@ class Executor:
     # --------------------------------------------------------------------------------------------------- recreating
 
     async def _replace(self, state: ClusterState, plan: Plan) -> Outcome:
-        """Announce it, then delete; the deletion's event brings the pass that creates (rulings 9, 10, 15)."""
+        """Announce the replacement, then delete; the deletion's watch event triggers the creation (rulings 9, 10,
+        15).
+        """
         step, old = plan.primary, plan.primary.subject
         if is_deleting(old):
             text = f"Waiting until the old {named(old)} is gone"
@@ -266,7 +273,7 @@ class Executor:
             await self._writer.dry_run(rehearsed, absent=absent)
             self._announce(state, step)
             return _leaving(text, again=0.0)
-        # What the old object refers to goes after it (`_clear`): its operator may need it for its clean-up.
+        # Objects that the old one refers to are deleted later (`_clear`): its operator may need them for its clean-up.
         others = (*plan.of(Action.DELETE), *(other for other in plan.of(Action.REPLACE) if other is not step))
         workloads = (other for other in others if self._writer.runs_pods(other.subject))
         for obsolete in (step, *workloads):
@@ -274,7 +281,7 @@ class Executor:
         return _leaving(text)
 
     async def _clear(self, state: ClusterState, obsolete: tuple[Step, ...]) -> Outcome:
-        """Before the first object of a new plan: delete the earlier plan's objects, and wait until they are gone."""
+        """Before the first object of a new plan: delete the earlier plan's objects and wait until they are gone."""
         for step in obsolete:
             await self._writer.delete(step.subject)
         holders = [held_by(step.subject, now=state.now) for step in obsolete]
@@ -294,7 +301,7 @@ class Executor:
 def refusal_outcome(
     state: ClusterState, decision: Decision, refused: Refused, memory: Memory, *, attempt: int, left: float | None
 ) -> Outcome:
-    """What a refusal means until the next try, in the API server's own words."""
+    """The outcome of a refusal until the next try, in the API server's own words."""
     young = [
         obj
         for obj in decision.objects
@@ -309,7 +316,7 @@ def refusal_outcome(
             reason="UnsupportedSchema",
             message=message,
             blocks_ready=True,
-            category=Category.WORKLOAD if state.primary is None else None,  # Failed, though nothing exists (ruling 13)
+            category=Category.WORKLOAD if state.primary is None else None,  # phase Failed (ruling 13)
         )
     else:
         policy = refused.policy
@@ -324,7 +331,9 @@ def refusal_outcome(
 
 
 def held_by(obj: Resource, *, now: datetime) -> tuple[str, float | None]:
-    """What keeps an object that is being deleted, once it takes long; before that, in how many seconds it does."""
+    """The finalizers that hold an object for longer than `_LINGERS` after its deletion, as text; before that, the
+    seconds until then.
+    """
     since = parse_time(dig(obj, "metadata", "deletionTimestamp"))
     finalizers = dig(obj, "metadata", "finalizers") or []
     if since is None or not finalizers:
@@ -368,7 +377,9 @@ def _created(first: Step) -> StepResult:
 
 
 def _in_the_way(step: Step, first: Step) -> StepResult:
-    """Somebody else's object. What runs goes on; it hinders where the primary cannot be written because of it."""
+    """The result for a foreign object. Running objects stay; it blocks readiness only if the primary object cannot be
+    written because of it.
+    """
     assert step.wanted is not None, "a foreign object is in the way of a wanted one"
     assert step.live is not None, "a foreign object exists"
     return StepResult(
@@ -381,13 +392,13 @@ def _in_the_way(step: Step, first: Step) -> StepResult:
 
 
 def _is_drift(step: Step) -> bool:
-    """Whether what is to be written was written already, and somebody changed it."""
+    """Whether a step writes what was written before because another writer changed the object."""
     live, wanted = step.live, step.wanted
     return step.writes and live is not None and wanted is not None and _hash(live) == _hash(wanted)
 
 
 def _fought(plan: Plan, fights: Mapping[Identity, Fight]) -> list[tuple[Step, Fight]]:
-    """The steps about objects that somebody fights over: of next to all deployments none."""
+    """The steps about objects that another writer keeps changing; empty for nearly all deployments."""
     if not fights:
         return []
     about = ((step, fights.get(identity_in(step.subject))) for step in plan.steps)
@@ -395,7 +406,7 @@ def _fought(plan: Plan, fights: Mapping[Identity, Fight]) -> list[tuple[Step, Fi
 
 
 def _fight(fought: Sequence[Step]) -> StepResult:
-    """What to say where somebody else keeps changing what we keep reverting."""
+    """The result where another writer keeps changing what we keep reverting."""
     message = (
         f"{', '.join(named(step.subject) for step in fought[:3])} {'was' if len(fought) == 1 else 'were each'} changed "
         f"and reverted more than {FIGHT_REVERTS} times within "
@@ -415,19 +426,19 @@ def _hash(obj: Resource) -> str | None:
     return annotations_of(obj).get(names.SPEC_HASH)
 
 
-# ------------------------------------------------------------------------------------------------------- single writes
+# -------------------------------------------------------------------------------------------------------- single writes
 
 
 NEVER = "1"
-"""A resourceVersion that no object has: an etcd counts from one, and that is its state with nothing in it."""
+"""A resourceVersion that no object has: etcd starts counting at 1, the revision of the empty store."""
 
 
 DELETION_PATIENCE = 10.0
-"""Seconds for which the watch may be behind with a deletion."""
+"""Seconds for which the watch may lag behind a deletion."""
 
 
 class Writer:
-    """Writes objects of one provider as its field manager; every answer goes into the caches."""
+    """Writes the objects of one provider as its field manager, and notes every answer in the caches."""
 
     def __init__(self, *, client: Client, host: ProviderHost, upstream: UpstreamInformers) -> None:
         self.client = client
@@ -438,7 +449,7 @@ class Writer:
         self._deleted: dict[str, float] = {}
 
     def view(self, obj: Resource) -> KindInformer:
-        """Raises Refused for a kind, or a version of it, that the cluster does not serve."""
+        """The informer of the object's kind. Raises Refused if the cluster does not serve the kind in that version."""
         view = self.upstream.view_of(obj)
         if view is None:
             raise Refused(
@@ -450,18 +461,18 @@ class Writer:
         return self._host.kinds[identity_in(obj)[:2]]
 
     def runs_pods(self, obj: Resource) -> bool:
-        """Whether gone means, of such an object, that its pods are."""
+        """Whether the object is gone only after its pods are."""
         return self.kind(obj).deletion == "Foreground"
 
     async def apply(
         self, wanted: Resource, found: Resource | None, *, sure: bool = False, dry_run: bool = False
     ) -> Resource:
-        """Apply by force: onto `found` and no other object, or, where that is None, only if there is none.
+        """Apply by force, either onto exactly `found` or, if that is None, only if no object exists.
 
-        The uid of what was checked goes along: an object that was deleted since is not made again by a pass that knows
-        an old state, and one that somebody else made is not taken over (Conflict). Where there is to be none, no object
-        ever has the resourceVersion that is asked for, so that the API server answers with a conflict if there is one:
-        Occupied, or Conflict if that was `sure`. Raises Refused where the server says no to what is asked.
+        The apply carries the uid of `found`. So it does not recreate an object that was deleted in the meantime, and
+        does not take over one that another writer created (Conflict). If `found` is None, the apply carries a
+        resourceVersion that no object has, and the API server answers an existing object with a conflict: raised as
+        Occupied, or as Conflict if `sure`. Raises Refused if the API server refuses the object.
         """
         precondition = {"resourceVersion": NEVER} if found is None else {"uid": uid_of(found)}
         body = {**wanted, "metadata": {**wanted["metadata"], **precondition}}
@@ -482,10 +493,10 @@ class Writer:
         return answer
 
     async def dry_run(self, steps: tuple[Step, ...], *, absent: tuple[Resource, ...], sure: bool = False) -> None:
-        """Dry-run what would be written (rulings 15); a replacement under a name of its own.
+        """Dry-run what would be written (ruling 15); a replacement under a name of its own.
 
-        What is refused for want of an object that the same plan makes first says nothing: an upstream's webhook misses
-        a ConfigMap, the API server the Role of a binding. Raises Refused for anything else.
+        A refusal because an object is missing that the same plan creates first is ignored: for example, an upstream's
+        webhook misses a ConfigMap, or the API server the Role of a binding. Raises Refused for any other refusal.
         """
         for step in steps:
             wanted, found = step.wanted, step.live if step.writes else None
@@ -500,10 +511,10 @@ class Writer:
                     raise Refused(wanted, refused.message, refused.kind) from refused
 
     async def delete(self, obj: Resource) -> None:
-        """Delete exactly this object, as its kind demands; one that is gone already is no error.
+        """Delete exactly this object, with its kind's propagation policy; no error if it is gone already.
 
-        One that is on its way out is not asked for again, nor what the server has accepted until the watch can have
-        shown it.
+        No request is sent if the object is already being deleted, or for DELETION_PATIENCE after a delete was accepted,
+        because the watch may lag.
         """
         if is_deleting(obj):
             return
@@ -518,14 +529,16 @@ class Writer:
         self._deleted[uid] = now
 
     async def namesake(self, wanted: Resource) -> Resource | None:
-        """An object whose name the upstream needs for one of its own (`UpstreamKind.namesakes`), and that is not its.
+        """A foreign object that has a name which the upstream needs for an object of its own
+        (`UpstreamKind.namesakes`).
 
-        One that an object of `wanted`'s kind and name controls is the upstream's. Raises KubeError.
+        An object whose controller has the kind and name of `wanted` belongs to the upstream and is not returned. Raises
+        KubeError.
         """
         for key in self.kind(wanted).namesakes:
             kind = self._kinds.get(key)
             if kind is None:
-                continue  # what the manifest does not name may not be read
+                continue  # we have no right to read kinds that the manifest does not name
             identity = {"apiVersion": api_version(kind, kind.versions[0]), "kind": kind.kind}
             found = await self.find({**identity, "metadata": wanted["metadata"]})
             owner = controller_owner(found) if found is not None else None
@@ -535,11 +548,11 @@ class Writer:
         return None
 
     async def find(self, wanted: Resource) -> Resource | None:
-        """The object of that name as the API server has it, whosever it is."""
+        """The object of that name from the API server, regardless of its owner."""
         return await self.client.find(self.view(wanted).kind, key_of(wanted))
 
 
-# ---------------------------------------------------------------------------------------------------------- letting go
+# -------------------------------------------------------------------------------------------------------- the finalizer
 
 
 RETRY = 5.0
@@ -547,7 +560,7 @@ RETRY = 5.0
 
 
 class Finalizer:
-    """Deletes and waits; remembers since when, by its own clock."""
+    """Deletes the objects of a deployment, waits until they are gone, and removes our finalizer."""
 
     def __init__(
         self,
@@ -567,11 +580,11 @@ class Finalizer:
         self._begun: FirstSeen[ObjectKey] = FirstSeen(clock)
 
     def forget(self, key: ObjectKey) -> None:
-        """Drop what is remembered of a deployment that is gone."""
+        """Drop the state of a deployment that is gone."""
         self._begun.forget(key)
 
     async def release(self, state: ClusterState, memory: Memory) -> float | None:
-        """One pass over a deployment that is deleted or no longer ours; returns when to look again."""
+        """One pass over a deployment that is deleted or no longer ours; returns the seconds until the next pass."""
         deployment, key, now = state.deployment, state.key, state.now
         if self._finalizer not in finalizers_of(deployment):
             return None
@@ -599,7 +612,7 @@ class Finalizer:
         if not gone:
             self._warn(state, problem)
         if not is_deleting(deployment):
-            # Another provider takes over: nothing that our status says about our upstream object holds any longer.
+            # Another provider takes over: our status describes objects that no longer exist.
             await self._status.write(deployment, {})
         with self._deployments.writing(key):
             found = await with_all_finalizers(self._writer.client, deployment)
@@ -612,21 +625,22 @@ class Finalizer:
         return None
 
     async def remove_objects(self, state: ClusterState) -> bool:
-        """Delete everything upstream that is ours for this deployment; True when nothing is left.
+        """Delete all our upstream objects of this deployment; True when none is left.
 
-        What the workloads refer to goes after them. Raises KubeError when a deletion is refused or cannot be done now.
+        Objects that the workloads refer to are deleted after the workloads. Raises KubeError if a deletion is refused
+        or fails.
         """
         workloads = [obj for obj in state.ours if is_primary(obj) or self._writer.runs_pods(obj)]
         for obj in workloads or state.ours:
             await self._writer.delete(obj)
-        # A cache that never saw its kind cannot say that nothing is left.
+        # Absence in a cache that was never filled means nothing.
         return not state.ours and not self._writer.upstream.unread()
 
     async def _is_clean(self, state: ClusterState) -> bool:
-        """Whether the API server itself knows of nothing of ours; what there is gets deleted.
+        """Whether the API server has no object of ours any more; any that it has are deleted.
 
-        The deployment goes on with another provider: an object that our cache has not seen yet would be nobody's, and
-        the garbage collector would leave it.
+        The deployment goes on with another provider, and the garbage collector would keep an object that our cache has
+        missed.
         """
         selector = f"{names.MODEL_DEPLOYMENT}={state.key.name},{names.PROVIDER}={state.provider}"
         clean = True
@@ -643,7 +657,7 @@ class Finalizer:
 
     @staticmethod
     def _holding(state: ClusterState) -> tuple[str, float]:
-        """What keeps objects that take long to go, and when to look again for that."""
+        """What holds objects whose deletion takes long, and the seconds until the next check."""
         held = [held_by(obj, now=state.now) for obj in state.ours]
         again = min(
             (seconds for _, seconds in held if seconds is not None), default=names.FINALIZER_TIMEOUT.total_seconds()
@@ -675,6 +689,6 @@ class Finalizer:
 
 
 def _subject(state: ClusterState) -> Subject:
-    """What a refused deletion is about: our objects, and which of them are being deleted."""
+    """The subject of a refused deletion: our objects, and which of them are being deleted."""
     found = sorted((uid_of(obj), is_deleting(obj)) for obj in state.ours)
     return Subject(uid=uid_of(state.deployment), generation=0, wanted=("release",), upstream=tuple(found))

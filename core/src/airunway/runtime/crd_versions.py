@@ -1,6 +1,6 @@
-"""Which upstream kinds are installed, in which version each is written, and by which transformer (rulings 12, 13, 27).
+"""Decides which upstream kinds are installed, in which version each is written, and by which transformer.
 
-Pure: CustomResourceDefinitions in, facts out.
+Pure: CustomResourceDefinitions in, facts out (rulings 12, 13, 27).
 """
 
 from __future__ import annotations
@@ -26,43 +26,46 @@ __all__ = [
 ]
 
 SHORT_HASH = 12
-"""Digits by which published schema hashes are usually quoted; a registry may hold short or full ones."""
+"""Digits of a published schema hash, usually; a registry may hold short or full ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrdFacts:
-    """What we keep of a CRD: whether it is established, its scope, and the schema hash of each served version."""
+    """The facts about a CRD that the cache keeps."""
 
     established: bool
+    """Whether it is established and not being deleted."""
     served: tuple[tuple[str, str], ...]
+    """Name and schema hash of each served version."""
     namespaced: bool = True
+    """Whether its scope is Namespaced."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Installed:
-    """The verdict on one upstream kind: `upstream` is None where nothing can be written, and the rest says why.
-
-    `served` are all versions of the kind that the cluster serves and the provider knows, as far as a transformer of
-    the provider can write them.
-    """
+    """What the cluster serves of one upstream kind."""
 
     upstream: Upstream | None
+    """The version to write and its transformer; None if nothing can be written."""
     reason: str
+    """Reason of the conditions that report it."""
     message: str
+    """Message of these conditions."""
     served: tuple[Upstream, ...] = ()
+    """All served versions that the provider knows and a transformer of the provider can write."""
 
 
 def schema_hash(schema: object) -> str:
     """sha256 of the canonical JSON of an ``openAPIV3Schema`` without its descriptions (../upstream-crds/INDEX.md).
 
-    A property that is *named* ``description`` stays. An empty ``required`` is left out, as the API server leaves it out
-    of what it serves: the file of an upstream's CRD and the CRD in a cluster have one hash.
+    A property that is *named* ``description`` stays. An empty ``required`` is left out, as the API server does, so that
+    an upstream's CRD file and the CRD in a cluster have the same hash.
     """
     return digest(comparable(schema))
 
 
 def comparable(node: object, *, named: bool = False) -> object:
-    """A schema as `schema_hash` takes it: without descriptions, and without an empty ``required``."""
+    """A schema in the form that `schema_hash` hashes: without descriptions, and without an empty ``required``."""
     # `named` is true where the keys of a map are property names rather than schema keywords.
     if isinstance(node, dict):
         return {
@@ -76,7 +79,7 @@ def comparable(node: object, *, named: bool = False) -> object:
 
 
 def crd_facts(crd: Resource) -> CrdFacts:
-    """Read a CRD. This is also what the cache keeps of it: schemas are large."""
+    """The facts about a CRD; the cache keeps only these, because schemas are large."""
     versions = [version for version in dig(crd, "spec", "versions", default=[]) if version.get("served")]
     served = [
         (str(version.get("name")), schema_hash(dig(version, "schema", "openAPIV3Schema", default={})))
@@ -94,9 +97,9 @@ def detect(
 ) -> Installed:
     """The newest supported version that is served, with the transformer that fits its schema.
 
-    `transformers` are those of the kind; one that has none is taken in the first of its versions that is served.
-    `kind.versions` are in order of preference. An unknown hash gets the newest transformer of that version, marked
-    unverified, under the policy ``Verify``; under ``Fail`` it gets none. Built-in kinds are always there.
+    `transformers` are those of the kind; for a kind without any, it is the first of its versions that is served.
+    `kind.versions` are in order of preference. For an unknown schema hash, `verify` selects the newest transformer of
+    that version, marked as unverified; without `verify` nothing can be written. Built-in kinds are always served.
     """
     name = f"{kind.plural}.{kind.group}"
     if kind.builtin:
@@ -140,7 +143,7 @@ def _writing(transformers: Sequence[Transformer], version: str) -> list[Transfor
 
 
 def _unwritten(kind: UpstreamKind, version: str) -> Transformer:
-    """What stands for the transformer of a kind that a provider only names."""
+    """A placeholder for the transformer of a kind that a provider only names."""
     return Transformer(name="", api_version=api_version(kind, version), kind=kind.kind)
 
 
@@ -163,7 +166,7 @@ def _words(name: str, version: str, found: str, upstream: Upstream) -> str:
 
 
 def writer_of(primary: Resource, transformers: Sequence[Transformer]) -> Transformer | None:
-    """The transformer that wrote the object; the newest of its version where its annotation names none we have."""
+    """The transformer that wrote the object; if its annotation names none that we have, the newest of its version."""
     written_by = annotations_of(primary).get(names.TRANSFORMER)
     by_name = next((t for t in transformers if t.name == written_by), None)
     known = _writing(transformers, str(primary.get("apiVersion")))
@@ -173,11 +176,12 @@ def writer_of(primary: Resource, transformers: Sequence[Transformer]) -> Transfo
 def as_written(
     installed: Installed, primary: Resource | None, transformers: Sequence[Transformer], *, wanted_for: str
 ) -> Upstream | None:
-    """In what version, and by which transformer, the primary object is to be written (ruling 27).
+    """The version and the transformer with which the primary object is to be written; None if nothing can be written
+    (ruling 27).
 
-    An object that exists keeps both for as long as the cluster serves the one and we have the other, until what
-    it is written for changes (`wanted_for`, see `translate.written_for`). A version that is not served any more is left
-    for the newest. None where nothing can be written.
+    An existing object keeps both until its `written_for` annotation differs from `wanted_for` (see
+    `translate.written_for`), provided that the cluster still serves the version and we still have the transformer.
+    Otherwise the newest is taken.
     """
     newest, written = installed.upstream, annotations_of(primary or {})
     writer = next((t for t in transformers if t.name == written.get(names.TRANSFORMER)), None)
@@ -188,6 +192,6 @@ def as_written(
 
 
 def newest_waits(used: Upstream | None, installed: Installed) -> bool:
-    """Whether an object is kept as an older transformer or version has it, while a newer one is there."""
+    """Whether an object keeps an older transformer or version while a newer one is available."""
     newest = installed.upstream
     return used is not None and newest is not None and used.transformer.name != newest.transformer.name

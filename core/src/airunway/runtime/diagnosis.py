@@ -1,15 +1,15 @@
 """Combines what the upstream reports with what the pods show: components, faults, root cause. Pure.
 
-One table, `RULES`, decides how the pods are shown; the first row that fits counts. Who is believed:
+`RULES` decides how the pods are shown; the first row that applies counts. Precedence of the sources:
 
-- what a living pod shows (`POD_SHOWN`) is read from the pods alone; an upstream's word for it that no pod confirms is
-  outdated and counts as progress, unless the upstream has it from the engine at first hand,
-- an upstream's general word ("not ready", "failed") gives way to a pod's precise fault,
-- ready is only what the upstream calls ready and the pods do not contradict: of as many serving pods as are wanted each
-  must be ready; pods beyond that (an autoscaler's) contradict nothing,
-- a refusal or a claim's trouble that an event told is outdated once upstream and pods are ready,
-- of groups of pods that hold each other's nodes none serves: LeaderWorkerSet makes all leaders first, and their workers
-  then find no room (recorded).
+- A fault that a living pod can show (`POD_SHOWN`) is read from the pods alone. If only the upstream reports it, the
+  report is outdated and counts as progress, unless the upstream has it from the engine (`authoritative`).
+- A precise fault of a pod replaces a general report of the upstream ("not ready", "failed").
+- A deployment is ready if the upstream reports ready and the wanted number of serving pods is ready. Pods beyond that
+  number (an autoscaler's) do not matter.
+- Events about refused pods or claims are outdated once upstream and pods are ready.
+- If several groups of pods hold each other's nodes, none serves: LeaderWorkerSet creates all leaders first, and then
+  their workers find no room (recorded).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PodSummary:
     """The facts about a deployment's pods that decide which condition describes them."""
 
     shown: Sequence[Symptom]
-    """What is wrong with the pods."""
+    """The symptoms of the pods."""
     counts: PodCounts
     """Counts of the serving pods."""
     short: int
@@ -100,7 +100,7 @@ class PodSummary:
 
     @property
     def missed(self) -> str:
-        """What is lost, where some pods live."""
+        """The message about lost pods while others live."""
         if self.bereft and self.counts.ready:
             text = f"No {' and no '.join(self.bereft)} pod is ready, so no request is answered; {self.summary_text}"
         else:
@@ -109,7 +109,7 @@ class PodSummary:
 
 
 _Rule = tuple[str, Callable[[PodSummary], bool], Callable[[PodSummary], Component | None]]
-"""A rule: its name, whether it applies to a summary, and the component that describes the pods then."""
+"""A rule: its name, whether it applies to a summary, and the component that then describes the pods."""
 
 
 def _component(ready: bool, reason: str, message: str) -> Component:
@@ -117,7 +117,7 @@ def _component(ready: bool, reason: str, message: str) -> Component:
 
 
 def waits_for_pods(summary: PodSummary) -> bool:
-    """Whether pods that were there are thought to come back: `PodSummary.absent` says for how long."""
+    """Whether the pods are expected to come back; `PodSummary.absent` is the time for which."""
     return rule_of(summary)[0] == "away for a moment"
 
 
@@ -143,14 +143,14 @@ RULES: tuple[_Rule, ...] = (
         lambda s: _component(False, "Progressing", s.summary_text),
     ),
     ("none wanted", lambda s: s.wanted == 0, lambda _: None),
-    # It has served, and no pod was ever there to be seen: the upstream's word is all there is.
+    # It has served, and no pod was ever found: only the upstream's report is left.
     ("never any", lambda s: s.lost and not s.counts.seen and not s.seen_before, lambda _: None),
     (
         "lost, none lives",
         lambda s: s.lost and (s.counts.seen or not s.ready),
         lambda _: _component(False, LOST, "No pod is ready"),
     ),
-    # One text for everything up to the first ready pod: steps of a start are no news to write down.
+    # One text until the first pod is ready: the steps of a start are not worth a status write each.
     (
         "starting",
         lambda s: not s.ready or s.counts.seen,
@@ -158,7 +158,7 @@ RULES: tuple[_Rule, ...] = (
     ),
     ("elsewhere from the start", lambda s: not s.seen_before, lambda _: None),
     ("elsewhere by now", lambda s: s.absent is not None and s.absent <= 0, lambda _: None),
-    # Pods that were there a moment ago may be about to come back, or be served elsewhere.
+    # Pods that existed a moment ago may come back, or the model may be served elsewhere.
     (
         "away for a moment",
         lambda _: True,
@@ -169,24 +169,24 @@ RULES: tuple[_Rule, ...] = (
         ),
     ),
 )
-"""How the pods are shown: the first row that fits. None: nothing is known of pods, and the upstream's word counts."""
+"""How the pods are shown: the first row that applies. None: no pods are known, and the upstream's report counts."""
 
 
 def rule_of(summary: PodSummary) -> _Rule:
-    """The first row that fits; the last one always does."""
+    """The first rule that applies; the last one always does."""
     return next(row for row in RULES if row[1](summary))
 
 
 def shown_as(summary: PodSummary) -> Component | None:
-    """The pods as one component; None where nothing is known of them."""
+    """The pods as one component; None if nothing is known of them."""
     return rule_of(summary)[2](summary)
 
 
 def faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
     """One fault for each reason that the pods show, in their order of precedence.
 
-    A connectivity fault is waited for, but not where it has cost pods that served. Failing pods beyond the wanted count
-    do not degrade the deployment.
+    A connectivity fault is debounced, unless pods that served are lost because of it. Failing pods beyond the wanted
+    count do not degrade the deployment.
     """
     if summary.ready and not summary.short and summary.counts.ready and summary.wanted is not None:
         return []
@@ -211,7 +211,7 @@ def faults_of(summary: PodSummary, evidence: Evidence) -> list[Fault]:
 
 
 class _Rest:
-    """The pods by what is asked of them for each symptom: there may be thousands of both."""
+    """Indexes of the pods for the questions about each symptom: there may be thousands of both."""
 
     def __init__(self, pods: Iterable[PodFacts]) -> None:
         self._pods = {f"Pod/{pod.namespace}/{pod.name}": pod for pod in pods}
@@ -220,12 +220,14 @@ class _Rest:
         self._crews = {pod.crew for pod in serving}
 
     def role_of(self, object_: str) -> str | None:
-        """The role of a pod, None for what is none of them."""
+        """The role of a pod; None if the object is none of the pods."""
         pod = self._pods.get(object_)
         return None if pod is None else pod.role
 
     def serves_beside(self, object_: str, *, ready: bool) -> bool:
-        """Whether other pods do the same work: of its controller and role, or any while the upstream is ready."""
+        """Whether other pods do the same work: those of the same controller and role, or any serving pod while the
+        upstream is ready.
+        """
         if ready:
             return bool(self._crews)
         kind, _, name = object_.partition("/")
@@ -236,7 +238,7 @@ class _Rest:
 
 
 def _is_partial(symptom: Symptom, summary: PodSummary, rest: _Rest) -> bool:
-    """Whether the rest serves without what shows the symptom: by the upstream's word, or as one of several alike."""
+    """Whether the deployment still serves despite the symptom: the upstream reports so, or similar pods serve."""
     helps = rest.role_of(symptom.object) in summary.helping
     announced = summary.only_degrades and not summary.ready
     return helps or announced or rest.serves_beside(symptom.object, ready=summary.ready)
@@ -246,14 +248,14 @@ def _is_partial(symptom: Symptom, summary: PodSummary, rest: _Rest) -> bool:
 
 
 WORKER = "-worker"
-"""Suffix of the component of pods that only compute, after that of the one of their group that serves."""
+"""Suffix of the component of pods that only compute; the prefix is the component of their group's leader."""
 
 
 _NO_ROOM = "Unschedulable.InsufficientGPU"
 
 
 def with_advice(symptoms: Sequence[Symptom], pods: Iterable[PodFacts]) -> tuple[Symptom, ...]:
-    """The symptoms; of a group's pod that finds no GPUs with what would help, where groups keep each other from it."""
+    """The symptoms, with advice on unschedulable pods if groups of pods block each other."""
     if not any(symptom.code == _NO_ROOM for symptom in symptoms):
         return tuple(symptoms)
     alive = {f"Pod/{pod.namespace}/{pod.name}": pod for pod in pods if pod.alive}
@@ -269,7 +271,7 @@ def with_advice(symptoms: Sequence[Symptom], pods: Iterable[PodFacts]) -> tuple[
 
 
 def _advice(role: str, pods: Iterable[PodFacts]) -> str:
-    """Empty where a group serves, or there is but one."""
+    """The advice; empty if a leader is ready or there is only one group."""
     group = [pod for pod in pods if pod.role in (role, f"{role}{WORKER}")]
     leaders = [pod for pod in group if pod.role == role]
     if len(leaders) < 2 or any(pod.ready for pod in leaders):
@@ -292,35 +294,35 @@ STALE_AFTER = timedelta(minutes=5)
 
 
 AWAY_AFTER = timedelta(minutes=2)
-"""How long all pods may be ready before an upstream notices it; then its controller is thought to be away."""
+"""Time for which all pods may be ready before the upstream reports it; then its controller seems to be down."""
 
 
 ABSENCE_PATIENCE = timedelta(minutes=1)
-"""How long an upstream may be ready without pods where some were seen before; then they are thought to be elsewhere."""
+"""Time for which an upstream may be ready without the pods that existed before; then they seem to run elsewhere."""
 
 
 _GENERAL = frozenset({"Starting", "Progressing", "UpstreamFailed", "Unknown"})
-"""Reasons that say no more than that something is not ready."""
+"""Reasons that mean no more than "not ready"."""
 
 
 _NAMED = 3
-"""Pods that a message names."""
+"""Number of pods that a message names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """What is wrong with a deployment, and why."""
+    """The faults and the root cause of a deployment."""
 
     report: Report
-    """The report with its components as they are shown."""
+    """The report, with its components as they are shown."""
     faults: tuple[Fault, ...]
-    """The faults, the one to report first in front."""
+    """The faults; the one to report comes first."""
     root_cause: RootCause | None = None
-    """The root cause; None: nothing is wrong, or it is not known."""
+    """The root cause; None if nothing is wrong or the cause is unknown."""
     wake_after: float | None = None
     """Seconds after which time alone changes the diagnosis."""
     ready_pods: int | None = None
-    """How many serving pods are ready, where not all are; None: all, or it is not known."""
+    """Number of ready serving pods if not all are ready; None: all are, or it is unknown."""
 
 
 def diagnose(
@@ -330,9 +332,9 @@ def diagnose(
     deployment: Resource,
     now: datetime,
 ) -> Diagnosis:
-    """What is wrong, and why. `deployment` has the status as it stands.
+    """The faults and the root cause of a deployment. `deployment` has the live status.
 
-    Without `evidence` (pods may not be read, or nothing exists yet) the upstream's words count as they are.
+    Without `evidence` (pods may not be read, or nothing exists yet) the upstream's report counts as it is.
     """
     observation = report.observation
     previous = previous_cause(deployment.get("status") or {})
@@ -349,7 +351,7 @@ def diagnose(
         _named_fault(replace(c, message=f"{c.message}; {away}") if away and c.ready is False else c, summary)
         for c in observation.components
     ]
-    if stale is not None:  # its report on an older state may not hold any more
+    if stale is not None:  # a report on an older state may be outdated
         named_faults = [
             _Named(replace(c, ready=None, reason=stale.reason, message=stale.message), None)
             for c in observation.components
@@ -393,9 +395,10 @@ def diagnose(
 def conclude(
     report: Report, evidence: Evidence | None, *, deployment: Resource, memory: Memory, now: datetime
 ) -> tuple[Resource, Rollup, Diagnosis]:
-    """The complete status that follows from a pass, the verdict that it rests on, and what is wrong, and why.
+    """The complete status after a pass, the verdict behind it, and the diagnosis.
 
-    `memory` dates what is wrong; the `wake_after` of the diagnosis is when time alone will change any of the three.
+    `memory` has the beginning of each fault. `wake_after` of the diagnosis is the time after which any of the three
+    changes without an event.
     """
     found = diagnose(_with_last_words(report, memory.last_words), evidence, deployment=deployment, now=now)
     begun = memory.date(found.faults, status=deployment.get("status") or {}, now=now)
@@ -409,9 +412,9 @@ def conclude(
 
 
 def _with_last_words(report: Report, last_words: str) -> Report:
-    """The report with what a pod said last, for an upstream that deletes the pods which fail (``RestartLoop``).
+    """The report with a pod's last termination message, for an upstream that deletes failed pods (``RestartLoop``).
 
-    Their status and logs are gone with them.
+    The pods' status and logs are deleted with them.
     """
     observation = report.observation
     if not last_words or observation is None or not any(c.reason == "RestartLoop" for c in observation.components):
@@ -424,7 +427,7 @@ def _with_last_words(report: Report, last_words: str) -> Report:
 
 
 def _last_words(cause: RootCause | None) -> str:
-    """What a pod says of its end; empty where the root cause is nothing of that kind."""
+    """The termination message in a root cause; empty if the cause is no engine fault of a pod."""
     if cause is None or not (cause.of_pods and cause.object.startswith("Pod/") and cause.code.startswith("Engine.")):
         return ""
     advice = f" {CODES[cause.code].remedy_for(cause.object)} See {cause.remedy}"
@@ -432,7 +435,7 @@ def _last_words(cause: RootCause | None) -> str:
 
 
 def is_ready(observation: Observation) -> bool:
-    """Whether the upstream says that the newest spec is served."""
+    """Whether the upstream reports that the newest spec is served."""
     return observation.up_to_date and all(c.ready is True for c in observation.components)
 
 
@@ -445,7 +448,7 @@ def _look(
     previous: RootCause | None,
     now: datetime,
 ) -> tuple[Evidence, PodSummary]:
-    """What the pods show, next to what the upstream says; and the evidence without what is outdated."""
+    """What the pods show next to the upstream's report; and the evidence without outdated events."""
     ready, bereft = is_ready(observation), _bereft(observation, evidence)
     wanted = observation.replicas.desired if observation.replicas is not None else None
     counts = count_pods(evidence.pods)
@@ -478,10 +481,10 @@ def _look(
 def _is_lost(
     report: Report, deployment: Resource, counts: PodCounts, evidence: Evidence, *, bereft: Sequence[str]
 ) -> bool:
-    """Whether pods that were ready for this very generation are not any more: that is no progress.
+    """Whether pods that were ready for this generation are not ready any more, so that this is no progress.
 
-    None of them is, none of a role that is needed is (`bereft`), or one of those that are not has been before; else it
-    is a further one that starts.
+    True if no pod is ready, if a needed role has none (`bereft`), or if a pod that is not ready was ready before.
+    Otherwise the pods that are not ready are additional ones that start.
     """
     record = record_of_service(report, deployment.get("status") or {})
     if record is None or record.get("observedGeneration") != dig(deployment, "metadata", "generation"):
@@ -492,7 +495,7 @@ def _is_lost(
 
 
 def _bereft(observation: Observation, evidence: Evidence) -> tuple[str, ...]:
-    """The roles that are needed and have no ready pod, whatever pods other roles have.
+    """The needed roles that have no ready pod, whatever pods other roles have.
 
     A component that is ready without any pod of its role wants none, or runs elsewhere.
     """
@@ -505,7 +508,7 @@ def _bereft(observation: Observation, evidence: Evidence) -> tuple[str, ...]:
 
 
 class _Rank(IntEnum):
-    """In which order what the components say is named; pods that are lost stand between the first two."""
+    """Order of the components' faults; lost pods come between the first two."""
 
     PRECISE = 0
     GENERAL = 1
@@ -514,14 +517,15 @@ class _Rank(IntEnum):
 
 @dataclass(frozen=True)
 class _Named:
-    """A component as it may be shown, and how much its word counts as a fault (None: not at all)."""
+    """A component as it is shown, and the rank of its fault."""
 
     component: Component
     rank: _Rank | None
+    """None: the component reports no fault."""
 
 
 def _named_fault(component: Component, summary: PodSummary | None) -> _Named:
-    """The component's word next to what the pods show."""
+    """The component's report, corrected by what the pods show."""
     shown = summary.shown if summary is not None else ()
     if component.ready is True:
         return _Named(component, None)
@@ -540,18 +544,20 @@ def _named_fault(component: Component, summary: PodSummary | None) -> _Named:
 
 
 def _explained(component: Component, shown: Sequence[Symptom]) -> bool:
-    """Whether the pods say more precisely what the component says."""
+    """Whether the pods show a more precise reason than the component."""
     if not shown:
         return False
     if component.reason in POD_SHOWN:
         return True
-    # A connectivity fault is debounced: meanwhile "not ready" is all that is certain.
+    # A connectivity fault is debounced: until then only "not ready" is certain.
     return component.reason in _GENERAL and category_of(shown[0].reason) is not Category.CONNECTIVITY
 
 
 def _in_order(named_faults: Sequence[_Named], pods: Component | None) -> list[Fault]:
-    """The faults of components, and that of `pods` that show no precise one: a precise word comes before pods that are
-    not ready any more, those before a general word; what no pod confirms comes last.
+    """The faults of the components and of `pods` (None if the pods show a precise fault) in the order in which they are
+    reported.
+
+    Precise reports come first, then pods that were lost, then general reports, then reports that no pod confirms.
     """
     ranked = [(float(word.rank), fault_of(word.component, None)) for word in named_faults if word.rank is not None]
     if pods is not None and pods.ready is not True:
@@ -564,7 +570,9 @@ def _in_order(named_faults: Sequence[_Named], pods: Component | None) -> list[Fa
 
 
 def _refused(observation: Observation) -> list[Fault]:
-    """The newest spec is refused: what serves of the one before goes on, so that it degrades, whatever the reason."""
+    """The fault for a newest spec that the upstream refuses. If the previous spec still serves, the deployment is
+    degraded, whatever the reason.
+    """
     refused = observation.refused
     if refused is None:
         return []
@@ -581,9 +589,9 @@ def _refused(observation: Observation) -> list[Fault]:
 
 
 def _unselected(report: Report, evidence: Evidence | None) -> tuple[Finding, ...]:
-    """A warning where pods count as ready that ``status.selector`` does not select: an autoscaler sees none of them.
+    """A warning if ready pods are not selected by ``status.selector``: an autoscaler does not count them.
 
-    The selector that follows from the manifest asks for a role, and a pod without one serves all the same.
+    The selector that follows from the manifest requires a role, and a pod without a role serves nevertheless.
     """
     if evidence is None or "," not in report.selector or (report.observation and report.observation.selector):
         return ()
@@ -599,7 +607,7 @@ def _unselected(report: Report, evidence: Evidence | None) -> tuple[Finding, ...
 
 
 def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fault | None, float | None]:
-    """The fault of an upstream that does not report on the newest spec; or the seconds until that counts."""
+    """The fault of an upstream that does not report on the newest spec; or the seconds until that is a fault."""
     if observation.up_to_date or observation.refused or report.applied is None or report.primary is None:
         return None, None
     conditions = dig(report.primary, "status", "conditions")
@@ -620,12 +628,12 @@ def _stale(report: Report, observation: Observation, now: datetime) -> tuple[Fau
 def _away(
     report: Report, observation: Observation, summary: PodSummary | None, deployment: Resource, now: datetime
 ) -> tuple[str, float | None]:
-    """The message on an upstream that has not noticed that all pods are ready; or the seconds until that counts.
+    """A message if the upstream does not report that all pods are ready; or the seconds until that counts.
 
-    Where its controller does not run, its status does not change.
+    The usual cause is that its controller does not run.
     """
     if summary is None or not observation.up_to_date or report.primary is None:
-        return "", None  # that it has not looked at the newest spec is said of its own (`_stale`)
+        return "", None  # `_stale` reports an upstream that has not observed the newest spec
     if summary.ready or summary.shown or summary.short or not summary.counts.ready:
         return "", None
     condition = condition_of(deployment, f"{PODS}Ready")
@@ -642,7 +650,7 @@ def _away(
 def _root_cause(
     evidence: Evidence | None, report: Report, faults: Iterable[Fault], *, previous: RootCause | None, now: datetime
 ) -> RootCause | None:
-    """The root cause by the evidence, by what the runtime itself says, and by the upstream's words that still count."""
+    """The root cause from the evidence, the runtime's own faults, and the upstream's reports that still count."""
     reported = [
         Reported(reason=fault.reason, object=report.subject, message=fault.message, since=fault.since)
         for fault in dict.fromkeys([*report.faults, *faults])

@@ -1,4 +1,4 @@
-"""How the status reports an error of a write upstream, and when the write is retried (spec ruling 28). Pure."""
+"""Maps errors of upstream writes to what the status reports and when the write is retried (spec ruling 28). Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class ErrorPolicy:
     reason: str
     """Reason of the condition."""
     refuses: bool = False
-    """True: the request was refused, which is reported at once. False: a transient failure, reported once it lasts."""
+    """True: a refusal, which is reported at once. False: a transient failure, which is reported once it lasts."""
     lasts: bool = False
     """Whether the same request is refused until the upstream's schema changes."""
     pending: bool = False
-    """Whether something else has to exist, or to be gone, first; the deployment needs no change."""
+    """Whether another object must first exist or be deleted; the deployment needs no change."""
 
 
 _REFUSED = ErrorPolicy(reason="InvalidSpec", refuses=True)
@@ -51,11 +51,11 @@ POLICIES: Mapping[ErrorKind, ErrorPolicy] = {
     ErrorKind.EXPIRED: ErrorPolicy(reason="DependenciesUnreachable"),
     ErrorKind.UNKNOWN: ErrorPolicy(reason="DependenciesUnreachable"),
 }
-"""Every kind of error; docs/write-errors.md has the table for readers, and a test compares the two."""
+"""The policy of every kind of error; a test compares docs/write-errors.md with it."""
 
 
 def policy_of(error: KubeError) -> ErrorPolicy:
-    """What the status says of a failure to write."""
+    """The policy for a failed write."""
     match error:
         case ApiError():
             return POLICIES[error.kind]
@@ -68,7 +68,9 @@ def policy_of(error: KubeError) -> ErrorPolicy:
 
 
 class Refused(Exception):
-    """The server refuses an object, or its kind is not served (no `kind`). `obj` has its identity only."""
+    """The API server refuses an object, or does not serve its kind (no `kind`). `obj` has only the object's
+    identity.
+    """
 
     def __init__(self, obj: Resource, message: str, kind: ErrorKind | None = None) -> None:
         super().__init__(f"{named(obj)} was refused: {message}")
@@ -84,4 +86,4 @@ class Refused(Exception):
 
 
 class Occupied(Exception):
-    """An object that was to be created exists already."""
+    """An object that was to be created already exists."""

@@ -1,10 +1,10 @@
-"""Watching what lies behind the upstream's objects: pods, warning events, claims and jobs of our deployments.
+"""Watches what explains the state of an upstream object: pods, warning events, claims and jobs of our deployments.
 
-Pods are selected by label on the server, projected when they are decoded, and wake their deployment only when a fact
-about them changes. Of events one watch brings the cluster's warnings, and one each a reason that the plugin named;
-events about none of our objects are dropped when they are decoded. Providers in one process share these caches. The
-workloads that upstreams make have no labels of ours: `Workloads` reads them one by one when a question needs them.
-Nothing here writes or is needed to run a deployment: without access the upstream's own words count alone.
+The API server selects pods by label. The caches keep only facts about each object, and a deployment is reconciled only
+when a fact changes. One watch covers all warning events, and one watch each reason of normal events that the plugin
+names; events about other objects are dropped at decoding. Providers in one process share these caches. `Workloads`
+reads workloads (StatefulSets, Jobs and so on) on demand, because upstreams do not set our labels on them. Nothing here
+writes, and a deployment runs without it: without read access the upstream's status alone counts.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ log = logging.getLogger(__name__)
 
 
 WORKLOADS = {kind.kind: kind for kind in (STATEFUL_SET, REPLICA_SET, DEPLOYMENT, JOB)}
-"""Kinds that make pods from a template."""
+"""Kinds that create pods from a template, by name."""
 
 
 _REMEMBERED = 4096
 
 
 class Workloads:
-    """Reads workloads; remembers by uid whose pods one makes, which never changes."""
+    """Reads workloads, and caches by uid to which deployment a workload's pods belong (this never changes)."""
 
     def __init__(self, client: Client, *, labels: Sequence[str]) -> None:
         self._client = client
@@ -68,11 +68,11 @@ class Workloads:
         self._denied = False
 
     async def makes_pods_of(self, event: EventFacts, *, objects: Collection[str], deployment: ObjectKey) -> bool:
-        """Whether the workload that an event is about makes the pods of that deployment: by its template's labels.
+        """Whether the labels of the pod template show that the event's workload creates pods of that deployment.
 
-        `objects` are the names of the deployment's objects that its pods may carry.
-
-        Raises KubeError if the API server cannot tell just now.
+        `objects` are the names of the deployment's objects that may stand in the pods' labels. If workloads may not be
+        read or the event has no uid, the event's object must have one of these names. Raises KubeError if the API
+        server cannot answer now.
         """
         if event.uid not in self._known:
             key = ObjectKey(event.namespace, event.name)
@@ -80,7 +80,7 @@ class Workloads:
             if workload is None:
                 return event.name in objects
             if uid_of(workload) != event.uid:
-                workload = {}  # the event is about an earlier one of the same name, which is gone for good
+                workload = {}  # the event is about an earlier object of this name, which is deleted
             labels = dig(workload, "spec", "template", "metadata", "labels", default={})
             theirs = next((str(labels[key]) for key in self._labels if labels.get(key)), "")
             self._known[event.uid] = (theirs, str(labels.get(names.MODEL_DEPLOYMENT, "")))
@@ -90,7 +90,9 @@ class Workloads:
         return ours == deployment.name or theirs in objects
 
     async def rolled_out(self, pods: Iterable[PodFacts]) -> bool:
-        """Whether each StatefulSet behind the pods is there and has no newer revision than theirs. Raises KubeError."""
+        """Whether each StatefulSet of the pods exists and has no newer revision than theirs. True if workloads may not
+        be read. Raises KubeError.
+        """
         revisions: dict[ObjectKey, set[str]] = {}
         for pod in pods:
             kind, name = pod.owner
@@ -108,7 +110,7 @@ class Workloads:
         return True
 
     async def _read(self, kind: Kind, key: ObjectKey) -> Resource | None:
-        """The workload, empty if it is gone; None where workloads may not be read."""
+        """The workload; empty if it does not exist, None if workloads may not be read."""
         if self._denied:
             return None
         try:
@@ -127,15 +129,15 @@ class Workloads:
 
 
 EVENTS_PER_DEPLOYMENT = 64
-"""The newest events that are looked at; a deployment that fails in more ways than this is not understood better."""
+"""Number of the newest events that are evaluated."""
 
 
 PODS_PER_DEPLOYMENT = 2048
-"""The living and newest pods, which are looked at: as many as the largest deployment has (32 replicas of 64 pods)."""
+"""Number of pods that are evaluated, the living and newest ones: as many as the largest deployment has (32 × 64)."""
 
 
 EVENT_AGE = timedelta(hours=1)
-"""Events that were not repeated for this long are not kept, whatever the server's own limit is."""
+"""Events that were not repeated for this long are dropped, whatever the server's own limit is."""
 
 
 _REASONS = {
@@ -145,19 +147,20 @@ _REASONS = {
     "PersistentVolumeClaim": frozenset({"ProvisioningFailed"}),
     **{kind: frozenset({"FailedCreate"}) for kind in WORKLOADS},
 }
-"""The events that explain something, by the kind that they are about."""
+"""Reasons of the events that explain a fault, by the kind that they are about."""
 
 
 _QUIET = frozenset({"Unhealthy"})
-"""Events that come with every start: read when a pod changes, and no cause to look by themselves."""
+"""Reasons of events that occur at every start. They are evaluated when a pod changes, but trigger no reconcile."""
 
 
 class EvidenceCollector:
-    """The caches, and the evidence for one deployment out of them.
+    """Owns the caches and collects the evidence for one deployment from them.
 
-    Pods are known by the manifest's labels, whose value is the name of an object of the deployment's (`is_named` gives
-    the deployments that have one of that name), or by ours with the deployment's own. `deployments` gives a deployment
-    if it is the provider's; `notify` has one looked at again.
+    A pod belongs to a deployment in one of two ways: a pod label of the manifest has the name of an object of the
+    deployment as its value, or our own label has the name of the deployment. `deployments(key)` returns the deployment
+    if it is the provider's; `is_named(key)` returns the deployments that have an object of this name; `notify(key)`
+    enqueues a deployment.
     """
 
     def __init__(
@@ -214,7 +217,7 @@ class EvidenceCollector:
         return (*self._pods, self._claims, self._jobs, *self._events)
 
     def settled(self) -> bool:
-        """Whether everything was read that may be read: before that, absence means nothing."""
+        """Whether everything that may be read was read: before that, absence means nothing."""
         return self._are_settled(self.reflectors)
 
     def _are_settled(self, reflectors: Iterable[AnyReflector]) -> bool:
@@ -225,8 +228,10 @@ class EvidenceCollector:
             await asyncio.sleep(0.05)
 
     async def run(self, *, after: Awaitable[object], announce: Callable[[], None]) -> None:
-        """Follow the server until cancelled. `after` is waited for before events are read: they are kept only if they
-        are about something known. `announce` is called once all is read.
+        """Watch until cancelled.
+
+        Events are listed after `after` and after the other caches are complete: only events about known objects are
+        kept. `announce` is called once all is read.
         """
         for reflector in self.reflectors:
             reflector.on_restart = self._on_trouble(reflector)
@@ -247,10 +252,10 @@ class EvidenceCollector:
             self._wanted.leave(self._name, self._reader)
 
     async def of(self, deployment: Resource, primary: Resource, made: Sequence[Resource] = ()) -> Evidence | None:
-        """What is known around a deployment whose primary object exists; None where pods may not be read.
+        """The evidence for a deployment whose primary object exists; None where pods may not be read.
 
-        `made` are objects that the upstream made of it: its pods may have their names. Raises KubeError if the API
-        server cannot be asked about a workload just now.
+        `made` are the objects that the upstream created from the primary object: pods may carry their names. Raises
+        KubeError if the API server cannot return a workload now.
         """
         if not all(pods.synced.is_set() for pods in self._pods):
             return None
@@ -286,7 +291,7 @@ class EvidenceCollector:
         return tuple(sorted(found, key=lambda event: (str(event.last), event.reason, event.note)))
 
     def _pods_of(self, deployment: ObjectKey, objects: Collection[str]) -> list[PodFacts]:
-        """The pods of a deployment: each by the first label that it carries."""
+        """The pods of a deployment, each found by the first label that it carries."""
         found: dict[str, PodFacts] = {}
         for label, index in zip(self._labels, self._pods_by_value, strict=True):
             values = (deployment.name,) if label == names.MODEL_DEPLOYMENT else sorted(objects)
@@ -317,7 +322,7 @@ class EvidenceCollector:
             self._notify(deployment)
 
     def _owners(self, obj: Resource) -> Iterator[ObjectKey]:
-        """The deployments that a pod, a claim or a job may be of, by the label that it was found with."""
+        """The deployments that a pod, a claim or a job may belong to, by the label with which it was found."""
         named = ObjectKey(key_of(obj).namespace, obj["label"])
         if obj["by"] != names.MODEL_DEPLOYMENT:
             yield from self._is_named(named)
@@ -329,12 +334,12 @@ class EvidenceCollector:
             return
         facts: EventFacts = new[FACTS]
         if facts.reason in _QUIET or (old is not None and old[FACTS].note == facts.note):
-            return  # counting up is no news
+            return  # a higher count is not a change
         for deployment in set(self._about(facts)):
             self._notify(deployment)
 
     def _about(self, event: EventFacts) -> Iterator[ObjectKey]:
-        """The deployments that an event may be about: by the pod's label, by the claim's users, else by the name."""
+        """The deployments that an event may be about: by the pod's label, by the claim's pods, or by the name."""
         if event.kind == "Pod":
             for pods in self._pods:
                 if (pod := pods.get(ObjectKey(event.namespace, event.name))) is not None:
@@ -351,7 +356,7 @@ class EvidenceCollector:
         yield from self._by_name(event)
 
     def _by_name(self, event: EventFacts) -> Iterator[ObjectKey]:
-        """Our deployments whose name the object's begins with, the longest first: upstreams name by appending."""
+        """Our deployments whose name is a prefix of the object's name, the longest first: upstreams append to names."""
         parts = event.name.split("-")
         for length in range(len(parts), 0, -1):
             key = ObjectKey(event.namespace, "-".join(parts[:length]))
@@ -361,8 +366,8 @@ class EvidenceCollector:
     # --------------------------------------------------------------------------------------------------- projections
 
     def _about_ours(self, event: EventFacts) -> tuple[ObjectKey, ...] | None:
-        """What an event is about, or None if that is nothing of ours. What is about a claim is kept: it may come before
-        the pod that names the claim, and there is little of it.
+        """The deployments that an event is about, or None if it is about none of ours. Events about claims are always
+        kept: they may come before the pod that names the claim, and there are few.
         """
         if event.last is not None and self._clock() - event.last > EVENT_AGE:
             return None
@@ -381,13 +386,15 @@ class EvidenceCollector:
 
 
 def is_history(event: EventFacts, primary: Resource) -> bool:
-    """Whether an event was over before the primary object was made: then it is about an earlier one of that name."""
+    """Whether an event ended before the primary object was created: then it is about an earlier object of that name."""
     made_at = parse_moment(dig(primary, "metadata", "creationTimestamp"))
     return made_at is not None and event.last is not None and event.last < made_at
 
 
 def limited(pods: list[PodFacts]) -> list[PodFacts]:
-    """The pods of one deployment; of too many the living and newest: evicted ones pile up, anybody copies a label."""
+    """The pods of one deployment; if there are too many, the living and newest. Evicted pods pile up, and any user can
+    copy a label.
+    """
     if len(pods) <= PODS_PER_DEPLOYMENT:
         return pods
     by_age = sorted(pods, key=lambda pod: (not pod.alive, -pod.created.timestamp() if pod.created else 0.0))
@@ -395,7 +402,7 @@ def limited(pods: list[PodFacts]) -> list[PodFacts]:
 
 
 def _secrets_of(spec: Resource) -> dict[str, str]:
-    """The Secrets that a deployment's spec names, each with the path of the field that does."""
+    """The Secrets that a deployment's spec names, each with the path of the field."""
     found: dict[str, str] = {}
     for position, variable in enumerate(dig(spec, "env", default=[])):
         name = dig(variable, "valueFrom", "secretKeyRef", "name")
@@ -416,7 +423,7 @@ def _facts(objects: Iterable[Resource]) -> list[Any]:
 
 
 def _of_all(indexes: Iterable[Index], value: Hashable) -> Iterator[EventFacts]:
-    """The facts that several caches have under one value."""
+    """The facts that several indexes have under one value."""
     for index in indexes:
         yield from _facts(index.get(value))
 

@@ -1,8 +1,8 @@
-"""Watching the upstream: which of its kinds are there, and what of them exists for each deployment.
+"""Watches the upstream: which of its kinds are installed, and which of their objects belong to each deployment.
 
-`UpstreamInformers` owns the informers of the CRDs and of the kinds, and the index by deployment. Kinds that appear are
-watched, kinds that go away are forgotten; a version that an object is kept in is watched beside the newest one for as
-long as such objects exist (spec ruling 27).
+`UpstreamInformers` owns the informers of the CRDs and of the kinds. It starts to watch a kind when its CRD appears and
+stops when the CRD is deleted. While objects exist that were written in an older version, that version is watched beside
+the newest one (spec ruling 27).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 _FACTS = "crdFacts"
-"""Where a projected CRD keeps what was read out of it."""
+"""Key under which a projected CRD keeps its facts."""
 
 
 _UNREAD = Installed(upstream=None, reason="UpstreamNotInstalled", message="the cluster's CRDs have not been read yet")
@@ -47,16 +47,17 @@ _UNREAD = Installed(upstream=None, reason="UpstreamNotInstalled", message="the c
 
 @dataclass(kw_only=True)
 class KindInformer:
-    """One kind in one version: how it is addressed, and what is known of its objects.
-
-    `of` has them by what they belong to: what is written by its deployment, what the upstream made by the primary.
-    """
+    """The informer of one kind in one version."""
 
     kind: Kind
     objects: MutationCache
     reflector: AnyReflector
+    """The reflector that fills the cache."""
     of: Index
+    """Index of the objects: written ones by their deployment, ones that the upstream created by their primary object.
+    """
     task: asyncio.Task[None]
+    """The task that runs the reflector."""
 
     def synced(self) -> bool:
         return self.reflector.synced.is_set()
@@ -76,10 +77,10 @@ def deployment_of(obj: Resource) -> ObjectKey | None:
 
 
 class UpstreamInformers:
-    """The upstream of one provider, as it is now.
+    """What is installed of one provider's upstream, and its objects.
 
-    `notify(deployment)` is called for every change of an object of a deployment, `changed()` when something about the
-    kinds changed that concerns all of them.
+    `notify(deployment)` is called for every change of one of the deployment's objects, `changed()` when a change of the
+    kinds concerns all deployments.
     """
 
     def __init__(
@@ -119,18 +120,18 @@ class UpstreamInformers:
 
     @property
     def installed(self) -> Installed:
-        """The verdict on the primary kind: whether the provider can work."""
+        """What is installed of the primary kind: it decides whether the provider can work."""
         primary = self._host.primary_kind
         return self._installed[primary.group, primary.kind]
 
     @property
     def verdicts(self) -> Mapping[tuple[str, str], Installed]:
-        """The verdict on each kind of the manifest, by group and kind."""
+        """What is installed of each kind of the manifest, by group and kind."""
         return dict(self._installed)
 
     @property
     def state(self) -> tuple[object, ...]:
-        """Everything about the kinds that the outcome of a write may depend on."""
+        """The facts of all kinds on which the outcome of a write may depend."""
         return tuple(self._crd_facts(kind) for kind in self._host.manifest.upstream)
 
     def unread(self) -> list[str]:
@@ -138,16 +139,16 @@ class UpstreamInformers:
         return [view.kind.kind for view in (*self._written.values(), *self._made.values()) if not view.synced()]
 
     def view_of(self, obj: Resource) -> KindInformer | None:
-        """How an object is addressed and cached, in its own version; None if the provider does not watch that."""
+        """The informer of an object's kind in the object's own version; None if the provider does not watch it."""
         identity = identity_in(obj)
         version = str(obj.get("apiVersion")).rpartition("/")[2]
         kind = self._host.kinds.get((identity.group, identity.kind))
         return self._written.get(kind_in(kind, version)) if kind is not None else None
 
     def known(self, deployment: ObjectKey, wanted: Sequence[Resource] = ()) -> dict[Identity, Resource]:
-        """Everything of the written kinds that carries our label for the deployment, and what has a `wanted` name.
+        """All objects of the written kinds that carry our label for the deployment, and those with a `wanted` name.
 
-        Each in the version in which it was written, as far as that is served.
+        Each object is in the version in which it was written, if that is served.
         """
         identities = {
             Identity(view.kind.group, view.kind.kind, key_of(obj).name): None
@@ -159,7 +160,7 @@ class UpstreamInformers:
         return {identity: obj for identity, obj in found if obj is not None}
 
     def find(self, namespace: str, identity: Identity) -> Resource | None:
-        """An object of a kind that is written, as far as the caches know it, in the version it was written in."""
+        """An object of a written kind, from the caches, in the version in which it was written."""
         key = ObjectKey(namespace, identity.name)
         preferred = self._preferred.get((identity.group, identity.kind))
         if preferred is None:
@@ -173,7 +174,7 @@ class UpstreamInformers:
         return (beside.objects.get(key) if beside is not None and beside.synced() else None) or obj
 
     def awaits(self, known: Mapping[Identity, Resource]) -> bool:
-        """Whether something of what is known of a deployment is kept in a version whose cache is not complete yet."""
+        """Whether a known object was written in a served version whose cache is not complete yet."""
         for identity, obj in known.items():
             written = written_in(obj, self._manager)
             served = self._installed[identity.group, identity.kind].served
@@ -182,13 +183,15 @@ class UpstreamInformers:
         return False
 
     def selected(self, namespace: str, primary: str) -> tuple[Resource, ...]:
-        """What the upstream made of the primary object: of the kinds with `select`, what has its name in that label."""
+        """The objects that the upstream created from the primary object: those of the kinds with `select` whose label
+        has the primary object's name.
+        """
         of = ObjectKey(namespace, primary)
         found = {identity_in(obj): obj for view in self._made.values() for obj in view.of.get(of)}
         return tuple(found.values())
 
     def is_named(self, obj: ObjectKey) -> Iterator[ObjectKey]:
-        """The deployments that have an object of that name, or one that an object of theirs made."""
+        """The deployments that have an object of this name, or whose upstream created one."""
         yield from self._having(obj)
         for view in self._made.values():
             if (found := view.reflector.get(obj)) is not None:
@@ -202,13 +205,13 @@ class UpstreamInformers:
                 yield from _owners(found)
 
     def views(self) -> tuple[KindInformer, ...]:
-        """Every kind that is written, in its preferred version."""
+        """The informers of every written kind, in its preferred version."""
         return tuple(self._written[kind] for kind in self._preferred.values())
 
-    # --------------------------------------------------------------------------------------------------- what runs
+    # ---------------------------------------------------------------------------------------------------- what runs
 
     async def run(self, group: asyncio.TaskGroup) -> None:
-        """Start following the CRDs and, once they were read, the kinds; returns then. The tasks go on in `group`."""
+        """Start the watches in `group`; returns once the CRDs are read and the watches of the kinds are started."""
         for (_, kind), reflector in self._crds.items():
             group.create_task(reflector.run(), name=f"crd-{kind}")
         await wait_until_synced([*self._crds.values()])
@@ -222,7 +225,7 @@ class UpstreamInformers:
             self._refresh(group)
 
     def _refresh(self, group: asyncio.TaskGroup) -> None:
-        """Read the CRDs anew: what is installed, and which kinds are watched in which versions."""
+        """Compute from the CRDs what is installed, and start and stop watches accordingly."""
         before = dict(self._installed)
         for kind in self._host.manifest.upstream:
             facts = self._crd_facts(kind)
@@ -242,9 +245,9 @@ class UpstreamInformers:
             self._changed()
 
     def _versions(self, kind: UpstreamKind, facts: CrdFacts | None) -> list[str]:
-        """The versions in which a kind is watched: the one that is written first, then those that objects are kept in.
+        """The versions in which a kind is watched: first the version that is written, then those of existing objects.
 
-        One whose schema nothing may be written for is watched all the same: what exists of it still counts.
+        A version is watched even if no transformer may write its schema, because its existing objects still count.
         """
         installed = self._installed[kind.group, kind.kind]
         if kind.builtin:
@@ -259,7 +262,7 @@ class UpstreamInformers:
         return [first, *kept]
 
     def _keeps(self, kind: UpstreamKind, version: str) -> bool:
-        """Whether an object that the preferred view shows was written in `version`."""
+        """Whether an object in the preferred version's cache was written in `version`."""
         preferred = self._preferred.get((kind.group, kind.kind))
         view = self._written.get(preferred) if preferred is not None else None
         wanted = api_version(kind, version)
@@ -296,9 +299,9 @@ class UpstreamInformers:
         return KindInformer(kind=watched, objects=objects, reflector=reflector, of=index, task=task)
 
     async def _announce(self, reflector: AnyReflector) -> None:
-        """Once a kind was read completely, everything that waited for it is looked at."""
+        """When the kind is read completely, trigger a refresh and reconcile the deployments that waited for it."""
         await reflector.synced.wait()
-        self._look.set()  # an object may be kept in a version that is not watched yet
+        self._look.set()  # an object may have been written in a version that is not watched yet
         self._changed()
 
     def _stop(self, watched: Kind) -> None:
@@ -309,7 +312,7 @@ class UpstreamInformers:
         if written is not None and not any((k.group, k.kind) == (watched.group, watched.kind) for k in self._written):
             self._notify_of(written.reflector.values())
 
-    # ---------------------------------------------------------------------------------------------- what is noticed
+    # ------------------------------------------------------------------------------------------------- what changes
 
     def _on_object(self, kind: UpstreamKind, view: KindInformer) -> Handler:
         def on_change(key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
@@ -318,12 +321,12 @@ class UpstreamInformers:
                 if written and kind_in(kind, written.rpartition("/")[2]) not in self._written:
                     self._look.set()
             elif view.kind != self._preferred.get((kind.group, kind.kind)) and not len(view.reflector):
-                self._look.set()  # the last one that was kept in that version is gone
+                self._look.set()  # the last object that was written in that version is gone
 
         return on_change
 
     def _on_moved(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
-        if not echo or old is not None:  # else whoever made it has just seen it
+        if not echo or old is not None:  # the pass that created an object needs no echo of it
             self._notify_of(obj for obj in (old, new) if obj is not None)
 
     def _notify_of(self, objects: Iterable[Resource]) -> None:
@@ -340,24 +343,24 @@ class UpstreamInformers:
 
 
 def _owners(obj: Resource) -> Iterator[ObjectKey]:
-    """The deployment that a written object belongs to, if it says so."""
+    """The deployment that a written object belongs to, if it names one."""
     if (deployment := deployment_of(obj)) is not None:
         yield deployment
 
 
 def _made_of(obj: Resource, label: str) -> Iterator[ObjectKey]:
-    """The primary object that the upstream made an object of, which names it in that label."""
+    """The primary object from which the upstream created an object: the value of that label."""
     if primary := labels_of(obj).get(label):
         yield ObjectKey(key_of(obj).namespace, primary)
 
 
 def kind_in(kind: UpstreamKind, version: str) -> Kind:
-    """The kind as the client addresses it, in one version."""
+    """The kind in one version, as the client addresses it."""
     return Kind(group=kind.group, version=version, kind=kind.kind, plural=kind.plural, namespaced=True)
 
 
 def written_in(obj: Resource, manager: str) -> str:
-    """The ``apiVersion`` of our last apply; empty where there was none."""
+    """The ``apiVersion`` of our last apply; empty if there was none."""
     for entry in dig(obj, "metadata", "managedFields") or ():
         ours = isinstance(entry, dict) and entry.get("manager") == manager and entry.get("operation") == "Apply"
         if ours and not entry.get("subresource"):
@@ -366,7 +369,7 @@ def written_in(obj: Resource, manager: str) -> str:
 
 
 def _project_crd(crd: Resource) -> Resource:
-    """What we keep of a CRD: its schemas are up to a megabyte each."""
+    """Project a CRD to its facts: its schemas are up to a megabyte each."""
     metadata = crd.get("metadata") or {}
     return {
         "metadata": {key: metadata.get(key) for key in ("name", "uid", "resourceVersion")},

@@ -28,57 +28,59 @@ FIGHT_WINDOW = timedelta(minutes=2)
 
 
 FIGHT_REVERTS = 5
-"""More reverts of one object than this within the window are a fight with another writer."""
+"""Number of reverts of one object within the window above which they are a fight with another writer."""
 
 
 FIGHT_PAUSE = timedelta(seconds=30)
-"""Time between reverts during a fight."""
+"""Minimum time between reverts during a fight."""
 
 
 _JUST_MADE = timedelta(seconds=30)
-"""How long an object that we made may be missing in an upstream's cache."""
+"""Time for which a new object of ours may be missing in an upstream's cache."""
 
 
 Failure = Refused | KubeError | StepResult
-"""How a try may fail: an object is refused, the API server fails, or a dry run is refused."""
+"""The causes of a failed try: an object is refused, the API server fails, or a dry run is refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fight:
-    """Another writer keeps changing one object back."""
+    """A fight with another writer over one object."""
 
     retry_after: float
-    """Seconds until its next revert is due; not above zero where it is due."""
+    """Seconds until the next revert is due; zero or less if it is due."""
     expires_in: float
-    """Seconds until the fight is over if nothing more happens."""
+    """Seconds until the fight is over if no further revert follows."""
 
 
 @dataclass(kw_only=True)
 class Waiting:
-    """The result of comparing what runs with the newest way to write it, and the input that was `compared`."""
+    """The result of comparing the live objects with what the newest transformer and settings would write."""
 
     compared: object = None
+    """The input of the last comparison."""
     found: tuple[Finding, ...] = ()
+    """Its warnings."""
 
 
 @dataclass(kw_only=True)
 class Memory:
-    """What is remembered of one deployment."""
+    """What the runtime remembers of one deployment."""
 
     faults: dict[tuple[str, str], datetime] = field(default_factory=dict)
-    """Since when each fault lasts, by component and reason."""
+    """When each fault began, by component and reason."""
     failing: datetime | None = None
-    """Since when writes fail."""
+    """When writes began to fail; None if they do not."""
     reverts: dict[Identity, deque[datetime]] = field(default_factory=dict)
-    """When which object was reverted."""
+    """Times of recent reverts, by object."""
     made: dict[Identity, datetime] = field(default_factory=dict)
-    """When each object was created, of those created lately."""
+    """When each object was created, for objects created lately."""
     tries: Attempts[Failure] = field(default_factory=Attempts)
-    """What failed last, and when it is retried."""
+    """The last failure and its retry."""
     last_words: str = ""
     """The termination message of the pod that failed last."""
     waiting: Waiting = field(default_factory=Waiting)
-    """Whether a newer transformer or newer settings wait."""
+    """Warnings that a newer transformer or newer settings would be used."""
 
     def failed(self, subject: Subject, failure: Failure) -> FailedTry[Failure]:
         """Note that a try failed. `FailedTry.what` is the earlier failure if the message is the same."""
@@ -91,10 +93,10 @@ class Memory:
                 return self.tries.failed(subject, what=failure, text=str(failure), at_least=retry_after_of(failure))
 
     def date(self, faults: Iterable[Fault], *, status: Resource, now: datetime) -> dict[tuple[str, str], datetime]:
-        """The beginning of each of `faults`, by component and reason; what is not among them is forgotten.
+        """The beginning of each of `faults`, by component and reason; all other faults are forgotten.
 
-        A fault that lasts keeps its beginning whatever else gets better or worse meanwhile; one that goes and comes
-        back begins anew. Of one that this process has not seen before, `status` may tell, else the fault itself.
+        A fault keeps its beginning while it lasts, whatever other faults come and go; one that recurs begins anew. For
+        a fault that is new to this process, the beginning is read from `status`, or otherwise from the fault itself.
         """
         found: dict[tuple[str, str], datetime] = {}
         for fault in faults:
@@ -106,20 +108,20 @@ class Memory:
         return found
 
     def note_made(self, obj: Identity, *, now: datetime) -> None:
-        """Remember that we made it just now; what was made long ago is forgotten."""
+        """Note that the object was just created; forget objects created long ago."""
         self.made = {one: when for one, when in self.made.items() if now - when < _JUST_MADE}
         self.made[obj] = now
 
     def just_made(self, obj: Identity, *, now: datetime) -> bool:
-        """Whether we made it so lately that others may not know of it yet."""
+        """Whether the object was created so recently that others may not know of it yet."""
         when = self.made.get(obj)
         return when is not None and now - when < _JUST_MADE
 
     def outage(self, error: KubeError, *, now: datetime) -> StepResult | None:
-        """The result for a transient failure to write; None until it lasts.
+        """The result for a transient failure to write; None until it lasts for DEPENDENCY_GRACE.
 
-        The upstream's own admission webhook may be behind an API server's 500: without this, a user would wait for
-        ever and see no reason.
+        The cause may be permanent: the upstream's own admission webhook can be behind an API server's 500. Without this
+        result a user would wait without seeing a reason.
         """
         begun = self.failing = min(self.failing or now, now)
         if now - begun < DEPENDENCY_GRACE:
@@ -150,7 +152,7 @@ class Memory:
 
 
 def _restored(fault: Fault, status: Resource) -> datetime | None:
-    """What a status that was written before tells: the root cause exactly, a condition at least a lower bound."""
+    """When a fault began according to an earlier status: exactly from a root cause, at the latest from a condition."""
     cause = previous_cause(status)
     if cause is not None and cause.code in CODES and fault.reason in CODES[cause.code].reasons:
         return cause.since
@@ -160,7 +162,7 @@ def _restored(fault: Fault, status: Resource) -> datetime | None:
 
 
 def previous_cause(status: Resource) -> RootCause | None:
-    """``status.rootCause`` as it stands, or None if there is none (or none that could be ours)."""
+    """The live ``status.rootCause``; None if there is none, or none that we can have written."""
     found = dig(status, "rootCause")
     begun = parse_moment(dig(found, "since"))
     code, object_ = dig(found, "code"), dig(found, "object")

@@ -1,7 +1,7 @@
-"""``spec.provider.overrides``: what is allowed, what is mistyped, and merging it into the primary object.
+"""Checks ``spec.provider.overrides`` and merges it into the primary object.
 
-Pure (spec/providers.md, "Overrides"). The same list of forbidden keys is checked at admission and here, because a
-deployment can reach the provider without any webhook.
+Pure (spec/providers.md, "Overrides"). Admission checks the same list of forbidden keys; it is checked again here
+because a deployment can reach the provider without any webhook.
 """
 
 from __future__ import annotations
@@ -33,18 +33,22 @@ ROOT = "spec.provider.overrides"
 
 @dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """The verdict on a deployment's overrides: `errors` stop it, `unknown` become warnings, `merge` is to be merged."""
+    """The result of checking a deployment's overrides."""
 
     errors: tuple[Finding, ...]
+    """Findings that stop the deployment."""
     unknown: tuple[Finding, ...]
+    """Unknown keys: they become warnings and are not merged."""
     merge: Resource
+    """The part of the overrides that is merged into the primary object."""
 
 
 def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
     """Check overrides against the provider's JSON schema.
 
-    Properties of the schema marked ``x-airunway-typed: true`` are read by the translation itself and are not merged;
-    those with an ``x-airunway-ceiling`` are quantities up to it. A schema that names no properties knows none.
+    Properties of the schema marked ``x-airunway-typed: true`` are read by the translation itself and are not merged. A
+    property with ``x-airunway-ceiling`` is a quantity between 0 and the ceiling. If the schema has no properties, every
+    key is unknown.
     """
     if not overrides:
         return Overrides(errors=(), unknown=(), merge={})
@@ -91,9 +95,9 @@ def check_overrides(overrides: Resource, schema: Resource) -> Overrides:
 
 
 def _within_ceiling(_: object, ceiling: str, value: object, __: object) -> Iterator[jsonschema.ValidationError]:
-    """The keyword ``x-airunway-ceiling``: a quantity of nothing or more, up to the ceiling."""
+    """The keyword ``x-airunway-ceiling``: a quantity between 0 and the ceiling."""
     if not isinstance(value, str | int | float) or isinstance(value, bool):
-        return  # another type is said by the keyword for types
+        return  # the keyword ``type`` reports other types
     try:
         amount = parse_quantity(str(value))
     except ValueError as error:
@@ -104,7 +108,7 @@ def _within_ceiling(_: object, ceiling: str, value: object, __: object) -> Itera
 
 
 def _matching(_: object, pattern: str, value: object, __: object) -> Iterator[jsonschema.ValidationError]:
-    """The keyword ``pattern`` with JSON Schema's meaning of ``$``: the very end. In Python a newline may follow it."""
+    """The keyword ``pattern``: in JSON Schema ``$`` matches only at the end, in Python also before a last newline."""
     if isinstance(value, str) and not re.search(_END.sub(r"\\Z", pattern), value):
         yield jsonschema.ValidationError(f"does not match {pattern!r}")
 
@@ -140,8 +144,10 @@ def merged(base: Resource, overlay: Resource) -> Resource:
 
 
 def placed(overlay: Resource, places: Mapping[str, str]) -> Iterator[Resource]:
-    """`overlay` in parts, to be merged one after the other: what stands at a path of `places` under the path given for
-    it (the longest path counts), and the rest as it stands.
+    """Split `overlay` into parts that are merged one after the other.
+
+    The value at each path of `places` is moved to the path given for it (longer paths first); the rest comes last,
+    unmoved.
     """
     rest = copy_of(overlay)
     for path in sorted(places, key=len, reverse=True):

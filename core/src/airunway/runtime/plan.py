@@ -1,8 +1,8 @@
-"""What a pass does about the state that it read. Pure.
+"""Decides what a pass does, from the state that it read. Pure.
 
-`intent_of` decides what may be done at all, `observe` has the plugin read what runs, and `plan` has it translate the
-spec and compares the result with the live objects. The steps are one list, which a dry run prints and a pass carries
-out (spec/contract.md, "Inside the runtime"). Example: a new image is one step, ``update Thing 'llama'``.
+`intent_of` decides what may be done at all, `observe` calls the plugin to read the live objects, and `plan` calls it to
+translate the spec and compares the result with the live objects. The steps are one list, which a dry run prints and a
+pass carries out (spec/contract.md, "Inside the runtime"). Example: a new image is one step, ``update Thing 'llama'``.
 """
 
 from __future__ import annotations
@@ -90,34 +90,34 @@ class Do(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What a pass does, and the arguments and results of the plugin's hooks that it rests on."""
+    """What a pass does, with the arguments and results of the plugin's hooks."""
 
     do: Do
-    """What is done."""
+    """The action."""
     results: tuple[StepResult, ...] = ()
-    """What the decision itself has to report."""
+    """Results of the decision itself."""
     warnings: tuple[Finding, ...] = ()
     """Warnings for the status."""
     subject: str = ""
-    """What a fault of the upstream is about (``Kind/name``), where that is not the primary object."""
+    """The object of an upstream fault (``Kind/name``) if it is not the primary object."""
     typed: ModelDeployment | None = None
-    """The deployment as hooks see it; None where it cannot be read, like the next two."""
+    """The deployment as hooks see it; None if it cannot be read, as are the next two fields."""
     context: Context[Any] | None = None
     """The context of the hooks."""
     digests: SpecDigests | None = None
-    """Digests of what the translation is asked for."""
+    """Digests of the translation's input."""
     objects: tuple[Resource, ...] = ()
     """The desired objects, the primary first."""
     plan: Plan | None = None
-    """What becomes of each object."""
+    """The steps for each object."""
     dead: str = ""
-    """Why the primary object has to be recreated although nothing in it changed."""
+    """Why the primary object must be recreated although nothing in it changed; empty if it need not."""
     prunes: bool = False
-    """Whether objects that are no longer wanted may go: the primary serves what the newest spec asks for."""
+    """Whether objects that are no longer wanted may be deleted: the primary object serves the newest spec."""
 
     @property
     def verified(self) -> bool:
-        """Whether the schema of what is written is known."""
+        """Whether the schema of the written objects is known."""
         return self.context is None or self.context.upstream.verified
 
 
@@ -129,31 +129,31 @@ def decide(state: ClusterState, host: ProviderHost, *, settings: object) -> Deci
 
 
 def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> Decision:
-    """What may be done at all, and the arguments of the plugin's hooks where they may be called."""
+    """What may be done at all, and the arguments of the plugin's hooks if they may be called."""
     deployment = state.deployment
     if is_deleting(deployment):
         return Decision(do=Do.FINALIZE)
     if state.paused:
         return Decision(do=Do.SKIP)
     if not state.is_mine:
-        # A dry run changes nothing upstream: what we made stays until it is over.
+        # A dry run changes nothing upstream: our objects stay until it is over.
         return Decision(do=Do.SKIP if state.dry_run else Do.FINALIZE)
     if state.validated is None:
-        return Decision(do=Do.SKIP)  # the core's verdict on this generation brings us back
+        return Decision(do=Do.SKIP)  # the core's verdict on this generation enqueues it again
     if state.validated.get("status") == "True" and is_denied(deployment, host.name) and state.primary is None:
-        return Decision(do=Do.SKIP)  # chosen past the policy: the core is about to say so
+        return Decision(do=Do.SKIP)  # selected against the policy: the core will report it
     if state.held_by and not state.dry_run:
         return Decision(do=Do.OBSERVE_ONLY, results=(_waits_for(state.held_by),))
     hindrance, subject = _hindrance(state, host)
     if hindrance is None and not state.settled:
-        return Decision(do=Do.SKIP)  # the caches' first sight of everything brings every deployment back
+        return Decision(do=Do.SKIP)  # once the caches are complete, every deployment is enqueued again
     watched = Decision(do=Do.OBSERVE_ONLY, results=(hindrance,) if hindrance is not None else (), subject=subject)
     installed = _verdict(state, host) if hindrance is None else _as_it_runs(state, host)
     if installed is None:
         return watched
     try:
         typed = parsed(deployment)
-    except ParseError as error:  # what runs is named, not judged
+    except ParseError as error:  # live objects are named in the status without being read by the plugin
         if hindrance is not None:
             return watched
         log.exception("%s: the provider's plugin is at fault", state.key)
@@ -166,14 +166,15 @@ def intent_of(state: ClusterState, host: ProviderHost, *, settings: object) -> D
 
 
 def observe(host: ProviderHost, decision: Decision, state: ClusterState) -> Observation | PluginFault | None:
-    """The plugin's observation of what exists, or its fault. None where the hook cannot be called, where nothing
-    exists, or where it is about to be deleted.
+    """The plugin's observation of the live objects, or its fault.
+
+    None if the hook cannot be called, no primary object exists, or the objects are about to be deleted.
     """
     primary, typed, context = state.primary, decision.typed, decision.context
     if primary is None or typed is None or context is None or decision.do is Do.SUSPEND:
         return None
     objects = (*state.ours, *state.selected)
-    view, reads = tracked(typed)  # its own copy of everything that can be changed
+    view, reads = tracked(typed)  # the plugin gets its own copy of everything mutable
     try:
         found = host.translate_status(
             view, Observed(primary=primary, objects=objects, events=state.events, applied=state.applied), context
@@ -194,7 +195,7 @@ def plan(
     settings: object,
     waiting: Waiting,
 ) -> Decision:
-    """The intent with the steps that it needs. A fault of the plugin is reported, not raised, and what runs goes on."""
+    """The intent with its steps. A fault of the plugin is reported and not raised; live objects stay as they are."""
     typed, context, digests = intent.typed, intent.context, intent.digests
     if intent.do in (Do.SKIP, Do.FINALIZE, Do.OBSERVE_ONLY) or typed is None or context is None or digests is None:
         return intent
@@ -214,7 +215,8 @@ def plan(
     if not translated.objects:
         return decision
     dead, prunes = "", False
-    if dig(state.primary, "metadata", "annotations", names.WRITTEN_FOR) != digests.wanted:  # a dead one waits for that
+    # An unrecoverable object is recreated only after a change of the spec.
+    if dig(state.primary, "metadata", "annotations", names.WRITTEN_FOR) != digests.wanted:
         if isinstance(observed, PluginFault):
             return _at_fault(intent, observed)
         dead = observed.unrecoverable if observed is not None else ""
@@ -229,7 +231,7 @@ def plan(
 
 
 def _as_it_runs(state: ClusterState, host: ProviderHost) -> Installed | None:
-    """The upstream for reading what runs while nothing may be done: as it was written. None where there is nothing."""
+    """The upstream as live objects were written, to read them while nothing may be written. None without objects."""
     primary = state.primary
     kind = host.kinds.get(identity_in(primary)[:2]) if primary is not None else None
     writer = writer_of(primary, host.transformers_of(kind)) if primary is not None and kind is not None else None
@@ -240,7 +242,7 @@ def _as_it_runs(state: ClusterState, host: ProviderHost) -> Installed | None:
 
 
 def _hindrance(state: ClusterState, host: ProviderHost) -> tuple[StepResult | None, str]:
-    """Why nothing may be done, and what that is about where it is not the primary object."""
+    """Why nothing may be written, and the object of that result if it is not the primary object."""
     if (invalid := _invalid(state)) is not None:
         return StepResult(component="Validated", reason="ValidationFailed", message=invalid, blocks_ready=True), ""
     if state.named_instead:
@@ -249,7 +251,7 @@ def _hindrance(state: ClusterState, host: ProviderHost) -> tuple[StepResult | No
 
 
 def _invalid(state: ClusterState) -> str | None:
-    """What is wrong with the spec: what was found too large, else what the core says."""
+    """The error in the spec: exceeded size limits, otherwise the core's message."""
     large = "; ".join(f"{each.path}: {each.message}" for each in noted_excess(state.deployment))
     if large:
         return f"Validation failed: {large}"
@@ -258,7 +260,7 @@ def _invalid(state: ClusterState) -> str | None:
 
 
 def _missing(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] | None:
-    """What to say of a kind that is needed and cannot be written now, and which CRD that is about."""
+    """The result for a required kind that cannot be written now, and the CRD that it is about."""
     for kind in sorted(host.manifest.upstream, key=lambda kind: not kind.primary):
         installed = state.installed[kind.group, kind.kind]
         if installed.upstream is not None or not kind.required:
@@ -271,7 +273,7 @@ def _missing(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] 
                 component="Upstream", reason=installed.reason, message=message, blocks_ready=True, pending=True
             )
             return not_installed, subject
-        # What runs is never failed because a schema is new; what is not there yet fails, and says so (ruling 13).
+        # A new schema never makes live objects fail; a deployment without objects fails with this message (ruling 13).
         result = StepResult(
             condition="ProviderCompatible",
             reason=installed.reason,
@@ -287,8 +289,8 @@ def _missing(state: ClusterState, host: ProviderHost) -> tuple[StepResult, str] 
 def _context(
     state: ClusterState, host: ProviderHost, installed: Installed, *, settings: object, digests: SpecDigests
 ) -> Context[Any]:
-    """The plugin's context. An existing object keeps its version and its transformer (ruling 27), and the settings
-    that it was made with (ruling 23).
+    """The plugin's context. An existing object keeps its version, its transformer (ruling 27), and the settings with
+    which it was created (ruling 23).
     """
     verdicts = ((kind.key, state.installed[kind.group, kind.kind].upstream) for kind in host.manifest.upstream)
     served = {key: upstream for key, upstream in verdicts if upstream is not None}
@@ -341,8 +343,8 @@ def _waiting(
     digests: SpecDigests,
     known: Waiting,
 ) -> tuple[Finding, ...]:
-    """Warnings where what runs is kept as an older transformer has it, or with older settings, and would be written
-    otherwise by the newest. That is compared once for each spec and newest way (`known`).
+    """Warnings if the live object keeps an older transformer or older settings, and the newest would write something
+    else. The comparison is made once per input (`known`).
     """
     kind = next((kind for kind in host.manifest.upstream if kind.key == context.live_kind), None)
     if kind is None or not translated.objects:
@@ -377,7 +379,7 @@ def _waiting(
 
 
 def _records(state: ClusterState, host: ProviderHost, digests: SpecDigests) -> bool:
-    """Whether the settings are noted on the primary: not where that would be the only reason to write it."""
+    """Whether to record the settings on the primary object; not if that would be the only reason to write it."""
     primary = state.primary
     if primary is None or state.recorded is not None:
         return True
@@ -385,12 +387,12 @@ def _records(state: ClusterState, host: ProviderHost, digests: SpecDigests) -> b
 
 
 def _comparable(obj: Resource) -> Resource:
-    """An object without what the runtime notes on it."""
+    """The object without the runtime's own metadata."""
     return {**obj, "metadata": {"name": obj["metadata"]["name"]}}
 
 
 def _at_fault(intent: Decision, error: PluginFault) -> Decision:
-    """What runs goes on, and is read as far as the plugin can still read it."""
+    """A fault of the plugin: the live objects stay, and are observed as far as the plugin still can."""
     return replace(intent, do=Do.OBSERVE_ONLY, results=(plugin_fault(error),))
 
 
@@ -410,7 +412,7 @@ def _compatible(host: ProviderHost, context: Context[Any], state: ClusterState) 
 
 
 def _blocked(translated: TranslationResult, *, blocks_ready: bool = True) -> StepResult:
-    """The provider cannot do it: nothing is created, what runs is left alone."""
+    """The provider cannot run the spec: nothing is created, and live objects stay as they are."""
     return StepResult(
         condition="ProviderCompatible",
         reason=translated.blockers[0].reason,
@@ -420,16 +422,16 @@ def _blocked(translated: TranslationResult, *, blocks_ready: bool = True) -> Ste
 
 
 def plugin_fault(error: Exception) -> StepResult:
-    """The report on a hook that broke the contract."""
+    """The result for a hook that broke the contract."""
     return StepResult(component="Provider", reason="ProviderError", message=str(error), blocks_ready=True)
 
 
 def _stays(state: ClusterState) -> StepResult:
-    """The core has not yet handed the deployment to the provider that its spec names: what runs goes on."""
+    """The core has not yet handed the deployment over to the provider that its spec names: live objects stay."""
     condition = condition_of(state.deployment, "ProviderSelected") or {}
     reason = str(condition.get("reason") or "WaitingForProvider")
     message = str(condition.get("message") or f"Waiting until provider '{state.named_instead}' can take over")
-    # A provider name that is not registered is a mistake of the spec: what serves goes on.
+    # An unregistered provider name is an error in the spec: what serves continues.
     mistaken = reason == "ProviderNotFound"
     return StepResult(
         component="Handover",
@@ -442,7 +444,7 @@ def _stays(state: ClusterState) -> StepResult:
 
 
 def _waits_for(other: str) -> StepResult:
-    """The previous provider still cleans up; the removal of its finalizer enqueues the deployment again."""
+    """The previous provider is still cleaning up; the removal of its finalizer enqueues the deployment again."""
     text = (
         f"Waiting until provider '{other}' has removed what it made. If it does not run any more, delete that "
         f"by hand, and then the finalizer {names.provider_finalizer(other)} of this ModelDeployment"
@@ -457,12 +459,12 @@ _TRIAL_DIGITS = 8
 
 
 class Action(StrEnum):
-    """What becomes of an object."""
+    """The action for an object."""
 
     CREATE = "create"
     UPDATE = "update"
     REPLACE = "replace"
-    """Deleted, waited for, and made anew: something of it cannot be changed in place."""
+    """Deleted and created again, because a change cannot be made in place."""
     DELETE = "delete"
     KEEP = "keep"
     FOREIGN = "foreign"
@@ -471,24 +473,24 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What becomes of one object."""
+    """The action for one object."""
 
     action: Action
-    """What is done."""
+    """The action."""
     wanted: Resource | None = None
     """The desired object; None for a deletion."""
     live: Resource | None = None
-    """The live object, None for a creation; for a replacement the old one, whatever its kind and name."""
+    """The live object, None for a creation; for a replacement the old one, of any kind and name."""
     primary: bool = False
-    """Whether the object carries the model."""
+    """Whether it is the primary object."""
     causes: tuple[str, ...] = ()
-    """Why the object has to be replaced."""
+    """What changed that cannot be changed in place."""
     outages: tuple[str, ...] = ()
-    """What an update in place interrupts."""
+    """Messages about what an update in place interrupts."""
 
     @property
     def subject(self) -> Resource:
-        """The object that the step is about: the old one where there are two."""
+        """The object that the step is about: the old one if there are two."""
         found = self.live if self.action is not Action.FOREIGN and self.live is not None else self.wanted
         assert found is not None, "a step has at least one object"
         return found
@@ -498,7 +500,7 @@ class Step:
         return self.action in (Action.CREATE, Action.UPDATE)
 
     def text(self) -> str:
-        """What would be done, as a dry run prints it."""
+        """The action, as a dry run prints it."""
         what = named(self.subject)
         match self.action:
             case Action.REPLACE:
@@ -515,9 +517,10 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """All steps, the primary's first; those after it in the order in which they are to be made."""
+    """The steps of a pass."""
 
     steps: tuple[Step, ...]
+    """All steps, the primary object's first; those after it in the order in which they are created."""
 
     @property
     def primary(self) -> Step:
@@ -525,7 +528,7 @@ class Plan:
 
     @property
     def writes(self) -> tuple[Step, ...]:
-        """What is created or updated, the primary last: it refers to the others."""
+        """The steps that create or update, the primary object last: it refers to the others."""
         found = [step for step in self.steps if step.writes]
         return tuple(sorted(found, key=lambda step: step.primary))
 
@@ -541,12 +544,12 @@ def plan_of(
     provider: str,
     dead: str = "",
 ) -> Plan:
-    """What has to be done so that exactly `desired` (primary first) is there of the provider for the deployment.
+    """The steps after which exactly the `desired` objects (primary first) exist.
 
-    `live` has everything known to exist: what is ours, and what has a name that is wanted. `dead` says why the primary
-    object will never serve again. An object that is known in another version only cannot be compared: it is updated.
-    What runs the pods of a component in another kind, or under another name, takes the old one's place: the GPUs are to
-    be let go of first.
+    `live` has every known object that is ours or has a wanted name. `dead` is the reason why the primary object will
+    never serve again; empty if it may. An object that is known only in another version cannot be compared, and is
+    updated. An object that runs the pods of a component under another kind or name replaces the old one, which must
+    release its GPUs first.
     """
     manager = names.provider_manager(provider)
     ours = {identity: obj for identity, obj in live.items() if is_ours(obj, deployment, provider)}
@@ -581,12 +584,12 @@ def plan_of(
 
 
 def _running(objects: Iterable[Resource]) -> dict[str, Resource]:
-    """What runs pods of a component, by that component."""
+    """The objects that run pods of a component, by component."""
     return {component: obj for obj in objects if (component := _runs(obj))}
 
 
 def _runs(obj: Resource) -> str:
-    """The component whose pods an object runs; empty where it runs none, or those of no component."""
+    """The component whose pods an object runs; empty if it runs none, or pods of no component."""
     component = labels_of(obj).get(names.COMPONENT, "")
     return component if component and next(pod_specs(obj), None) is not None else ""
 
@@ -616,11 +619,11 @@ def conflict_text(wanted: Resource, found: Resource) -> str:
 
 
 def missing_of(message: str, refused: Resource, absent: Iterable[Resource]) -> Resource | None:
-    """The object of the plan that does not exist yet and that a refusal names, if it names one.
+    """The object of the plan that does not exist yet and that a refusal names; None if there is none.
 
-    Only the exact name counts, and never the refused object's own: a Service is often called like its primary. But that
-    what is to be made is itself "not found" means something that it refers to: so the API server answers for a binding
-    whose Role is still to come.
+    Only the exact name counts, and not the refused object's own name: a Service often has the name of its primary
+    object. The exception is a message that the refused object itself is "not found": then an object that it refers to
+    is missing. The API server answers so for a binding whose Role does not exist yet.
     """
     own = identity_in(refused)
     others = [obj for obj in absent if identity_in(obj) != own]
@@ -635,16 +638,16 @@ def missing_of(message: str, refused: Resource, absent: Iterable[Resource]) -> R
 
 
 def _says_missing(message: str, what: Identity) -> bool:
-    """Whether the API server says that it does not find exactly this object."""
+    """Whether the message is that exactly this object was not found."""
     group = rf"\.{re.escape(what.group)}" if what.group else ""
     pattern = rf'(?<![\w.-]){what.kind.lower()}(s|es)?{group} "{re.escape(what.name)}" not found'
     return re.search(pattern, message) is not None
 
 
 def trial_of(obj: Resource) -> Resource:
-    """The object under another name of the same length, for the dry run of one whose name the old object still has.
+    """The object under another name of the same length, for a dry run while the old object still has the name.
 
-    Upstreams limit names together with others that they derive: a longer one could be refused for its length alone.
+    Upstreams limit the length of names and of derived names: a longer name could be refused for its length alone.
     """
     name = key_of(obj).name
     kept = max(0, len(name) - _TRIAL_DIGITS)

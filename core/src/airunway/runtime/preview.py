@@ -1,9 +1,9 @@
-"""Dry run: what would be written, checked by the API server and published, with nothing upstream changed.
+"""Publishes what a pass would write, checked by server-side dry run, and changes nothing upstream.
 
-Asked for by the annotation ``airunway.ai/dry-run: "true"`` (spec/core.md). The plan that a pass would carry out stands
-in the ConfigMap ``<name>-airunway-plan``, which belongs to the deployment and goes with it, or with the annotation.
-Many may read it who may not read what it describes: values of environment variables and arguments whose name speaks of
-a secret are left out, and every other text is redacted (`airunway.redaction`).
+The annotation ``airunway.ai/dry-run: "true"`` asks for it (spec/core.md). The plan stands in the ConfigMap
+``<name>-airunway-plan``, which the deployment owns; it is deleted with the deployment or with the annotation. Users may
+be allowed to read ConfigMaps and not the objects that the plan describes. So the values of environment variables and of
+arguments whose name suggests a secret are left out, and every other text is redacted.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ def plan_name(deployment: Resource) -> str:
 
 
 class Previewer:
-    """Publishes plans and takes them back."""
+    """Publishes and deletes plans."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
     async def publish(self, state: ClusterState, objects: Sequence[Resource], plan: Plan | None) -> StepResult:
-        """Publish what would be done, checked by server-side dry-run; says whether the API server would take it.
+        """Publish what would be done, checked by server-side dry run; the result reports whether the API server would
+        accept it.
 
-        Without a `plan` everything would be removed (``spec.suspend``).
+        Without a `plan` every object would be deleted (``spec.suspend``).
         """
         steps = plan.steps if plan is not None else tuple(Step(action=Action.DELETE, live=obj) for obj in state.ours)
         refusals = [refusal for step in steps if (refusal := await self._refusal(step, steps))]
@@ -55,9 +56,10 @@ class Previewer:
         return _told("Planned", f"{message}; the API server accepts it")
 
     async def withdraw(self, deployment: Resource) -> None:
-        """Delete the plan of a deployment that is no longer a dry run. Only one that says it is one has a plan.
+        """Delete the plan of a deployment that is no longer a dry run. A deployment without the condition DryRun has no
+        plan.
 
-        A ConfigMap of that name that is somebody else's stays.
+        A ConfigMap of that name that the deployment does not own stays.
         """
         if condition_of(deployment, "DryRun") is None:
             return
@@ -69,7 +71,7 @@ class Previewer:
             return
 
     async def _refusal(self, step: Step, steps: Sequence[Step]) -> str:
-        """Why the API server, or an object in the way, would not have it; empty if nothing speaks against it."""
+        """Why the API server would refuse the step, or which object has the name already; empty if neither."""
         if step.wanted is None or step.action is Action.KEEP:
             return ""
         if step.action is Action.FOREIGN and step.live is not None:
@@ -86,12 +88,13 @@ class Previewer:
     async def _write(
         self, deployment: Resource, objects: Sequence[Resource], actions: Sequence[str], refusals: Sequence[str]
     ) -> str:
-        """Publish the plan; returns what is in the way, which stays as it is.
+        """Publish the plan; returns which foreign object has the ConfigMap's name already (it is not changed), or an
+        empty text.
 
-        Raises Conflict where somebody makes or replaces a ConfigMap of that name at this moment.
+        Raises Conflict if a ConfigMap of that name is created or replaced at the same time.
         """
         published = await self._writer.client.find(CONFIG_MAP, _key(deployment))
-        # Without the managed-by label: this is no part of what the deployment needs, and must not be pruned as such.
+        # No managed-by label: the plan is not one of the deployment's objects, and must not be pruned like one.
         plan = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -131,11 +134,11 @@ HIDDEN = "***"
 
 
 PLAN_LIMIT = 900 * 1024
-"""Bytes of a plan: the API server takes 1 MiB of data in a ConfigMap, and etcd 1.5 MiB of an object."""
+"""Maximum bytes of a plan: the API server accepts 1 MiB of data in a ConfigMap, and etcd 1.5 MiB per object."""
 
 
 _NOTES_LIMIT = 64 * 1024
-"""Bytes of the actions, and of the refusals, at most."""
+"""Maximum bytes of the actions, and of the refusals."""
 
 
 _ENVIRONMENTS = frozenset(("env", "env_vars", "envVars", "envs"))
@@ -159,9 +162,9 @@ def plan_data(desired: Sequence[Resource], *, actions: Sequence[str], refusals: 
 
 
 def shown(node: Any, name: str = "") -> Any:
-    """`node` as it may be published; `name` is the key that it stands under."""
+    """`node` without secrets; `name` is its key."""
     if isinstance(node, Mapping):
-        if name in _ENVIRONMENTS:  # by name, as Ray's runtime_env has it
+        if name in _ENVIRONMENTS:  # a map from name to value, as in Ray's runtime_env
             return {key: HIDDEN if isinstance(value, str) else shown(value) for key, value in node.items()}
         return {key: shown(value, str(key)) for key, value in node.items()}
     if isinstance(node, list | tuple):
@@ -178,7 +181,7 @@ def _variable(item: Any) -> Any:
 
 
 def _arguments(items: Sequence[Any]) -> list[Any]:
-    """Arguments, without the value of ``--api-key=value`` and of ``--api-key value``."""
+    """The arguments, with the value of ``--api-key=value`` and of ``--api-key value`` hidden."""
     redacted_items: list[Any] = []
     hides = False
     for item in items:
@@ -200,7 +203,7 @@ def _arguments(items: Sequence[Any]) -> list[Any]:
 
 
 def _cut(text: str, limit: int) -> str:
-    """`text` up to the last whole line within `limit` bytes, and a line that says so where something is missing."""
+    """`text` up to the last whole line within `limit` bytes; a last line notes the cut if there is one."""
     encoded = text.encode(errors="replace")
     if len(encoded) <= limit:
         return encoded.decode()

@@ -20,16 +20,19 @@ __all__ = ["FACTS", "EventProjection", "EventReader", "PodProjection", "project_
 
 
 FACTS = "facts"
-"""Where a projected object keeps what was read out of it."""
+"""Key under which a projected object keeps its facts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodProjection:
-    """Of a pod its facts, and by which of the `labels` it was found first."""
+    """Projects a pod to its facts and the first of `labels` that it carries."""
 
     labels: tuple[str, ...]
+    """Labels that select pods, in order of preference."""
     role_label: str
+    """Label whose value is the pod's role."""
     serving_roles: tuple[str, ...]
+    """Roles whose pods answer requests."""
 
     def __call__(self, pod: Resource) -> Resource:
         found = labels_of(pod)
@@ -40,16 +43,18 @@ class PodProjection:
 
 @dataclass(kw_only=True, eq=False)
 class EventReader:
-    """A subscriber: the `reasons` of events by kind, and the deployments that one is `about` (None: not its own)."""
+    """A subscriber to events."""
 
     reasons: Mapping[str, frozenset[str]]
+    """Reasons of the wanted events, by the kind that an event is about."""
     about: Callable[[EventFacts], tuple[ObjectKey, ...] | None]
+    """Returns the deployments that an event is about; None if the event does not concern this reader."""
     knows: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the reader knows what is its own: before that it could tell of no event what it is about."""
+    """Set once the reader's other caches are complete: before that it cannot tell what an event is about."""
 
 
 class EventProjection:
-    """The events that a reader wants, with what each of them says that they are about, by its name."""
+    """Projects events that at least one reader wants, each with its deployments by the reader's name."""
 
     def __init__(self) -> None:
         self._readers: dict[str, EventReader] = {}
@@ -58,13 +63,15 @@ class EventProjection:
         self._readers[name] = reader
 
     def leave(self, name: str, reader: EventReader) -> None:
-        """Unless another one has the name by now."""
+        """Remove the reader, unless another one has joined under its name since."""
         reader.knows.set()
         if self._readers.get(name) is reader:
             del self._readers[name]
 
     async def until_all_know(self) -> None:
-        """Events are read after that: what nobody wants is not kept, and does not come again."""
+        """Wait for all readers before events are listed: an unwanted event is dropped, and the watch does not repeat
+        it.
+        """
         for reader in list(self._readers.values()):
             await reader.knows.wait()
 
@@ -92,7 +99,7 @@ def project_job(job: Resource) -> Resource:
 
 
 def _projected(obj: Resource, facts: object, *, by: str = names.MODEL_DEPLOYMENT) -> Resource:
-    """What a cache keeps: enough to compare versions, the facts, the label that it is known by and its value."""
+    """Project an object to its version, its facts, and the label `by` which it was found, with that label's value."""
     metadata = obj.get("metadata") or {}
     kept = {key: metadata.get(key) for key in ("name", "namespace", "uid", "resourceVersion")}
     return {"metadata": kept, FACTS: facts, "by": by, "label": str(labels_of(obj).get(by, ""))}

@@ -1,7 +1,7 @@
-"""One pass over one ModelDeployment, as its provider (spec/providers.md, "The provider runtime").
+"""Reconciles one ModelDeployment as its provider (spec/providers.md, "The provider runtime").
 
-gather → observe → plan → apply → observe again, if what there is has changed → report: `ProviderReconciler.reconcile`
-reads downward. Reads come from caches; a write is preceded by a comparison.
+A pass is: gather → observe → plan → apply → observe again if something was written → report.
+`ProviderReconciler.reconcile` reads downward. Reads come from caches; a write is preceded by a comparison.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ log = logging.getLogger(__name__)
 
 
 _ROLL_OUT_RETRY = 5.0
-"""Seconds until a missing revision is looked up again; changes of the pods come sooner."""
+"""Seconds until a missing revision is read again; changes of the pods trigger it earlier."""
 
 
 _FAULT_RETRY = 30.0
-"""Seconds until a plugin that failed is called again although nothing changed: it may have been slow once."""
+"""Seconds until a failed plugin is called again without a change: it may only have been slow once."""
 
 
 class ProviderReconciler:
-    """Reconciles the deployments of one provider; the provider's plugin only answers pure questions."""
+    """Reconciles the deployments of one provider. The provider's plugin has only pure functions."""
 
     def __init__(
         self,
@@ -99,15 +99,15 @@ class ProviderReconciler:
         self._memories: dict[ObjectKey, Memory] = {}
 
     def concerns(self, deployment: Resource) -> bool:
-        """Whether this deployment is, or was, the provider's."""
+        """Whether this deployment is the provider's, or has its finalizer still."""
         mine = dig(deployment, "status", "provider", "name") == self._host.name
         return mine or self._finalizer in finalizers_of(deployment)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
-        """Reconcile one deployment; returns the seconds after which to reconcile again, or None.
+        """Reconcile one deployment; returns the seconds until the next reconcile, or None.
 
-        Example: 5 replicas are wanted and the upstream object has 4: one update, and a status with 4/5.
-        Raises KubeError for a transient failure: the queue retries.
+        Example: 5 replicas are wanted and the upstream object has 4: one update, and a status with 4/5. Raises
+        KubeError for a transient failure: the queue retries.
         """
         deployment = self._deployments.get(key)
         if deployment is None or not self.concerns(deployment):
@@ -172,11 +172,11 @@ class ProviderReconciler:
         after = replace(state, live=live, written=primary)
         if after.primary is None or state.primary is not None:
             return after
-        # It was created just now: that there are no pods yet belongs into the first status, not into a second one.
+        # It was just created: the first status must already contain that there are no pods.
         return await self._look_behind(after, after.primary)
 
     async def _look_behind(self, state: ClusterState, primary: Resource) -> ClusterState:
-        """The state with what belongs to the primary object: pods, their events, objects that the plugin selects."""
+        """The state with pods, their events, and the objects that the plugin selects for the primary object."""
         deployment = state.deployment
         selected = self._upstream.selected(state.key.namespace, key_of(primary).name)
         evidence = await self._evidence.of(deployment, primary, selected)
@@ -189,10 +189,10 @@ class ProviderReconciler:
         )
 
     async def _is_rolled_out(self, state: ClusterState, evidence: Evidence) -> bool:
-        """Whether the ready pods are of this generation, as far as their controller can tell.
+        """Whether the ready pods are of this generation, as far as their controller reports it.
 
-        Looked up only while it matters: pods that were created after our last change are of this generation, and what
-        is Ready for this generation stays so.
+        It is read only while it matters: pods that were created after our last change are of this generation, and a
+        deployment that is Ready for this generation stays so.
         """
         applied, ready = state.applied, condition_of(state.deployment, "Ready") or {}
         generation = state.deployment["metadata"].get("generation")
@@ -206,7 +206,7 @@ class ProviderReconciler:
     # --------------------------------------------------------------------------------------------------------- act
 
     async def _apply(self, state: ClusterState, decision: Decision, memory: Memory) -> Outcome:
-        """Do what was decided, unless the same has just failed. Raises KubeError for a transient failure."""
+        """Carry the decision out, unless the same try has just failed. Raises KubeError for a transient failure."""
         if decision.do is Do.OBSERVE_ONLY:
             memory.failing = None
             at_fault = any(result.reason == "ProviderError" for result in decision.results)
@@ -240,7 +240,7 @@ class ProviderReconciler:
         )
 
     def _failed(self, state: ClusterState, decision: Decision, memory: Memory, failure: Failure) -> FailedTry[Failure]:
-        # The subject after the try: what the try itself has changed upstream must not start the next one.
+        # The subject after the try: changes that the try itself made upstream must not trigger the next one.
         return memory.failed(self._subject(state, decision), failure)
 
     async def _do(self, state: ClusterState, decision: Decision, memory: Memory) -> Outcome:
@@ -256,7 +256,7 @@ class ProviderReconciler:
         try:
             await self._hold(state.deployment)
         except NotFound:
-            return Outcome(silent=True)  # deleted a moment ago: the watch reports it next
+            return Outcome(silent=True)  # just deleted: the watch reports it next
         assert decision.plan is not None, "a decision to apply has a plan"
         try:
             return await self._executor.apply(state, decision, decision.plan, memory)
@@ -277,7 +277,7 @@ class ProviderReconciler:
                 self._deployments.note(answer)
 
     def _subject(self, state: ClusterState, decision: Decision) -> Subject:
-        """What a try is about: the spec, its objects, and the upstream that accepts or refuses them."""
+        """The subject of a try: the spec, its objects, and the upstream on which the outcome depends."""
         objects = decision.objects
         primary = self._upstream.find(state.key.namespace, identity_in(objects[0])) if objects else None
         primary_state = primary and (uid_of(primary), dig(primary, "metadata", "generation"), is_deleting(primary))
@@ -307,12 +307,12 @@ class ProviderReconciler:
         if deployment is None or is_deleting(deployment):
             return None
         if state.held_by and state.dry_run:
-            # The previous provider still reports what runs; we report the plan only.
+            # The previous provider still reports the live objects; we report only the plan.
             await self._status.write(deployment, planned_status(deployment, report, now=state.now))
             return None
         evidence = state.evidence
         if report.primary is None or report.observation is None:
-            evidence = None  # what is wrong with an old object and its pods does not count any more
+            evidence = None  # faults of an old object and its pods do not count any more
         elif evidence is not None:
             served = record_of_service(report, deployment.get("status") or {})
             evidence = replace(evidence, served=served is not None)
@@ -337,7 +337,7 @@ def _found(
     outcome: Outcome,
     observed: Observation | PluginFault | None,
 ) -> Report:
-    """The report on what was decided and done, and on what the plugin observes now."""
+    """The report on the decision, on the outcome of applying it, and on the plugin's last observation."""
     report = Report(results=(*decision.results, *outcome.results), warnings=decision.warnings, subject=decision.subject)
     primary = state.primary
     if primary is None:
@@ -366,7 +366,7 @@ def _found(
 
 
 def _outage(state: ClusterState, memory: Memory, error: KubeError) -> Outcome:
-    """The report on a failure that is retried, once it lasts: in the words of the first failure of its kind."""
+    """The outcome of a failure that is retried, once it lasts; with the message of the first failure of its kind."""
     last = memory.tries.last
     result = memory.outage(last.what if last is not None and isinstance(last.what, KubeError) else error, now=state.now)
     return Outcome(silent=True) if result is None or state.held_by else Outcome(results=(result,))
@@ -377,7 +377,7 @@ def _soonest(*seconds: float | None) -> float | None:
 
 
 def _planned(state: ClusterState, planned: StepResult) -> tuple[StepResult, ...]:
-    """The plan; where nothing runs, the dry run itself is the reason."""
+    """The plan; if nothing runs, the dry run is also the reason for not being ready."""
     if state.primary is not None:
         return (planned,)
     return planned, StepResult(

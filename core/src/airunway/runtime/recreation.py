@@ -22,17 +22,18 @@ __all__ = ["INTERRUPTS_ON_CHANGE", "REPLACE_ON_CHANGE", "identity_of", "interrup
 
 
 REPLACE_ON_CHANGE = f"{names.GROUP}/replace-on-change"
-"""Annotation: JSON map from everything whose change needs a new object to a digest of it, in three groups.
+"""Annotation: JSON map of digests of everything whose change needs a new object, in three groups.
 
-Digests of what *we* asked for, not of the live object: upstream webhooks fill fields in, and a value that we stop
-setting must count as a change. ``deployment``: its identity; ``topology``: what the plugin says; ``object``: paths of
-the object itself, which mean something in one API version only.
+They are digests of what *we* requested, not of the live object, because upstream webhooks set further fields, and a
+value that we no longer set must count as a change. ``deployment`` is its identity; ``topology`` is the plugin's
+``replace_on``; ``object`` are paths of the object itself, which are valid in one API version only.
 """
 
 
 INTERRUPTS_ON_CHANGE = f"{names.GROUP}/interrupts-on-change"
-"""Annotation of the primary object: JSON map from what interrupts serving when it changes in place to a digest of it
-and the announcement (`Interruption`)."""
+"""Annotation of the primary object: JSON map of what interrupts serving when it changes in place, with a digest and the
+message (`Interruption`).
+"""
 
 
 _SHORT = 8
@@ -50,7 +51,7 @@ def identity_of(deployment: ModelDeployment, engine: str) -> dict[str, object]:
 
 
 def _outages(interrupts: Mapping[str, Interruption]) -> str:
-    """A digest of each value, with the message when it changes."""
+    """A digest of each value, with the message for its change."""
     outages = {name: [digest(found.value, length=_SHORT), found.message] for name, found in interrupts.items()}
     return canonical_json(outages).decode()
 
@@ -63,17 +64,17 @@ def recreate_causes(live: Resource, desired: Resource) -> list[str]:
     before, after = _recorded(live), _recorded(desired)
     groups = ["deployment", "topology"]
     if live.get("apiVersion") == desired.get("apiVersion") or not is_primary(live):
-        groups.append("object")  # paths of another version would all have changed
+        groups.append("object")  # paths of another version would all differ
     causes = []
     for group in groups:
         old, new = before.get(group, {}), after.get(group, {})
-        # Only what both recorded: a path that a newer provider began to track is no change of the deployment.
+        # Only paths in both records: one that a newer provider has begun to record is no change of the deployment.
         causes += [name for name in old.keys() & new.keys() if old[name] != new[name]]
     return sorted(causes)
 
 
 def interruptions(live: Resource, desired: Resource) -> list[str]:
-    """The outages to announce before `live` is changed to `desired` in place."""
+    """The messages about outages to announce before `live` is changed to `desired` in place."""
     before, after = _recorded_outages(live), _recorded_outages(desired)
     changed = (name for name in before.keys() & after.keys() if before[name][0] != after[name][0])
     return [after[name][1] for name in sorted(changed) if after[name][1]]
@@ -93,7 +94,7 @@ def _recorded(obj: Resource) -> dict[str, dict[str, str]]:
 
 
 def _noted(obj: Resource, annotation: str) -> dict[str, Any]:
-    """The JSON map in an annotation; empty where there is none: any user may have written there."""
+    """The JSON map in an annotation; empty if there is none or it is invalid (any user may have written it)."""
     text = annotations_of(obj).get(annotation)
     try:
         found = orjson.loads(text) if isinstance(text, str) else None

@@ -1,4 +1,4 @@
-"""The provider's part of a ModelDeployment's status, from what a pass did and observed; and its events. Pure.
+"""Builds the provider's part of a ModelDeployment's status from what a pass did and observed, and its events. Pure.
 
 Every field here has one writer, the provider (spec/core.md, "Who owns which status field").
 """
@@ -51,10 +51,10 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class StepResult:
-    """The result of one step: the source of a condition, and of a fault where it blocks readiness."""
+    """The result of one step: a condition, and a fault if it blocks readiness."""
 
     condition: str = ""
-    """Type of the condition; empty: none is written."""
+    """Type of the condition; empty if none is written."""
     ok: bool = False
     """Status of the condition."""
     reason: str
@@ -62,15 +62,15 @@ class StepResult:
     message: str
     """Message of both."""
     blocks_ready: bool = False
-    """Whether the deployment is not ready because of it; the fields below describe that fault."""
+    """Whether the deployment is not ready because of it; the following fields describe that fault."""
     component: str = ""
     """Component of the fault; empty: the condition's type."""
     pending: bool = False
-    """Whether something else has to happen first, without a change of the deployment."""
+    """Whether something else must happen first, without a change of the deployment."""
     only_degrades: bool = False
-    """Whether the rest serves."""
+    """Whether the deployment still serves in part."""
     category: Category | None = None
-    """Category of the fault where the reason alone does not decide it."""
+    """Category of the fault if the reason alone does not decide it."""
     since: datetime | None = None
     """When the fault began; None: now."""
 
@@ -103,7 +103,7 @@ _NAMED_KEYS = 3
 
 
 _LONGEST_KEY = 128
-"""Of the unknown overrides: how many the event names, and in how many bytes each."""
+"""Maximum number of unknown overrides that the event names, and bytes of each."""
 
 
 _SECRET = re.compile(r'secrets? "([^"]+)" (?:not found|does not exist)')
@@ -111,22 +111,22 @@ _SECRET = re.compile(r'secrets? "([^"]+)" (?:not found|does not exist)')
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What one pass found out."""
+    """The findings of one pass."""
 
     results: tuple[StepResult, ...] = ()
-    """Results of its steps, in the order in which they are reported."""
+    """Results of its steps, in the order of the report."""
     resource: Resource | None = None
-    """The primary object; None: there is none."""
+    """The primary object; None if there is none."""
     leaving: bool = False
-    """Whether that is an old object that is being deleted, to be recreated."""
+    """Whether it is an old object that is being deleted and will be recreated."""
     schema_hash: str = ""
-    """Hash of the schema that it was read with."""
+    """Hash of the schema with which it was read."""
     observation: Observation | None = None
     """The plugin's observation."""
     warnings: tuple[Finding, ...] = ()
     """Warnings for the status."""
     subject: str = ""
-    """What a fault of the upstream is about (``Kind/namespace/name``)."""
+    """The object of an upstream fault (``Kind/namespace/name``)."""
     applied: datetime | None = None
     """When we last changed the primary object."""
     rolled_out: bool = True
@@ -136,25 +136,25 @@ class Report:
 
     @property
     def primary(self) -> Resource | None:
-        """The primary object as it stands, where it counts: what is wrong with one on its way out is history."""
+        """The primary object, unless it is being deleted: faults of such an object do not count."""
         return None if self.leaving else self.resource
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """The faults that the runtime itself sees (upstream missing, recreation under way, …)."""
+        """The runtime's own faults (upstream missing, recreation under way, …)."""
         return tuple(fault for result in self.results if (fault := result.as_fault()) is not None)
 
     def result(self, condition: str) -> StepResult | None:
-        """The result for the condition of that type; the last one counts."""
+        """The last result for the condition of that type."""
         return next((result for result in reversed(self.results) if result.condition == condition), None)
 
     def with_(self, *results: StepResult) -> Report:
-        """The report with more results."""
+        """The report with additional results."""
         return replace(self, results=(*self.results, *results))
 
 
 def fault_of(component: Component, since: datetime | None) -> Fault:
-    """The fault that a component which is not ready stands for: its reason's category decides what it does."""
+    """The fault for a component that is not ready; the category of its reason decides the effect."""
     return Fault(
         component=component.name,
         reason=component.reason,
@@ -175,12 +175,13 @@ def provider_status(
     ready_pods: int | None = None,
     now: datetime,
 ) -> tuple[Resource, Rollup]:
-    """The complete status that the provider wants to own, and the verdict that it rests on.
+    """The complete status that the provider owns, and the verdict behind it.
 
-    No more replicas than `ready_pods` are ready in a status that is not Ready: the upstream's last word may be old.
+    `faults` are all faults, including the report's, in the order in which they are named. The root cause that the pods
+    show sets the verdict's reason and message; so does a component's if that component decides the verdict.
 
-    `faults` are all that is wrong, those of the report included, in the order in which they are to be named. What the
-    pods show as the root cause becomes the verdict's own reason and message; so does a component's where it decides.
+    In a status that is not Ready, at most `ready_pods` replicas count as ready: the upstream's last report may be
+    outdated.
     """
     live = deployment.get("status") or {}
     observation = report.observation
@@ -199,7 +200,7 @@ def provider_status(
     )
     verdict = _named(verdict, report, root_cause)
     status = _status(deployment, verdict, _conditions(report, verdict), now=now)
-    # The pass began before it made what serves already: as a second of the API server, it served no earlier than that.
+    # `now` is the start of the pass: an object that this pass created is newer, and did not serve before its creation.
     served_at = max(filter(None, (now, _made_at(report))))
     record = served_record(record, ready=verdict.ready is True, generation=status["observedGeneration"], now=served_at)
     if record is not None:
@@ -249,7 +250,7 @@ def provider_status(
 
 
 def _has_warnings_of_another(deployment: Resource) -> bool:
-    """Whether warnings stand there that a provider before this one wrote: they stay until they are overwritten."""
+    """Whether the status has warnings of a previous provider; they stay until they are overwritten."""
     if not dig(deployment, "status", "warnings"):
         return False
     manager = names.provider_manager(str(dig(deployment, "status", "provider", "name", default="")))
@@ -260,7 +261,7 @@ def _has_warnings_of_another(deployment: Resource) -> bool:
 
 
 def _named(verdict: Rollup, report: Report, cause: RootCause | None) -> Rollup:
-    """The verdict with the root cause's words, where what decided it is of the workload: they say what to do."""
+    """The verdict with the root cause's reason and message (they name the remedy) if a workload's fault decided it."""
     if cause is None or verdict.fault is None or not _is_of_workload(verdict, report):
         return verdict
     if not cause.of_pods and cause.reason != verdict.fault.reason:
@@ -270,13 +271,13 @@ def _named(verdict: Rollup, report: Report, cause: RootCause | None) -> Rollup:
 
 
 def _is_of_workload(verdict: Rollup, report: Report) -> bool:
-    """Whether what decided the verdict is what the upstream or the pods have to say."""
+    """Whether a fault of the upstream or of the pods decided the verdict."""
     components = {"Pods", *(c.name for c in (report.observation.components if report.observation else ()))}
     return verdict.fault is not None and verdict.fault.component in components
 
 
 def record_of_service(report: Report, status: Resource) -> Resource | None:
-    """The condition ``Served`` of the status as it stands, if it is about the object that the report is about."""
+    """The live condition ``Served``, if it is about the report's object."""
     if report.resource is None:
         return None
     return served_before(status, created=_made_at(report))
@@ -287,12 +288,12 @@ def _made_at(report: Report) -> datetime | None:
 
 
 def warning_text(finding: Finding) -> str:
-    """The entry of ``status.warnings``."""
+    """The text of an entry in ``status.warnings``."""
     return bounded(located(finding), WARNING_LIMIT)
 
 
 def located(finding: Finding) -> str:
-    """The finding's message, with its field in front."""
+    """The finding's message, preceded by its field."""
     return f"{finding.path}: {finding.message}" if finding.path else finding.message
 
 
@@ -323,7 +324,7 @@ def leaving(observation: Observation, result: StepResult) -> Observation:
 
 
 def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Resource:
-    """The status while another provider still speaks for the deployment: the plan, or why there is none."""
+    """The status while another provider still owns it: the plan, or why there is none."""
     planned = report.result("DryRun")
     refused = report.result("ProviderCompatible")
     if planned is None and refused is not None and not refused.ok:
@@ -335,7 +336,7 @@ def planned_status(deployment: Resource, report: Report, *, now: datetime) -> Re
 
 
 def terminating_status(deployment: Resource, message: str, *, now: datetime) -> Resource:
-    """The status while the upstream objects of a deleted deployment go away; what was known of them stays."""
+    """The status while the upstream objects of a deleted deployment are deleted; known facts about them stay."""
     verdict = Rollup(phase=Phase.TERMINATING, reason="Terminating", message=bounded(message), ready=False)
     status = _status(deployment, verdict, overall_conditions(verdict), now=now)
     known = ("resourceName", "resourceKind", "resourceAPIVersion", "schemaHash")
@@ -346,7 +347,7 @@ def terminating_status(deployment: Resource, message: str, *, now: datetime) -> 
 
 
 def _status(deployment: Resource, verdict: Rollup, conditions: list[Condition], *, now: datetime) -> Resource:
-    """What every status of ours begins with."""
+    """The fields that are in every status of ours."""
     return {
         "phase": verdict.phase.value,
         "reason": verdict.reason,
@@ -363,17 +364,18 @@ def _written(deployment: Resource, conditions: list[Condition], *, now: datetime
 
 @dataclass(frozen=True, kw_only=True)
 class Announcement:
-    """A warning event (status/events.py has its meaning); `related` is the upstream object that it is about, if any."""
+    """A warning event (status/events.py defines the reasons)."""
 
     reason: str
     note: str
     related: Resource | None = None
+    """The upstream object that it is about, if any."""
 
 
 def announcements(
     before: Resource, report: Report, verdict: Rollup, *, cause: RootCause | None = None
 ) -> Iterator[Announcement]:
-    """The events for a deployment that had the status of `before` until now; `cause` is its root cause now."""
+    """The events for a change from the status of `before`; `cause` is the root cause now."""
     if (
         cause is not None
         and cause.reason == "SecretNotFound"
@@ -390,14 +392,14 @@ def announcements(
             yield Announcement(reason="UnverifiedSchema", note=compatible.message)
         if news and compatible.reason == "UnsupportedSchema":
             yield Announcement(reason="UnsupportedSchema", note=compatible.message)
-    # Warnings beyond the limit are not in the status either: whether they are new is unknown.
+    # Warnings beyond the limit are not in the status, so it is unknown whether they are new.
     shown = [finding for finding in report.warnings[:MAX_WARNINGS] if finding.reason == "UnknownOverride"]
     if any(_is_new(finding, before) for finding in shown):
         yield Announcement(reason="UnknownOverride", note=_unknown_overrides(report, before, shown))
 
 
 def _unknown_overrides(report: Report, before: Resource, shown: Sequence[Finding]) -> str:
-    """One event for all of them: one deployment must not fill the namespace's events and our log."""
+    """One event for all unknown overrides: one deployment must not fill the namespace's events and our log."""
     count = sum(finding.reason == "UnknownOverride" for finding in report.warnings)
     new = [finding for finding in shown if _is_new(finding, before)]
     if count == 1:
@@ -414,14 +416,14 @@ def _is_new(finding: Finding, before: Resource) -> bool:
 
 def _missing_secret(before: Resource, cause: RootCause) -> str:
     named = _SECRET.search(cause.message)
-    if named is None:  # a key of a Secret that is there
+    if named is None:  # a missing key of an existing Secret
         return cause.message
     namespace = dig(before, "metadata", "namespace", default="")
     return f"Secret '{named[1]}' not found in namespace '{namespace}': {cause.message}"
 
 
 def _error(report: Report, verdict: Rollup) -> str:
-    """The status message, with the upstream object before it where it is that object which has the error."""
+    """The status message, preceded by the upstream object if the error is the object's."""
     if report.resource is None or not _is_of_workload(verdict, report):
         return verdict.message
     name, kind = dig(report.resource, "metadata", "name"), report.resource.get("kind")

@@ -16,16 +16,17 @@ __all__ = ["BASE", "CAP", "SCHEMA_TRIES", "Attempts", "FailedTry", "Subject", "w
 
 
 BASE = 0.2
-"""Seconds until the first new try; each further failure doubles it, up to CAP."""
+"""Seconds until the first retry; each further failure doubles it, up to CAP."""
 
 
 CAP = 300.0
-"""Seconds between tries at most."""
+"""Maximum seconds between retries."""
 
 
 SCHEMA_TRIES = 6
-"""Tries (some ten seconds) of what a schema refuses, before only another schema brings the next: a CRD that changed
-reaches the servers of a control plane one after the other, and us before some of them."""
+"""Number of tries (about ten seconds) of a write that the schema refuses; after that, only a changed schema triggers
+another. A changed CRD reaches the API servers of a control plane one after the other, and may reach us before them.
+"""
 
 
 T = TypeVar("T")
@@ -41,37 +42,41 @@ _NUMBERED = re.compile(r"\d|^[0-9a-f]{8,}$")
 
 
 class Subject(NamedTuple):
-    """What a try is about. A new generation, plan or upstream state is a new subject, which is tried at once.
-
-    `wanted` names what is to be done and carries the digests of the objects; `upstream` is what the outcome depends on.
-    """
+    """What is tried. A new generation, plan or upstream state is a new subject, which is tried at once."""
 
     uid: str
+    """The uid of the deployment."""
     generation: int
     wanted: tuple[str, ...]
+    """The action, and the digests of the objects."""
     upstream: tuple[object, ...] = ()
+    """The upstream state on which the outcome depends."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FailedTry(Generic[T]):
-    """A failure that stands: `what` became of the try, how many there were, and when the next one is due."""
+    """The last failure of a subject."""
 
     subject: Subject
     what: T
+    """The failure."""
     text: str
+    """Its message without numbers."""
     attempt: int
+    """Number of failed tries."""
     due: float
+    """Time of the next try, by the clock of `Attempts`."""
     left: float | None
-    """Seconds until then, None where no time will do."""
+    """Seconds until the next try; None if only another subject is tried."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Attempts(Generic[T]):
-    """The last failure of a deployment; `clock` in seconds, from any beginning.
+    """The last failure of a deployment; `clock` returns monotonic seconds.
 
-    Anything may trigger a pass: its own status write, a pod, a user who edits labels in a loop. A failure is retried
-    when it is due, or when its subject has changed, and for no other reason: otherwise an error whose text differs each
-    time (a port, a request id) would make a loop of status writes, each triggering the next.
+    A pass can be triggered by its own status write, by a pod, or by a user who edits labels in a loop. A failure is
+    retried only when it is due or its subject has changed. Otherwise an error whose text differs each time (a port, a
+    request id) would cause an endless loop of status writes, each triggering the next.
     """
 
     clock: Callable[[], float] = monotonic
@@ -79,7 +84,7 @@ class Attempts(Generic[T]):
     last: FailedTry[T] | None = None
 
     def failed_try(self, subject: Subject) -> FailedTry[T] | None:
-        """The failure because of which `subject` is not tried now; None if it may be."""
+        """The failure because of which `subject` must not be tried now; None if it may be tried."""
         last, now = self.last, self.clock()
         if last is None or last.subject != subject or last.due <= now:
             return None
@@ -88,10 +93,10 @@ class Attempts(Generic[T]):
     def failed(
         self, subject: Subject, *, what: T, text: str, at_least: float = 0.0, at_most: float = CAP, lasts: bool = False
     ) -> FailedTry[T]:
-        """Note that a try failed. The answer has the earlier `what` if only numbers in `text` differ.
+        """Note that a try failed. The result has the earlier `what` if only numbers in `text` differ.
 
-        `at_least` (the server's seconds) counts for more than `at_most`; with `lasts`, after SCHEMA_TRIES only another
-        subject is tried.
+        `at_least` (the server's Retry-After in seconds) has precedence over `at_most`. With `lasts`, only another
+        subject is tried after SCHEMA_TRIES.
         """
         last = self.last if self.last is not None and self.last.subject == subject else None
         masked, attempt = without_numbers(text), last.attempt + 1 if last is not None else 1
@@ -111,7 +116,7 @@ class Attempts(Generic[T]):
 
 
 def _bare(error: T) -> T:
-    """The same error without its traceback and causes: their frames hold all that the pass had in hand."""
+    """The error without its traceback and causes, whose frames keep all objects of the pass in memory."""
     assert isinstance(error, BaseException)
     found = type(error).__new__(type(error), *error.args)
     found.__dict__.update(error.__dict__)
@@ -119,8 +124,8 @@ def _bare(error: T) -> T:
 
 
 def without_numbers(text: str) -> str:
-    """`text` for comparison: words with a digit in them, and runs of eight or more hex letters, are all alike.
+    """`text` for comparison, with words that contain a digit and runs of eight or more hex letters masked.
 
-    Ports, addresses, counts, times, request ids: they differ from one failure to the next and tell nothing new.
+    Ports, addresses, counts, times and request ids differ between failures of the same cause.
     """
     return _WORD.sub(lambda word: "#" if _NUMBERED.search(word[0]) else word[0], text)

@@ -39,26 +39,26 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterState:
-    """What the caches hold of one deployment at one moment."""
+    """The cached objects of one deployment at one moment."""
 
     provider: str
     """The provider that reconciles."""
     deployment: Resource
     """The ModelDeployment."""
     live: Mapping[Identity, Resource]
-    """Objects of the kinds that the provider writes which carry the deployment's label."""
+    """Objects of the written kinds that carry the deployment's label."""
     selected: tuple[Resource, ...]
-    """Objects of the kinds that the provider only reads which belong to the deployment."""
+    """Objects of the kinds that the provider only reads and that belong to the deployment."""
     find: Callable[[Sequence[Resource]], Mapping[Identity, Resource]]
-    """`live`, and what else has the names of the given objects."""
+    """Returns `live` and any other objects with the names of the given objects."""
     evidence: Evidence | None
     """Pods, claims, Jobs and events; None without a primary object."""
     events: tuple[EventFacts, ...]
     """Events about the objects themselves."""
     installed: Mapping[tuple[str, str], Installed]
-    """Which upstream version is served, by (group, kind)."""
+    """The served upstream version of each kind, by (group, kind)."""
     settled: bool
-    """False while a cache is incomplete, so that absence means nothing."""
+    """False while a cache is incomplete: then absence means nothing."""
     rolled_out: bool
     """False while pods are known to be of an older revision."""
     kubernetes: tuple[int, int]
@@ -66,7 +66,7 @@ class ClusterState:
     now: datetime
     """The time of the pass."""
     written: Resource | None = None
-    """The primary object as this pass has written it."""
+    """The primary object as this pass has written it; None if it has not."""
 
     @cached_property
     def key(self) -> ObjectKey:
@@ -74,23 +74,23 @@ class ClusterState:
 
     @cached_property
     def ours(self) -> tuple[Resource, ...]:
-        """What this provider made for the deployment, the primary first."""
+        """The objects that this provider has created for the deployment, the primary first."""
         found = [obj for obj in self.live.values() if is_ours(obj, self.deployment, self.provider)]
         return tuple(sorted(found, key=lambda obj: not is_primary(obj)))
 
     @cached_property
     def primary(self) -> Resource | None:
-        """The object that carries the model, whatever its kind and name."""
+        """The primary object, of any kind and name."""
         return self.written or next((obj for obj in self.ours if is_primary(obj)), None)
 
     @cached_property
     def applied(self) -> datetime | None:
-        """When we changed the primary object last."""
+        """When we last changed the primary object."""
         return applied_at(self.primary, names.provider_manager(self.provider)) if self.primary is not None else None
 
     @cached_property
     def recorded(self) -> tuple[str, dict[str, object]] | None:
-        """The settings that the primary object was made with, and what was asked for then."""
+        """The digest of the input and the settings with which the primary object was created."""
         return recorded_settings(self.primary, names.provider_manager(self.provider))
 
     @property
@@ -102,12 +102,12 @@ class ClusterState:
 
     @property
     def is_mine(self) -> bool:
-        """Whether the core has given the deployment to this provider."""
+        """Whether the core has assigned the deployment to this provider."""
         return bool(dig(self.deployment, "status", "provider", "name") == self.provider)
 
     @property
     def named_instead(self) -> str:
-        """Another provider that the spec names while we have the deployment still; empty if there is none."""
+        """Another provider that the spec names while the deployment is still ours; empty if there is none."""
         named = dig(self.deployment, "spec", "provider", "name")
         return named if isinstance(named, str) and named != self.provider and self.is_mine else ""
 
@@ -117,12 +117,12 @@ class ClusterState:
 
     @property
     def dry_run(self) -> bool:
-        """Whether the deployment asks for a plan only; just the exact word counts."""
+        """Whether only a plan is requested; only the exact value counts."""
         return annotations_of(self.deployment).get(names.DRY_RUN) == "true"
 
     @property
     def held_by(self) -> str:
-        """Another provider, which has not yet cleaned up what it made; empty if there is none."""
+        """Another provider that has not cleaned up its objects yet; empty if there is none."""
         others = (names.provider_of_finalizer(finalizer) for finalizer in finalizers_of(self.deployment))
         return next((other for other in others if other not in ("", self.provider)), "")
 
@@ -132,7 +132,7 @@ def finalizers_of(deployment: Resource) -> list[str]:
 
 
 def applied_at(primary: Resource, manager: str) -> datetime | None:
-    """When we changed the object last: the time of our entry in its managedFields; else when it was made."""
+    """When we last changed the object: the time of our entry in managedFields, otherwise its creation."""
     entries = dig(primary, "metadata", "managedFields")
     times = [
         parse_moment(entry.get("time"))
@@ -147,7 +147,7 @@ def applied_at(primary: Resource, manager: str) -> datetime | None:
 
 
 class Identity(NamedTuple):
-    """What an object is, in whatever version: group, kind, name (all are in the deployment's namespace)."""
+    """The identity of an object in any version; its namespace is the deployment's."""
 
     group: str
     kind: str
@@ -160,9 +160,10 @@ def identity_in(obj: Resource) -> Identity:
 
 
 def recorded_settings(primary: Resource | None, manager: str) -> tuple[str, dict[str, object]] | None:
-    """What the primary object was made with: a digest as `SpecDigests.lasting`, and the provider's kept settings.
+    """The settings with which the primary object was created: a digest as in `SpecDigests.lasting`, and the provider's
+    kept settings.
 
-    None where there is no such record yet, or where another manager wrote it.
+    None if there is no such record, or another manager wrote it.
     """
     text = annotations_of(primary or {}).get(names.RUNTIME_SETTINGS)
     if primary is None or not isinstance(text, str) or not _is_ours(primary, names.RUNTIME_SETTINGS, manager):
@@ -176,7 +177,7 @@ def recorded_settings(primary: Resource | None, manager: str) -> tuple[str, dict
 
 
 def _is_ours(obj: Resource, annotation: str, manager: str) -> bool:
-    """Whether the value of an annotation is the one that we applied. A preview's object has no record of its fields."""
+    """Whether we applied the annotation's current value. A preview's object has no managedFields and counts as ours."""
     entries = dig(obj, "metadata", "managedFields")
     if not isinstance(entries, list):
         return True
@@ -188,10 +189,10 @@ def _is_ours(obj: Resource, annotation: str, manager: str) -> bool:
 
 
 def is_ours(live: Resource, deployment: Resource, provider: str) -> bool:
-    """Whether the object was made by this provider for exactly this deployment (by uid).
+    """Whether this provider created the object for exactly this deployment (by uid).
 
-    One that has lost its controlling owner is known by its annotation: the next apply restores the reference.
-    Objects of the same deployment with another provider's label, or the core's own, are not ours.
+    An object without a controlling owner is recognised by its annotation: the next apply restores the reference.
+    Objects of the same deployment with another provider's label, and the core's own, are not ours.
     """
     if labels_of(live).get(names.PROVIDER) != provider:
         return False
@@ -203,9 +204,10 @@ def is_ours(live: Resource, deployment: Resource, provider: str) -> bool:
 
 
 def is_primary(live: Resource) -> bool:
-    """Whether an object of ours is the deployment's primary one, whatever its kind and name.
+    """Whether an object of ours is the deployment's primary one, of any kind and name.
 
-    Its annotation says so; but operators copy annotations onto what they make, which is controlled by them.
+    It has the transformer annotation. Operators copy annotations onto objects that they create; those are controlled by
+    another owner.
     """
     owner = controller_owner(live)
     return names.TRANSFORMER in annotations_of(live) and (owner is None or owner.get("kind") == "ModelDeployment")

@@ -1,7 +1,7 @@
-"""A provider's translation of a deployment, completed so that it can be applied. Pure; needs no cluster.
+"""Translates a deployment by a provider's plugin and completes the objects so that they can be applied. Pure.
 
-Completed means: namespace, owner, labels, and annotations for the transformer that wrote it, what it was written for,
-and digests of everything whose change needs a new object (spec rulings 9, 10, 26, 27).
+Completing adds the namespace, the owner, labels, and annotations: the transformer that wrote the object, what it was
+written for, and digests of everything whose change needs a new object (spec rulings 9, 10, 26, 27).
 """
 
 from __future__ import annotations
@@ -49,18 +49,20 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class TranslationResult:
-    """Whether the provider can honour the deployment, and how."""
+    """The blockers or the desired objects of a deployment."""
 
     blockers: tuple[Finding, ...]
-    """Why it cannot; empty: it can."""
+    """Why the provider cannot run it; empty if it can."""
     warnings: tuple[Finding, ...]
-    """What the user should know."""
+    """Warnings for the user."""
     objects: tuple[Resource, ...] = ()
-    """The desired objects, complete, the primary first; none with blockers, or while suspended."""
+    """The desired, complete objects, the primary first; empty with blockers or while suspended."""
 
 
 def parsed(deployment: Resource) -> ModelDeployment:
-    """The deployment as plugins see it. Raises ParseError, also for what is too large: a cache lacks most of that."""
+    """The deployment as plugins see it. Raises ParseError, also for one over the size limits, of which a cache keeps
+    only an outline.
+    """
     if large := noted_excess(deployment):
         raise ParseError(large[0].path, large[0].message)
     return parse_deployment(deployment)
@@ -75,16 +77,16 @@ def translate(
     digests: SpecDigests | None = None,
     records: bool = True,
 ) -> TranslationResult:
-    """The blockers of the deployment, else its desired objects. Raises PluginFault.
+    """The blockers of the deployment, or its desired objects. Raises PluginFault.
 
-    `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed; `digests` is what
-    `written_for` says of it, where that is known already. With `records` the settings that what runs keeps are noted on
-    the primary object. Overrides that the provider's schema refuses are not shown to
-    the plugin. A field that the user set and the provider never read is reported here (ruling 18).
+    `deployment` and `typed` are the same object, plain (with namespace and uid) and parsed; `digests` is the result of
+    `written_for`, if known already. With `records` the kept settings are recorded on the primary object. The plugin
+    never sees overrides that its schema refuses. A field that the user set and the provider never read is reported here
+    (ruling 18).
     """
     unclaimed = _unclaimed(typed)
     overrides = check_overrides(typed.spec.provider.overrides or {}, host.manifest.override_schema)
-    if overrides.errors:  # the plugin never sees overrides that the schema refuses
+    if overrides.errors:  # the plugin never sees them
         return TranslationResult(blockers=(*unclaimed, *overrides.errors), warnings=overrides.unknown)
     view, reads = tracked(typed)
     compatibility = host.can_handle(view, context)
@@ -125,7 +127,7 @@ def translate(
 
 
 def _unclaimed(typed: ModelDeployment) -> list[Finding]:
-    """Volumes with a size of their own: their claims are not created yet, and pods would wait for them for ever."""
+    """Volumes with a size of their own: their claims are not created yet, so pods would wait for them forever."""
     return [
         Finding(
             path=f"spec.model.storage.volumes[{position}].size",
@@ -139,7 +141,7 @@ def _unclaimed(typed: ModelDeployment) -> list[Finding]:
 
 
 def _writer(host: ProviderHost, primary: Resource, context: Context[Any]) -> Transformer:
-    """The transformer that a primary object is written by: one of its own kind, or the primary kind's."""
+    """The transformer that writes a primary object: one of the object's own kind, or the primary kind's."""
     kind = _kind(host, primary)
     served = context.served.get(kind.key)
     return context.upstream.transformer if kind.primary or served is None else served.transformer
@@ -155,7 +157,7 @@ def _kind(host: ProviderHost, obj: Resource) -> UpstreamKind:
 
 
 def selector_of(host: ProviderHost, deployment: str, primary: str) -> str:
-    """What selects the serving pods, for the scale subresource and with it every HPA."""
+    """The label selector of the serving pods, for the scale subresource and so for every HPA."""
     label = host.manifest.pod_labels[0] if host.manifest.pod_labels else names.MODEL_DEPLOYMENT
     value = deployment if label == names.MODEL_DEPLOYMENT else primary
     parts = [f"{label}={value}"]
@@ -173,27 +175,29 @@ _HASH_LENGTH = 16
 
 
 _PASSING = ("suspend", "scaling")
-"""Parts whose change takes nothing new, beside those that never get there: of ``scaling`` only the replica counts."""
+"""Parts of the spec whose change does not take a newer transformer or settings, in addition to `_NOT_UPSTREAM`; of
+``scaling`` only the replica counts.
+"""
 
 
 _NOT_UPSTREAM = ("gateway", "runtimeConfigName")
-"""Parts of the spec that never reach an upstream object through its translation."""
+"""Parts of the spec that the translation never writes into an upstream object."""
 
 
 class SpecDigests(NamedTuple):
-    """Digests of what a translation was asked for."""
+    """Digests of the input of a translation."""
 
     wanted: str
-    """Of all of it."""
+    """Digest of the whole input."""
     lasting: str
-    """Without replica counts and ``suspend``: scaling must not take a new transformer (spec rulings 23 and 27)."""
+    """Digest without replica counts and ``suspend``: scaling must not take a new transformer (rulings 23 and 27)."""
 
 
 def written_for(deployment: Resource, typed: ModelDeployment) -> SpecDigests:
-    """Digests of what a translation was asked for: the spec without what never reaches it, the engine, the adoption.
+    """Digests of a translation's input: the spec without `_NOT_UPSTREAM`, the engine, and the adopt annotation.
 
-    Without defaults: the API server fills in those of the CRD, a preview does not; and a default that a newer release
-    adds must not make every object look as if it was written for something else. `typed` is the same object, parsed.
+    Default values are left out: the API server sets those of the CRD and a preview does not, and a default value that a
+    newer release adds must not count as a change of every deployment. `typed` is the same object, parsed.
     """
     comparable = typed.spec.to_essence()
     spec = {key: value for key, value in comparable.items() if key not in _NOT_UPSTREAM}
@@ -206,7 +210,7 @@ def written_for(deployment: Resource, typed: ModelDeployment) -> SpecDigests:
 
 
 def _without_counts(scaling: Mapping[str, object]) -> dict[str, object]:
-    """What the roles ask for, without how many there are of each."""
+    """The roles without their replica counts."""
     return {
         role: {key: value for key, value in worker.items() if key != "replicas"}
         for role, worker in scaling.items()
@@ -215,7 +219,7 @@ def _without_counts(scaling: Mapping[str, object]) -> dict[str, object]:
 
 
 def propagated_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """The deployment's own labels that go onto what is made for it: those with our prefix (004 §4.12)."""
+    """The deployment's labels that are copied to its objects: those with our prefix (004 §4.12)."""
     return {key: value for key, value in labels.items() if key.startswith(f"{names.GROUP}/")}
 
 
@@ -235,12 +239,14 @@ def complete(
 ) -> list[Resource]:
     """The translated objects with namespace, owner reference, labels and annotations; the primary stays first.
 
-    `wanted_for` is what the primary is written for (`written_for`), `settings` the record of what it was made with
-    (None: none is written). A new one is needed when something of the
-    deployment's `identity` or of its `topology` changes; `immutable` has the paths of each object that cannot be
-    changed in place. The labels that we set win over propagated ones and over the translation's; those that
-    say whose a pod is go into every pod template too, and to the places that `pod_labels` has for each object, where
-    pods stand outside of a template. `interrupts` is what the translation says of outages in place.
+    - `wanted_for` is the digest of what the primary is written for (`written_for`); `settings` is the record of the
+      settings with which it was created (None: no record).
+    - A new object is needed when a value of `identity` or `topology` changes. `immutable` has the paths of each object
+      that cannot be changed in place.
+    - Our labels have precedence over propagated ones and over the translation's. The labels that identify a pod's
+      deployment are also set in every pod template, and at the paths in `pod_labels` where pods are outside of a
+      template.
+    - `interrupts` are the translation's interruptions by changes in place.
     """
     metadata = deployment["metadata"]
     whose = names.whose(metadata["name"], provider=provider)
@@ -268,10 +274,10 @@ def complete(
         }
         if digests:
             annotations[REPLACE_ON_CHANGE] = canonical_json(digests).decode()
-        # Hashed before the owner goes in: its uid says whose object this is, not what was asked for.
+        # Hashed before the owner is set: its uid identifies the deployment and is no part of the request.
         hashed = {**obj, "metadata": {**meta, "annotations": annotations}}
         meta["annotations"] = {**annotations, names.SPEC_HASH: digest(hashed, length=_HASH_LENGTH)}
-        if uid := uid_of(deployment):  # a preview's deployment has none
+        if uid := uid_of(deployment):  # a preview's deployment has no uid
             meta["annotations"][names.DEPLOYMENT_UID] = uid
         meta["ownerReferences"] = [owner_reference(deployment)]
         result.append({**obj, "metadata": meta})

@@ -1,7 +1,7 @@
-"""Whether a new version of our CRDs fits the objects that exist, and applying it.
+"""Checks whether new versions of our CRDs are compatible with the existing objects, and applies them.
 
-The API server accepts a CRD whose schema has lost a field; with the next write that field is gone from every object.
-Example: a schema without ``spec.adapters``, and one ModelDeployment that has them: `harms` names field and object.
+The API server accepts a CRD whose schema has lost a field; the next write of each object removes that field. Example:
+for a schema without ``spec.adapters`` and a ModelDeployment that has them, `harms` names the field and the object.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Harm:
     crd: str
     what: str
     objects: tuple[str, ...] = ()
-    """The objects concerned, as ``namespace/name``; none if it concerns the CRD itself."""
+    """The affected objects, as ``namespace/name``; empty if the CRD itself is affected."""
 
     def __str__(self) -> str:
         if not self.objects:
@@ -63,8 +63,8 @@ def unacceptable(new: Resource, live: Resource) -> list[str]:
 def harms(new: Resource, live: Resource | None, objects: Mapping[str, Sequence[Resource]]) -> list[Harm]:
     """The incompatibilities of `new` with `live` (None: not installed, so there are none) and with `objects`.
 
-    `objects` are the existing ones by the version in which they were read. Reported are fields that only the new CRD
-    drops, values that only the new CRD refuses, and versions that it no longer serves.
+    `objects` are the existing ones, by the version in which they were read. The result names fields that only the new
+    CRD drops, values that only the new CRD refuses, and versions that it no longer serves.
     """
     if live is None:
         return []
@@ -118,7 +118,8 @@ async def _harms(client: Client, crd: Resource) -> list[Harm]:
 async def apply_definitions(client: Client, definitions: Sequence[Resource]) -> None:
     """Apply CRDs, and wait until they are served.
 
-    Raises KubeError (Conflict where another tool owns what would be changed), and TimeoutError where one is not served.
+    Raises KubeError (Conflict if another field manager owns a changed field), and TimeoutError if one is not served in
+    time.
     """
     for crd in definitions:
         await client.apply(CUSTOM_RESOURCE_DEFINITION, crd, manager=MANAGER)

@@ -1,7 +1,7 @@
-"""The facts of a CRD that a provider's manifest needs. Pure.
+"""Extracts from a CRD the facts that a provider's manifest needs. Pure.
 
-Group, kind, plural, the hash of each version's schema as in `Transformer.schema_hashes`, and the fields that its CEL
-rules make immutable.
+These are group, kind, plural, the hash of each version's schema as in `Transformer.schema_hashes`, and the fields that
+its CEL rules make immutable.
 """
 
 from __future__ import annotations
@@ -22,54 +22,54 @@ MAX_BYTES = 3 * 1024 * 1024
 """Bytes of JSON that an API server takes in one request (k8s.io/apiserver, MaxRequestBodyBytes)."""
 
 _SIDE = re.compile(r"(self|oldSelf)((?:\.[A-Za-z_]\w*)*)")
-"""One side of an equation of a field with what it was."""
+"""One side of a CEL comparison of a field with its old value."""
 _ALTERNATIVES = re.compile(r"\|\||\?")
 
 
 class DefinitionError(ValueError):
-    """No provider can be written for this CustomResourceDefinition; the message says why, in one sentence."""
+    """No provider can be written for this CustomResourceDefinition; the message gives the reason in one sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DefinitionVersion:
-    """A version of a kind.
-
-    `schema_hash` has the 12 digits that manifests quote. `immutable` are the fields, as `Transformer.immutable` names
-    them, that a CEL rule of the schema (``self == oldSelf``) refuses to change. `schema` is its ``openAPIV3Schema``.
-    """
+    """A version of a kind."""
 
     name: str
     served: bool
     storage: bool
     schema_hash: str
+    """The first 12 digits, as in manifests."""
     immutable: tuple[str, ...] = ()
+    """The fields, in the notation of `Transformer.immutable`, that a CEL rule (``self == oldSelf``) makes immutable."""
     schema: Resource = field(default_factory=dict, repr=False, compare=False)
+    """Its ``openAPIV3Schema``."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """A kind and its versions, in the order of the CRD. `scope` is ``Namespaced`` or ``Cluster``."""
+    """A kind and its versions, in the order of the CRD."""
 
     group: str
     kind: str
     plural: str
     scope: str
+    """``Namespaced`` or ``Cluster``."""
     versions: tuple[DefinitionVersion, ...]
 
     @property
     def name(self) -> str:
-        """The name of the CRD: ``workspaces.kaito.sh``."""
+        """The name of the CRD, for example ``workspaces.kaito.sh``."""
         return f"{self.plural}.{self.group}"
 
     @property
     def storage(self) -> DefinitionVersion:
-        """The version in which objects are stored: exactly one."""
+        """The one version in which objects are stored."""
         return next(version for version in self.versions if version.storage)
 
     def version(self, name: str = "") -> DefinitionVersion:
         """The served version of that name; without a name the storage version, or the last served one.
 
-        Raises DefinitionError where it is not served.
+        Raises DefinitionError if it is not served.
         """
         served = [version for version in self.versions if version.served]
         if not served:
@@ -84,9 +84,9 @@ class Definition:
 
 
 def definition_of(crd: Resource) -> Definition:
-    """Read a CRD, as a file or an API server has it. Raises DefinitionError for what is none, or cannot be installed.
+    """Read a CRD from a file or an API server. Raises DefinitionError for another object, or an invalid CRD.
 
-    A cluster-scoped one is read too: `chosen` refuses it.
+    Cluster-scoped CRDs are accepted here; `chosen` refuses them.
     """
     name = key_of(crd).name or "a CustomResourceDefinition without a name"
     if crd.get("kind") != "CustomResourceDefinition":
@@ -115,7 +115,7 @@ def definition_of(crd: Resource) -> Definition:
 
 
 def _unnamed(crd: Resource) -> str:
-    """What a CRD lacks to say which kind it is of; empty if nothing."""
+    """What is missing in a CRD's names and scope; empty if nothing is."""
     for path in (("group",), ("names", "kind"), ("names", "plural")):
         value = dig(crd, "spec", *path)
         if not isinstance(value, str) or not value:
@@ -127,9 +127,9 @@ def _unnamed(crd: Resource) -> str:
 
 
 def chosen(definitions: Sequence[Definition], *, kind: str = "") -> Definition:
-    """The definition of that kind, of whatever case; without a kind the only one. Raises DefinitionError.
+    """The definition of that kind, in any case; without a kind the only one. Raises DefinitionError.
 
-    It is one that a provider can write: namespaced.
+    It must be namespaced, because providers can write no other kinds.
     """
     known = ", ".join(definition.kind for definition in definitions) or "none"
     found = [each for each in definitions if each.kind.lower() == kind.lower()] if kind else list(definitions)
@@ -159,7 +159,7 @@ def _version(version: Resource) -> DefinitionVersion:
 
 
 def _immutable(schema: Resource, path: str) -> Iterator[str]:
-    """The fields that a rule keeps. Those in lists and values of maps are left out: no path names one of them."""
+    """The fields that a rule makes immutable, except those in lists and map values, which no path can name."""
     rules = schema.get("x-kubernetes-validations")
     for rule in rules if isinstance(rules, list) else ():
         for kept in _kept_by(str(dig(rule, "rule", default=""))):
@@ -172,7 +172,7 @@ def _immutable(schema: Resource, path: str) -> Iterator[str]:
 
 
 def _kept_by(rule: str) -> Iterator[str]:
-    """The paths below ``self`` that a rule keeps as they were; of one that has alternatives nothing is known."""
+    """The paths below ``self`` that a rule makes immutable; none for a rule with alternatives."""
     if _ALTERNATIVES.search(rule):
         return
     for part in rule.split("&&"):

@@ -1,6 +1,6 @@
-"""The effect of an upstream's new CRDs on one deployment: the runtime's own plan, computed with the new CRDs. Pure.
+"""Computes the effect of an upstream's new CRDs on one deployment, with the runtime's own plan. Pure.
 
-`runtime.plan.decide` makes the plan, from the objects as the API server would return them under the new schemas.
+`runtime.plan.decide` makes the plan from the objects as the API server would return them under the new schemas.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """The kinds of a provider as a cluster has them: CRDs by (group, kind); one that is missing is not installed."""
+    """The kinds of a provider in a cluster: CRDs by (group, kind), without those that are not installed."""
 
     definitions: Mapping[tuple[str, str], Resource]
     kubernetes: tuple[int, int]
@@ -91,7 +91,7 @@ class Forecast:
     at_once: Effect
     why: str = ""
     on_adopt: Effect = Effect.LEAVE
-    """The effect of any change: the newest transformer is taken."""
+    """The effect of any change of the spec: the newest transformer is taken."""
     changes: Mapping[str, Effect] = field(default_factory=dict)
     """The effect of each change in `CHANGES`, except those that the provider refuses with and without the upgrade."""
     on_change: Effect = Effect.LEAVE
@@ -100,7 +100,7 @@ class Forecast:
     harmed_later: bool = False
     """Whether a change breaks or recreates the deployment, and would do less without the upgrade."""
     already: str = ""
-    """What is wrong before the upgrade; empty for nothing."""
+    """What is wrong already before the upgrade; empty if nothing is."""
 
 
 def forecast(
@@ -128,7 +128,7 @@ def forecast(
     trouble = trouble if already is Effect.BREAK else ""
 
     def news(effect: Effect, why: str) -> tuple[Effect, str]:
-        """Leaves out what was already wrong before the upgrade."""
+        """Drop a problem that existed before the upgrade."""
         return (Effect.LEAVE, "") if effect is Effect.BREAK and why == trouble else (effect, why)
 
     effect, why = news(*look(after, deployment))

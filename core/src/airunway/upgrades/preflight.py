@@ -1,4 +1,4 @@
-"""The forecasts for all deployments of a provider, and reading the cluster for them. Nothing is written."""
+"""Forecasts the effect of new upstream CRDs on all deployments of a provider, read from a cluster without any write."""
 
 from __future__ import annotations
 
@@ -25,16 +25,15 @@ __all__ = ["Change", "Preflight", "Running", "changes_of", "definition_names", "
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A kind of the provider whose CRD would be another one.
-
-    `verdict` is what the provider makes of it. `refused` is why the API server would not take the CRD at all, `notes`
-    what the forecast does not know.
-    """
+    """The replacement of one CRD of a provider's kinds."""
 
     crd: str
     verdict: Installed
+    """What the provider would detect."""
     refused: tuple[str, ...] = ()
+    """Why the API server would refuse the CRD."""
     notes: tuple[str, ...] = ()
+    """What the forecast cannot know."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +62,17 @@ class Preflight:
 
     @property
     def counts(self) -> Mapping[Effect, int]:
-        """How many deployments have which effect at once."""
+        """Number of deployments per immediate effect."""
         return Counter(found.at_once for found in self.forecasts)
 
     @property
     def counts_on_change(self) -> Mapping[Effect, int]:
-        """How many deployments have which effect when their spec changes afterwards."""
+        """Number of deployments per effect of a later change of their spec."""
         return Counter(found.on_change for found in self.forecasts)
 
     @property
     def harmed_later(self) -> tuple[Forecast, ...]:
-        """Those that a later change of their spec breaks or recreates because of the upgrade."""
+        """The deployments that a later change of their spec breaks or recreates because of the upgrade."""
         return tuple(found for found in self.forecasts if found.harmed_later)
 
     @property
@@ -120,7 +119,7 @@ def _is_of(host: ProviderHost, deployment: Resource) -> bool:
 async def _objects(
     client: Client, host: ProviderHost, kind: UpstreamKind, cluster: Cluster, namespace: str
 ) -> list[Resource]:
-    """The provider's objects of a kind, each in the version in which it was written, as far as that is served."""
+    """The provider's objects of a kind, each in the version in which it was written, if that is served."""
     installed = detect(kind, host.transformers_of(kind), cluster.facts(kind))
     if installed.upstream is None:
         return []
@@ -139,7 +138,7 @@ async def _objects(
 def changes_of(
     host: ProviderHost, definitions: Mapping[str, Resource], cluster: Cluster, *, verify: bool = True
 ) -> tuple[Change, ...]:
-    """What other CRDs (by name) mean for the provider, which may `verify` unknown schemas, and for the API server."""
+    """The effect of new CRDs (by name) on the provider, which may `verify` unknown schemas, and on the API server."""
     after = _with(host, definitions, cluster)
     found = []
     for name, kind in definition_names(host).items():
@@ -161,9 +160,9 @@ def changes_of(
 def preflight(
     host: ProviderHost, definitions: Mapping[str, Resource], running: Running, *, settings: object, verify: bool = True
 ) -> Preflight:
-    """The forecast for every deployment of the provider, were its CRDs these (by name).
+    """The forecast for every deployment of the provider with these CRDs (by name).
 
-    `settings` and `verify` (unknown schemas are tried) are how the provider runs. Raises PluginFault.
+    `settings` are the provider's; `verify` is whether it writes under unknown schemas. Raises PluginFault.
     """
     changes = changes_of(host, definitions, running.cluster, verify=verify)
     forecasts: list[Forecast] = []
@@ -186,7 +185,7 @@ def preflight(
 
 
 def _with(host: ProviderHost, definitions: Mapping[str, Resource], cluster: Cluster) -> Cluster:
-    """The cluster after the upgrade: CRDs that the new release does not bring stay as they are."""
+    """The cluster after the upgrade; CRDs that the new release does not contain are unchanged."""
     kinds = definition_names(host)
     new = {(kinds[name].group, kinds[name].kind): crd for name, crd in definitions.items() if name in kinds}
     return Cluster(definitions={**cluster.definitions, **new}, kubernetes=cluster.kubernetes)

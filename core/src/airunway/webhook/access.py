@@ -16,23 +16,23 @@ from airunway.selection import UpstreamFacts
 __all__ = ["AccessReviewer", "User"]
 
 REMEMBERED = 10.0
-"""Seconds for which a yes is remembered: long enough for an `apply` of many manifests."""
+"""Seconds for which an allowed answer is cached: long enough for an `apply` of many manifests."""
 
 REFUSED = 2.0
-"""Seconds for which a no is remembered: short, because a user who was just given a role tries again soon."""
+"""Seconds for which a denied answer is cached: short, because a user who was just given a role tries again soon."""
 
 CAPACITY = 4096
-"""Answers that are kept: so many yes, and so many no, so that neither pushes out the other."""
+"""Maximum cached answers, separately for allowed and denied ones."""
 
 QUESTIONS = 16
-"""Asked of the API server at a time; the others wait."""
+"""Maximum concurrent SubjectAccessReviews; others wait."""
 
 VERB = "create"
 
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """Who sent the request that is admitted."""
+    """The user who sent the reviewed request."""
 
     name: str
     uid: str = ""
@@ -41,7 +41,7 @@ class User:
 
 
 class AccessReviewer:
-    """Asks, and remembers for a moment who is allowed what."""
+    """Creates SubjectAccessReviews and caches their answers for a short time."""
 
     def __init__(self, client: Client, *, clock: Callable[[], float] = monotonic) -> None:
         self._client = client
@@ -51,9 +51,9 @@ class AccessReviewer:
         self._plurals: dict[tuple[str, str, str], tuple[float, str]] = {}
 
     async def problem(self, user: User, upstream: UpstreamFacts, *, namespace: str, provider: str) -> str | None:
-        """What to tell a user who may not create the provider's kind in the namespace; None for one who may.
+        """The refusal for a user who may not create the provider's kind in the namespace; None for one who may.
 
-        Raises KubeError when the API server does not answer.
+        Raises KubeError if the API server does not answer.
         """
         plural = await self._plural(upstream)
         if await self._allowed(user, Kind(upstream.group, upstream.version, upstream.kind, plural), namespace):
@@ -65,10 +65,10 @@ class AccessReviewer:
         )
 
     async def pods_problem(self, user: User, *, namespace: str) -> str | None:
-        """What to tell a user who may not create pods in the namespace; None for one who may. Raises KubeError.
+        """The refusal for a user who may not create pods in the namespace; None for one who may. Raises KubeError.
 
-        A user who may create pods may use every service account, Secret and claim of the namespace by Kubernetes' own
-        rules: nothing more needs to be asked about those that a deployment names.
+        In Kubernetes a user who may create pods may use every service account, Secret and claim of the namespace. So
+        the ones that a deployment names need no check of their own.
         """
         if await self._allowed(user, POD, namespace):
             return None
@@ -80,11 +80,11 @@ class AccessReviewer:
     async def _allowed(self, user: User, kind: Kind, namespace: str) -> bool:
         extra = {name: list(values) for name, values in user.extra.items()}
         about = [user.name, user.uid, sorted(user.groups), extra, kind.group, kind.version, kind.plural, namespace]
-        key = sha256(canonical_json(about)).digest()  # the user chooses how long the names are
+        key = sha256(canonical_json(about)).digest()  # a fixed size: the user chooses the length of the names
         if (known := self._known(key)) is not None:
             return known
         async with self._questions:
-            if (known := self._known(key)) is not None:  # another review asked the same meanwhile
+            if (known := self._known(key)) is not None:  # another review has had the same question answered
                 return known
             decision = await self._client.subject_access_review(
                 user=user.name,
@@ -104,7 +104,7 @@ class AccessReviewer:
         return decision.allowed
 
     def _known(self, key: bytes) -> bool | None:
-        """The answer to an earlier question, as long as it holds."""
+        """The cached answer, if it is still valid."""
         now = self._clock()
         for allowed, lifetime in ((True, REMEMBERED), (False, REFUSED)):
             answered = self._answered_at[allowed].get(key)
@@ -113,9 +113,10 @@ class AccessReviewer:
         return None
 
     async def _plural(self, upstream: UpstreamFacts) -> str:
-        """The resource name of the kind, which an InferenceProviderConfig does not have, from discovery.
+        """The resource name of the kind from discovery; an InferenceProviderConfig does not have it.
 
-        Where the kind is not served, the name that almost every CRD has: rights on it can be granted all the same.
+        If the kind is not served, it is guessed from the kind, which is right for nearly every CRD: a role can allow it
+        already.
         """
         key = (upstream.group, upstream.version, upstream.kind)
         now = self._clock()

@@ -1,8 +1,9 @@
-"""The verdict on one ModelDeployment that a user wants to create or change.
+"""Decides whether a user's creation or change of a ModelDeployment is admitted.
 
-The rules of the object itself come first (an API server without CEL has not applied them), then what the cluster says:
-the named provider is registered and its upstream installed, it offers what is asked for, the namespace's policy allows
-it, and the user could create the provider's own kind. The words are those that status would have without a webhook.
+The rules of the object itself come first (an API server without CEL has not applied them). Then the cluster is checked:
+the named provider is registered, its upstream is installed, it offers what is requested, the namespace's policy allows
+it, and the user could create the provider's own kind. The messages are those that the status would have without a
+webhook.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ FORBIDDEN = "FieldValueForbidden"
 
 
 class ClusterView(Protocol):
-    """What admission knows of the cluster; the core's caches."""
+    """The facts about the cluster that admission needs; the core's caches."""
 
     @property
     def selector(self) -> bool:
@@ -51,7 +52,7 @@ class ClusterView(Protocol):
     def policy(self) -> Policy: ...
 
     def watches(self, namespace: str) -> bool:
-        """Whether deployments in that namespace are ours."""
+        """Whether the core watches deployments in that namespace."""
         ...
 
     def providers(self) -> Mapping[str, ProviderFacts]: ...
@@ -63,7 +64,7 @@ class ClusterView(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Denial:
-    """Why not, as the fields of a ``metav1.Status``."""
+    """A refusal, as the fields of a ``metav1.Status``."""
 
     code: int
     reason: str
@@ -71,7 +72,7 @@ class Denial:
     causes: tuple[Violation, ...] = ()
 
     def status(self, key: ObjectKey) -> Resource:
-        """The status that the API server hands on to the user; its message names the object, as the API server's do."""
+        """The status that the API server passes on to the user; its message names the object, as in Kubernetes."""
         causes = [{"reason": c.reason, "field": c.path, "message": c.message} for c in self.causes]
         details = {"group": GROUP, "kind": KIND, "name": key.name, "causes": causes}
         return {
@@ -92,7 +93,7 @@ class Denial:
 
 @dataclass(frozen=True, kw_only=True)
 class ReviewResult:
-    """A refusal, or none; the warnings are shown in either case."""
+    """The result of a review; the warnings are shown with and without a refusal."""
 
     refusal: Denial | None = None
     warnings: tuple[str, ...] = ()
@@ -102,14 +103,15 @@ Run = Callable[..., Awaitable[Any]]
 
 
 async def at_once(function: Callable[..., Any], *args: Any) -> Any:
-    """The result, with the loop held up meanwhile: right for what is small."""
+    """Run `function` in the event loop, which is fine for small objects."""
     return function(*args)
 
 
 class Admission:
-    """Judges by what `view` knows; `access` None: without asking whether the user may create the provider's kind.
+    """Reviews objects by the facts of `view`.
 
-    `pods` None: without asking whether the user may create pods.
+    `access` None: no check whether the user may create the provider's kind. `pods` None: no check whether the user may
+    create pods.
     """
 
     def __init__(
@@ -126,9 +128,9 @@ class Admission:
         self._clock = clock
 
     async def review(self, obj: Resource, *, old: Resource | None, user: User, run: Run = at_once) -> ReviewResult:
-        """The answer for `obj`, which is new (`old` None) or replaces `old`. Never raises but for cancellation.
+        """The result for `obj`, which is new (`old` None) or replaces `old`. Raises nothing but cancellation.
 
-        `run` calls what takes the longer the larger the objects are.
+        `run` runs the functions whose time depends on the size of the objects.
         """
         namespace = key_of(obj).namespace
         if is_deleting(obj) or not self._view.watches(namespace):
@@ -174,9 +176,10 @@ class Admission:
     ) -> list[ProviderFacts]:
         """The providers that may get a deployment that names none.
 
-        The one that would be selected now; where none would, because none is ready, an external selector is used, or
-        the selection is put off (`later`), all that offer what is asked for: the user must be allowed to use whichever
-        comes."""
+        This is the one that would be selected now. If none would be (none is ready), if an external selector is used,
+        or if the selection comes `later`, it is every provider that offers what is requested: the user must be allowed
+        to use any of them.
+        """
         facts = list(self._view.providers().values())
         allowed = granted(facts, grants)
         if self._view.selector and not later:
@@ -194,7 +197,7 @@ class Admission:
     ) -> Denial | None:
         for provider in candidates:
             if provider.upstream is None:
-                continue  # a provider that makes nothing of its own: no rights on it are needed
+                continue  # it creates no kind of its own, so no right is needed
             problem = await access.problem(user, provider.upstream, namespace=namespace, provider=provider.name)
             if problem is not None:
                 return _not_allowed("spec.provider.name", problem)
@@ -202,7 +205,7 @@ class Admission:
 
 
 def _alone(obj: Resource, old: Resource | None) -> tuple[tuple[str, ...], list[Violation]]:
-    """What the object alone tells: warnings, and what is wrong."""
+    """The results that need only the object: warnings and violations."""
     return tuple(warnings(obj)), validate(obj, old=old)
 
 
@@ -247,10 +250,10 @@ def _about(name: str | None, facts: Mapping[str, ProviderFacts]) -> list[str]:
 
 
 def _same_spec(obj: Resource, old: Resource) -> bool:
-    """Whether nothing of the spec changes; False where a spec is nested too deeply to be compared."""
+    """Whether the spec does not change; False for a spec that is nested too deeply to be compared."""
     try:
         return canonical_json(obj.get("spec")) == canonical_json(old.get("spec"))
-    except TypeError:  # deeper than orjson writes (254 levels), or a number beyond 64 bits
+    except TypeError:  # nested deeper than orjson can write (254 levels), or a number beyond 64 bits
         pass
     try:
         return bool(obj.get("spec") == old.get("spec"))

@@ -25,7 +25,7 @@ MANAGER = "airunway-webhook"
 
 
 class Webhook:
-    """Follows the Secret, serves reviews, and (while leading) keeps the certificates; `view` is the core."""
+    """Watches the Secret, serves reviews, and (while leading) rotates certificates; `view` is the core."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class Webhook:
         self._leading = False
 
     def unready(self) -> str | None:
-        """Why reviews cannot be answered yet, or do not come yet; else None.
+        """Why reviews cannot be answered yet, or are not sent yet; otherwise None.
 
-        They come when the configuration trusts our certificate: the leader sees to that, and is not ready before. Once
-        it was ready it stays so: a configuration that is taken away later comes back no sooner for it.
+        The API server sends them once the configuration trusts our certificate. The leader writes that, and is not
+        ready before. Once ready it stays so: being unready would not bring back a configuration that is deleted later.
         """
         if self.server.unready is not None:
             return self.server.unready
@@ -84,15 +84,15 @@ class Webhook:
         return None
 
     def register(self, settings: kopf.OperatorSettings) -> None:
-        """Have kopf run the admission server."""
+        """Let kopf run the admission server."""
         settings.admission.server = self.server
 
     async def follow(self) -> None:
-        """Every replica's part, until cancelled."""
+        """The work of every replica, until cancelled."""
         await self._secret.follow()
 
     async def lead(self) -> None:
-        """The leader's part, until cancelled."""
+        """The work of the leader, until cancelled."""
         self._leading = True
         try:
             await self._keeper.run()

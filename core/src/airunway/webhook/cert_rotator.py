@@ -1,8 +1,8 @@
-"""Rotates the webhook's certificates, in the leader; the other replicas only follow the Secret.
+"""Rotates the webhook's certificates in the leader; the other replicas only watch the Secret.
 
-An authority is trusted before it is used: its certificate goes into the CA bundles first, the Secret follows, and the
-one before it stays trusted for a while. So no replica ever shows a certificate that the API server does not know
-yet."""
+A new CA is trusted before it is used: its certificate is added to the CA bundles, then the Secret is written, and the
+previous CA stays trusted for a while. So no replica ever serves a certificate that the API server does not trust yet.
+"""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ __all__ = ["CertRotator"]
 log = logging.getLogger(__name__)
 
 LONGEST_WAIT = timedelta(hours=1)
-"""Wall clocks jump, so that a date far ahead is not slept until in one go."""
+"""Longest sleep: wall clocks can jump, so the end of a certificate is not awaited in one sleep."""
 
 RETRY = 5.0
-"""Seconds until a pass that failed is tried again."""
+"""Seconds until a failed pass is retried."""
 
 SETTLE = 2.0
-"""Seconds in which API servers hear of a CA bundle that has changed (they watch it)."""
+"""Seconds in which API servers notice a changed CA bundle (they watch it)."""
 
 
 class CertRotator:
-    """Makes and renews the material in the Secret, and the CA bundles by it. Only one process at a time runs it.
+    """Creates and renews the certificates in the Secret, and writes the CA bundles. Only one process runs it at a time.
 
-    Should two (there is no election, or a leader that was cut off works on), the Secret's version decides: the slower
-    one finds that it was too late, and takes over what the other wrote.
+    If two do (there is no election, or an isolated leader continues), the Secret's resourceVersion decides: the slower
+    one gets a conflict and uses what the other wrote.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class CertRotator:
         secret.on_change(lambda _: self._changed.set())
 
     async def run(self) -> None:
-        """Keep everything in order until cancelled; what fails is logged and tried again."""
+        """Keep the certificates valid until cancelled; errors are logged and retried."""
         configurations = Reflector(
             self._client, CONFIGURATION_KIND, field_selector=f"metadata.name={self._settings.configuration}"
         )
@@ -99,7 +99,7 @@ class CertRotator:
                     continue
 
     async def bring_up_to_date(self) -> float:
-        """One pass; returns the seconds after which to look again at the latest. Raises KubeError."""
+        """One pass; returns the seconds until the next pass. Raises KubeError."""
         while True:
             live = await self._secret.read()
             material = material_of(live) if live is not None else None
@@ -134,9 +134,9 @@ class CertRotator:
     async def _by_server_clock(
         self, live: Resource | None, now: datetime, verdict: CertificateDecision
     ) -> tuple[datetime, CertificateDecision]:
-        """Judge once more by the clock that counts: it is the API server that verifies certificates.
+        """Decide again by the API server's clock, which is the one that counts: the API server verifies certificates.
 
-        A clock that jumped here must not make every replica change certificates that are good.
+        A jump of our own clock must not make replicas replace valid certificates.
         """
         theirs = await self._secret.server_time(live)
         if theirs is None:
@@ -153,7 +153,7 @@ class CertRotator:
     # ------------------------------------------------------------------------------------------ the configuration
 
     async def _trusted(self) -> bytes:
-        """Every authority that some CA bundle of ours names now."""
+        """All CAs in the CA bundles of our webhooks."""
         live = await self._configuration()
         bundles = bundles_in(live) if live is not None else []
         return _united(*bundles)
@@ -170,15 +170,14 @@ class CertRotator:
         self._missing = not present
 
     async def _inject(self, bundle: bytes, *, existing_only: bool = False) -> bool:
-        """Have `bundle` stand in the configuration, and in the managed case all the rest of it too; whether there is
-        one of ours."""
+        """Write `bundle` (or, if we manage it, the whole configuration); whether a webhook of ours exists."""
         live = await self._configuration()
         if self._settings.manage_configuration and not (existing_only and live is None):
             wanted: Resource | None = configuration_object(self._settings, bundle=bundle, namespaces=self._namespaces)
         elif live is not None:
             wanted = injection(live, bundle=bundle)
         else:
-            return False  # the watch tells when the chart has brought it
+            return False  # the watch reports when the chart has created it
         if wanted is not None and needs_apply(wanted, live, manager=self._manager):
             await self._client.apply(CONFIGURATION_KIND, wanted, manager=self._manager, force=True)
             log.info("put the CA bundle into the %s %s", CONFIGURATION_KIND.kind, self._settings.configuration)

@@ -1,8 +1,7 @@
-"""The webhook's certificates: issues and reads them, and decides when to rotate.
+"""Issues and reads the webhook's certificates, and decides when to rotate them.
 
-Pure but for the random numbers of keys: everything goes in and comes out as PEM, and `now` is an argument. The rules
-are those of spec/core.md: an authority lives for 10 years, a serving certificate for 1, both are replaced 90 days
-before they end.
+Pure except for the random numbers of keys: input and output are PEM, and `now` is an argument. The rules are those of
+spec/core.md: a CA is valid for 10 years, a serving certificate for 1, and both are replaced 90 days before they end.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ AUTHORITY_LIFETIME = timedelta(days=3650)
 SERVING_LIFETIME = timedelta(days=365)
 ROTATE_AHEAD = timedelta(days=90)
 OVERLAP = timedelta(hours=1)
-"""For how long a replaced authority stays trusted: replicas follow within seconds, and this is for one that hangs."""
+"""Time for which a replaced CA stays trusted: replicas follow within seconds; this covers one that hangs."""
 
 BACKDATED = timedelta(hours=1)
-"""Certificates begin in the past, for API servers whose clocks are behind."""
+"""Certificates are valid from a time in the past, for API servers whose clocks are behind."""
 
 _COMMON_NAME = "airunway-webhook"
 _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm)
@@ -50,25 +49,28 @@ _UNREADABLE = (ValueError, TypeError, UnsupportedAlgorithm)
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """What the Secret holds, all PEM. `previous` are authorities that are still trusted until `previous_until`."""
+    """The contents of the Secret, all PEM."""
 
     authority: bytes = b""
+    """Certificate of the CA."""
     authority_key: bytes = b""
     serving: bytes = b""
+    """Serving certificate."""
     serving_key: bytes = b""
     previous: bytes = b""
+    """Certificates of earlier CAs, which are trusted until `previous_until`."""
     previous_until: datetime | None = None
 
     @property
     def bundle(self) -> bytes:
-        """The certificates that a client of the webhook must trust."""
+        """The CA certificates that a client of the webhook must trust."""
         return b"".join(
             part if part.endswith(b"\n") else part + b"\n" for part in (self.authority, self.previous) if part
         )
 
 
 class CertificateAction(StrEnum):
-    """What the material needs."""
+    """What has to be done to the certificates."""
 
     KEEP = "keep"
     DROP_PREVIOUS = "drop the previous authority"
@@ -78,17 +80,18 @@ class CertificateAction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateDecision:
-    """The action, why, and the moment at which to look again at the latest (None: at once, after the action)."""
+    """The action and its reason."""
 
     action: CertificateAction
     why: str
     look_again: datetime | None = None
+    """Latest time of the next check; None: at once, after the action."""
 
 
 def decide(material: Material | None, *, now: datetime, hosts: Collection[str]) -> CertificateDecision:
     """What has to be done so that `material` (None: there is none) serves `hosts` at `now` and for a while.
 
-    Total: whatever the Secret holds, there is a verdict.
+    There is a decision for any content of the Secret.
     """
     if material is None:
         return CertificateDecision(action=CertificateAction.NEW_AUTHORITY, why="there is none")
@@ -111,9 +114,9 @@ def decide(material: Material | None, *, now: datetime, hosts: Collection[str]) 
 def new_authority(
     *, now: datetime, hosts: Sequence[str], previous: bytes = b"", overlap: timedelta = OVERLAP
 ) -> Material:
-    """A new authority and a serving certificate by it; those in `previous` that still hold stay trusted for a while."""
+    """A new CA and a serving certificate signed by it; valid CAs of `previous` stay trusted for the time `overlap`."""
     key = ec.generate_private_key(ec.SECP256R1())
-    # A subject of its own: while two authorities are trusted, a verifier must be able to tell them apart.
+    # A unique subject: while two CAs are trusted, a verifier must be able to distinguish them.
     name = f"{_COMMON_NAME}-ca-{x509.random_serial_number():x}"[:40]
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (
@@ -140,9 +143,9 @@ def new_authority(
 
 
 def issue_serving(material: Material, *, now: datetime, hosts: Sequence[str]) -> Material:
-    """The material with a new serving certificate for `hosts` (DNS names and addresses) by its authority.
+    """The material with a new serving certificate for `hosts` (DNS names and addresses), signed by its CA.
 
-    The certificate never outlives the authority. Raises ValueError where the authority cannot be used, or for no hosts.
+    The certificate never outlives the CA. Raises ValueError if the CA cannot be used, or for no hosts.
     """
     if not hosts:
         raise ValueError("a serving certificate needs a host name")
@@ -169,12 +172,12 @@ def issue_serving(material: Material, *, now: datetime, hosts: Sequence[str]) ->
 
 
 def without_previous(material: Material) -> Material:
-    """The material with nothing but its own authority trusted."""
+    """The material with only its own CA trusted."""
     return replace(material, previous=b"", previous_until=None)
 
 
 def authorities_in(bundle: bytes) -> list[bytes]:
-    """The certificates of a bundle, each as PEM, each once; empty for anything that is not a bundle."""
+    """The distinct certificates of a bundle as PEM; empty for an invalid bundle."""
     try:
         return list(dict.fromkeys(_pem(certificate) for certificate in x509.load_pem_x509_certificates(bundle)))
     except _UNREADABLE:
@@ -182,7 +185,7 @@ def authorities_in(bundle: bytes) -> list[bytes]:
 
 
 def authority_ends(bundle: bytes) -> datetime | None:
-    """When the last certificate of a bundle ends: from then on nothing is trusted. None for a bundle without any."""
+    """When the last certificate of a bundle ends, after which nothing is trusted; None for an empty bundle."""
     return max((_load(pem).not_valid_after_utc for pem in authorities_in(bundle)), default=None)
 
 

@@ -1,7 +1,7 @@
-"""The webhook's settings, and the ValidatingWebhookConfiguration that they amount to.
+"""The webhook's settings, and its ValidatingWebhookConfiguration.
 
-The chart brings the object and never sets the CA bundle, which we own by server-side apply. Without a chart
-(`manage_configuration`) all of the object is ours.
+The chart creates the object without a CA bundle, which we write by server-side apply. Without a chart
+(`manage_configuration`) we write the whole object.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 WEBHOOK = f"validate.modeldeployments.{names.GROUP}"
-"""The name of our entry in the ValidatingWebhookConfiguration; users see it in refusals."""
+"""The name of our entry in the ValidatingWebhookConfiguration; refusals contain it."""
 
 CONFIGURATION = "airunway-webhook"
 SECRET_NAME = "airunway-webhook-tls"
@@ -47,28 +47,30 @@ PATH = "/validate"
 
 @dataclass(frozen=True, kw_only=True)
 class WebhookSettings:
-    """`service` (name and namespace) or `url` is how the API server reaches the webhook.
-
-    `namespace` is where the Secret `secret` lives. `configuration` is the ValidatingWebhookConfiguration whose CA
-    bundle is kept up to date; with `manage_configuration` all of it is ours, otherwise it comes with the chart.
-    `access_review` asks whether the user may create the provider's kind, `access_review_pods` whether pods.
-    `client_ca` is a file with the authorities by which clients must be certified (None: anybody may ask).
-    """
+    """The webhook's settings. The API server reaches the webhook by `service` or by `url`."""
 
     bind_address: str
     service: ObjectKey | None = None
+    """Name and namespace of the webhook's Service."""
     url: str = ""
     namespace: str = "airunway-system"
+    """The namespace of the Secret."""
     secret: str = SECRET_NAME
+    """The name of the Secret with the certificates."""
     configuration: str = CONFIGURATION
+    """The ValidatingWebhookConfiguration whose CA bundle is written."""
     manage_configuration: bool = False
+    """Whether we write the whole configuration; otherwise the chart creates it."""
     access_review: bool = True
+    """Whether to check that the user may create the provider's kind."""
     access_review_pods: bool = False
+    """Whether to check that the user may create pods."""
     client_ca: Path | None = None
+    """A file with CAs, one of which must have signed a client's certificate; None: any client may connect."""
 
     @property
     def hosts(self) -> list[str]:
-        """The names that the serving certificate must have; the API server asks for the first."""
+        """The names in the serving certificate; the API server connects to the first."""
         if self.service is None:
             return [urlsplit(self.url).hostname or ""]
         name, namespace = self.service.name, self.service.namespace
@@ -88,7 +90,7 @@ def webhook_settings(
     access_review_pods: bool = False,
     client_ca: Path | None = None,
 ) -> WebhookSettings | None:
-    """The settings that the command line amounts to, or None for a webhook that is switched off (address ``0``).
+    """The settings from the command-line options, or None if the webhook is off (address ``0``).
 
     `service` is ``NAME.NAMESPACE``, or ``NAME`` for one in `namespace`. Raises ValueError, naming the option.
     """
@@ -123,7 +125,7 @@ def webhook_settings(
 
 
 def trust_clients_of(tls: ssl.SSLContext, authorities: Path) -> None:
-    """Have a server ask clients for a certificate by one of these. Raises ValueError for a file that has none."""
+    """Require client certificates signed by one of these CAs. Raises ValueError for a file without certificates."""
     try:
         tls.load_verify_locations(authorities)
     except (ssl.SSLError, OSError) as error:
@@ -143,15 +145,16 @@ MATCH_CONDITIONS: tuple[Resource, ...] = (
     {"name": "not-being-deleted", "expression": "!has(object.metadata.deletionTimestamp)"},
     {"name": "spec-changed", "expression": "oldObject == null || object.spec != oldObject.spec"},
 )
-"""When the API server calls us at all: deletion, finalizers, labels and status never depend on the webhook, so that
-`failurePolicy: Fail` cannot hold anything back but new specs."""
+"""Conditions for a call of the webhook: deletions and changes of finalizers, labels and status never depend on it, so
+that `failurePolicy: Fail` can block only new specs.
+"""
 
 TIMEOUT_SECONDS = 10
-"""How long the API server waits for a verdict."""
+"""Seconds that the API server waits for a verdict."""
 
 
 def configuration_object(settings: WebhookSettings, *, bundle: bytes, namespaces: Sequence[str] = ()) -> Resource:
-    """The whole configuration; `namespaces` limits it to those (empty: all)."""
+    """The whole configuration; `namespaces` restricts it to those (empty: all)."""
     client: Resource = {"caBundle": b64encode(bundle).decode()}
     if settings.service is not None:
         service = settings.service
@@ -189,7 +192,7 @@ def configuration_object(settings: WebhookSettings, *, bundle: bytes, namespaces
 
 
 def injection(live: Resource, *, bundle: bytes) -> Resource | None:
-    """What to apply so that our webhooks in `live` trust `bundle`; None if it has none of ours."""
+    """The object to apply so that our webhooks in `live` trust `bundle`; None if it has none of ours."""
     ours = [str(webhook["name"]) for webhook in webhooks_of(live)]
     if not ours:
         return None
@@ -203,7 +206,7 @@ def injection(live: Resource, *, bundle: bytes) -> Resource | None:
 
 
 def bundles_in(live: Resource) -> list[bytes]:
-    """The CA bundle of each of our webhooks; an empty one for a webhook that has none."""
+    """The CA bundle of each of our webhooks; an empty one for a webhook without."""
     found = []
     for webhook in webhooks_of(live):
         text = dig(webhook, "clientConfig", "caBundle", default="")
@@ -215,7 +218,7 @@ def bundles_in(live: Resource) -> list[bytes]:
 
 
 def webhooks_of(live: Resource) -> list[Resource]:
-    """Those of our webhooks that a configuration has."""
+    """Our webhooks in a configuration."""
     webhooks = live.get("webhooks")
     return [
         webhook

@@ -1,12 +1,12 @@
-"""The limits of the webhook's port, and how a request passes them: its head, its body, its turn.
+"""Limits the requests to the webhook's port: their head, their body, and their turn.
 
 Limits of connections are in `process/connections.py`; the other ports of the process have them too. Small bodies need
-no budget: there are no more of them than connections. Large bodies have a budget of their own, so that a client that
-sends many of them keeps out large reviews only.
+no budget, because there are no more of them than connections. Large bodies have a budget of their own, so that a client
+that sends many of them blocks only other large reviews.
 
-Sizes follow from the API server: it stores objects of up to 1.5 MiB, a review has two of them at most, and it waits
-`TIMEOUT_SECONDS` for a verdict. Memory follows from the budget of the process (spec/quality.md, 300 MiB): large bodies
-get 64 MiB, and one large review, which is 25 times its size once decoded, is judged at a time.
+Sizes follow from the API server: it stores objects of up to 1.5 MiB, a review has at most two of them, and the API
+server waits `TIMEOUT_SECONDS` for a verdict. The memory budget follows from that of the process (spec/quality.md, 300
+MiB): large bodies get 64 MiB, and only one large review at a time is decoded, which takes 25 times its size.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _KIB, _MIB = 2**10, 2**20
 
 
 class TurnedAway(Exception):
-    """A request that is answered with an HTTP `status` and a text instead of being judged."""
+    """A request that is answered with an HTTP `status` and a text instead of a verdict."""
 
     def __init__(self, cause: Cause, status: int, text: str) -> None:
         super().__init__(text)
@@ -38,36 +38,36 @@ class TurnedAway(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(ConnectionLimits):
-    """Bytes end in ``_bytes``, times in ``_seconds``; the rest are counts of what there may be at a time."""
+    """The limits of the webhook's port."""
 
     body_seconds: float = 5.0
-    """From the head to the end of the body."""
+    """Seconds from the end of the head to the end of the body."""
 
     wait_seconds: float = 3.0
-    """How long a request waits for its turn before it is refused with 503."""
+    """Seconds that a request waits for its turn before it is refused with 503."""
 
     body_bytes: int = 4 * _MIB
-    """Two objects of 1.5 MiB, who asks, and the escapes of JSON."""
+    """Maximum bytes of a body: two objects of 1.5 MiB, the user, and JSON escapes."""
 
     large_bytes: int = 32 * _KIB
-    """A body above is large. Almost none is; so a flood of large ones takes nothing from the others."""
+    """Bytes above which a body is large. Nearly none is, so a flood of large ones does not affect the others."""
 
     memory_bytes: int = 64 * _MIB
-    """Of the bodies of large reviews, each counted as `body_bytes`."""
+    """Memory for the bodies of large reviews, each counted as `body_bytes`."""
 
     reviews: int = 32
-    """Judged at a time; most of that time they wait for an answer of the API server."""
+    """Maximum concurrent reviews; most of the time they wait for the API server."""
 
 
 _LONGEST_REST = 0.1
-"""Seconds. A turn may have been long for other reasons than the review that began in it."""
+"""Maximum seconds of a pause: an iteration of the loop may have been long for other reasons than the review."""
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 class RequestLimiter:
-    """Lets requests in; `held_bytes`, `judged` and their maxima say what is in flight."""
+    """Admits requests. `held_bytes` and `judged` are the bytes and reviews in flight; ``most_…`` are their maxima."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -79,12 +79,12 @@ class RequestLimiter:
         self.judged = self.most_judged = 0
 
     def is_large(self, size: int) -> bool:
-        """Whether a body of that many bytes is decoded and judged aside."""
+        """Whether a body of that many bytes is decoded and reviewed in a thread."""
         return size > self._limits.large_bytes
 
     @asynccontextmanager
     async def review(self, request: web.Request) -> AsyncIterator[bytearray]:
-        """The body of a review whose turn it is. Raises TurnedAway."""
+        """The body of a review, once it is its turn. Raises TurnedAway."""
         size = self._size_of(request)
         async with AsyncExitStack() as stack:
             if self.is_large(size):
@@ -110,7 +110,7 @@ class RequestLimiter:
         self.judged -= 1
 
     def _size_of(self, request: web.Request) -> int:
-        """What the head says of the body; nothing has been read of it yet."""
+        """The body's size according to the head; nothing of the body has been read yet."""
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise TurnedAway(Cause.HEAD, 415, "send the review as it is: encodings are not understood")
         size = request.content_length
@@ -136,15 +136,15 @@ class RequestLimiter:
             raise TurnedAway(Cause.BODY, 400, f"the body broke off after {len(body)} bytes") from error
         finally:
             if not whole:
-                body.clear()  # aiohttp keeps the error, and the error this frame
+                body.clear()  # the error keeps this frame alive, and aiohttp keeps the error
         return body
 
 
 class Pace:
-    """One review begins at a time; then the loop is left to others for as long as the turn took in which it began.
+    """Starts one review at a time, and then pauses for as long as the loop's iteration took in which it started.
 
-    The controller lives in the same loop, and a pass of it needs some ten turns: with fifty reviews begun in each, it
-    would wait for hundreds of them.
+    The controller runs in the same loop, and one of its passes needs about ten iterations. If fifty reviews started in
+    each, the pass would wait for hundreds of them.
     """
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Pace:
         self._not_before = 0.0
 
     async def begin(self) -> None:
-        """Return when the next one may begin, in the order in which they asked; its caller goes on at once."""
+        """Return when the next review may start, in the order of the calls."""
         loop = asyncio.get_running_loop()
         await self._turn.acquire()
         try:
@@ -164,7 +164,7 @@ class Pace:
         loop.call_soon(self._begun, loop.time())
 
     def _begun(self, at: float) -> None:
-        """The turn of the loop is over."""
+        """The iteration of the loop is over."""
         now = asyncio.get_running_loop().time()
         self._not_before = now + min(now - at, _LONGEST_REST)
         self._turn.release()
@@ -184,9 +184,9 @@ async def _turn(lock: asyncio.Semaphore | asyncio.Lock, patience: float) -> Asyn
 
 
 async def aside(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """The function's result, out of a thread: the loop, with the controller in it, goes on meanwhile.
+    """The function's result, from a thread, so that the loop with the controller in it continues.
 
-    A thread cannot be stopped, so a cancelled caller waits for its end and frees its resources only then.
+    A thread cannot be stopped. So a cancelled caller waits until it ends, and releases its resources only then.
     """
     work = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
@@ -194,5 +194,5 @@ async def aside(function: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs)
     except asyncio.CancelledError:
         await asyncio.wait([work])
         if not work.cancelled():
-            work.exception()  # the result is not needed any more
+            work.exception()  # the result is not needed
         raise

@@ -1,6 +1,6 @@
-"""The one Secret that we read: the webhook's own certificates, by name, in our own namespace (spec ruling 20).
+"""Reads and writes the one Secret that we use: the webhook's own certificates, in our own namespace (spec ruling 20).
 
-It is the source of truth: the first writer decides, and every replica follows it.
+The Secret is the source of truth: the first writer wins, and every replica watches it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _FIELDS = {
 
 
 def material_of(secret: Resource) -> Material:
-    """What a Secret holds; what is absent or not base64 is empty."""
+    """The contents of a Secret; absent or invalid values are empty."""
     parts = {field: _decoded(dig(secret, "data", key)) for key, field in _FIELDS.items()}
     return Material(**parts, previous_until=parse_time(annotations_of(secret).get(_PREVIOUS_UNTIL)))
 
 
 def secret_of(material: Material, *, key: ObjectKey, live: Resource | None) -> Resource:
-    """The Secret with that material; `live` is the one that it replaces, whose labels and annotations stay."""
+    """The Secret with that material; it replaces `live`, whose labels and annotations it keeps."""
     annotations = {k: v for k, v in annotations_of(live or {}).items() if k != _PREVIOUS_UNTIL}
     if material.previous_until is not None:
         annotations[_PREVIOUS_UNTIL] = format_time(material.previous_until)
@@ -62,7 +62,7 @@ def secret_of(material: Material, *, key: ObjectKey, live: Resource | None) -> R
 
 
 class CertificateSecret:
-    """Reads, writes and follows the Secret."""
+    """Reads, writes and watches the Secret."""
 
     def __init__(self, client: Client, key: ObjectKey, *, manager: str) -> None:
         self._client = client
@@ -71,21 +71,23 @@ class CertificateSecret:
         self._reflector = Reflector(client, SECRET, namespace=key.namespace, field_selector=f"metadata.name={key.name}")
 
     def on_change(self, handler: Callable[[Material | None], None]) -> None:
-        """Calls `handler` at each change with what the Secret then holds (None: it is gone)."""
+        """Call `handler` at each change with the Secret's contents (None: it is deleted)."""
         self._reflector.add_handler(
             lambda key, _old, new: handler(material_of(new) if new is not None else None) if key == self.key else None
         )
 
     async def follow(self) -> None:
-        """Follow the Secret until cancelled."""
+        """Watch the Secret until cancelled."""
         await self._reflector.run()
 
     async def read(self) -> Resource | None:
-        """The Secret as it is now, or None."""
+        """The Secret as the API server has it now, or None."""
         return await self._client.find(SECRET, self.key)
 
     async def write(self, material: Material, *, live: Resource | None) -> bool:
-        """Write unless another replica wrote since `live` was read (None: it was not there); whether it was written."""
+        """Write the Secret unless another replica wrote since `live` was read (None: absent); whether it was
+        written.
+        """
         body = secret_of(material, key=self.key, live=live)
         try:
             if live is None:
@@ -100,7 +102,7 @@ class CertificateSecret:
         try:
             await self._client.create(SECRET, body, manager=self._manager)
         except Forbidden:
-            log.error(  # noqa: TRY400 - what to do about it; the error itself is raised
+            log.error(  # noqa: TRY400 - how to fix it; the error itself is raised
                 "Secret %s is not there, and this account may not create it: apply the chart again, or run kubectl "
                 "create secret generic %s --namespace %s",
                 self.key,
@@ -110,10 +112,10 @@ class CertificateSecret:
             raise
 
     async def server_time(self, live: Resource | None) -> datetime | None:
-        """The API server's clock, asked by a write that is not kept; None if it does not tell.
+        """The API server's clock, from a dry-run write; None if it cannot be read that way.
 
-        A change of the Secret `live` needs no further right: the API server notes when each writer has written what.
-        Where there is none, the right to create one is needed anyway.
+        A change of the Secret `live` needs no additional right: managedFields has the time of each manager's write.
+        Without a Secret, the right to create one is needed anyway.
         """
         asked = f"{self._manager}-clock"
         try:

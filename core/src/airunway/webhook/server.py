@@ -1,7 +1,7 @@
-"""The admission server that kopf runs: it answers reviews, and shows a new certificate without a restart.
+"""The admission server that kopf runs: it answers reviews and loads a new certificate without a restart.
 
-kopf's own `WebhookServer` restarts the listener for a new certificate, reads it from files, and has no place for the
-causes of a refusal. kopf starts and stops this one (``settings.admission.server``); no review passes through kopf.
+kopf's own `WebhookServer` restarts the listener for a new certificate, reads it from files, and cannot return the
+causes of a refusal. kopf starts and stops this one (``settings.admission.server``); reviews do not pass through kopf.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ __all__ = ["AdmissionServer", "OnReview"]
 log = logging.getLogger(__name__)
 
 _BACKLOG = 128
-"""Connections that the system keeps for us until we accept them."""
+"""Connections that the system queues until we accept them."""
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 OnReview = Callable[[str, float], None]
-"""Called for every review: ``allowed``, ``refused`` or ``failed`` (no verdict was reached), and the seconds it took."""
+"""Called for every review with ``allowed``, ``refused`` or ``failed`` (no verdict), and its duration in seconds."""
 
 
 class AdmissionServer:
-    """Listens at `address` once there is a certificate; given to kopf as ``settings.admission.server``."""
+    """Listens on `address` once there is a certificate; passed to kopf as ``settings.admission.server``."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class AdmissionServer:
         on_review: OnReview | None = None,
         on_turned_away: OnTurnedAway | None = None,
     ) -> None:
-        """`client_ca` are the authorities by which clients must be certified (None: anybody may ask).
+        """`client_ca` has the CAs of which one must have signed a client's certificate (None: any client may connect).
 
         Raises ValueError for a file without certificates, and for the address 0.
         """
@@ -88,9 +88,9 @@ class AdmissionServer:
         return None if self.listening else "the webhook does not listen yet"
 
     def show(self, material: Material | None) -> None:
-        """Show this certificate from the next connection on; one that cannot be used is passed over.
+        """Use this certificate for new connections; one that cannot be used is ignored.
 
-        Connections that are open go on: the API server checked their certificate when it opened them.
+        Open connections continue: the API server checked their certificate when it opened them.
         """
         if material is None or not material.serving or material.serving == self._shown:
             return
@@ -105,9 +105,9 @@ class AdmissionServer:
         log.info("the webhook shows a new certificate")
 
     async def __call__(self, _: object) -> AsyncIterator[kopf.WebhookClientConfig]:
-        """Serve until closed, as kopf asks of an admission server.
+        """Serve until closed; the interface that kopf requires of an admission server.
 
-        The argument is kopf's own path from a review to its answer, which is not used (docs/decisions/0008).
+        The argument is kopf's own function for answering a review, which is not used (docs/decisions/0008).
         """
         await self._certified.wait()
 
@@ -166,20 +166,20 @@ class AdmissionServer:
         except TimeoutError:
             text = "no verdict in time: the API server did not answer the webhook's own question, or there is too much"
             return web.Response(status=504, text=text), "failed"
-        except Exception:  # whatever goes wrong, the API server must get an answer, and we the traceback
+        except Exception:  # the API server must get an answer in any case, and the log the traceback
             log.exception("a review could not be answered")
             text = "the review could not be answered; the log of the webhook says why"
             return web.Response(status=500, text=text), "failed"
         verdict = "allowed"
         if answer.refusal is not None:
-            # The API server did not answer a question of the webhook: that is no verdict.
+            # Without the API server's answer to the webhook's own request there is no verdict.
             verdict = "failed" if answer.refusal.code >= 500 else "refused"
         return web.Response(body=orjson.dumps(_reviewed(body, answer)), content_type="application/json"), verdict
 
 
 @web.middleware
 async def _followed(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Tells the connection whom it waits for."""
+    """Records on the connection whether it waits for us or for its peer."""
     connection = connection_of(request)
     connection.requested()
     proven = False
@@ -197,7 +197,7 @@ def _value_of(raw: bytearray) -> Any:
 
 
 def _reviewed(body: Resource, answer: ReviewResult) -> Resource:
-    """The AdmissionReview with the response: kubectl shows the causes of a refusal by their fields."""
+    """The AdmissionReview with the response; kubectl shows the causes of a refusal by field."""
     request = body["request"]
     response: Resource = {"uid": request["uid"], "allowed": answer.refusal is None}
     if answer.refusal is not None:
@@ -245,7 +245,7 @@ def _user(info: Mapping[str, Any]) -> User:
 
 @contextmanager
 def _as_file(content: bytes) -> Iterator[str]:
-    """A path under which OpenSSL, which takes nothing but paths, can read `content`; in memory where the system can."""
+    """A path from which OpenSSL, which accepts only paths, can read `content`; in memory if the system supports it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("airunway-webhook", os.MFD_CLOEXEC)
         try:
@@ -254,7 +254,7 @@ def _as_file(content: bytes) -> Iterator[str]:
         finally:
             os.close(descriptor)
         return
-    with tempfile.NamedTemporaryFile() as file:  # readable by us alone
+    with tempfile.NamedTemporaryFile() as file:  # only our own user can read it
         file.write(content)
         file.flush()
         yield file.name
