@@ -86,7 +86,7 @@ RULES = {
     "it has no component": "at least one `Component`",
     "not a Component": "at least one `Component`",
     "makes no name of a condition": "one CamelCase word",
-    "is a condition that somebody else writes": "not `Pods` or a name whose condition the core writes",
+    "is a condition with another writer": "not `Pods` or a name whose condition the core writes",
     "it is True, False or None": "`ready` is True, False or None",
     "reason and message are texts": "`reason` and `message` are texts, the reason not empty",
     "is reported ": "each name once",

@@ -254,7 +254,7 @@ def _wrong(**fields: Any) -> Component:
         (Observation(components=(READY,), pool="pool"), "pool is a str, not a Pool"),  # type: ignore[arg-type]
         (Observation(components=(READY,), warnings=("hm",)), "warnings must be a tuple"),  # type: ignore[arg-type]
         *(
-            (Observation(components=(replace(READY, name=name),)), "is a condition that somebody else writes")
+            (Observation(components=(replace(READY, name=name),)), "is a condition with another writer")
             for name in ("Pods", "Gateway", "ModelCache", "RuntimeConfig")
         ),
         *(

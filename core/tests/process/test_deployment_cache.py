@@ -120,7 +120,7 @@ def test_h1_what_a_provider_holds_is_not_forgotten_behind_the_finalizers_of_othe
     found = DeploymentProjection([MANAGER, provider_manager("p")])(copy_of(obj))
     assert found["metadata"]["finalizers"] == [provider_finalizer("p"), *others[: MAX_FINALIZERS - 1]]
     assert [(each.path, each.message) for each in excess(found)] == [
-        ("metadata.finalizers", "more than 64: remove those that nobody waits for")
+        ("metadata.finalizers", "more than 64: remove those that no controller needs")
     ]
     few = deployment(metadata={"finalizers": [*others[: MAX_FINALIZERS - 1], provider_finalizer("p")]})
     assert kept(few) == few

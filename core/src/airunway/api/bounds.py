@@ -205,7 +205,7 @@ def excess(obj: Resource, *, measured: JsonSize | None = None) -> list[Excess]:
             found.append(Excess(f"metadata.{field}", message))
     finalizers = dig(obj, "metadata", "finalizers")
     if isinstance(finalizers, list) and len(finalizers) > MAX_FINALIZERS:
-        message = f"more than {MAX_FINALIZERS}: remove those that nobody waits for"
+        message = f"more than {MAX_FINALIZERS}: remove those that no controller needs"
         found.append(Excess("metadata.finalizers", message, "FieldValueTooMany"))
     return [entry for entry in found if entry is not None]
 

@@ -348,7 +348,7 @@ def _silence(deployment: Resource, providers: Sequence[ProviderFacts], *, now: d
     silence = provider.silence(now) if provider is not None else None
     if silence is None or silence < SILENT_AFTER:
         return []
-    text = f"Provider '{name}' has not been heard of for five minutes: the status is as it was then"
+    text = f"No heartbeat from provider '{name}' for 5 minutes; the status may be stale"
     return [Condition(type="ProviderResponsive", status=False, reason="ProviderStale", message=text)]
 
 

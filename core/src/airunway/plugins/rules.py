@@ -258,7 +258,7 @@ def _no_json(obj: object) -> str:
 
 def observation_problems(found: Observation) -> Iterator[str]:
     if not isinstance(found.components, (tuple, list)) or not found.components:
-        yield "it has no component: without one nobody knows whether the model serves"
+        yield "it has no component: without one it is unknown whether the model serves"
         return
     for component in found.components:
         if not isinstance(component, Component):
@@ -266,7 +266,7 @@ def observation_problems(found: Observation) -> Iterator[str]:
         elif not _COMPONENT.fullmatch(component.name):
             yield f"component {component.name!r} makes no name of a condition: one CamelCase word"
         elif component.name == PODS or f"{component.name}Ready" in _CORE_CONDITIONS:
-            yield f"component {component.name!r}: {component.name}Ready is a condition that somebody else writes"
+            yield f"component {component.name!r}: {component.name}Ready is a condition with another writer"
         elif component.ready not in (True, False, None) or isinstance(component.ready, int) is not isinstance(
             component.ready, bool
         ):

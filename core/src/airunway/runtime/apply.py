@@ -621,7 +621,9 @@ class Finalizer:
             )
             if answer is not None:
                 self._deployments.note(answer)
-        log.info("%s was let go: %s", key, "nothing of it is left upstream" if gone else "what is left is an orphan")
+        log.info(
+            "%s: finalizer removed; %s", key, "nothing is left upstream" if gone else "upstream objects may be orphaned"
+        )
         return None
 
     async def remove_objects(self, state: ClusterState) -> bool:

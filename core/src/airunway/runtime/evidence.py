@@ -120,7 +120,8 @@ class Workloads:
         except Forbidden as error:
             self._denied = True
             log.warning(
-                "workloads may not be read (%s): they are told by their names, their revisions stay unknown", error
+                "workloads may not be read (%s): they are recognized by their names, their revisions stay unknown",
+                error,
             )
             return None
 

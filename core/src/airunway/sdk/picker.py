@@ -385,6 +385,6 @@ def _foreign_labels(pool: Resource | None, selector: Mapping[str, str]) -> str |
         return None
     fields = ", ".join(f"spec.selector.matchLabels[{label}]" for label in added)
     return (
-        f"InferencePool {text(pool, 'metadata', 'name')}: {fields} was added by somebody else, so that pods "
-        "without it get no requests from a gateway; remove it, or delete the InferencePool: it is made anew"
+        f"InferencePool {text(pool, 'metadata', 'name')}: {fields} was added by another writer, so that pods "
+        "without it get no requests from a gateway; remove it, or delete the InferencePool: it is created again"
     )

@@ -13,7 +13,7 @@ class ConditionWriter(StrEnum):
 
     CORE = "core"
     PROVIDER = "provider"
-    SPEAKER = "whoever owns the phase"
+    SPEAKER = "the owner of the phase"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ CONDITIONS: tuple[ConditionType, ...] = (
     ConditionType(
         name="Ready",
         writer=ConditionWriter.SPEAKER,
-        meaning="The newest spec is served. Unknown: the upstream has not been heard of for five minutes.",
+        meaning="The newest spec is served. Unknown: the upstream has not reported for five minutes.",
     ),
     ConditionType(
         name="Reconciling",
@@ -72,8 +72,8 @@ CONDITIONS: tuple[ConditionType, ...] = (
         name="ProviderResponsive",
         writer=ConditionWriter.CORE,
         meaning=(
-            "Only there while it is False: the provider has not been heard of for five minutes, and what it said last "
-            "may be outdated. Ready and phase stay as the provider left them: models that run go on serving."
+            "Only there while it is False: the provider has sent no heartbeat for five minutes, and what it reported "
+            "last may be outdated. Ready and phase stay as the provider left them: models that run go on serving."
         ),
     ),
     ConditionType(

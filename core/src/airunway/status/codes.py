@@ -178,7 +178,7 @@ _REGISTERED = (
         name="Engine.CrashLoop",
         tier=2,
         reasons=("CrashLoopBackOff", "RestartLoop"),
-        meaning="A container ends again and again, and its last words do not tell why.",
+        meaning="A container ends again and again, and its termination message does not say why.",
         remedy="Read its log while the pod exists: kubectl logs <pod> -n <namespace> --previous.",
         without_pod=(
             "Read the log of its pods; where those that fail are deleted, follow that of the next one while it runs "

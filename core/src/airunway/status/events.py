@@ -136,7 +136,7 @@ _REGISTERED = (
         emitters=(Emitter.PROVIDER, Emitter.CORE),
         action="Release",
         note="Finalizer removed after timeout, <objects> may be orphaned",
-        meaning="Upstream objects could not be removed within five minutes; the deployment was let go all the same. "
+        meaning="Upstream objects could not be removed within five minutes; the finalizer was removed all the same. "
         "From the core: the provider that should have removed them is gone.",
         warning=True,
     ),

@@ -54,7 +54,7 @@ _REGISTERED = (
     Reason(
         "ResourceConflict",
         Category.CONFIG,
-        "an object of the needed name, or a field of one of ours, belongs to somebody else",
+        "an object of the needed name, or a field of one of our objects, belongs to another owner",
     ),
     Reason("PathTemplateInvalid", Category.SCOPED_CONFIG, "the route's path template cannot be rendered"),
     Reason(
@@ -105,7 +105,7 @@ _REGISTERED = (
     Reason("DryRun", Category.PROGRESS, "only a plan was asked for: nothing upstream is changed"),
     Reason("Suspended", Category.PROGRESS, "spec.suspend is true"),
     Reason("CrashLoopBackOff", Category.WORKLOAD, "a container keeps crashing"),
-    Reason("RestartLoop", Category.WORKLOAD, "pods are made anew again and again: none lives long enough to tell why"),
+    Reason("RestartLoop", Category.WORKLOAD, "pods are recreated again and again: none lives long enough to show why"),
     Reason("ProbeTimeout", Category.WORKLOAD, "a container does not answer its probe"),
     Reason("PodsNotReady", Category.WORKLOAD, "pods that were ready are not any more"),
     Reason("PodFailed", Category.WORKLOAD, "a pod failed, or a container of it cannot be started"),
@@ -113,8 +113,8 @@ _REGISTERED = (
     Reason("PvcLost", Category.WORKLOAD, "a volume claim lost its volume"),
     Reason("CacheLost", Category.WORKLOAD, "the model cache is gone"),
     Reason("UpstreamFailed", Category.WORKLOAD, "the upstream reports a failure"),
-    Reason("ProviderStale", Category.STALE, "no word from the provider for five minutes"),
-    Reason("StaleStatus", Category.STALE, "no word from the upstream for five minutes"),
+    Reason("ProviderStale", Category.STALE, "no heartbeat from the provider for five minutes"),
+    Reason("StaleStatus", Category.STALE, "no report from the upstream for five minutes"),
     Reason("Unknown", Category.UNKNOWN, "the state is not known"),
 )
 

@@ -84,7 +84,7 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
     """With one of these nothing else is worth saying."""
     yield from unsupported_engine(deployment, context, MANIFEST.engines, who="KubeRay")
     if deployment.spec.model.source == "custom":
-        text = "KubeRay does not serve a model of source custom: Ray Serve LLM has to be told which one, by model.id"
+        text = "KubeRay does not serve a model of source custom: Ray Serve LLM needs its id in model.id"
         yield blocker("spec.model.source", text)
     yield from without_gpus(deployment, who="KubeRay")
 

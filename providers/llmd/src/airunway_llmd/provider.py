@@ -116,7 +116,7 @@ def _fundamental(
     yield from unsupported_engine(deployment, context, MANIFEST.engines, who="llm-d")
     yield from without_gpus(deployment, who="llm-d")
     if is_disaggregated(deployment) and deployment.spec.model.source == "custom":
-        text = "an image with a model of its own cannot be told its role: use mode aggregated, or a model id"
+        text = "an image with a model of its own cannot get a role: use mode aggregated, or a model id"
         yield blocker("spec.serving.mode", text)
 
 
