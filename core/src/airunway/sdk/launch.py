@@ -42,7 +42,7 @@ NIXL_TRANSFER: Mapping[str, str] = {"kv_connector": "NixlConnector", "kv_role": 
 """vLLM's ``--kv-transfer-config`` for prefill and decode workers that exchange key-value blocks over NIXL."""
 
 _CERTIFICATE = frozenset({"ssl-certfile", "ssl-keyfile"})
-"""Flags of the vLLM and SGLang servers that make uvicorn accept only TLS."""
+"""Flags of the vLLM and SGLang servers; either one makes uvicorn accept only TLS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,8 +107,7 @@ _PROGRAMS: Mapping[tuple[str, str], _Program] = {
     ("llamacpp", ""): _Program(host=("--host", "0.0.0.0"), health="", startup=(10, 180), gguf=True),
     ("llamacpp", LOCALAI): _Program(address="--address=:{port}", health="", startup=(10, 180), gguf=True),
 }
-"""By engine and dialect. llama.cpp returns an error from its health page while it loads, so its probes open the socket.
-"""
+"""By engine and dialect. While llama.cpp loads, its health page returns an error, so its probes open the socket."""
 
 
 def launch(
