@@ -135,9 +135,9 @@ WORKLOAD = meanings(
 )
 """Condition reasons of Deployments, StatefulSets, LeaderWorkerSets and Jobs, as operators copy them into their own.
 
-Use it in ``meaning(text(condition, "reason"), WORKLOAD)``. An unknown reason counts as a fault, and a starting workload
-has none of the faults (k8s.io/kubernetes, pkg/controller/deployment/util and batch/v1; LeaderWorkerSet's reasons are
-recorded).
+Use it in ``meaning(text(condition, "reason"), WORKLOAD)``. Unknown reasons count as faults, so the table also lists the
+harmless reasons of a starting workload (k8s.io/kubernetes, pkg/controller/deployment/util and batch/v1;
+LeaderWorkerSet's reasons are recorded).
 """
 
 _LONG, _LONGEST = 2_048, 16_384

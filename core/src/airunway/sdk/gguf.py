@@ -19,7 +19,7 @@ _HUB = "huggingface://"
 
 
 def llamacpp_dialect(image: str) -> str:
-    """The command line dialect of an image, by the last segment of its repository; `LOCALAI` for unknown repositories."""
+    """The command line dialect of an image, by the last segment of its repository; `LOCALAI` for unknown ones."""
     repository = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
     return LLAMA_SERVER if repository in _SERVER_IMAGES else LOCALAI
 

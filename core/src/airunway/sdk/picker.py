@@ -149,7 +149,7 @@ def known_releases() -> str:
 
 
 def config_of(release: Release, plugins: str = "") -> str:
-    """The text of a picker's configuration; `plugins` is the YAML after its head (default: score by load and prefix)."""
+    """The text of a picker's configuration; `plugins` is the YAML after its head (default: by load and prefix)."""
     return f"apiVersion: {release.config_version}\nkind: EndpointPickerConfig\n{plugins or _BY_LOAD}"
 
 

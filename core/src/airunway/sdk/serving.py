@@ -117,8 +117,7 @@ def transformers(generation: int, features: Collection[str] = ()) -> tuple[Trans
 
 
 TRANSFORMERS = transformers(1)
-"""The first generation, for a provider with Deployment as primary kind; the provider defines later generations itself.
-"""
+"""The first generation, for a provider with Deployment as primary kind; it defines later generations itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
