@@ -122,8 +122,7 @@ class UpstreamKind:
     containers: tuple[str, ...] = ()
     """Paths of containers outside of those pod specs; checked likewise."""
     unused: tuple[str, ...] = ()
-    """Paths that could contain pods or allow access from outside and that no translation writes; policies refuse them.
-    """
+    """Paths that no translation writes and that could contain pods or allow outside access; policies refuse them."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     """For pod specs without metadata: where the labels of their pods belong, by the path in `pods` (``{"spec.worker":
     "spec.labels"}``; empty if there is no such place).
