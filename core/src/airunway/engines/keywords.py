@@ -1,4 +1,4 @@
-"""Converts command-line arguments to keyword arguments, for upstreams that start engines from Python (Ray Serve LLM)."""
+"""Converts command-line arguments to keyword arguments, for upstreams that start engines in Python (Ray Serve LLM)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ __all__ = ["image_of", "is_disaggregated", "nodes_for", "overridden", "replicas_
 
 
 def image_of(deployment: ModelDeployment) -> str:
-    """The image in the deployment (``spec.engine.image``, else ``spec.image``); empty for the engine's default image."""
+    """The image in the deployment (``spec.engine.image``, else ``spec.image``); empty: the engine's default image."""
     return deployment.spec.engine.image or deployment.spec.image or ""
 
 

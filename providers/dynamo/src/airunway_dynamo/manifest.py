@@ -22,8 +22,7 @@ from airunway_dynamo.settings import Settings
 __all__ = ["COMPONENT_TYPE", "GRAPH_NAME", "MANIFEST", "RESERVED_LABELS", "TRANSFORMERS", "WORKERS", "Feature"]
 
 GRAPH_NAME, COMPONENT_TYPE = "nvidia.com/dynamo-graph-deployment-name", "nvidia.com/dynamo-component-type"
-"""Labels on pods and on everything that the operator creates for a graph: the graph's name, and the component's type.
-"""
+"""Labels on pods and on all objects that the operator creates for a graph: the graph's name, the component's type."""
 RESERVED_LABELS = ("nvidia.com/", "grove.io/", "leaderworkerset.sigs.k8s.io/")
 WORKERS = ("worker", "prefill", "decode")
 """Types of components that run the model; we use them as component names too."""

@@ -93,7 +93,7 @@ EVENTS: Mapping[str, Mapping[Version, Flags]] = {
     # The oldest releases publish cache events by default.
     "vllm": {(0, 0, 0): (), (1, 0, 0): (("--kv-events-config", _VLLM_EVENTS),)},
     "sglang": {(0, 0, 0): (("--kv-events-config", _SGLANG_EVENTS),)},
-    # Only 1.6 accepts both names (recorded).
+    # 1.6 also accepts the old name, as the last release (recorded).
     "trtllm": {(0, 0, 0): (("--publish-events-and-metrics",),), (1, 6, 0): (("--publish-kv-events",),)},
 }
 """Flags that make a worker publish cache events for the router."""

@@ -63,8 +63,7 @@ class Feature(StrEnum):
     """What only some releases support."""
 
     EXISTING_NODES = "existing-nodes"
-    """Existing nodes are used as they are. Before, KAITO used only nodes of `resource.instanceType` and created others.
-    """
+    """Existing nodes are used as they are; before, only nodes of `resource.instanceType`, and others were created."""
     MODEL_ACCESS_SECRET = "model-access-secret"
     HUGGINGFACE_IDS = "huggingface-ids"
     """Presets accept any `org/model`; before, only names in a list that changed with every release."""

@@ -23,8 +23,7 @@ PORT = 5000
 """Port on which every container must listen: the Service that KAITO creates always sends port 80 there."""
 
 NODES_OF = f"{labels.GROUP}/nodes-of"
-"""Label of nodes that KAITO creates for one deployment. Its value can be guessed, so deployments may not select by it.
-"""
+"""Label of nodes that KAITO creates for one deployment. Deployments may not select by it: its value is predictable."""
 
 
 @dataclass(frozen=True, kw_only=True)
