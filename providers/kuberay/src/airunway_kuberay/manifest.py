@@ -50,8 +50,7 @@ PORT = 8000
 """Port of the Service ``<name>-serve-svc`` that KubeRay creates; it copies the container port named ``serve``."""
 
 COUNTS_APART = "counts-apart"
-"""Feature: numbers of replicas are separate from the application's arguments, so that changing them restarts nothing.
-"""
+"""Feature: numbers of replicas are separate from the application's arguments, so changing them restarts nothing."""
 SHIELDED = "shielded"
 """Feature: a token or a NetworkPolicy protects the Ray cluster."""
 TOKENS = "tokens"

@@ -26,8 +26,7 @@ PREFILL, DECODE = "prefill", "decode"
 """Roles in the spec, and component labels of their pods."""
 
 DECIDERS = {"always": "always-disagg-pd-decider", "prefix-based": "prefix-based-pd-decider"}
-"""Deciders by router mode: prefill every prompt on a prefill worker, or only those with too little in decode's cache.
-"""
+"""Deciders by router mode: prefill workers get every prompt, or only those with too little in decode's cache."""
 
 ROLE_BY_ROLE = "role-by-role"
 """Feature: a role that changes its kind of workload is replaced alone. The first generation replaced all roles."""
