@@ -91,7 +91,10 @@ def sidecar_warnings(context: Context[Settings]) -> Iterator[Finding]:
 
 
 def sidecar(deployment: ModelDeployment, context: Context[Settings], *, hardened: bool) -> Resource:
-    """The sidecar container; a `hardened` one never runs as root. It needs no probe: the pod is ready when vLLM is."""
+    """The sidecar container; a `hardened` one never runs as root.
+
+    It has no probes: its health page is fine even while vLLM is down, and the pod is ready when vLLM is.
+    """
     release = _release(context)
     assert release is not None, "can_handle refuses an unknown one"
     return {

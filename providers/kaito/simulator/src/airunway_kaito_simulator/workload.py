@@ -1,4 +1,4 @@
-"""Builds the objects that KAITO 0.12 creates for a Workspace: revision, two Services, a StatefulSet (facts 12 to 15)."""
+"""Builds the objects that KAITO 0.12 creates for a Workspace: revision, Services, a StatefulSet (facts 12 to 15)."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ from airunway_testing.simulators.worlds import LiveWorld
 __all__ = ["PACE", "SimulatedKubeRay"]
 
 PACE = 0.05
-"""Simulated seconds per second of the real operator, which waits a lot."""
+"""Wall-clock seconds of the simulator per second of the real operator, which waits a lot."""
 
 _KINDS = {"RayCluster": RAY_CLUSTER, "Service": SERVICE, "Pod": POD}
 

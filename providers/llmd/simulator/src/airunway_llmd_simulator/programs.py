@@ -227,7 +227,7 @@ def _release(image: str) -> tuple[int, int]:
 
 
 def _flags(args: Sequence[str]) -> dict[str, str]:
-    """Flags with their values, in order. The value of a flag without ``=`` is the next word, unless that is a flag too."""
+    """Flags with their values, in order. A flag without ``=`` has the next word as value, unless that is a flag too."""
     found: dict[str, str] = {}
     for position, word in enumerate(args):
         if word.startswith("--"):
