@@ -37,7 +37,7 @@ class FlagTable:
     with flags.
     """
     synonyms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Further spellings of derived flags, which let a user's spelling override ours."""
+    """Further spellings of derived flags; a user's spelling overrides the derived flag."""
     notes: Mapping[str, str] = field(default_factory=dict)
     """Why the engine has no flag for a setting, by the setting's name."""
     joined: bool = True

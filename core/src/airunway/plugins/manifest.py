@@ -98,7 +98,7 @@ class UpstreamKind:
     builtin: bool = False
     """Part of Kubernetes: needs no CRD."""
     required: bool = True
-    """False: the provider works without the kind; ``context.served`` says whether it exists."""
+    """False: the provider works without the kind; ``context.served`` has it if the cluster does."""
     write: bool = True
     """False: objects of the kind are only read; `select` finds them."""
     select: str = ""

@@ -23,7 +23,7 @@ class Distribution:
     """An installed provider."""
 
     name: str
-    """The provider's name, which is that of its entry point."""
+    """Name of the provider and of its entry point."""
     distribution: str
     """Name of the Python distribution."""
     version: str
@@ -86,7 +86,7 @@ def wrappers() -> tuple[object, ...]:
 def _import(point: EntryPoint, *, what: str) -> object:
     try:
         return point.load()
-    except Exception as error:  # anything can happen in the import of foreign code
+    except Exception as error:  # importing foreign code may raise anything
         raise PluginBroken(f"{what} cannot be imported: {error!r}") from error
 
 

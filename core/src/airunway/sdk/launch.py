@@ -129,7 +129,7 @@ def launch(
     The image is the deployment's, else `image` (a provider's setting). `gpus` is the tensor parallel size (default: the
     GPUs of a replica). `extra` are arguments that the provider adds after the derived ones and before the user's.
     `consumed` are keys of ``spec.engine.args`` that the provider uses itself. With `member`, the container belongs to a
-    group that runs the model together, and `gpus` are those of one member. With `by_release`, flags depend on the
+    group that runs the model together, and `gpus` counts the GPUs of one member. With `by_release`, flags depend on the
     release in the image's tag (`FLAGS_BY_RELEASE`). `release` is the engine's release for checking options, for images
     whose tag has another meaning. An engine without a known start command needs an image that starts by itself.
     """

@@ -213,9 +213,9 @@ def objects(
     """Pool and picker, in the order of their creation: rights, configuration, pool, Service, Deployment.
 
     `config` is the text of the picker's configuration; when it changes, the new pod starts before the old one stops.
-    `requests` are those of the picker's container, and `labels` are added to its pod. Empty `rules` mean that the Role
-    is managed elsewhere: only the ServiceAccount is created. A `hardened` picker meets the Pod Security Standard
-    ``restricted``, but keeps the token of its ServiceAccount, and does not serve pprof profiles.
+    `requests` are the resource requests of the picker's container, and `labels` are added to its pod. Empty `rules`
+    mean that the Role is managed elsewhere: only the ServiceAccount is created. A `hardened` picker meets the Pod
+    Security Standard ``restricted``, but keeps the token of its ServiceAccount, and does not serve pprof profiles.
     """
     name = name_of(model)
     rights = account(name, rules) if rules else account(name, ())[:1]

@@ -92,7 +92,7 @@ OVERRIDES: Resource = keys(
         ),
     )
 )
-"""The overrides of both workload kinds; `override_conflicts` refuses those of the other kind."""
+"""The overrides of both workload kinds; `override_conflicts` refuses overrides of the other kind."""
 
 
 def transformers(generation: int, features: Collection[str] = ()) -> tuple[Transformer, Transformer]:

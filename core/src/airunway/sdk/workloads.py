@@ -62,7 +62,7 @@ LEADER_WORKER_SET = UpstreamKind(
     immutable=("spec.leaderWorkerTemplate.subGroupPolicy.*",),
     deletion="Foreground",
     # The pods of a group find their leader through this Service. The controller silently uses an existing Service
-    # of that name, whoever owns it (recorded).
+    # of that name, even with another owner (recorded).
     namesakes=("Service",),
     pods=("spec.leaderWorkerTemplate.leaderTemplate.spec", "spec.leaderWorkerTemplate.workerTemplate.spec"),
 )
@@ -82,7 +82,7 @@ SERVICE_ACCOUNT = UpstreamKind(
 NETWORK_POLICY = UpstreamKind(
     group="networking.k8s.io", kind="NetworkPolicy", plural="networkpolicies", versions=("v1",), builtin=True
 )
-"""Restricts which pods may connect to those of a deployment, and on which ports."""
+"""Restricts which pods may connect to a deployment's pods, and on which ports."""
 
 ROLE = UpstreamKind(group="rbac.authorization.k8s.io", kind="Role", plural="roles", versions=("v1",), builtin=True)
 """The rights of a ServiceAccount in the deployment's namespace."""

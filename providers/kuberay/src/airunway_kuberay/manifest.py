@@ -161,7 +161,7 @@ MANIFEST = ProviderManifest(
             primary=True,
             deletion="Foreground",
             pods=(f"{_CLUSTER}.headGroupSpec.template.spec", f"{_CLUSTER}.workerGroupSpecs[*].template.spec"),
-            # Ray's autoscaler runs beside the head; its options are those of a container.
+            # Ray's autoscaler is a container beside the head; its options include container fields.
             containers=(f"{_CLUSTER}.autoscalerOptions",),
             unused=(
                 f"{_CLUSTER}.headGroupSpec.headService",

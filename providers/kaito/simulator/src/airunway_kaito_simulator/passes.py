@@ -198,14 +198,15 @@ def _deployment(facts: Facts) -> Write | None:
 
 
 def _nodes_ready(facts: Facts) -> bool:
-    """Whether enough nodes are ready, whatever their capacity. An unknown wanted number counts as 0."""
+    """Whether enough nodes are ready; their capacity does not matter. An unknown wanted number counts as 0."""
     ready = sum(is_ready(node) for node in matching_nodes(facts.workspace, facts.nodes))
     return ready >= int(dig(facts.workspace, "status", "targetNodeCount", default=0))
 
 
 def _workload_ready(live: Resource | None) -> bool:
-    """Whether all replicas in the StatefulSet's spec are ready, whoever set their number (facts 3 and 19) and whether
-    updated or not.
+    """Whether all replicas in the StatefulSet's spec are ready, even if a user set their number (facts 3 and 19).
+
+    Pods of an old revision count too.
     """
     if live is None:
         return False

@@ -99,7 +99,7 @@ class SimulatedSets:
         return inference_set
 
     async def _refusals(self, inference_set: Resource) -> list[str]:
-        """The webhook's errors for a Workspace of the set; they apply to every write of the set itself too (fact 27)."""
+        """The webhook's errors for a Workspace of the set; they apply to every write of the set too (fact 27)."""
         if self._nodes is None:
             return []
         workspace = sets.workspace_of(inference_set)

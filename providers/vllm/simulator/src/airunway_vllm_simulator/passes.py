@@ -38,7 +38,7 @@ class Facts:
     now: str
     """RFC 3339."""
     service: Resource | None = None
-    """The Service with the set's name, whoever created it."""
+    """The Service with the set's name, even with another owner."""
     revisions: Sequence[Resource] = ()
     stateful_sets: Sequence[Resource] = ()
     """Those with the set's label."""
