@@ -22,8 +22,7 @@ class Frontend:
 
     protecting: frozenset[str]
     """Flags that restrict access to the endpoint or encrypt it. Ignoring one opens an endpoint that the user believes
-    closed.
-    """
+    closed."""
     others: frozenset[str]
     """Flags about listening, logging or browsers."""
     variables: frozenset[str] = frozenset()

@@ -34,8 +34,7 @@ class FlagTable:
     pipeline_parallel: str = ""
     reserved: frozenset[str] = frozenset()
     """Flags that only the provider sets, because Service, probes and model depend on them, or because they name a file
-    with flags.
-    """
+    with flags."""
     synonyms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further spellings of derived flags; a user's spelling overrides the derived flag."""
     notes: Mapping[str, str] = field(default_factory=dict)

@@ -143,8 +143,7 @@ class Context(Generic[S]):
     """All kinds of the manifest that the cluster serves, by `UpstreamKind.key`."""
     live_kind: str = ""
     """Kind of the existing primary object (by `UpstreamKind.key`), or empty. A provider that can choose between two
-    kinds keeps the existing one.
-    """
+    kinds keeps the existing one."""
     runtime: RuntimeSettings = RuntimeSettings()
     cache: ModelCache | None = None
     gateway: Gateway | None = None
@@ -227,8 +226,7 @@ class Component:
     """None: the state is unknown."""
     reason: str
     """CamelCase, from the reason registry or new (a new one counts as a fault of the workload). Its category determines
-    the phase.
-    """
+    the phase."""
     message: str = ""
     """What is wrong and what to do."""
     pending: bool = False
@@ -266,8 +264,7 @@ class Endpoint:
     scheme: str = "http"
     url: str = ""
     """The upstream's own address if no such Service has it (``http://gateway.kserve.svc/team/llama``). It is copied
-    into the status; `service` and `port` are then those behind it, if any.
-    """
+    into the status; `service` and `port` are then those behind it, if any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,5 +322,4 @@ class Observation:
     """Seconds after which the answer changes without any event."""
     refused: Finding | None = None
     """Why the upstream refuses the newest spec while the previous one still serves: Degraded, never Failed, and the
-    endpoint stays. `components` then describe the serving spec, and `up_to_date` is False.
-    """
+    endpoint stays. `components` then describe the serving spec, and `up_to_date` is False."""

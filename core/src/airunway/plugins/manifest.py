@@ -93,44 +93,38 @@ class UpstreamKind:
     """Preferred first."""
     primary: bool = False
     """The kind without which the provider cannot work. A plan may still begin with another kind of the manifest (a
-    LeaderWorkerSet instead of a Deployment).
-    """
+    LeaderWorkerSet instead of a Deployment)."""
     builtin: bool = False
     """Part of Kubernetes: needs no CRD."""
     required: bool = True
-    """False: the provider works without the kind; ``context.served`` has it if the cluster does."""
+    """False: the provider works without the kind; ``context.served`` contains it if the cluster serves it."""
     write: bool = True
     """False: objects of the kind are only read; `select` finds them."""
     select: str = ""
-    """Label on objects that the upstream creates, with the primary object's name as value; such objects are in
+    """Label on objects that the upstream creates from the primary object, with its name as value; such objects are in
     ``Observed.objects``.
     """
     immutable: tuple[str, ...] = ()
     """Paths that cannot change in place (a trailing ``.*`` covers the subtree): a change recreates a secondary object.
-    For the primary kind they differ by version and belong into its transformers.
-    """
+    For the primary kind they differ by version and belong in its transformers."""
     deletion: Literal["Background", "Foreground"] = "Background"
     """``Foreground`` for a kind that runs pods: the object is gone only after its pods have released their GPUs."""
     namesakes: tuple[str, ...] = ()
     """Kinds of the manifest (by key) in which the upstream creates an object with the same name, or adopts an existing
-    one. Before an object of this kind is created, its name must be free in these kinds too.
-    """
+    one. Before an object of this kind is created, its name must be free in these kinds too."""
     pods: tuple[str, ...] = ()
     """Paths of pod specs in an object of the kind, in all of its versions. The admission policies check them; paths of
-    built-in kinds are known.
-    """
+    built-in kinds are known."""
     containers: tuple[str, ...] = ()
     """Paths of containers outside of those pod specs; checked likewise."""
     unused: tuple[str, ...] = ()
     """Paths that no translation writes and that could contain pods or allow outside access; policies refuse them."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
     """For pod specs without metadata: where the labels of their pods belong, by the path in `pods` (``{"spec.worker":
-    "spec.labels"}``; empty if there is no such place).
-    """
+    "spec.labels"}``; empty if there is no such place)."""
     readings: Mapping[str, str] = field(default_factory=dict, hash=False)
     """How the upstream interprets the texts at a path and below, if not as `Reading.PLAIN` (``{"spec": "go-template",
-    "spec.template.containers[*].args": "shell"}``). If several paths cover a text, the outermost reads first.
-    """
+    "spec.template.containers[*].args": "shell"}``). If several paths cover a text, the outermost reads first."""
 
     @property
     def key(self) -> str:
@@ -171,8 +165,7 @@ class Transformer:
     """Last upstream release that serves it; empty if unknown."""
     defaults: Mapping[str, object] = field(default_factory=dict, hash=False)
     """Defaults of settings for this transformer, by field name. They apply if the administrator did not change the
-    setting: an older transformer keeps its default image (``{"image": "acme/server:1.0"}``).
-    """
+    setting: an older transformer keeps its default image (``{"image": "acme/server:1.0"}``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,14 +202,12 @@ class ProviderManifest:
     pod_labels: tuple[str, ...] = ()
     """Label keys of pods whose value is the name of the primary object (or of an object made from it, see
     `UpstreamKind.select`); the first one on a pod identifies it. Empty: our own label ``airunway.ai/model-deployment``,
-    which the provider adds to its pod templates.
-    """
+    which the provider adds to its pod templates."""
     role_label: str = ""
     """Label that distinguishes the pods of one deployment."""
     serving_roles: tuple[str, ...] = ()
     """Values of `role_label` on serving pods: only these make a deployment ready and count as replicas. A pod without
-    the label serves.
-    """
+    the label serves."""
     events: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Reasons of events that the plugin needs, by the kind they are about; each reason costs one watch."""
     settings: type = NoSettings
@@ -224,9 +215,8 @@ class ProviderManifest:
     override_schema: Resource = field(default_factory=dict)
     """JSON schema of ``spec.provider.overrides``."""
     rbac_rules: tuple[Resource, ...] = ()
-    """Rights beyond those that follow from the kinds. A Role in a translation may grant no others."""
+    """Rights beyond those that follow from the kinds. A Role in a translation may grant only these."""
     accounts: tuple[str, ...] = ()
     """Names of the ServiceAccounts that translations create, with ``{name}`` for the deployment's (``{name}-epp``).
-    Each may have a Role and a RoleBinding of the same name, and pods may run as it.
-    """
+    Each may have a Role and a RoleBinding of the same name, and pods may run as it."""
     installation: Installation = Installation()

@@ -84,8 +84,7 @@ RULES: tuple[Resource, ...] = (
     },
 )
 """The rights that a picker needs in its namespace. A provider that creates its Role must have them too
-(``rbac_rules``).
-"""
+(``rbac_rules``)."""
 
 _EXT_PROC, _HEALTH, _METRICS = 9002, 9003, 9090
 _FILE = "picker.yaml"

@@ -1,4 +1,4 @@
-"""The pod of a model server, with every field of a deployment that belongs into a pod, for all providers."""
+"""The pod of a model server, with every field of a deployment that belongs in a pod, for all providers."""
 
 from __future__ import annotations
 

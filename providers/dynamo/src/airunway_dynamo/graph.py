@@ -53,8 +53,7 @@ PORT = 8000
 
 _GROUP = 1000
 """Group of the user in Dynamo's images, which owns volumes. The operator sets it too, except in pods with their own
-security context.
-"""
+security context."""
 
 _SUB_TYPE = "nvidia.com/dynamo-sub-component-type"
 

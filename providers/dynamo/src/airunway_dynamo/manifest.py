@@ -35,15 +35,13 @@ class Feature(StrEnum):
 
     SUB_TYPES = "sub-types"
     """`subComponentType` marks prefill workers, and all pods have labels for graph and type. Before, Grove's pods had
-    only the labels of the graph itself.
-    """
+    only the labels of the graph itself."""
     GPU_TYPES = "gpu-types"
     """GPUs with a resource name other than `nvidia.com/gpu`."""
     SCALING_ADAPTERS = "scaling-adapters"
     DYNAMO_NAMESPACE = "dynamo-namespace"
     """Workers find each other by `dynamoNamespace`, which defaulted to the graph's name: graphs with the same name in
-    two namespaces would serve each other's requests. Since 1.0 the operator derives it from both.
-    """
+    two namespaces would serve each other's requests. Since 1.0 the operator derives it from both."""
     GRAPH_METADATA = "graph-metadata"
     """Labels, annotations and topology of a whole graph, and a frontend beside each worker for a gateway's pool."""
     RUNTIME_VERSION = "runtime-version"
@@ -64,8 +62,7 @@ _SANDBOX = ("c268b6468a35", "ff6860f3bd75")
 
 _graph = partial(generation, immutable=["spec.backendFramework", "spec.topologyConstraint.*"])
 """Adding or removing a component, or changing it between one node and several, is also impossible in place; the
-translation's `replace_on` covers that.
-"""
+translation's `replace_on` covers that."""
 
 _RELEASED = (
     _graph(V1ALPHA1, "0.4.1", "0.5", hashes=["69c5dc9ca435"], features=_0_4),

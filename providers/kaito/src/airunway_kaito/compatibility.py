@@ -32,8 +32,7 @@ __all__ = ["compatibility"]
 
 _LONGEST = 52
 """Maximum length of a StatefulSet's name; its pods are refused beyond. A Workspace's StatefulSet has the Workspace's
-name, which is six characters longer in an InferenceSet.
-"""
+name, which is six characters longer in an InferenceSet."""
 
 _CHOOSABLE = (
     "kubernetes.io/arch",

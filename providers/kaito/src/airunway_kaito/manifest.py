@@ -111,8 +111,7 @@ _RELEASED = (
     _set("0.12", "0.12", hashes=["1203c3123e9b", SANDBOX_SCHEMAS[1]], features=_0_12),
 )
 """Oldest first: recorded CRDs of every release since v0.4.5. Features that a schema cannot show (`HUGGINGFACE_IDS`,
-`EXISTING_NODES`) came with the release that has the hash.
-"""
+`EXISTING_NODES`) came with the release that has the hash."""
 
 TRANSFORMERS = with_defaults(
     (*_RELEASED, *revised(_RELEASED, 2, features=[HARDENED])), vllm_image="vllm/vllm-openai:v0.23.0"

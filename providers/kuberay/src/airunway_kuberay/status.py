@@ -44,8 +44,7 @@ __all__ = ["observation"]
 
 _SETTLES = timedelta(seconds=5)
 """KubeRay reports a change as observed up to two seconds before its effect is visible (fact 17); times are whole
-seconds.
-"""
+seconds."""
 _TAKES = timedelta(seconds=10)
 """Time by which KubeRay has written a status for a change that Ray Serve accepted."""
 

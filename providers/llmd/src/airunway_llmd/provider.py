@@ -49,8 +49,7 @@ _ALONE = {
 
 _PARAMETERS = {"prefix-based": "\n  parameters:\n    nonCachedTokens: 16"}
 """Parameters of deciders. Without a number of tokens, this decider never uses a prefill worker; 16 is a block of vLLM's
-cache.
-"""
+cache."""
 
 # The filters select roles by the label llm-d.ai/role; the decider chooses which prompts go to a prefill worker.
 _APART = """\

@@ -44,5 +44,4 @@ CONFIG_KEY = "inference_config.yaml"
 
 BENCHMARK_TOKENS = "simulator.airunway.ai/benchmark-tokens-per-minute"
 """Annotation on a Workspace with the result of its benchmark. Without it the benchmark has no result, as in a pod
-without a log.
-"""
+without a log."""

@@ -27,8 +27,7 @@ GROUP = "ray.io"
 API_VERSION = f"{GROUP}/v1"
 MANAGER = "kuberay-operator"
 """Field manager of the simulator's writes, the same as the real operator's and different from every manager of AI
-Runway.
-"""
+Runway."""
 
 FINALIZER = f"{GROUP}/rayservice-finalizer"
 CLUSTER = f"{GROUP}/cluster"
