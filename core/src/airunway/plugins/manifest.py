@@ -102,8 +102,7 @@ class UpstreamKind:
     """False: objects of the kind are only read; `select` finds them."""
     select: str = ""
     """Label on objects that the upstream creates from the primary object, with its name as value; such objects are in
-    ``Observed.objects``.
-    """
+    ``Observed.objects``."""
     immutable: tuple[str, ...] = ()
     """Paths that cannot change in place (a trailing ``.*`` covers the subtree): a change recreates a secondary object.
     For the primary kind they differ by version and belong in its transformers."""
