@@ -1,10 +1,11 @@
 """Exceptions for faults of provider plugins.
 
-PluginError ├── PluginNotFound       no installed distribution registers that name ├── PluginBroken         its module
-cannot be imported, or what it registers breaks a rule of the contract ├── ContractMismatch     it was built for a
-contract version that this core does not support ├── PluginFault          one of its hooks raised, took too long or
-returned something that breaks the contract └── SettingsError        its own configuration is wrong: an unknown name, a
-value of the wrong type
+PluginError
+├── PluginNotFound       no installed distribution registers that name
+├── PluginBroken         its module cannot be imported, or what it registers breaks a rule of the contract
+├── ContractMismatch     it was built for a contract version that this core does not support
+├── PluginFault          one of its hooks raised, took too long or returned something that breaks the contract
+└── SettingsError        its own configuration is wrong: an unknown name, a value of the wrong type
 """
 
 from __future__ import annotations
