@@ -269,9 +269,7 @@ class Endpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """The InferencePool that a route may point to, in the deployment's namespace, and the port that its members serve
-    on.
-    """
+    """The InferencePool that a route may point to, in the deployment's namespace, and the port of its members."""
 
     name: str
     port: int

@@ -207,8 +207,7 @@ def launch_by(
     consumed: Collection[str] = (),
     release: tuple[int, ...] | None = None,
 ) -> Launch:
-    """How a provider's own `command` starts `engine`: `words`, then the arguments from the deployment's engine
-    settings.
+    """How a provider's own `command` starts `engine`: `words`, then the arguments from the deployment.
 
     Tensors are split over `gpus`, and the model over `stages` of a pipeline. `dialect` selects the flag table, and
     `consumed` are keys of ``spec.engine.args`` that the provider uses itself. Options are checked against the release
@@ -242,9 +241,7 @@ def launch_by(
 
 
 def served_name_of(deployment: ModelDeployment) -> str:
-    """The name under which the model is served: as requested, else the last segment of the model id; empty for a custom
-    source.
-    """
+    """The served name of the model: as requested, else the last segment of the model id; empty for a custom source."""
     model = deployment.spec.model
     if model.source == "custom":
         return ""

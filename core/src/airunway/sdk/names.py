@@ -26,9 +26,7 @@ def derived_name(base: str, *, suffix: str = "", limit: int = 63) -> str:
 
 
 def too_long(name: str, *, limit: int, what: str, path: str = "metadata.name") -> Finding | None:
-    """The blocker for a deployment name that exceeds `limit`; `what` is the object with the limit ("a
-    LeaderWorkerSet").
-    """
+    """The blocker for a deployment name that exceeds the `limit` of `what` ("a LeaderWorkerSet")."""
     if len(name) <= limit:
         return None
     text = f"{name!r} has {len(name)} characters; {what} leaves room for {limit}: give the deployment a shorter name"

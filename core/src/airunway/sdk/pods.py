@@ -250,9 +250,7 @@ def container_resources(size: Sizing) -> Resource:
 def _storage(
     deployment: ModelDeployment, context: Context[Any], *, shared_memory: bool
 ) -> tuple[list[Resource], list[Resource]]:
-    """Volumes and mounts: shared memory for GPUs, the model cache, the deployment's own claims, and a writable
-    ``/tmp``.
-    """
+    """Volumes and mounts: shared memory for GPUs, model cache, the deployment's own claims, a writable ``/tmp``."""
     volumes: list[Resource] = []
     mounts: list[Resource] = []
     if shared_memory:

@@ -191,8 +191,7 @@ def several(model: ModelDeployment, settings: NodeSettings, roles: Iterable[Serv
 
 
 def features(model: ModelDeployment, context: Context[Any], first: Servers) -> frozenset[str]:
-    """The features of the transformer for the kind of `first`, the first role of the plan: Deployment or
-    LeaderWorkerSet.
+    """The features of the transformer that writes the first role of the plan, a Deployment or a LeaderWorkerSet.
 
     An existing object keeps the transformer of its own kind, so the primary kind's transformer does not apply to a
     LeaderWorkerSet.

@@ -148,8 +148,7 @@ def _override_blockers(deployment: ModelDeployment, context: Context[Settings]) 
 
 
 def _node_blockers(deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]) -> Iterator[Finding]:
-    """Blockers of workers over several nodes: GPUs that cannot be spread evenly, and arguments with special shell
-    characters.
+    """Blockers for workers over several nodes: an uneven number of GPUs, and arguments with special shell characters.
 
     The operator joins a worker's arguments into one shell line and hardly quotes them.
     """

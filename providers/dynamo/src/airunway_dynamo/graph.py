@@ -173,8 +173,9 @@ def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) 
 
 
 def _apart(args: tuple[str, ...]) -> Iterator[str]:
-    """Splits flag and value into two words; otherwise the operator does not detect that a worker needs more GPUs than a
-    node has.
+    """Splits parallelism flags and their values into two words each.
+
+    The operator recognises only this form when it checks whether a worker needs more GPUs than a node has.
     """
     for word in args:
         joined = word.startswith(("--tensor-parallel-size=", "--pipeline-parallel-size="))

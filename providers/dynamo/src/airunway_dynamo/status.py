@@ -1,5 +1,4 @@
-"""Translates a graph's status to an observation: the reason of its condition ``Ready``, and the replicas of its
-workers.
+"""Translates a graph's condition ``Ready`` and the replicas of its workers to an observation.
 
 `state` alone is not reliable: ``failed`` is any reconcile error, even a conflict, and returns to ``pending`` by itself.
 A graph does not report problems with images, crashes or quota; the runtime reads these from the pods.
@@ -131,8 +130,7 @@ def _is_others_business(graph: Resource, counts: Mapping[str, Replicas], ours: M
 
 
 def _currency(graph: Resource, observed: Observed, now: datetime, *, shared: bool) -> tuple[bool, float | None]:
-    """Whether the status is about the newest spec; if only time can tell, the number of seconds until it counts as
-    such.
+    """Whether the status is about the newest spec; if only time can tell, also the seconds until it counts as such.
 
     In a graph that is `shared` with an adapter or a planner, a newer generation counts as their change if our last
     change is long ago.

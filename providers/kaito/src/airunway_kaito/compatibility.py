@@ -1,6 +1,4 @@
-"""Checks which fields of a deployment KAITO cannot honour, and which machines and nodes it may request (spec ruling
-18).
-"""
+"""Checks which fields of a deployment KAITO cannot honour (spec ruling 18), and which nodes it may request."""
 
 from __future__ import annotations
 

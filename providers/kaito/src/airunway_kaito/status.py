@@ -1,5 +1,4 @@
-"""Translates KAITO's status to an observation, mainly by reasons, because `WorkspaceSucceeded` is also False during
-startup.
+"""Translates KAITO's status to an observation, by reasons, because `WorkspaceSucceeded` is also False at startup.
 
 KAITO's behaviour was recorded (kaito v0.12.0). Older releases are recognised by the object: `status.state` exists since
 0.9. KAITO does not watch pods, so faults of pods may be missing or outdated here; the provider runtime reads the pods

@@ -41,8 +41,9 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Compatibility:
-    """Whether KubeRay can honour the deployment: blockers would change what runs. The runtime reports fields without
-    effect.
+    """Whether KubeRay can honour the deployment.
+
+    Blockers would change what runs; the runtime reports fields without effect.
     """
     fundamental = tuple(_fundamental(deployment, context))
     if fundamental:

@@ -92,7 +92,5 @@ def numbers(version: str) -> Version | None:
 
 
 def deployment_name(prefix: str, deployment: ModelDeployment) -> str:
-    """Ray Serve LLM's name for a model's deployment; it replaces characters that have a meaning in paths and
-    attributes.
-    """
+    """Ray Serve LLM's name for a model's deployment, without characters that have a meaning in paths and attributes."""
     return prefix + served_name_of(deployment).replace("/", "--").replace(".", "_")

@@ -177,9 +177,7 @@ def _model(deployment: ModelDeployment, size: Sizing, counted: Resource) -> Reso
 
 
 def argument_blockers(deployment: ModelDeployment) -> Iterator[Finding]:
-    """Blockers for engine arguments that Ray Serve LLM refuses, or that need a different number of GPUs than a worker
-    has.
-    """
+    """Blockers for engine arguments that Ray Serve LLM refuses, or that do not fit the GPUs of a worker."""
     for group, (size, _) in group_sizes(deployment).items():
         found = _engine_kwargs(deployment, gpus=size.gpus)
         own = [f"{name} cannot be set with KubeRay: {_OWN[name]}; remove it" for name in found.values if name in _OWN]

@@ -105,8 +105,8 @@ def _why(context: Context[Settings], version: str) -> str:
 
 
 def _weakened(deployment: ModelDeployment) -> Iterator[Finding]:
-    """Blockers for settings that would remove the protection: Ray's authentication variables, and Ray's ports on the
-    open port.
+    """Blockers for settings that would remove the protection: authentication variables, and Ray's ports on the open
+    one.
     """
     for position, entry in enumerate(deployment.spec.env):
         if entry.name in _VARIABLES:

@@ -224,8 +224,9 @@ def _cluster(service: Resource, observed: Observed, side: str) -> Resource:
 
 
 def _workers(cluster: Resource) -> int:
-    """The number of ready workers. KubeRay 1.1 has no conditions and does not count ready workers: the number of
-    running ones.
+    """The number of ready workers.
+
+    KubeRay 1.1 has no conditions and does not count ready workers; for it, running workers are counted.
     """
     run = 0 if dig(cluster, "status", "conditions") else number(cluster, "status", "availableWorkerReplicas")
     return number(cluster, "status", "readyWorkerReplicas", default=run)
@@ -236,8 +237,9 @@ def _applications(service: Resource, side: str) -> dict[str, Resource]:
 
 
 def _invalid(service: Resource, observed: Observed) -> str:
-    """Why KubeRay does not accept the object; an old message stays in the status until the object is ready (facts 10,
-    11).
+    """Why KubeRay does not accept the object; empty if it does.
+
+    An old message stays in the status until the object is ready (facts 10, 11).
     """
     ready = condition(service, "Ready")
     behind = number(service, "status", "observedGeneration") < number(service, "metadata", "generation")
@@ -288,8 +290,9 @@ def _waiting(service: Resource, side: str) -> tuple[bool, str]:
 
 
 def _said(app: Resource, *, whole: bool = True) -> str:
-    """The messages of an application and its deployments, possibly with tracebacks; `whole` False leaves out healthy
-    deployments.
+    """The messages of an application and its deployments, possibly with tracebacks.
+
+    With `whole` False, healthy deployments are left out.
     """
     every = mapping(app, "serveDeploymentStatuses").values()
     parts = [part for part in every if whole or text(part, "status") != "HEALTHY"]

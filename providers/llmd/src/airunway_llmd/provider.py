@@ -212,9 +212,7 @@ def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings], *,
 
 
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
-    """A component for each role and one for the picker. The endpoint is the Service, independent of the state of the
-    pods.
-    """
+    """A component for each role and one for the picker. The endpoint is always the Service, even without ready pods."""
     roles = roles_of(deployment, context)
     found = [_workload(deployment, observed, context, role) for role in roles]
     components = [

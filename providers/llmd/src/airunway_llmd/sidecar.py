@@ -1,8 +1,8 @@
-"""The routing sidecar of decode pods, which sends a prompt to a prefill worker and the rest to the vLLM container
-beside it.
+"""The routing sidecar of decode pods, which has prompts prefilled by prefill workers.
 
-Its behaviour was recorded for 0.7 to 0.10. It exits with code 0 after a flag value that it does not support, which
-looks like a completed container; unsupported values are therefore refused before anything is created.
+It sends the rest of each request to the vLLM container beside it. Its behaviour was recorded for 0.7 to 0.10. It exits
+with code 0 after a flag value that it does not support, which looks like a completed container; unsupported values are
+therefore refused before anything is created.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _servers(deployment: ModelDeployment, context: Context[Settings]) -> serving
 
 
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
-    """One component. The endpoint is the Service, independent of the state of the pods."""
+    """One component. The endpoint is always the Service, even without ready pods."""
     found = workloads.read(observed.primary)
     component = serving.with_recreations(found.component(COMPONENT), observed, now=context.now)
     return Observation(

@@ -26,8 +26,9 @@ __all__ = [
 
 
 def made_name(graph: Resource, component: Component) -> str:
-    """The name of a component's objects; a worker's contains the digest of its template, so that a change creates new
-    objects.
+    """The name of a component's objects.
+
+    A worker's name contains the digest of its template, so that a change creates new objects.
     """
     base = f"{key_of(graph).name}-{component.lower}"
     return f"{base}-{component.hash}" if component.works else base

@@ -35,9 +35,7 @@ _TOLERATIONS: list[Resource] = [
 
 
 def workspace_hash(workspace: Resource) -> str:
-    """Digest of ``resource`` and ``inference``, whose changes create a new revision; labels and annotations do not
-    count.
-    """
+    """Digest of ``resource`` and ``inference``, whose changes create a new revision; labels do not."""
     return digest({"resource": workspace.get("resource"), "inference": workspace.get("inference")})
 
 

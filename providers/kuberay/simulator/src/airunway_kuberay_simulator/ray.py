@@ -54,8 +54,7 @@ def send(config: str, clock: float, before: Sent | None) -> Sent:
 
 
 def demand(cluster: Resource, config: str, applications: Mapping[str, Resource] | None = None) -> dict[str, int]:
-    """The number of workers that the application needs, by group; each model of Ray Serve LLM is assumed to have its
-    own group.
+    """The number of workers that the application needs, by group; each model is assumed to have its own group.
 
     `applications` come from a real Ray, which reports the results of its own autoscaling.
     """

@@ -362,8 +362,6 @@ def _container(name: str, condensed: Resource) -> Resource:
 
 
 def _application(text: str) -> Resource:
-    """The status for ``RUNNING|HEALTHY``: state of the application, and of both its deployments; messages are not
-    recorded.
-    """
+    """The status for ``RUNNING|HEALTHY``: state of the application and of both its deployments, without messages."""
     state, _, parts = text.partition("|")
     return {"status": state, **({"serveDeploymentStatuses": {"all": {"status": parts}}} if parts else {})}

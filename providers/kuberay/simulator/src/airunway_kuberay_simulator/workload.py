@@ -43,8 +43,9 @@ def rewritten(service: Resource) -> Resource:
 
 
 def cluster_hash(service: Resource, *, groups: int | None = None) -> str:
-    """Hash of everything whose change needs a new cluster, which is all except replica counts, for the first `groups`
-    (None: all).
+    """Hash of the cluster spec with the first `groups` (None: all), without replica counts.
+
+    A changed hash needs a new cluster.
     """
     config = copy_of(dig(service, "spec", "rayClusterConfig", default={}))
     config["workerGroupSpecs"] = (config.get("workerGroupSpecs") or [])[:groups]

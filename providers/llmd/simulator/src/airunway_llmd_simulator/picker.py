@@ -102,9 +102,7 @@ def looked(process: Process, cluster: Cluster, now: float) -> Process | Ended:
 
 
 def health(process: Process, cluster: Cluster, service: str = "inference-extension") -> str:
-    """The answer to a gRPC health check. It is the same for every service name, except in releases with
-    `always_serves`.
-    """
+    """The answer to a gRPC health check, the same for every service name except in releases with `always_serves`."""
     if process.program.always_serves and not service:
         return "SERVING"
     if process.stopped is not None:

@@ -97,9 +97,7 @@ class PickerProgram:
     """It always answers SERVING to a health check without a service name."""
 
     def start(self, args: Sequence[str], config: str | None) -> Ended | None:
-        """The end of the process, or None if it keeps running. `config` is the content of its file; None without such a
-        flag.
-        """
+        """The end of the process, or None if it keeps running. `config` is the content of its file, if it has one."""
         unknown = next((flag for flag in _flags(args) if flag not in self.flags), None)
         if unknown is not None:
             return Ended(code=2, words=f"unknown flag: --{unknown}")
