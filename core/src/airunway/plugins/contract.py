@@ -200,18 +200,17 @@ class Interruption:
 
 @dataclass(frozen=True, kw_only=True)
 class Translation:
-    """The complete desired objects.
-
-    Example of `overrides_at`: ``{"resource": "spec.template.resource"}`` merges ``overrides.resource`` there and all
-    other overrides as they stand; the longest path counts.
-    """
+    """The complete desired objects."""
 
     objects: tuple[Resource, ...]
     """The primary object first. The others are created before it, in their order."""
     replace_on: Mapping[str, object] = field(default_factory=dict)
     """Further values, by name, whose change requires a new primary object (component names, roles); JSON."""
     overrides_at: Mapping[str, str] = field(default_factory=dict)
-    """Where parts of ``spec.provider.overrides`` belong in the primary object: target path by path in the overrides."""
+    """Where parts of ``spec.provider.overrides`` belong in the primary object: target path by path in the overrides.
+    The longest path counts; other overrides are merged unchanged. Example: ``{"resource": "spec.template.resource"}``
+    merges ``overrides.resource`` there.
+    """
     interrupts: Mapping[str, Interruption] = field(default_factory=dict)
     """Parts whose change in place makes the model unavailable for a while, by name."""
 

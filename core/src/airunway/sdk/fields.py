@@ -28,7 +28,7 @@ _ACTED_ON = ("spec.engine.type",)
 
 
 class Reads:
-    """The paths that were read, such as ``spec.engine.args`` or ``spec.tolerations[]`` (one for all items of a list)."""
+    """The paths that were read, such as ``spec.engine.args``, or ``spec.tolerations[]`` for the items of a list."""
 
     def __init__(self) -> None:
         self.paths: set[str] = set()

@@ -68,8 +68,7 @@ COMPONENT = "picker"
 """The component label of the picker's pod, which serves no model."""
 
 POOL_LABEL = f"{names.GROUP}/inference-pool"
-"""Label on the pods of a pool. Pods have it whether the pool exists or not, so that creating the pool restarts no pod.
-"""
+"""Label on the pods of a pool. Pods always have it, so that creating the pool restarts none of them."""
 
 _READ = ["get", "list", "watch"]
 RULES: tuple[Resource, ...] = (
