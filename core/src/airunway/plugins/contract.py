@@ -209,8 +209,7 @@ class Translation:
     overrides_at: Mapping[str, str] = field(default_factory=dict)
     """Where parts of ``spec.provider.overrides`` belong in the primary object: target path by path in the overrides.
     The longest path counts; other overrides are merged unchanged. Example: ``{"resource": "spec.template.resource"}``
-    merges ``overrides.resource`` there.
-    """
+    merges ``overrides.resource`` there."""
     interrupts: Mapping[str, Interruption] = field(default_factory=dict)
     """Parts whose change in place makes the model unavailable for a while, by name."""
 
