@@ -228,7 +228,7 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
     )
     if "securityContext" in template["spec"]:
         template["spec"]["securityContext"].setdefault("fsGroup", _GROUP)
-    configured = part.type == "epp" and (release_in(part.launch.image) or ()) < (1, 5)  # newer ones refuse it
+    configured = part.type == "epp" and (release_in(part.launch.image) or ()) < (1, 5)  # newer ones must not get one
     main = template["spec"]["containers"][0]
     env, shared = main.get("env"), overridden(deployment, "sharedMemory") if part.serves else None
     sidecar = {"image": part.launch.image, "args": [*_SIDECAR_ARGS]} if part.serves and routed_by_pool(context) else {}

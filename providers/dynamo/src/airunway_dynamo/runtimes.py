@@ -31,9 +31,9 @@ class Runtime:
     model: str
     """Flag before the model."""
     dialect: str = ""
-    """Dialect of the flag table, for releases before 1.3."""
+    """Dialect of releases before 1.3, and of transformers without `FLAGS_BY_RELEASE`; empty: the engine's own."""
     newer: str = ""
-    """Dialect of releases from 1.3 on; empty: the same table."""
+    """Dialect of releases from 1.3 on; empty: the engine's own."""
     staged: bool = False
     """Over several nodes, each node is a pipeline stage."""
 
