@@ -1,8 +1,7 @@
-"""Command-line flags of the inference engines, once for all providers (seed 004 §15; spec/providers.md).
+"""Command-line flags of the inference engines, for all providers (seed 004 §15; spec/providers.md).
 
-A provider asks `engine_arguments` for the argv that a deployment amounts to and adds what only it knows: the program,
-the model, host and port. Tables are data (`tables`); how a deployment and a table become argv is in `arguments`.
-Arguments are lists, never shell strings (spec ruling 19).
+A provider gets an engine's arguments from `engine_arguments` and adds program, model, host and port itself. Arguments
+are lists, never shell strings (spec ruling 19).
 """
 
 from airunway.engines.arguments import EngineArguments, Remark, engine_arguments, given_flags, literal

@@ -1,4 +1,4 @@
-"""A deployment's engine settings as argv."""
+"""Converts a deployment's engine settings into command-line arguments."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from airunway.engines.tables import FlagTable, flag_table
 __all__ = ["EngineArguments", "Remark", "engine_arguments", "given_flags", "literal"]
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", re.ASCII)
-"""Not without end: where arguments become keys of a YAML document, one over 1,024 characters makes it unreadable."""
+"""The length is limited because arguments may become keys of a YAML document, which allows 1,024 characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remark:
-    """Something to say about one field of the deployment; providers turn it into a finding of their own."""
+    """A message about one field of the deployment; providers convert it into a finding."""
 
     path: str
     message: str
@@ -25,23 +25,21 @@ class Remark:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineArguments:
-    """The argv of an engine, without program and model.
-
-    `errors` name arguments that must not be passed on: `argv` is of no use then. `warnings` name settings that have no
-    effect with this engine.
-    """
+    """The command-line arguments of an engine, without program and model."""
 
     argv: tuple[str, ...] = ()
     errors: tuple[Remark, ...] = ()
+    """Arguments that must not be passed on; `argv` is unusable if there are any."""
     warnings: tuple[Remark, ...] = ()
+    """Settings that have no effect with this engine."""
     tensor_parallel: int = 1
-    """Over how many GPUs these arguments split tensors."""
+    """The number of GPUs over which these arguments split tensors."""
 
 
 def literal(text: str) -> str:
-    """`text` as an argument or variable that arrives unchanged: the kubelet replaces ``$(NAME)``, and ``$$`` by ``$``.
+    """`text` escaped for an argument or variable, because the kubelet expands ``$(NAME)`` and replaces ``$$`` by ``$``.
 
-    For what is data (ids, names, references). What a user writes as arguments or variables keeps Kubernetes' meaning.
+    Use it for data (ids, names, references). Arguments and variables that a user writes keep Kubernetes' meaning.
     """
     return text.replace("$", "$$")
 
@@ -56,12 +54,12 @@ def engine_arguments(
     stages: int = 1,
     consumed: Collection[str] = (),
 ) -> EngineArguments:
-    """The flags that ``spec.engine`` amounts to: derived ones in fixed order, ``args`` by key, then ``extraArgs``.
+    """The arguments for ``spec.engine``: derived flags in fixed order, ``args`` by key, then ``extraArgs``.
 
-    A key of ``args``, or a flag in ``extraArgs``, wins over the flag derived from a field. An ``args`` entry with an
-    empty value is a bare flag. `served_name` is the name to serve under (empty: leave it to the engine), `gpus` the
-    number of GPUs that a model's layers are split over, `stages` the number of such groups that it runs through one
-    after the other, `consumed` the keys of ``args`` that the provider uses up itself.
+    A key of ``args``, or a flag in ``extraArgs``, overrides the flag derived from a field. An ``args`` entry with an
+    empty value is a bare flag. `served_name` is the name to serve under (empty: the engine chooses), `gpus` the number
+    of GPUs over which a model's layers are split, `stages` the number of pipeline stages with that many GPUs each, and
+    `consumed` the keys of ``args`` that the provider uses itself.
 
     Raises UnknownEngineError if no flag table exists for engine and dialect.
     """
@@ -109,9 +107,9 @@ def engine_arguments(
 
 
 def given_flags(deployment: ModelDeployment, *, consumed: Collection[str] = ()) -> dict[str, str]:
-    """The flags that the user sets, without dashes in front and with ``-`` for ``_``, and the field that sets each.
+    """The user's flags, without leading dashes and with ``-`` for ``_``, and the field that sets each.
 
-    `consumed` are keys of ``args`` that the provider uses up itself.
+    `consumed` are keys of ``args`` that the provider uses itself.
     """
     settings = deployment.spec.engine
     given = {_plain(key): f"spec.engine.args[{key}]" for key in sorted(settings.args) if key not in consumed}
@@ -122,9 +120,9 @@ def given_flags(deployment: ModelDeployment, *, consumed: Collection[str] = ()) 
 def _derived(
     deployment: ModelDeployment, table: FlagTable, *, served_name: str, gpus: int, stages: int
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Path of the field, flag (empty: the engine has none), value (empty: a bare flag), and the wish's name.
+    """Path of the field, flag (empty: the engine has none), value (empty: a bare flag), and the setting's name.
 
-    An empty path stands for something that nobody asked for in so many words.
+    The path is empty if the user did not explicitly request the setting.
     """
     settings = deployment.spec.engine
     if served_name:
@@ -139,7 +137,7 @@ def _derived(
         yield "spec.engine.enablePrefixCaching", flag, "", "prefix_caching"
     if settings.enforce_eager:
         yield "spec.engine.enforceEager", table.enforce_eager, "", "enforce_eager"
-    # The product of both is the number of GPUs: who sets one of them sets the other too.
+    # The product of both is the number of GPUs, so a user who sets one of them overrides both.
     wish = "parallelism" if stages > 1 else "tensor_parallel"
     if gpus > 1:
         yield "", table.tensor_parallel, str(gpus), wish
@@ -148,7 +146,7 @@ def _derived(
 
 
 def _spellings(table: FlagTable, flag: str, wish: str) -> list[str]:
-    """Every spelling, without dashes, that sets the same thing as `flag`."""
+    """Every spelling, without dashes, of flags that set the same option as `flag`."""
     pairs = {
         "prefix_caching": (table.prefix_caching, table.no_prefix_caching),
         "parallelism": (table.tensor_parallel, table.pipeline_parallel),
@@ -158,7 +156,7 @@ def _spellings(table: FlagTable, flag: str, wish: str) -> list[str]:
 
 
 def _tensor_parallel(table: FlagTable, argv: Sequence[str]) -> int:
-    """The size that the last flag for it sets; 1 where none does, or none that is a number."""
+    """The size set by the last flag for it; 1 if there is none or it is not a number."""
     names, size = _spellings(table, table.tensor_parallel, ""), ""
     for flag, following in zip(argv, [*argv[1:], ""], strict=False):
         name, equals, value = flag.partition("=")
@@ -168,10 +166,10 @@ def _tensor_parallel(table: FlagTable, argv: Sequence[str]) -> int:
 
 
 def _refusal(table: FlagTable, flag: str) -> str:
-    """Why the provider cannot let that flag through, or the empty string."""
+    """Why the provider cannot pass on that flag, or an empty string."""
     name = _plain(flag)
     for reserved in sorted(table.reserved):
-        # An abbreviation has two dashes; one that other flags have too is refused by the engine anyway.
+        # Abbreviations have two dashes; the engine itself refuses ambiguous ones.
         shortened = table.prefixes and flag.startswith("--") and name != "" and reserved.startswith(name)
         if name == reserved or shortened:
             return (
@@ -182,9 +180,9 @@ def _refusal(table: FlagTable, flag: str) -> str:
 
 
 def _flag_as_value(table: FlagTable, key: str, value: str) -> str:
-    """Why that value of ``args`` cannot be passed on; empty if it can.
+    """Why that value of ``args`` cannot be passed on, or an empty string.
 
-    Where flag and value are two words, a value that looks like a flag is one.
+    If flag and value are two words, the engine parses a value with a leading dash as a flag.
     """
     if table.joined or not any(True for _ in _flags([value])):
         return ""
@@ -195,14 +193,14 @@ def _flag_as_value(table: FlagTable, key: str, value: str) -> str:
 
 
 def _flags(words: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Position and name of every word that is a flag; negative numbers and values are not."""
+    """Position and name of every word that is a flag, and not a value or a negative number."""
     for i, word in enumerate(words):
         if word.startswith("-") and not word.lstrip("-")[:1].isdigit():
             yield i, word.partition("=")[0]
 
 
 def _plain(flag: str) -> str:
-    """A flag without dashes in front, with ``-`` for ``_``: how argparse-like programs compare them."""
+    """A flag without leading dashes and with ``-`` for ``_``, as argparse-like programs compare flags."""
     return flag.lstrip("-").replace("_", "-")
 
 

@@ -1,8 +1,8 @@
-"""Flags of an engine's own HTTP server: without effect where another program takes the requests.
+"""Flags of an engine's own HTTP server, which have no effect if another server takes the requests.
 
-Names of vLLM's are those of its class `FrontendArgs` (its own fields, not those that it inherits: these shape answers)
-in 0.7.2, 0.22.0 and 0.29.0, recorded by ``tools/vllm_fields.py`` out of the real wheels; SGLang's are among the options
-that are recorded of its `ServerArgs`, to 0.5.23.
+vLLM's names are the own fields of its class `FrontendArgs` in 0.7.2, 0.22.0 and 0.29.0, recorded by
+``tools/vllm_fields.py`` from the published wheels (inherited fields shape answers and are left out). SGLang's names are
+among the recorded options of its `ServerArgs`, up to 0.5.23.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ __all__ = ["FRONTENDS", "SGLANG_FRONTEND", "VLLM_FRONTEND", "Frontend"]
 
 @dataclass(frozen=True, kw_only=True)
 class Frontend:
-    """Flags without dashes in front.
+    """Flags (without leading dashes) and variables of one engine's HTTP server.
 
-    `protecting` ones restrict who may use the endpoint, or encrypt: to ignore one opens what a user believes closed.
-    `others` change how the server listens, logs or answers browsers. `variables` of the environment protect, too.
     Flags that every provider sets itself (host, port, a socket) are in the engine's `FlagTable`.
     """
 
     protecting: frozenset[str]
+    """Flags that restrict access to the endpoint or encrypt it. Ignoring one opens an endpoint that the user believes
+    closed."""
     others: frozenset[str]
+    """Flags about listening, logging or browsers."""
     variables: frozenset[str] = frozenset()
+    """Environment variables that protect the endpoint."""
 
 
 VLLM_FRONTEND = Frontend(
@@ -43,7 +45,7 @@ VLLM_FRONTEND = Frontend(
     ),
     variables=frozenset({"VLLM_API_KEY"}),
 )
-"""The flags of vLLM's HTTP server (``vllm serve``), as providers ask for them that put another one in its place."""
+"""The flags of vLLM's HTTP server (``vllm serve``), for providers that replace it with another server."""
 
 SGLANG_FRONTEND = Frontend(
     protecting=frozenset(
@@ -58,4 +60,4 @@ SGLANG_FRONTEND = Frontend(
 """The flags of SGLang's HTTP server (``sglang.launch_server``)."""
 
 FRONTENDS: Mapping[str, Frontend] = {"vllm": VLLM_FRONTEND, "sglang": SGLANG_FRONTEND}
-"""Those that are known, by engine."""
+"""The known HTTP servers, by engine."""

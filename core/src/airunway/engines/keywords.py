@@ -1,4 +1,4 @@
-"""Command-line arguments as keyword arguments: for upstreams that run an engine from Python (Ray Serve LLM)."""
+"""Converts command-line arguments to keyword arguments, for upstreams that start engines in Python (Ray Serve LLM)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from typing import Any
 __all__ = ["KeywordArguments", "keyword_arguments"]
 
 _DEEPEST = 32
-"""Brackets in a value; one with more is a text."""
+"""Maximum number of opening brackets in a value; a value with more stays a text."""
 
 _LONGEST = 128
-"""Characters of a name: YAML has no keys of more than 1,024, and no engine has flags as long as that."""
+"""Maximum length of a name in characters: YAML keys have at most 1,024, and no engine has flags that long."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeywordArguments:
-    """The arguments by their names in Python. `problems` are sentences about words that are none."""
+    """Arguments by their Python names."""
 
     values: dict[str, Any] = field(default_factory=dict)
     problems: tuple[str, ...] = ()
+    """Sentences about words that are not valid arguments."""
 
 
 def keyword_arguments(words: Sequence[str], *, short: Mapping[str, str] | None = None) -> KeywordArguments:
-    """What a command line would set: ``--max-model-len=8192`` is ``max_model_len: 8192``.
+    """The keyword arguments of a command line: ``--max-model-len=8192`` becomes ``max_model_len: 8192``.
 
-    A flag without a value is True, one that begins with ``--no-`` is False. Values are numbers, truth values and JSON
-    where they read as such, else texts; a number in quotes (``"123"``) is a text. `short` are the names of short flags.
-    Of two words for one argument the last counts.
+    A flag without a value is True, one with the prefix ``--no-`` is False. Values that parse as JSON numbers, booleans
+    or other JSON are converted; others are texts, as are quoted numbers (``"123"``). `short` maps short flags to names.
+    The last of several words for one argument wins.
     """
     values: dict[str, Any] = {}
     problems: list[str] = []
@@ -66,6 +67,6 @@ def _value(text: str) -> Any:
 
 
 def _finite(digits: str) -> float | str:
-    """JSON has no word for a number that is too large."""
+    """A float that JSON can express; the digits as text if it is too large."""
     value = float(digits)
     return value if isfinite(value) else digits

@@ -1,7 +1,7 @@
-"""What the engines' own parsers know: the options of each recorded release, and what a user wrote that is none of them.
+"""Checks a user's engine options against the recorded options of each engine release.
 
-Recorded by ``tools/engine_options`` out of the published packages, read when the first option is looked at. What is
-found is a warning only: an image may hold a build of somebody's own.
+``tools/engine_options`` recorded them from the published packages; they are loaded on first use. Results are only
+warnings, because an image may contain a custom build.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ _TAG = re.compile(r"v?(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?![0-9.])", re.ASCII)
 _RUNTIME = re.compile(r"-runtime$")
 _LEVELS = ("-O",)
 _MOST = 8
-"""Remarks on one deployment."""
+"""Maximum number of remarks on one deployment."""
 _LONGEST = 128
-"""Characters of an option that are looked at; the longest that is recorded has fewer than 64."""
+"""Maximum number of characters of an option that are checked; the longest recorded option has fewer than 64."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A program whose options are recorded.
-
-    `title` is its name in messages, `name` that of its record. Images whose repository ends with `image` have its
-    release in their tag. What it does not know it hands on to the program `further`, but for those `without` dashes in
-    front: they are of a part of that program which it does not have.
-    """
+    """A program whose options are recorded."""
 
     name: str
+    """Name of its record."""
     title: str
+    """Its name in messages."""
     image: re.Pattern[str]
+    """Pattern at the end of image repositories whose tags contain its release."""
     further: str = ""
+    """The program to which it passes options that it does not know."""
     without: frozenset[str] = frozenset()
+    """Options (without leading dashes) of `further` that it does not support."""
     levels: tuple[str, ...] = ()
-    """Short options that are rewritten before the parser sees them: the value sticks to them."""
+    """Short options with the value attached, which are rewritten before parsing."""
 
 
 PROGRAMS: Mapping[str, Program] = {
@@ -64,7 +64,7 @@ PROGRAMS: Mapping[str, Program] = {
     for program in (
         Program(name="vllm", title="vLLM", image=re.compile(r"(^|/)vllm(-openai)?$"), levels=_LEVELS),
         Program(name="sglang", title="SGLang", image=re.compile(r"(^|/)sglang$")),
-        # It reads vLLM's AsyncEngineArgs, not what ``vllm serve`` adds to them.
+        # It parses vLLM's AsyncEngineArgs, without the options that ``vllm serve`` adds.
         Program(
             name="dynamo.vllm",
             title="Dynamo's vLLM worker",
@@ -83,13 +83,13 @@ _TRUTHS = ("true", "false")
 
 
 def program_of(engine: str, *, dialect: str = "", command: Sequence[str] = ()) -> str:
-    """The program whose options count: a module that `command` starts, else that of the engine; empty: not recorded."""
+    """The program that parses the options: a module in `command`, else the engine's; empty if it has no record."""
     module = next((word for word in command if word in PROGRAMS), "")
     return module or (engine if engine in PROGRAMS and not dialect else "")
 
 
 def release_of(program: str, image: str) -> Release | None:
-    """The release of a program in one of its own images, by the tag; None where the image is another or tells none."""
+    """The release in the tag of a program's own image; None for other images and for tags without a release."""
     repository, _, tag = image.partition("@")[0].rpartition(":")
     known = PROGRAMS.get(program)
     if known is None or known.image.search(repository) is None:
@@ -100,19 +100,21 @@ def release_of(program: str, image: str) -> Release | None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Record:
-    """The releases, oldest first, and for each option what it is (`kind`) from which release to which, by position."""
+    """The recorded options of one program."""
 
     releases: tuple[str, ...]
+    """Oldest first."""
     options: Mapping[str, tuple[tuple[str, int, int], ...]]
+    """For each option, its kinds with the positions of first and last release."""
 
     def position(self, release: Release) -> int | None:
-        """That of the newest recorded release that is not newer; None where all are."""
+        """The position of the newest recorded release that is not newer; None if all are newer."""
         older = [i for i, name in enumerate(self.releases) if _numbers(name) <= release]
         return older[-1] if older else None
 
 
 def recorded_programs() -> tuple[str, ...]:
-    """The names of the programs whose options are recorded."""
+    """The names of the programs with recorded options."""
     return tuple(PROGRAMS)
 
 
@@ -124,10 +126,10 @@ def option_warnings(
     consumed: Collection[str] = (),
     keywords: bool = False,
 ) -> Iterator[Remark]:
-    """What ``spec.engine.args`` and ``extraArgs`` say that `program` does not know, or not in that form.
+    """Options in ``spec.engine.args`` and ``extraArgs`` that `program` does not have, or not in that form.
 
-    `consumed` are keys of ``args`` that the provider uses up itself. A `release` that is not recorded is judged by the
-    nearest older one. None: only what no recorded release knows is remarked on. A program without a record has no
+    `consumed` are keys of ``args`` that the provider uses itself. A `release` without a record is checked against the
+    nearest older one; None reports only options that no recorded release has. A program without a record gets no
     warnings.
     `keywords`: the program takes keyword arguments instead of a command line, so that a switch in ``args`` may be
     ``true`` or ``false``.
@@ -141,16 +143,16 @@ def option_warnings(
         for path, option, given in _given(deployment, consumed)
         if (text := _judged(known, release, option, given=given, takes_truth=keywords and path in truths))
     )
-    # To look for the nearest name takes a millisecond: a list of thousands must not hold up the others.
+    # The search for a similar name takes a millisecond, so long lists would block the event loop.
     yield from islice(judged, _MOST)
 
 
 def unknown_options(deployment: ModelDeployment) -> Iterator[Remark]:
-    """As `option_warnings` where nobody has decided yet who runs the deployment.
+    """As `option_warnings`, before a provider is selected for the deployment.
 
-    The image tells the program and its release, if it is one of the programs' own. Else only that is remarked on what
-    none of the programs knows that run the engine, in any release. Nothing without an engine, or where the engine's own
-    program is not recorded: its options cannot be told from what is wrong.
+    If the image is one of the programs' own, its tag gives the release. Otherwise it reports only options that no
+    program for the engine has in any release. It reports nothing without an engine, or if the engine's own program has
+    no record.
     """
     engine, image = deployment.spec.engine, deployment.spec.engine.image or deployment.spec.image or ""
     programs = [name for name in PROGRAMS if name.rpartition(".")[2] == engine.type]
@@ -165,7 +167,7 @@ def unknown_options(deployment: ModelDeployment) -> Iterator[Remark]:
 
 
 def _given(deployment: ModelDeployment, consumed: Collection[str]) -> Iterator[tuple[str, str, bool]]:
-    """Of each option that the user wrote: the field, the option, and whether it has a value."""
+    """Field, option, and whether it has a value, for each option in the user's arguments."""
     settings = deployment.spec.engine
     for key, value in sorted(settings.args.items()):
         if key not in consumed:
@@ -179,14 +181,14 @@ def _given(deployment: ModelDeployment, consumed: Collection[str]) -> Iterator[t
 
 
 def _judged(program: Program, release: Release | None, option: str, *, given: bool, takes_truth: bool = False) -> str:
-    """What is wrong with an option that is `given` a value or none; empty if nothing is.
+    """What is wrong with an option, or an empty string; `given` says whether it has a value.
 
     `takes_truth`: its value is true or false, and a switch may have that.
     """
     record = _record(program.name)
     position = None if release is None else record.position(release)
     if release is not None and position is None:
-        return ""  # older than all that is recorded
+        return ""  # older than all recorded releases
     if any(option.startswith(short) for short in program.levels):
         return ""
     found = _found(program.name, position, option)
@@ -203,9 +205,9 @@ def _judged(program: Program, release: Release | None, option: str, *, given: bo
 
 
 def whole_option(program: str, option: str) -> str:
-    """The option that one stands for, without dashes in front: parsers take a beginning that only one option has.
+    """The full name, without leading dashes, of an abbreviated option; parsers accept any unambiguous prefix.
 
-    Any recorded release counts. One that is none, or the beginning of several, is given back as it is.
+    All recorded releases count. An unknown or ambiguous option is returned unchanged.
     """
     options, name = _options(program, None) if program in PROGRAMS else {}, f"--{_spelled(option).lstrip('-')}"
     longer = [] if name in options else [each for each in options if each.startswith(name)]
@@ -213,17 +215,17 @@ def whole_option(program: str, option: str) -> str:
 
 
 def _found(program: str, position: int | None, option: str) -> frozenset[str]:
-    """The kinds of an option; of a beginning that only one option has, that option's. None: in any release."""
+    """The kinds of an option, or of the one option with that prefix. Position None: in any release."""
     options, name = _options(program, position), _spelled(option)
     if name in options:
         return options[name]
-    # Parsers take a beginning for the option, if it is the only one that begins so.
+    # Parsers accept an unambiguous prefix.
     longer = [kinds for each, kinds in options.items() if name.startswith("--") and each.startswith(name)]
     return longer[0] if len(longer) == 1 else frozenset()
 
 
 def _spelled(option: str) -> str:
-    """As parsers compare it: ``-`` for ``_``, and of a key within a JSON value (``--a.b.c``) the option alone."""
+    """An option as parsers compare it: ``-`` for ``_``, and without a key into a JSON value (``--a.b.c``)."""
     return option.replace("_", "-").partition(".")[0]
 
 
@@ -261,7 +263,7 @@ def _record(program: str) -> _Record:
 
 @cache
 def _options(program: str, position: int | None) -> Mapping[str, frozenset[str]]:
-    """The options of a release, or of any (None), with their kinds."""
+    """The options of a release, or of any release (None), with their kinds."""
     return {
         option: kinds
         for option, spans in _record(program).options.items()

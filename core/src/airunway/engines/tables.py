@@ -1,4 +1,4 @@
-"""Which flag says what, per engine and per program that runs the engine."""
+"""Tables of the flags of each engine, per program that runs it."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ __all__ = ["FLAG_TABLES", "FlagTable", "UnknownEngineError", "flag_table"]
 
 
 class UnknownEngineError(LookupError):
-    """No flag table exists for an engine, or not in that dialect."""
+    """No flag table exists for an engine in that dialect."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlagTable:
-    """The flags of one engine as one program spells them.
+    """The flags of one engine, as one program spells them.
 
-    A flag that is empty does not exist there: where `notes` has the reason, asking for it is remarked on; where it has
-    none, nothing needs to be said (SGLang's prefix cache is on by itself).
-    `reserved` belong to the provider (the Service, the probes and the model depend on them; a file with flags could set
-    any of them). `synonyms` are further
-    spellings that stand for a derived flag, so that a user's own spelling wins over ours too.
+    An empty flag does not exist in that program. If `notes` has a reason for it, requesting it causes a warning;
+    otherwise none is needed (SGLang's prefix cache is on by default).
     """
 
     engine: str
     dialect: str = ""
     title: str
+    """Name of the engine in messages."""
     served_name: str = ""
     context_length: str = ""
     trust_remote_code: str = ""
@@ -35,12 +33,16 @@ class FlagTable:
     tensor_parallel: str = ""
     pipeline_parallel: str = ""
     reserved: frozenset[str] = frozenset()
+    """Flags that only the provider sets, because Service, probes and model depend on them, or because they name a file
+    with flags."""
     synonyms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Further spellings of derived flags; a user's spelling overrides the derived flag."""
     notes: Mapping[str, str] = field(default_factory=dict)
+    """Why the engine has no flag for a setting, by the setting's name."""
     joined: bool = True
-    """Whether ``--flag=value`` in one word is understood; llama-server wants two words."""
+    """Whether the program accepts ``--flag=value`` in one word; llama-server needs two words."""
     prefixes: bool = True
-    """Whether the program takes any unambiguous beginning of a flag for the flag (Python's argparse does)."""
+    """Whether the program accepts any unambiguous prefix of a flag (Python's argparse does)."""
 
 
 _TRTLLM_NOTES = {
@@ -77,10 +79,10 @@ _TABLES = (
         served_name="--served-model-name",
         context_length="--context-length",
         trust_remote_code="--trust-remote-code",
-        # The radix cache is on unless it is switched off.
+        # The radix cache is on by default.
         no_prefix_caching="--disable-radix-cache",
-        # 0.5.23 takes it and calls it deprecated: its successors (--disable-decode-cuda-graph and
-        # --disable-prefill-cuda-graph) are unknown to older ones. A test fails once a recorded release is without it.
+        # 0.5.23 accepts it as deprecated; older releases do not know its successors (--disable-decode-cuda-graph and
+        # --disable-prefill-cuda-graph). A test fails once a recorded release lacks it.
         enforce_eager="--disable-cuda-graph",
         tensor_parallel="--tp-size",
         reserved=frozenset({"host", "port", "model", "model-path", "config", "nnodes", "node-rank", "dist-init-addr"}),
@@ -101,8 +103,8 @@ _TABLES = (
         },
         prefixes=False,
     ),
-    # By the image's release: the flag for the name came with the 1.3 line (NVIDIA/TensorRT-LLM#11711), that for the
-    # length is older than what anybody runs.
+    # By the image's release: the flag for the served name came with 1.3 (NVIDIA/TensorRT-LLM#11711); the flag for the
+    # context length is older than all releases in use.
     FlagTable(
         engine="trtllm",
         dialect="1.0",
@@ -139,8 +141,8 @@ _TABLES = (
         reserved=frozenset({"model-path", "disaggregation-mode", "endpoint"}),
         notes={"trust_remote_code": "the worker has no flag for it", **_TRTLLM_NOTES},
     ),
-    # `python3 -m dynamo.trtllm`: a command line of its own, unlike that of dynamo.vllm and dynamo.sglang, which pass on
-    # what they do not know to the engine's own parser.
+    # `python3 -m dynamo.trtllm` has its own command line; dynamo.vllm and dynamo.sglang pass unknown options to the
+    # engine's own parser.
     FlagTable(
         engine="trtllm",
         dialect="dynamo",
@@ -175,8 +177,8 @@ _TABLES = (
         joined=False,
         prefixes=False,
     ),
-    # Neither has a tensor parallel flag: llama.cpp spreads a model over all visible GPUs by itself.
-    # The runner images of the seeds' example 2 are built on LocalAI, whose command line is another one.
+    # Neither llama.cpp table has a tensor parallel flag: llama.cpp splits a model over all visible GPUs by itself.
+    # The runner images of the seeds' example 2 are built on LocalAI, which has a different command line.
     FlagTable(
         engine="llamacpp",
         dialect="localai",
@@ -201,7 +203,7 @@ FLAG_TABLES: Mapping[tuple[str, str], FlagTable] = {(table.engine, table.dialect
 def flag_table(engine: str, dialect: str = "") -> FlagTable:
     """The table of `engine` in `dialect`.
 
-    Raises UnknownEngineError, naming what is known, where there is none.
+    Raises UnknownEngineError with the known tables.
     """
     table = FLAG_TABLES.get((engine, dialect))
     if table is None:

@@ -1,4 +1,4 @@
-"""The context that a plugin is asked with where there is no cluster: for previews, documentation and tests. Pure."""
+"""Builds the context of a plugin call without a cluster, for previews, documentation and tests."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def assumed_context(
     upstream_version: str = "",
     absent: tuple[str, ...] = (),
 ) -> Context[Any]:
-    """The context for a preview without a cluster: every kind in its preferred version, by its newest transformer.
+    """The context for a preview without a cluster: every kind in its preferred version, with its newest transformer.
 
-    `upstream_version` is a release of the upstream: transformers are those of that release. `absent` are optional kinds
-    (by `UpstreamKind.key`) that are not there. Raises PluginFault if the provider has no transformer for any version
-    that it names, or for that release; SettingsError for settings that do not fit.
+    `upstream_version` selects the transformers of that upstream release. `absent` are optional kinds (by
+    `UpstreamKind.key`) that are treated as not installed. Raises PluginFault if the provider has no transformer for any
+    of its versions, or for that release; SettingsError for invalid settings.
     """
     served = {}
     for kind in host.manifest.upstream:
@@ -54,7 +54,7 @@ def assumed_context(
 
 
 def _assumed(kind: UpstreamKind, known: Sequence[Transformer]) -> Upstream:
-    """The first version that a transformer writes, by the newest one that does."""
+    """The first version that has a transformer, with the newest transformer for it."""
     for version in kind.versions:
         where = api_version(kind, version)
         writing = [transformer for transformer in known if transformer.api_version == where]
@@ -65,7 +65,7 @@ def _assumed(kind: UpstreamKind, known: Sequence[Transformer]) -> Upstream:
 
 
 def _covers(transformer: Transformer, release: str) -> bool:
-    """Whether a release lies within those that a transformer is for; a shorter number stands for all that begin so."""
+    """Whether a transformer supports a release; a shorter number covers all releases that start with it."""
     wanted = _numbers(release)
     since, until = _numbers(transformer.since), _numbers(transformer.until)
     return (not since or wanted[: len(since)] >= since) and (not until or wanted[: len(until)] <= until)

@@ -1,7 +1,7 @@
 """The values that pass between the core and a provider plugin (spec/contract.md; docs/providers/contract.md).
 
-Frozen dataclasses only: a plugin gets data and gives data. Nothing here holds a client, a connection or a clock, so a
-preview, a replay and the conformance suite need no cluster. Providers import all of it from `airunway.sdk`.
+All are frozen dataclasses without clients, connections or clocks, so previews, replays and the conformance suite need
+no cluster. Providers import them from `airunway.sdk`.
 """
 
 from __future__ import annotations
@@ -59,24 +59,24 @@ __all__ = [
 ]
 
 CONTRACT_VERSIONS: tuple[str, ...] = ("v1",)
-"""Versions of this contract that the core speaks, newest first; it keeps the last two."""
+"""Versions of this contract that the core supports, newest first; it keeps the last two."""
 
 
-# ------------------------------------------------------------------------------------- what a translation may know
+# -------------------------------------------------------------------------------------------- input of a translation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Upstream:
-    """A kind as it is served in the cluster, or as assumed for a preview."""
+    """A kind as the cluster serves it, or as assumed for a preview."""
 
     api_version: str
-    """Of the version to write."""
+    """The version to write."""
     transformer: Transformer
-    """How objects of the kind are written; one without a name for a kind without transformers."""
+    """How objects of the kind are written; a transformer without a name if the kind has none."""
     schema_hash: str = ""
-    """Digest of the served schema; empty where it is not known."""
+    """Digest of the served schema; empty if unknown."""
     verified: bool = True
-    """False until the transformer is known to fit the schema: then every write is preceded by a dry run."""
+    """False until the transformer is known to fit the schema; until then a dry run precedes every write."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,32 +89,32 @@ class SecretKey:
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeSettings:
-    """The effective runtime config of a deployment, as far as pods need it (spec/platform.md)."""
+    """The parts of a deployment's effective runtime config that pods need (spec/platform.md)."""
 
     env: tuple[Resource, ...] = ()
     """Entries as in a container's ``env``."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels that propagate to pods."""
+    """Labels to add to pods."""
     image_pull_secrets: tuple[str, ...] = ()
     """Names of Secrets."""
     token: SecretKey | None = None
-    """The Hugging Face token for deployments that name none."""
+    """The Hugging Face token for deployments without their own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCache:
-    """Weights that are in the cluster already."""
+    """Model weights that are already in the cluster."""
 
     claim: str
     """Name of the PersistentVolumeClaim."""
     sub_path: str = ""
-    """Folder in the volume."""
+    """Directory in the volume."""
     mount_path: str = "/model-cache"
     """Where pods mount it."""
     read_only: bool = True
     """Whether pods mount it read-only."""
     offline: bool = True
-    """Nothing may be fetched from the model hub."""
+    """The engine must not download from the model hub."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class Gateway:
     name: str
     namespace: str
     uses_pool: bool = False
-    """It routes through an InferencePool, not through a Service."""
+    """It routes to an InferencePool, not to a Service."""
 
 
 S = TypeVar("S", default=Any)
@@ -132,7 +132,7 @@ S = TypeVar("S", default=Any)
 
 @dataclass(frozen=True, kw_only=True)
 class Context(Generic[S]):
-    """All that a translation may know besides the deployment itself."""
+    """Everything that a translation may use besides the deployment itself."""
 
     contract_version: str = CONTRACT_VERSIONS[0]
     engine: str
@@ -140,10 +140,10 @@ class Context(Generic[S]):
     upstream: Upstream
     """The primary kind, in the version to write."""
     served: Mapping[str, Upstream] = field(default_factory=dict)
-    """Every kind of the manifest that the cluster serves, by `UpstreamKind.key`."""
+    """All kinds of the manifest that the cluster serves, by `UpstreamKind.key`."""
     live_kind: str = ""
-    """Kind of the primary object that exists, by `UpstreamKind.key`, or empty. A provider that can choose between two
-    kinds keeps the one that runs."""
+    """Kind of the existing primary object (by `UpstreamKind.key`), or empty. A provider that can choose between two
+    kinds keeps the existing one."""
     runtime: RuntimeSettings = RuntimeSettings()
     cache: ModelCache | None = None
     gateway: Gateway | None = None
@@ -152,19 +152,19 @@ class Context(Generic[S]):
     kubernetes: tuple[int, int] = (1, 30)
     """Major and minor version of the cluster."""
     now: datetime
-    """The only clock."""
+    """The current time; hooks must not read another clock."""
 
     def has(self, feature: str) -> bool:
-        """Whether the upstream's generation can express something, by the name that its transformer gives it."""
+        """Whether the primary kind's transformer has a feature."""
         return feature in self.upstream.transformer.features
 
 
-# ----------------------------------------------------------------------------------------------- what a plugin says
+# ------------------------------------------------------------------------------------------------ output of a plugin
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something to say about one field."""
+    """A message about one field."""
 
     path: str
     """JSON path into the ModelDeployment: ``spec.engine.args.foo``."""
@@ -176,12 +176,12 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Compatibility:
-    """Whether a provider can honour a deployment; every field that would be dropped is named (spec ruling 18)."""
+    """Whether a provider can honour a deployment; it names every field that would be dropped (spec ruling 18)."""
 
     blockers: tuple[Finding, ...] = ()
-    """Something else than asked for would run: nothing is created."""
+    """The result would differ from the request, so nothing is created."""
     warnings: tuple[Finding, ...] = ()
-    """What runs is as asked for: these go into ``status.warnings``."""
+    """The result is as requested; these are copied into ``status.warnings``."""
 
     @property
     def ok(self) -> bool:
@@ -190,57 +190,56 @@ class Compatibility:
 
 @dataclass(frozen=True, kw_only=True)
 class Interruption:
-    """A part of the primary object that can be changed in place, but takes the model away for a while."""
+    """A part of the primary object whose change in place makes the model unavailable for a while."""
 
     value: object
-    """Its value in this translation: anything that JSON can hold."""
+    """Its value in this translation, as JSON."""
     message: str = ""
-    """Shown before another value is written; empty where other replicas go on serving."""
+    """Shown before another value is written; empty if other replicas keep serving."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Translation:
-    """The complete desired objects.
-
-    Example of `overrides_at`: ``{"resource": "spec.template.resource"}`` merges ``overrides.resource`` there and all
-    other overrides as they stand; the longest path counts.
-    """
+    """The complete desired objects."""
 
     objects: tuple[Resource, ...]
-    """The primary first. The others are made in their order, before it."""
+    """The primary object first. The others are created before it, in their order."""
     replace_on: Mapping[str, object] = field(default_factory=dict)
-    """What else needs a new primary object when its value changes (component names, roles), as JSON values by name."""
+    """Further values, by name, whose change requires a new primary object (component names, roles); JSON."""
     overrides_at: Mapping[str, str] = field(default_factory=dict)
-    """Where in the primary object parts of ``spec.provider.overrides`` belong: JSON path by path."""
+    """Where parts of ``spec.provider.overrides`` belong in the primary object: target path by path in the overrides.
+    The longest path counts; other overrides are merged unchanged. Example: ``{"resource": "spec.template.resource"}``
+    merges ``overrides.resource`` there."""
     interrupts: Mapping[str, Interruption] = field(default_factory=dict)
-    """What takes the model away for a while when it changes in place, by name."""
+    """Parts whose change in place makes the model unavailable for a while, by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """One part of the upstream that is tracked. It becomes the condition ``<name>Ready``."""
+    """One part of the upstream whose state is tracked. It becomes the condition ``<name>Ready``."""
 
     name: str
     """Name of the part; CamelCase."""
     ready: bool | None
-    """None: nothing is known about it."""
+    """None: the state is unknown."""
     reason: str
-    """CamelCase, from the reason registry or new (then a fault of the workload). Its category decides the phase."""
+    """CamelCase, from the reason registry or new (a new one counts as a fault of the workload). Its category determines
+    the phase."""
     message: str = ""
     """What is wrong and what to do."""
     pending: bool = False
     """It cannot start before something else exists: a CRD, a volume, the object itself."""
     only_degrades: bool = False
-    """The model is served without it: a fault here makes the deployment Degraded, never Failed."""
+    """The model is served without it, so a fault makes the deployment Degraded, never Failed."""
     role: str = ""
-    """Value of the manifest's role label on its pods. `only_degrades` holds for the faults of those pods too."""
+    """Value of the manifest's role label on its pods. `only_degrades` also applies to faults of those pods."""
     authoritative: bool = False
-    """The upstream asked the engine itself, so the fault counts although no pod shows it."""
+    """The upstream queried the engine itself, so the fault counts even if no pod shows it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Replicas:
-    """Serving replicas, never helpers (routers, pickers, heads). Those of several components can be added."""
+    """Serving replicas, without helpers (routers, pickers, heads). Replicas of several components can be added."""
 
     desired: int = 0
     ready: int = 0
@@ -262,13 +261,13 @@ class Endpoint:
     port: int = 0
     scheme: str = "http"
     url: str = ""
-    """The upstream's own address where no such Service has it (``http://gateway.kserve.svc/team/llama``). It goes into
-    the status unchanged; `service` and `port` are then the ones behind it, if any."""
+    """The upstream's own address if no such Service has it (``http://gateway.kserve.svc/team/llama``). It is copied
+    into the status; `service` and `port` are then those behind it, if any."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """The InferencePool that a route may point to, in the deployment's namespace, and the port its members serve on."""
+    """The InferencePool that a route may point to, in the deployment's namespace, and the port of its members."""
 
     name: str
     port: int
@@ -276,18 +275,18 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class Observed:
-    """What exists in the cluster for the deployment."""
+    """The objects and events of a deployment in the cluster."""
 
     primary: Resource | None
     objects: tuple[Resource, ...] = ()
-    """All of the deployment's objects of the manifest's kinds, the primary and read-only kinds included."""
+    """All of the deployment's objects of the manifest's kinds, including the primary object and read-only kinds."""
     events: tuple[EventFacts, ...] = ()
-    """Those that the manifest asks for, oldest first."""
+    """Events with the reasons in the manifest, oldest first."""
     applied: datetime | None = None
-    """When the primary was last changed by us."""
+    """When we last changed the primary object."""
 
     def find(self, kind: str, name: str) -> Resource | None:
-        """The object of that kind and name; None where there is none."""
+        """The object with that kind and name; None if there is none."""
         for obj in self.objects:
             metadata = obj.get("metadata") if obj.get("kind") == kind else None
             if isinstance(metadata, dict) and metadata.get("name") == name:
@@ -297,26 +296,26 @@ class Observed:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What ``translate_status`` reads out of the upstream. The status library makes phase and conditions of it."""
+    """What ``translate_status`` reads from the upstream; the status library derives phase and conditions from it."""
 
     components: tuple[Component, ...]
     """At least one."""
     replicas: Replicas | None = None
-    """None: the upstream does not say."""
+    """None: the upstream does not report them."""
     endpoint: Endpoint | None = None
     """None: the model is not served yet."""
     up_to_date: bool = True
-    """False until what runs is known to be what the newest spec asked for."""
+    """False until the running workload is known to match the newest spec."""
     warnings: tuple[Finding, ...] = ()
-    """Go into ``status.warnings``."""
+    """Copied into ``status.warnings``."""
     selector: str = ""
-    """Label selector of the serving pods, where our own label and the serving role do not select them."""
+    """Label selector of the serving pods, if our own label and the serving role do not select them."""
     pool: Pool | None = None
     """An InferencePool that a route may point to."""
     unrecoverable: str = ""
     """Why the object cannot recover in place: the next generation of the deployment recreates it."""
     requeue_after: float | None = None
-    """Seconds after which time alone changes the answer."""
+    """Seconds after which the answer changes without any event."""
     refused: Finding | None = None
     """Why the upstream refuses the newest spec while the previous one still serves: Degraded, never Failed, and the
-    endpoint stays. `components` describe what serves, and `up_to_date` is False."""
+    endpoint stays. `components` then describe the serving spec, and `up_to_date` is False."""

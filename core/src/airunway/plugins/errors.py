@@ -1,9 +1,9 @@
-"""What can be wrong with a plugin: one tree.
+"""Exceptions for faults of provider plugins.
 
 PluginError
 ├── PluginNotFound       no installed distribution registers that name
 ├── PluginBroken         its module cannot be imported, or what it registers breaks a rule of the contract
-├── ContractMismatch     it was built for a contract version that this core does not speak
+├── ContractMismatch     it was built for a contract version that this core does not support
 ├── PluginFault          one of its hooks raised, took too long or returned something that breaks the contract
 └── SettingsError        its own configuration is wrong: an unknown name, a value of the wrong type
 """
@@ -14,7 +14,7 @@ __all__ = ["ContractMismatch", "PluginBroken", "PluginError", "PluginFault", "Pl
 
 
 class PluginError(Exception):
-    """Base of everything that is wrong with a provider plugin."""
+    """Base of all exceptions about a provider plugin."""
 
 
 class PluginNotFound(PluginError):
@@ -34,4 +34,4 @@ class PluginFault(PluginError):
 
 
 class SettingsError(PluginError):
-    """A provider's own configuration is wrong: an unknown name, a value of the wrong type. The process ends with it."""
+    """A provider's own configuration is wrong: an unknown name, a value of the wrong type. It ends the process."""

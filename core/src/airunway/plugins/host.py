@@ -1,7 +1,7 @@
-"""`ProviderHost`: the only way in which the rest of the project calls a plugin.
+"""`ProviderHost`: the only interface through which the rest of the project calls a plugin.
 
-It gives the hooks their types, holds what comes back against the rules of the contract (`rules`), keeps what a plugin
-is given out of its reach, and turns whatever a plugin does wrong into one exception that names the hook.
+It types the hooks, checks their results against the contract (`rules`), protects shared data from changes by the
+plugin, and converts every fault into one exception that names the hook.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from airunway.resource import copy_of
 __all__ = ["SLOW_HOOK", "ProviderHost"]
 
 SLOW_HOOK = 1.0
-"""Seconds after which the answer of a hook counts as a fault: nothing else runs in the process meanwhile."""
+"""Seconds after which a hook call counts as a fault, because it blocks the event loop of the process."""
 
 T = TypeVar("T")
 
 
 class ProviderHost:
-    """One provider plugin behind its typed façade.
+    """Typed access to one provider plugin.
 
     Every method raises PluginFault (a bug of the plugin) if the hook raises, takes too long or returns something that
     the contract does not allow.
@@ -51,13 +51,13 @@ class ProviderHost:
         self.name = name
         self.origin = origin
         self.faults: dict[str, str] = {}
-        """By hook: what was wrong with its last answer, if something was."""
+        """The fault of the last call, by hook; hooks without a fault are missing."""
         self.heeds: set[str] = set()
-        """``labels`` and ``annotations`` of deployments, if a hook has ever looked at them: then a change of any of
-        them may change what it answers."""
+        """``labels`` and ``annotations``, if a hook has ever read them from a deployment: a change of them may then
+        change its result."""
 
     def check(self) -> None:
-        """Hold manifest and registry against the contract. Raises PluginBroken, ContractMismatch or PluginFault."""
+        """Check manifest and registry against the contract. Raises PluginBroken, ContractMismatch or PluginFault."""
         manifest = self.manifest
         if manifest.name != self.name:
             raise PluginBroken(
@@ -82,7 +82,7 @@ class ProviderHost:
 
     @cached_property
     def contract_version(self) -> str:
-        """The newest contract version that both sides speak."""
+        """The newest contract version that both sides support."""
         return next(version for version in CONTRACT_VERSIONS if version in self.manifest.contract_versions)
 
     @cached_property
@@ -95,16 +95,16 @@ class ProviderHost:
 
     @cached_property
     def kinds(self) -> Mapping[tuple[str, str], UpstreamKind]:
-        """The manifest's kinds by group and kind."""
+        """The manifest's kinds, by group and kind."""
         return {(kind.group, kind.kind): kind for kind in self.manifest.upstream}
 
     @cached_property
     def primary_kind(self) -> UpstreamKind:
-        """The kind that decides whether the provider can work."""
+        """The kind without which the provider cannot work."""
         return next(kind for kind in self.manifest.upstream if kind.primary)
 
     def transformers_of(self, kind: UpstreamKind) -> tuple[Transformer, ...]:
-        """Those that write `kind`, oldest first; none for a kind that the provider only names."""
+        """The transformers that write `kind`, oldest first; none for a kind that the manifest only names."""
         wanted = ("", kind.kind) if kind.primary else (kind.kind,)
         return tuple(transformer for transformer in self.transformers if transformer.kind in wanted)
 
@@ -134,7 +134,7 @@ class ProviderHost:
 
     def translate_status(self, deployment: ModelDeployment, observed: Observed, context: Context[Any]) -> Observation:
         context = _with_defaults(context)
-        # What a cache holds is shared by everything in the process: a plugin gets a copy to do with as it likes.
+        # Cached objects are shared by the whole process, so a plugin gets its own copies.
         objects = tuple(copy_of(obj) for obj in observed.objects)
         position = next((i for i, obj in enumerate(observed.objects) if obj is observed.primary), None)
         own = copy_of(observed.primary) if observed.primary is not None and position is None else None
@@ -153,7 +153,7 @@ class ProviderHost:
         try:
             result = call()
         except Exception as error:
-            # Foreign code: whatever it raises is its bug and must cost one deployment's pass, not the process.
+            # Foreign code: an exception must fail the pass of one deployment, not the process.
             raise self._fault(hook, f"raised {error!r}"[:512]) from error
         taken = monotonic() - begun
         if taken > SLOW_HOOK:
@@ -163,7 +163,7 @@ class ProviderHost:
         return result
 
     def _hold(self, hook: str, problems: Iterable[str]) -> None:
-        """Raise for the first rule that an answer breaks."""
+        """Raise for the first rule that a result breaks."""
         problem = next(iter(problems), None)
         if problem is not None:
             raise self._fault(hook, f"broke the contract: {problem}")
@@ -174,7 +174,7 @@ class ProviderHost:
 
 
 def _with_defaults(context: Context[Any]) -> Context[Any]:
-    """The context with the default settings of the transformer that writes the primary object: of its live kind."""
+    """The context with the default settings of the transformer that writes the primary object (of its live kind)."""
     transformer = context.served.get(context.live_kind, context.upstream).transformer
     settings = with_defaults(context.settings, transformer.defaults)
     return context if settings is context.settings else replace(context, settings=settings)

@@ -1,4 +1,4 @@
-"""The static part of the contract: what a provider declares about itself, its kinds and its ways of writing them."""
+"""The static part of the contract: what a provider declares about itself, its kinds and its transformers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SelectionMode(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineCapability:
-    """What a provider can do with one engine; becomes an entry of ``spec.capabilities.engines``."""
+    """What a provider supports for one engine; becomes an entry of ``spec.capabilities.engines``."""
 
     name: str
     serving_modes: tuple[str, ...] = ("aggregated",)
@@ -59,23 +59,23 @@ class SelectionRule:
 
 
 class Reading(StrEnum):
-    """How an upstream reads a text of an object before anything takes it for a value.
+    """How an upstream interprets a text in an object before it uses the value.
 
-    The conformance kit decodes each text as its place declares and looks for the user's word in the result: a missing
-    escape is a fault, and so is a needless one. It trusts the declaration, because it cannot know the upstream.
+    The conformance kit decodes each text as declared and looks for the user's word in the result: a missing escape is a
+    fault, and so is a needless one. It trusts the declaration, because it cannot know the upstream.
     """
 
     PLAIN = "plain"
-    """As it is. This is the default, also below a place that is declared."""
+    """Unchanged. This is the default, also for paths below a declared one."""
 
     SHELL = "shell"
-    """As a line of a POSIX shell (``eval``, ``sh -c``): split into words, expanded, executed."""
+    """A line of a POSIX shell (``eval``, ``sh -c``): split into words, expanded, executed."""
 
     GO_TEMPLATE = "go-template"
-    """As a template of Go's text/template: ``{{ }}`` is executed, also in keys of maps."""
+    """A template of Go's text/template: ``{{ }}`` is executed, also in keys of maps."""
 
     DIGEST = "digest"
-    """As a digest of what a deployment asks for: it is only compared and contains no word of a user."""
+    """A digest of the deployment's request: it is only compared and contains no user text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,60 +92,60 @@ class UpstreamKind:
     versions: tuple[str, ...]
     """Preferred first."""
     primary: bool = False
-    """The one kind that decides whether the provider can work. A plan may still begin with another kind of the manifest
-    (a LeaderWorkerSet instead of a Deployment)."""
+    """The kind without which the provider cannot work. A plan may still begin with another kind of the manifest (a
+    LeaderWorkerSet instead of a Deployment)."""
     builtin: bool = False
     """Part of Kubernetes: needs no CRD."""
     required: bool = True
-    """False: the provider works without the kind; ``context.served`` says whether it exists."""
+    """False: the provider works without the kind; ``context.served`` contains it if the cluster serves it."""
     write: bool = True
-    """False: objects of the kind are only read; they are found by `select`."""
+    """False: objects of the kind are only read; `select` finds them."""
     select: str = ""
-    """Label with the primary object's name as value on what the upstream made of it; such objects are in
+    """Label on objects that the upstream creates from the primary object, with its name as value; such objects are in
     ``Observed.objects``."""
     immutable: tuple[str, ...] = ()
     """Paths that cannot change in place (a trailing ``.*`` covers the subtree): a change recreates a secondary object.
-    Paths of the primary kind differ by version and stand in its transformers."""
+    For the primary kind they differ by version and belong in its transformers."""
     deletion: Literal["Background", "Foreground"] = "Background"
-    """``Foreground`` for a kind that runs pods: gone then means that they have released their GPUs."""
+    """``Foreground`` for a kind that runs pods: the object is gone only after its pods have released their GPUs."""
     namesakes: tuple[str, ...] = ()
-    """Kinds of the manifest, by their keys, of which the upstream makes an object of the same name itself and adopts an
-    existing one: before an object of this kind is made, its name must be free there too."""
+    """Kinds of the manifest (by key) in which the upstream creates an object with the same name, or adopts an existing
+    one. Before an object of this kind is created, its name must be free in these kinds too."""
     pods: tuple[str, ...] = ()
-    """Paths of pod specs in an object of the kind, in all of its versions. The admission policies guard them; those of
+    """Paths of pod specs in an object of the kind, in all of its versions. The admission policies check them; paths of
     built-in kinds are known."""
     containers: tuple[str, ...] = ()
-    """Paths of containers outside of those pod specs; guarded likewise."""
+    """Paths of containers outside of those pod specs; checked likewise."""
     unused: tuple[str, ...] = ()
-    """Paths that could carry pods or open access from outside and that no translation writes; policies refuse them."""
+    """Paths that no translation writes and that could contain pods or allow outside access; policies refuse them."""
     labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """For pod specs without metadata: where the labels of their pods go, by the path in `pods`
-    (``{"spec.worker": "spec.labels"}``; empty where there is no such place)."""
+    """For pod specs without metadata: where the labels of their pods belong, by the path in `pods` (``{"spec.worker":
+    "spec.labels"}``; empty if there is no such place)."""
     readings: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """How the upstream reads the texts at a path and below, where not as they are (``{"spec": "go-template",
-    "spec.template.containers[*].args": "shell"}``); where several cover a text, the outermost reads first."""
+    """How the upstream interprets the texts at a path and below, if not as `Reading.PLAIN` (``{"spec": "go-template",
+    "spec.template.containers[*].args": "shell"}``). If several paths cover a text, the outermost reads first."""
 
     @property
     def key(self) -> str:
-        """How ``context.served`` calls it: ``Workspace.kaito.sh``; the core group's kinds by their name alone."""
+        """The key in ``context.served``: ``Workspace.kaito.sh``, or the kind alone for the core group."""
         return kind_key(self.group, self.kind)
 
 
 def kind_key(group: str, kind: str) -> str:
-    """``<Kind>.<group>``, or the kind alone where the group is Kubernetes' core group."""
+    """``<Kind>.<group>``, or the kind alone for Kubernetes' core group."""
     return f"{kind}.{group}" if group else kind
 
 
 def api_version(kind: UpstreamKind, version: str) -> str:
-    """A version of the kind as it is written into `apiVersion`."""
+    """The ``apiVersion`` of a version of the kind."""
     return f"{kind.group}/{version}" if kind.group else version
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transformer:
-    """One way of writing an upstream kind, and the schemas that it fits (spec rulings 12 and 27).
+    """One way of writing an upstream kind, with the schemas it supports (spec rulings 12 and 27).
 
-    A released transformer never changes what it writes for the same input; a change is a new transformer.
+    A released transformer never changes its output for the same input; a change needs a new transformer.
     """
 
     name: str
@@ -155,16 +155,16 @@ class Transformer:
     schema_hashes: tuple[str, ...] = ()
     """Full or 12-digit sha256 digests of the version's schema without descriptions; none for a built-in kind."""
     features: frozenset[str] = frozenset()
-    """What this generation can express; translation asks for it by name."""
+    """What this generation can express; the translation checks for it by name."""
     immutable: tuple[str, ...] = ()
     """Paths whose change the upstream refuses or ignores on a live object: the object is recreated (ruling 10)."""
     since: str = ""
-    """First upstream release that serves it; empty where not known."""
+    """First upstream release that serves it; empty if unknown."""
     until: str = ""
-    """Last upstream release that serves it; empty where not known."""
+    """Last upstream release that serves it; empty if unknown."""
     defaults: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """Values that settings have for what it writes, by the names of their fields, where the administrator leaves the
-    setting at its default: an older transformer keeps its default image (``{"image": "acme/server:1.0"}``)."""
+    """Defaults of settings for this transformer, by field name. They apply if the administrator did not change the
+    setting: an older transformer keeps its default image (``{"image": "acme/server:1.0"}``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,12 +180,12 @@ class Installation:
 
 @dataclass(frozen=True, kw_only=True)
 class NoSettings:
-    """The settings of a provider that has none."""
+    """The settings of a provider without settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProviderManifest:
-    """Static data about a provider; making one does no I/O."""
+    """Static data about a provider; creating one does no I/O."""
 
     name: str
     version: str
@@ -199,23 +199,23 @@ class ProviderManifest:
     selection_rules: tuple[SelectionRule, ...] = ()
     upstream: tuple[UpstreamKind, ...]
     pod_labels: tuple[str, ...] = ()
-    """Label keys that pods carry with the primary object's name (or that of an object it made, see
-    `UpstreamKind.select`) as value; the first that a pod has identifies it. Empty: our own label
-    ``airunway.ai/model-deployment``, which the provider puts into its pod templates."""
+    """Label keys of pods whose value is the name of the primary object (or of an object made from it, see
+    `UpstreamKind.select`); the first one on a pod identifies it. Empty: our own label ``airunway.ai/model-deployment``,
+    which the provider adds to its pod templates."""
     role_label: str = ""
     """Label that distinguishes the pods of one deployment."""
     serving_roles: tuple[str, ...] = ()
-    """Its values on serving pods: only these make a deployment ready and count as replicas. A pod without the label
-    serves."""
+    """Values of `role_label` on serving pods: only these make a deployment ready and count as replicas. A pod without
+    the label serves."""
     events: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Reasons of events that the plugin wants to see, by the kind they are about; each reason costs one watch."""
+    """Reasons of events that the plugin needs, by the kind they are about; each reason costs one watch."""
     settings: type = NoSettings
     """Frozen dataclass of the provider's own configuration; every field has a default."""
     override_schema: Resource = field(default_factory=dict)
     """JSON schema of ``spec.provider.overrides``."""
     rbac_rules: tuple[Resource, ...] = ()
-    """Rights beyond those that follow from the kinds; also the most that a Role of a translation may grant."""
+    """Rights beyond those that follow from the kinds. A Role in a translation may grant only these."""
     accounts: tuple[str, ...] = ()
-    """Names of the ServiceAccounts that translations make, with ``{name}`` for the deployment's (``{name}-epp``). Each
-    may have a Role and a RoleBinding of its name, and pods may run as it."""
+    """Names of the ServiceAccounts that translations create, with ``{name}`` for the deployment's (``{name}-epp``).
+    Each may have a Role and a RoleBinding of the same name, and pods may run as it."""
     installation: Installation = Installation()

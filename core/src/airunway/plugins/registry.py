@@ -1,6 +1,7 @@
-"""Finding provider plugins by entry point, and loading one without being broken by its neighbours.
+"""Finds provider plugins by entry point and loads one of them.
 
-A provider process loads exactly the plugin that it runs; `discover` only reads metadata and imports nothing.
+A provider process loads only the plugin that it runs, so a broken neighbour does no harm. `discover` only reads
+metadata and imports nothing.
 """
 
 from __future__ import annotations
@@ -19,18 +20,21 @@ __all__ = ["Distribution", "discover", "host_of", "load", "wrappers"]
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution:
-    """An installed provider: its name (the entry point's), and the distribution and version that bring it."""
+    """An installed provider."""
 
     name: str
+    """Name of the provider and of its entry point."""
     distribution: str
+    """Name of the Python distribution."""
     version: str
+    """Version of the distribution."""
     entry_point: EntryPoint
 
 
 def discover(*, on_request: bool = False) -> list[Distribution]:
-    """Every provider that installed distributions register, by name. Nothing is imported.
+    """All providers that installed distributions register, by name. Nothing is imported.
 
-    With `on_request` also those that run only where somebody names them.
+    `on_request` includes providers that run only if they are requested by name.
     """
     groups = (hookspecs.PROVIDERS, hookspecs.ON_REQUEST) if on_request else (hookspecs.PROVIDERS,)
     found = [
@@ -49,8 +53,8 @@ def discover(*, on_request: bool = False) -> list[Distribution]:
 def load(name: str) -> ProviderHost:
     """The host of the provider with that name.
 
-    Raises PluginNotFound (naming what is installed), PluginBroken (naming the rule of the contract that it breaks), or
-    ContractMismatch (naming both versions).
+    Raises PluginNotFound (with the installed providers), PluginBroken (with the broken rule of the contract), or
+    ContractMismatch (with both versions).
     """
     candidates = [found for found in discover(on_request=True) if found.name == name]
     if not candidates:
@@ -70,9 +74,10 @@ def load(name: str) -> ProviderHost:
 
 
 def wrappers() -> tuple[object, ...]:
-    """The hook wrappers that this installation has, in order of their names.
+    """The hook wrappers of this installation, sorted by name.
 
-    Raises PluginBroken for one that cannot be imported: what a site demands of every pod must not be left out quietly.
+    Raises PluginBroken for one that cannot be imported, because a site's rules for all pods must not be skipped
+    silently.
     """
     points = sorted(entry_points(group=hookspecs.WRAPPERS), key=lambda point: point.name)
     return tuple(_import(point, what=f"wrapper {point.name!r}") for point in points)
@@ -81,15 +86,15 @@ def wrappers() -> tuple[object, ...]:
 def _import(point: EntryPoint, *, what: str) -> object:
     try:
         return point.load()
-    except Exception as error:  # anything can happen in the import of foreign code
+    except Exception as error:  # importing foreign code may raise anything
         raise PluginBroken(f"{what} cannot be imported: {error!r}") from error
 
 
 def host_of(name: str, plugin: object, *, origin: str = "", wrappers: tuple[object, ...] = ()) -> ProviderHost:
-    """The host of a plugin object that is already at hand, checked against the contract.
+    """The host of an already imported plugin object, checked against the contract.
 
-    `wrappers` are further plugins whose hook wrappers change what the provider returns.
-    Raises PluginBroken or ContractMismatch.
+    `wrappers` are further plugins whose hook wrappers change what the provider returns. Raises PluginBroken or
+    ContractMismatch.
     """
     manager = pluggy.PluginManager(hookspecs.PROJECT)
     manager.add_hookspecs(hookspecs)

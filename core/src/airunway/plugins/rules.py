@@ -1,6 +1,6 @@
-"""What the contract demands of a plugin's data: at load of its manifest and registry, at each call of what comes back.
+"""Checks a plugin's data against the contract: manifest and registry at load, results at each call.
 
-Each check yields sentences that say which rule is broken, by which name, and what to write instead. Pure.
+Each check is pure and yields sentences that name the broken rule, the place and the remedy.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ __all__ = [
 ]
 
 MAX_OBJECTS = 64
-"""Objects of one deployment: each is compared in every pass and counted in every budget."""
+"""Limit of objects per deployment, because each is compared in every pass."""
 
 MAX_OBJECT_BYTES = 512 * 1024
-"""Size of one object as JSON; the API server takes up to 1.5 MiB with what it adds."""
+"""Size limit of one object as JSON; the API server accepts up to 1.5 MiB, including what it adds."""
 
 PODS = "Pods"
-"""The component that the runtime itself reports; no plugin may take the name."""
+"""The component that the runtime itself reports; reserved for it."""
 
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,38}[a-z0-9])?")
 _ENGINE = re.compile(r"[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?")
@@ -80,14 +80,14 @@ _CLUSTER_SCOPED = frozenset(
         ("storage.k8s.io", "StorageClass"),
     }
 )
-"""Kubernetes' own kinds that have no namespace; of other kinds their CRD says it, at run time."""
+"""Kubernetes' own cluster-scoped kinds; the scope of other kinds is read from their CRD at run time."""
 
 
 # ------------------------------------------------------------------------------------------------------ at load
 
 
 def manifest_problems(manifest: ProviderManifest) -> Iterator[str]:
-    """Broken rules of the manifest alone."""
+    """Broken rules of the manifest."""
     if not isinstance(manifest.name, str) or not _NAME.fullmatch(manifest.name):
         yield f"manifest.name is {manifest.name!r}: a name is at most 40 small letters, digits and '-'"
     yield from _engine_problems(manifest.engines)
@@ -150,7 +150,7 @@ def _kind_problems(kinds: Sequence[UpstreamKind]) -> Iterator[str]:
 
 
 def registry_problems(manifest: ProviderManifest, transformers: Sequence[object]) -> Iterator[str]:
-    """Broken rules of the schema registry, next to the manifest."""
+    """Broken rules of the schema registry, given the manifest."""
     known = [t for t in transformers if isinstance(t, Transformer)]
     if len(known) != len(transformers):
         yield "transformers() gives something that is no Transformer"
@@ -235,9 +235,9 @@ def translation_problems(found: Translation, manifest: ProviderManifest) -> Iter
 
 
 def _no_json(obj: object) -> str:
-    """The first place of an object that JSON cannot say, and what is there; empty if it is none of these."""
+    """The first place of an object that JSON cannot express, with its type; empty if there is none."""
     pending: list[tuple[str, object]] = [("", obj)]
-    seen: set[int] = set()  # an object may have itself inside
+    seen: set[int] = set()  # an object may contain itself
     while pending:
         path, node = pending.pop()
         if isinstance(node, dict | list | tuple):

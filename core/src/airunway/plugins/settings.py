@@ -1,7 +1,7 @@
-"""A provider's own configuration: a frozen dataclass of the plugin, read from the values of its chart or ``--set``.
+"""Reads and describes a provider's settings: a frozen dataclass of the plugin, filled from chart values or ``--set``.
 
-The dataclass is the one definition: names, types and defaults are checked at the start of the process, and charts
-validate their values against the JSON schema that is made from it.
+The dataclass is the only definition. Names, types and defaults are checked at startup, and charts validate their values
+against the JSON schema that is generated from it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def settings_problem(settings: type) -> str:
-    """What is wrong with the class itself, or the empty string: it must be frozen, with a default for every field."""
+    """What is wrong with the class itself, or an empty string: it must be frozen and have a default for every field."""
     if not dataclasses.is_dataclass(settings):
         return f"{settings!r} is no dataclass"
     if not settings.__dataclass_params__.frozen:  # type: ignore[attr-defined]  # typeshed leaves it out
@@ -47,9 +47,9 @@ def settings_problem(settings: type) -> str:
 
 
 def read_settings(settings: type, values: Mapping[str, Any], *, provider: str) -> Any:
-    """An instance of `settings` from `values`, keyed in camelCase, as in charts.
+    """An instance of `settings` from `values`, with camelCase keys as in charts.
 
-    Raises SettingsError, in one sentence that names provider, setting, what is wrong and what is known.
+    Raises SettingsError with one sentence that names provider, setting, problem and known settings.
     """
     try:
         model = _model(settings)(**values)
@@ -63,7 +63,7 @@ def read_settings(settings: type, values: Mapping[str, Any], *, provider: str) -
     given = {field.name: getattr(model, field.name) for field in dataclasses.fields(settings)}
     try:
         return settings(**given)
-    except ValueError as error:  # a check of the dataclass's own, in __post_init__
+    except ValueError as error:  # from a check in __post_init__
         raise SettingsError(f"provider {provider}: {error}") from error
 
 
@@ -74,13 +74,13 @@ def settings_schema(settings: type) -> Resource:
 
 
 def settings_defaults(settings: type) -> Resource:
-    """The value that each setting has where nobody gives one, as JSON and keyed in camelCase."""
+    """The default of each setting, as JSON with camelCase keys."""
     defaults: Resource = _model(settings)().model_dump(mode="json", by_alias=True)
     return defaults
 
 
 def describe_settings(settings: type) -> list[tuple[str, str, object, str]]:
-    """Name, type, default and meaning of each setting, for pages and help texts."""
+    """Name, type, default and meaning of each setting, for reference pages and help texts."""
     properties = settings_schema(settings).get("properties", {})
     defaults = settings()
     return [
@@ -95,14 +95,14 @@ def describe_settings(settings: type) -> list[tuple[str, str, object, str]]:
 
 
 def kept_settings(settings: Any) -> dict[str, Any]:
-    """The values, by the names of their fields, that what runs keeps although the provider is given others."""
+    """The values, by field name, of settings marked as kept: running deployments keep them when the setting changes."""
     if not dataclasses.is_dataclass(settings) or isinstance(settings, type):
         return {}
     return {field.name: getattr(settings, field.name) for field in _kept(type(settings))}
 
 
 def with_kept(settings: Any, recorded: Mapping[str, Any]) -> Any:
-    """The settings with the `recorded` values of those that are kept. What does not fit any more is passed over."""
+    """The settings with the `recorded` values of kept settings. Recorded values that no longer fit are ignored."""
     if not dataclasses.is_dataclass(settings):
         return settings
     now = kept_settings(settings)
@@ -111,12 +111,12 @@ def with_kept(settings: Any, recorded: Mapping[str, Any]) -> Any:
         return settings
     try:
         return dataclasses.replace(settings, **known)  # type: ignore[type-var]  # an instance of the class above
-    except ValueError:  # a check of the dataclass's own, which a newer release may have
+    except ValueError:  # from a check in __post_init__, which a newer release may have added
         return settings
 
 
 def with_defaults(settings: Any, defaults: Mapping[str, object]) -> Any:
-    """The settings with a transformer's `defaults` in place of those of the class. What an administrator set stays."""
+    """The settings with a transformer's `defaults` instead of the class's; values set by an administrator stay."""
     if not defaults or not dataclasses.is_dataclass(settings):
         return settings
     usual: Any = type(settings)()  # type: ignore[misc]  # every field has a default
@@ -132,7 +132,7 @@ def _kept(settings: type) -> tuple[dataclasses.Field[Any], ...]:
 
 
 _WORDS = {"valid tuple": "list", "valid dictionary": "map"}
-"""What is said of Python's types, in the words of charts."""
+"""Pydantic's names of types, and the names that charts use."""
 
 
 @lru_cache(maxsize=32)

@@ -1,7 +1,7 @@
-"""What a provider imports, and all of it: the contract's values, and a kit that makes objects and reads statuses.
+"""The complete API for providers: the values of the contract, and functions that build objects and read statuses.
 
-Pure, and versioned with the contract (docs/providers/sdk.md has every name with an example). Imports of anything else
-of `airunway` by a provider are refused by its linter rules, and may break with any release.
+Everything here is pure and versioned with the contract (docs/providers/sdk.md has every name with an example). A
+provider's linter rules refuse other imports from `airunway`, which may break with any release.
 """
 
 from airunway.api import names as labels

@@ -1,4 +1,4 @@
-"""The component of a provider whose upstream object says all there is to say."""
+"""The component of a provider that reads its state from the primary object alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["absent_component", "primary_component"]
 def primary_component(
     reason: str, message: str = "", *, pending: bool = False, only_degrades: bool = False, authoritative: bool = False
 ) -> Component:
-    """The component ``ProviderResource``: how the primary object is. It is ready with the reason ``Ready`` only.
+    """The component ``ProviderResource``, the state of the primary object; it is ready if the reason is ``Ready``.
 
     `pending`, `only_degrades` and `authoritative` are as in `Component`.
     """
@@ -27,7 +27,7 @@ def primary_component(
 
 
 def absent_component(primary: Resource | None, kind: str) -> Component | None:
-    """The component of a primary object that does not exist yet or is being deleted; None for one that lives."""
+    """The component of a primary object that does not exist yet or is being deleted; None for any other."""
     if not primary:
         return primary_component("Starting", f"the {kind} does not exist yet", pending=True)
     if dig(primary, "metadata", "deletionTimestamp"):

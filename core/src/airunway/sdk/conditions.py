@@ -1,4 +1,4 @@
-"""Reading statuses that anybody may have written: every function takes any JSON and gives an answer."""
+"""Reads statuses of upstream objects; every function accepts any JSON and never raises."""
 
 from __future__ import annotations
 
@@ -44,51 +44,51 @@ __all__ = [
 
 
 def text(obj: object, *path: str) -> str:
-    """The text at `path`; empty where there is none."""
+    """The text at `path`; empty if there is none."""
     found = dig(obj, *path)
     return found if isinstance(found, str) else ""
 
 
 def number(obj: object, *path: str, default: int = 0) -> int:
-    """The whole number at `path`, else `default`. A truth value is no number."""
+    """The integer at `path`, else `default`. A boolean is not a number."""
     found = dig(obj, *path)
     return found if isinstance(found, int) and not isinstance(found, bool) else default
 
 
 def moment(obj: object, *path: str) -> datetime | None:
-    """The time at `path`, in UTC; None where there is none."""
+    """The time at `path`, in UTC; None if there is none."""
     return parse_moment(dig(obj, *path))
 
 
 def records(obj: object, *path: str) -> list[Resource]:
-    """The objects in the list at `path`, or the values of the map there; whatever is no object is left out."""
+    """The objects in the list at `path`, or the values of the map there; other entries are left out."""
     found = dig(obj, *path)
     entries = list(found.values()) if isinstance(found, dict) else found if isinstance(found, list) else []
     return [entry for entry in entries if isinstance(entry, dict)]
 
 
 def mapping(obj: object, *path: str) -> dict[str, Resource]:
-    """The objects in the map at `path`, by their keys; whatever is no object is left out."""
+    """The objects in the map at `path`, by key; other entries are left out."""
     found = dig(obj, *path)
     entries = found.items() if isinstance(found, dict) else ()
     return {str(key): entry for key, entry in entries if isinstance(entry, dict)}
 
 
 def condition(obj: object, type_: str) -> Resource:
-    """The condition of that type; empty where there is none."""
+    """The condition with type `type_`; empty if there is none."""
     return (condition_of(obj, type_) if isinstance(obj, dict) else None) or {}
 
 
 def truth(obj: object, type_: str) -> bool | None:
-    """What the condition says: True, False, or None where it is unknown or not there."""
+    """The status of a condition: True or False, or None if it is unknown or missing."""
     return {"True": True, "False": False}.get(text(condition(obj, type_), "status"))
 
 
 def is_observed(obj: object, *path: str) -> bool:
-    """Whether the controller of an object has seen its newest generation, by the number at `path`.
+    """Whether the controller of an object has observed its newest generation.
 
-    `path` defaults to ``status.observedGeneration``. Where either number is missing nothing is proven, and it counts as
-    seen.
+    `path` is the field with the observed generation (default: ``status.observedGeneration``). If either number is
+    missing, the answer is True.
     """
     generation = number(obj, "metadata", "generation", default=-1)
     seen = number(obj, *(path or ("status", "observedGeneration")), default=-1)
@@ -96,9 +96,9 @@ def is_observed(obj: object, *path: str) -> bool:
 
 
 def meaning(message: str, *tables: Sequence[MessagePattern], otherwise: str = "") -> str:
-    """The reason of the registry that a text stands for: the first row of the first table that matches.
+    """The reason from the registry for a message: the first matching row of the first table that matches.
 
-    The tables of this module hold the words of Kubernetes, container runtimes, registries and engines.
+    The tables of this module match messages of Kubernetes, container runtimes, registries and engines.
     """
     for table in tables:
         if (match := first_meaning([message], table)) is not None:
@@ -107,9 +107,9 @@ def meaning(message: str, *tables: Sequence[MessagePattern], otherwise: str = ""
 
 
 def meanings(*rows: tuple[str, str]) -> tuple[MessagePattern, ...]:
-    """A table of an upstream's own words: patterns, found in any case, with the reasons that they stand for.
+    """A table of an upstream's messages: case-insensitive patterns with their reasons.
 
-    Anybody can write what they are looked for in: a pattern must take time linear in it.
+    The matched text is untrusted, so matching a pattern must take linear time.
     """
     return tuple(MessagePattern(re.compile(pattern, re.IGNORECASE), reason, "", "") for pattern, reason in rows)
 
@@ -119,13 +119,13 @@ NETWORK = meanings(
     (r"connection refused", "ConnectionRefused"),
     (r"timeout|deadline exceeded", "Timeout"),
 )
-"""What a controller says that does not reach something, in the words of Go's net package."""
+"""Network errors in controllers' messages, as Go's net package words them."""
 
 
 WORKLOAD = meanings(
     (r"^(?:MinimumReplicas(?:Una|A)vailable|DeploymentPaused|DeploymentResumed)$", "Progressing"),
     (r"^(?:NewReplicaSet(?:Created|Available)|FoundNewReplicaSet|ReplicaSetUpdated)$", "Progressing"),
-    # Not the end: as soon as a pod becomes ready the Deployment goes on (recorded).
+    # Not final: the roll-out continues as soon as a pod becomes ready (recorded).
     (r"^ProgressDeadlineExceeded$", "Progressing"),
     (r"^(?:ReplicaSetCreateError|FailedCreate|FailedUpdate|FailedDelete)$", "InvalidSpec"),
     (r"^(?:AllGroupsReady|GroupsProgressing|GroupsUpdating|CreatingRevision)$", "Progressing"),
@@ -133,10 +133,11 @@ WORKLOAD = meanings(
     (r"^(?:CompletionsReached|SuccessPolicy|JobResumed)$", "JobRunning"),
     (r"^(?:JobSuspended)$", "Suspended"),
 )
-"""Reasons of conditions of Deployments, StatefulSets, LeaderWorkerSets and Jobs, as operators copy them into their own.
+"""Condition reasons of Deployments, StatefulSets, LeaderWorkerSets and Jobs, as operators copy them into their own.
 
-For ``meaning(text(condition, "reason"), WORKLOAD)``: an unknown word counts as a fault, and a workload that begins has
-none (k8s.io/kubernetes, pkg/controller/deployment/util and batch/v1; LeaderWorkerSet's as recorded).
+Use it in ``meaning(text(condition, "reason"), WORKLOAD)``. Unknown reasons count as faults, so the table also lists the
+harmless reasons of a starting workload (k8s.io/kubernetes, pkg/controller/deployment/util and batch/v1;
+LeaderWorkerSet's reasons are recorded).
 """
 
 _LONG, _LONGEST = 2_048, 16_384
@@ -144,10 +145,11 @@ _FRAMES = re.compile(r'^[ \t]+File ".*(?:\n {4,}.*)*\n?', re.MULTILINE)
 
 
 def explained(message: str, *tables: Sequence[MessagePattern], otherwise: str = "") -> tuple[str, str]:
-    """The reason as `meaning` has it, and the line that says it: of a traceback the one that matters.
+    """The reason as in `meaning`, and the line of the message that gives it; for a traceback, the relevant line.
 
-    Where no row matches it is the last line that says anything. It has no credentials, and 400 characters at most. Of
-    a long message, such as the same traceback of every worker, what it repeats and the frames are not looked through.
+    If no row matches, it is the last line with content. Credentials are redacted, and the line has at most 400
+    characters. In a long message, such as the same traceback from every worker, repeated lines and stack frames are
+    skipped.
     """
     message = _gist(message) if len(message) > _LONG else message
     for table in tables:
@@ -157,6 +159,6 @@ def explained(message: str, *tables: Sequence[MessagePattern], otherwise: str = 
 
 
 def _gist(message: str) -> str:
-    """Its end, without frames of tracebacks, and each line only where it stands last."""
+    """The end of the message, without traceback frames and without earlier copies of repeated lines."""
     lines = _FRAMES.sub("", message[-_LONGEST * 64 :]).splitlines()
     return "\n".join(reversed(dict.fromkeys(reversed(lines))))[-_LONGEST:]

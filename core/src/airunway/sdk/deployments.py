@@ -1,4 +1,4 @@
-"""What a deployment asks for, read as several providers need it."""
+"""Functions that read common settings out of a ModelDeployment."""
 
 from __future__ import annotations
 
@@ -11,32 +11,29 @@ __all__ = ["image_of", "is_disaggregated", "nodes_for", "overridden", "replicas_
 
 
 def image_of(deployment: ModelDeployment) -> str:
-    """The image that the deployment names; empty where the engine's default is meant.
-
-    ``spec.engine.image`` counts before ``spec.image``.
-    """
+    """The image in the deployment (``spec.engine.image``, else ``spec.image``); empty: the engine's default image."""
     return deployment.spec.engine.image or deployment.spec.image or ""
 
 
 def is_disaggregated(deployment: ModelDeployment) -> bool:
-    """Whether prefill and decode have workers of their own."""
+    """Whether prefill and decode run in separate workers."""
     return deployment.spec.serving.mode == "disaggregated"
 
 
 def nodes_for(gpus: int, limit: int) -> int:
-    """Over how many nodes, of `limit` GPUs each, that many GPUs are spread; one where there are none."""
+    """The number of nodes, with `limit` GPUs each, that `gpus` GPUs need; at least 1."""
     return max(1, -(-gpus // limit))
 
 
 def overridden(deployment: ModelDeployment, *path: str, default: Any = None) -> Any:
-    """What ``spec.provider.overrides`` says at `path`, else `default`."""
+    """The value at `path` in ``spec.provider.overrides``, else `default`."""
     return dig(deployment.spec.provider.overrides, *path, default=default)
 
 
 def replicas_of(deployment: ModelDeployment, role: str = "") -> int:
-    """How many replicas are wanted, or workers of that `role` (``prefill`` or ``decode``).
+    """The number of replicas, or of workers with the given `role` (``prefill`` or ``decode``).
 
-    Of workers that the deployment does not describe there are as many as replicas.
+    A role without its own section in ``spec.scaling`` has as many workers as there are replicas.
     """
     scaling = deployment.spec.scaling
     worker = {"prefill": scaling.prefill, "decode": scaling.decode}.get(role)

@@ -1,8 +1,8 @@
-"""Honoured or reported: which fields of a deployment a translation looked at.
+"""Records which fields of a deployment a translation reads, and reports the others as ignored.
 
-`tracked` gives a view of a deployment that notes every field that is read. What a user set and nobody read is reported
-by the runtime itself (`ignored_fields`), so that nothing is dropped without a word however careless a provider is.
-Reading is not honouring: the proof is the toggle test of each provider, this is the net.
+`tracked` gives a view of a deployment that records every field that is read. The runtime itself reports fields that a
+user set and the provider did not read (`ignored_fields`), so no field is dropped silently. A field that was read is not
+necessarily honoured; the toggle test of each provider checks that.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from airunway.resource import copy_of
 __all__ = ["CORE_FIELDS", "Reads", "as_json", "ignored_fields", "tracked"]
 
 CORE_FIELDS = ("spec.gateway", "spec.provider", "spec.runtimeConfigName", "spec.suspend", "spec.serving")
-"""Fields that the core and the runtime act on, whatever a provider does with them."""
+"""Fields that the core and the runtime handle, independent of the provider."""
 
 _ACTED_ON = ("spec.engine.type",)
-"""Fields that always reach a provider as part of its context."""
+"""Fields that always reach a provider through its context."""
 
 
 class Reads:
-    """The paths that were read, such as ``spec.engine.args`` or ``spec.tolerations[]``; items of a list are one."""
+    """The paths that were read, such as ``spec.engine.args``, or ``spec.tolerations[]`` for the items of a list."""
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
 
     @property
     def metadata(self) -> set[str]:
-        """Which of ``labels`` and ``annotations`` of the deployment itself were read."""
+        """Which of the deployment's own ``labels`` and ``annotations`` were read."""
         maps = {"labels", "annotations"}
         return maps if self.paths & {"", "metadata"} else {name for name in maps if f"metadata.{name}" in self.paths}
 
 
 def tracked(deployment: ModelDeployment) -> tuple[ModelDeployment, Reads]:
-    """A view that behaves like `deployment`, and the account of what is read through it."""
+    """A view that behaves like `deployment`, and the record of what is read through it."""
     reads = Reads()
     return cast(ModelDeployment, _View(deployment, "", reads)), reads
 
 
 def ignored_fields(deployment: ModelDeployment, reads: Reads, *, provided: tuple[str, ...] = ()) -> Iterator[Finding]:
-    """A warning for each field of the spec that says something else than its default and was never read.
+    """A warning for each field of the spec that was never read and differs from its default.
 
     `provided` are further fields that reached the provider in another way: ``spec.model.cache`` as a claim to mount.
     """
@@ -73,21 +73,20 @@ def _set_fields(model: BaseModel, path: str) -> Iterator[str]:
 
 @cache
 def _defaults(model: type[BaseModel]) -> dict[str, object]:
-    """The defaults of a type's fields; PydanticUndefined, which equals nothing, for a required one."""
+    """The defaults of a type's fields; PydanticUndefined, which equals nothing, for a required field."""
     return {name: info.get_default(call_default_factory=True) for name, info in model.model_fields.items()}
 
 
 @cache
 def _steps(model: type[BaseModel]) -> dict[str, str]:
-    """The fields of a type by their names in Python, with those in JSON."""
+    """JSON names of a type's fields by their Python names."""
     return {name: to_camel(name) for name in model.model_fields}
 
 
 class _View:
-    """One model of the API, seen through; as good as the model for everything but `type`.
+    """A read-recording view of one API model; it behaves like the model except for `type`.
 
-    What was read once, and cannot be changed, is an attribute from then on: a translation reads the same few fields
-    over and over.
+    Immutable values become attributes after the first read, because a translation reads the same few fields often.
     """
 
     def __init__(self, model: BaseModel, path: str, reads: Reads) -> None:
@@ -95,7 +94,7 @@ class _View:
         object.__setattr__(self, "_path", path)
         object.__setattr__(self, "_reads", reads)
 
-    # So that isinstance answers for the model.
+    # isinstance checks see the model's class.
     __class__ = property(lambda self: type(self._model))
 
     def __getattr__(self, name: str) -> Any:
@@ -104,7 +103,7 @@ class _View:
         kind: type[BaseModel] = model.__class__
         step = _steps(kind).get(name)
         if step is None:
-            if callable(value):  # a method sees all of it
+            if callable(value):  # a method may read all fields
                 reads.paths.update((path, *_set_fields(model, path)))
             return value
         found = _seen(value, f"{path}.{step}" if path else step, reads)
@@ -134,21 +133,21 @@ def _seen(value: Any, path: str, reads: Reads) -> Any:
         return [_View(item, f"{path}[]", reads) for item in value]
     if not isinstance(value, dict | list):
         return value
-    # The plugin's own copy, to the bottom: what it does to a map or list stays with it.
+    # A deep copy, so a plugin cannot change the deployment through a map or list.
     return copy_of({"value": value})["value"] if value else type(value)()
 
 
 def as_json(value: object) -> Any:
-    """A field of a deployment as the JSON that a manifest has: for an upstream without a pod template to put it into.
+    """A field of a deployment as JSON for a manifest, for an upstream without a pod template.
 
-    Types of the API (``deployment.spec.tolerations``) lose what was not given; texts, numbers and maps stay. Raises
-    TypeError, with the path, for what JSON cannot say.
+    API types (``deployment.spec.tolerations``) lose fields that were not set; texts, numbers and maps are unchanged.
+    Raises TypeError with the path for a value that JSON cannot express.
     """
     return _as_json(value, "")
 
 
 def _as_json(value: object, path: str) -> Any:
-    if isinstance(value, BaseModel):  # also what the runtime lets a plugin see of one
+    if isinstance(value, BaseModel):  # also the tracked view of one
         return value.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
     if isinstance(value, Mapping):
         return {str(key): _as_json(each, f"{path}.{key}") for key, each in value.items()}

@@ -1,4 +1,4 @@
-"""What several providers say of a deployment, in the same words."""
+"""Findings about a deployment that several providers report with the same message."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ __all__ = [
 
 
 def blocker(path: str, message: str, reason: str = "IncompatibleConfiguration") -> Finding:
-    """Why nothing is created: the field at `path` cannot be honoured."""
+    """A reason to create nothing: the field at `path` cannot be honoured."""
     return Finding(path=path, reason=reason, message=message)
 
 
 def bad_override(path: str, message: str) -> Finding:
-    """The blocker for what ``spec.provider.overrides`` has at `path`."""
+    """The blocker for a value at `path` in ``spec.provider.overrides``."""
     return blocker(f"spec.provider.overrides.{path}", message, "InvalidOverride")
 
 
 def ignored(path: str, message: str) -> Finding:
-    """The warning that the field at `path` has no effect, and why."""
+    """The warning that the field at `path` has no effect; `message` has the reason."""
     return Finding(path=path, reason="FieldIgnored", message=message)
 
 
@@ -48,9 +48,9 @@ def unsupported_engine(
     who: str,
     instead: str = "",
 ) -> Iterator[Finding]:
-    """The blockers where `who` ("KAITO") has the engine, or its serving mode, not among its manifest's `engines`.
+    """Blockers for an engine or a serving mode that is not in the manifest's `engines`.
 
-    `instead` is what to do about the mode.
+    `who` is the provider's name in messages ("KAITO"). `instead` says what to do about an unsupported mode.
     """
     found = next((engine for engine in engines if engine.name == context.engine), None)
     if found is None:
@@ -63,9 +63,9 @@ def unsupported_engine(
 
 
 def gpus_of(deployment: ModelDeployment) -> Iterator[tuple[str, Gpu | None]]:
-    """The GPUs of a replica, or of the workers of each role, and the field that asks for them.
+    """The GPUs of a replica, or of the workers of each role, with the field that requests them.
 
-    None for workers that the deployment does not describe: they are as large as a replica.
+    None for workers that the deployment does not describe: they have the GPUs of a replica.
     """
     spec = deployment.spec
     if not is_disaggregated(deployment):
@@ -76,7 +76,7 @@ def gpus_of(deployment: ModelDeployment) -> Iterator[tuple[str, Gpu | None]]:
 
 
 def without_gpus(deployment: ModelDeployment, *, who: str) -> Iterator[Finding]:
-    """The blockers where `who` ("Dynamo") needs GPUs, and a replica or the workers of a role have none."""
+    """Blockers for replicas or workers without GPUs, for a provider `who` ("Dynamo") that needs GPUs."""
     for path, gpu in gpus_of(deployment):
         if not (gpu or deployment.spec.resources.gpu).count:
             field = f"{path}.count"
@@ -84,7 +84,7 @@ def without_gpus(deployment: ModelDeployment, *, who: str) -> Iterator[Finding]:
 
 
 def role_fields(deployment: ModelDeployment) -> Iterator[Finding]:
-    """The warnings of an aggregated deployment that has fields for roles."""
+    """Warnings for role fields in an aggregated deployment."""
     scaling = deployment.spec.scaling
     if not is_disaggregated(deployment):
         for role, worker in (("prefill", scaling.prefill), ("decode", scaling.decode)):
@@ -93,7 +93,7 @@ def role_fields(deployment: ModelDeployment) -> Iterator[Finding]:
 
 
 def doubtful_split(deployment: ModelDeployment) -> Iterator[Finding]:
-    """The warning where vLLM's prefill workers have more GPUs than those that decode."""
+    """The warning that vLLM's prefill workers have more GPUs than its decode workers."""
     if is_disaggregated(deployment):
         prefill, decode = ((gpu or deployment.spec.resources.gpu).count for _, gpu in gpus_of(deployment))
         if prefill > decode:
@@ -105,9 +105,10 @@ def doubtful_split(deployment: ModelDeployment) -> Iterator[Finding]:
 
 
 def uneven(path: str, *, gpus: int, limit: int, what: str = "replica") -> Iterator[Finding]:
-    """The blocker for the field at `path` where the GPUs of each `what` do not fit on one node, and cannot be spread.
+    """The blocker for `gpus` that exceed one node and cannot be divided evenly over several nodes.
 
-    `limit` is the number of GPUs of a node, which the provider's setting ``gpusPerNode`` has.
+    `path` is the field with the number of GPUs, `what` is what has them ("replica"), and `limit` is the number of GPUs
+    of a node (provider setting ``gpusPerNode``).
     """
     nodes = nodes_for(gpus, limit)
     if gpus % nodes:
@@ -119,7 +120,7 @@ def uneven(path: str, *, gpus: int, limit: int, what: str = "replica") -> Iterat
 
 
 def like_a_flag(model: str, path: str = "spec.model.id") -> Iterator[Finding]:
-    """The blocker for a model's name that an engine takes for a flag."""
+    """The blocker for a model name that an engine would parse as a flag."""
     if model.startswith("-"):
         yield blocker(path, f"{model!r} begins with '-': the engine would take it for a flag")
 
@@ -127,12 +128,13 @@ def like_a_flag(model: str, path: str = "spec.model.id") -> Iterator[Finding]:
 def server_findings(
     deployment: ModelDeployment, context: Context[Any], *, who: str, server: str
 ) -> Iterator[tuple[bool, Finding]]:
-    """What is said to an engine's own HTTP server where another one takes the requests: `server`, with the upstream
-    `who` ("Ray's ingress", "KubeRay").
+    """Findings about settings of an engine's own HTTP server, where another server takes the requests.
 
-    True: it would protect the endpoint, and leaves it open (``ProtectsNothing``): to be refused, lest a change of
-    providers opens what was closed. A variable may be of the runtime config's too; one that the deployment sets to an
-    empty value says that nothing is to be protected. Else it has no effect, which is to be said.
+    `server` is the other server, and `who` is the upstream in messages ("Ray's ingress", "KubeRay"). True marks a
+    setting that would protect the endpoint and now protects nothing (``ProtectsNothing``). Refuse it: otherwise a
+    change of provider would open a closed endpoint. Protecting variables count in the deployment and in the runtime
+    config; an empty value in the deployment switches the protection off on purpose. False marks a setting that only has
+    no effect, for a warning.
     """
     known = FRONTENDS.get(context.engine)
     if known is None:

@@ -1,4 +1,4 @@
-"""Where a llama.cpp image finds its model, and which command line that image has."""
+"""Where a llama.cpp image gets its model from, and which command line the image has."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from airunway.api.modeldeployment import ModelDeployment
 __all__ = ["CONSUMED_ARGS", "LLAMA_SERVER", "LOCALAI", "gguf_arguments", "gguf_reference", "llamacpp_dialect"]
 
 CONSUMED_ARGS = ("ggufUrl",)
-"""Keys of ``spec.engine.args`` that are no flags of llama.cpp but say where the model file is."""
+"""Keys of ``spec.engine.args`` that name the model file and are no flags of llama.cpp."""
 
 LLAMA_SERVER = ""
-"""Dialect: llama.cpp's own server."""
+"""Dialect of llama.cpp's own server."""
 LOCALAI = "localai"
-"""Dialect: the runner images of KAITO's CPU examples, which are built on LocalAI."""
+"""Dialect of the runner images in KAITO's CPU examples, which are built on LocalAI."""
 
 _SERVER_IMAGES = frozenset({"llama.cpp", "llama-server", "llama-cpp-server"})
 _HUB = "huggingface://"
 
 
 def llamacpp_dialect(image: str) -> str:
-    """The command line of an image, judged by the last segment of its repository; a runner unless known otherwise."""
+    """The command line dialect of an image, by the last segment of its repository; `LOCALAI` for unknown ones."""
     repository = image.partition("@")[0].rpartition("/")[2].partition(":")[0]
     return LLAMA_SERVER if repository in _SERVER_IMAGES else LOCALAI
 
@@ -27,7 +27,7 @@ def llamacpp_dialect(image: str) -> str:
 def gguf_reference(deployment: ModelDeployment) -> str:
     """Where the GGUF file is: ``ggufUrl`` in the engine's args, else the model id (repository, or repository and file).
 
-    Empty for a custom source, whose image has the model.
+    Empty for a custom source, because its image contains the model.
     """
     spec = deployment.spec
     if url := spec.engine.args.get("ggufUrl"):
@@ -36,7 +36,7 @@ def gguf_reference(deployment: ModelDeployment) -> str:
 
 
 def gguf_arguments(deployment: ModelDeployment, dialect: str) -> list[str]:
-    """The words that name the model on that command line; none where the image has it."""
+    """The arguments that name the model in that dialect; none if the image contains the model."""
     reference = gguf_reference(deployment)
     if not reference or dialect == LOCALAI:
         return [reference] if reference else []

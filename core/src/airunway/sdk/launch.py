@@ -1,8 +1,7 @@
-"""How a container of an engine is started: image, command, arguments, environment, probes.
+"""How an engine's container is started: image, command, arguments, environment and probes.
 
-Built on the flag tables of `airunway.engines`; what starts an engine, and how it tells that it is up, is data here.
-Arguments are words, never shell texts (spec ruling 19), and what is derived from a deployment reaches the engine as it
-was written: the kubelet expands ``$(NAME)``, so that a dollar sign is doubled.
+It builds on the flag tables of `airunway.engines`. Arguments are lists, never shell strings (spec ruling 19). The
+kubelet expands ``$(NAME)``, so dollar signs in derived values are doubled.
 """
 
 from __future__ import annotations
@@ -31,40 +30,43 @@ from airunway.sdk.images import release_in
 __all__ = ["FLAGS_BY_RELEASE", "NIXL_HOST", "NIXL_TRANSFER", "Launch", "launch", "launch_by", "served_name_of"]
 
 FLAGS_BY_RELEASE = "flags-by-release"
-"""Feature of a transformer: flags that an engine's releases do not all have go by that of the image."""
+"""Feature of a transformer: flags that only some releases of an engine have depend on the image's release."""
 
 NIXL_HOST: Resource = {
     "name": "VLLM_NIXL_SIDE_CHANNEL_HOST",
     "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
 }
-"""The variable by which vLLM tells where its key-value blocks are fetched; unset it says "localhost"."""
+"""The address that vLLM announces for fetching its key-value blocks; "localhost" if unset."""
 
 NIXL_TRANSFER: Mapping[str, str] = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
 """vLLM's ``--kv-transfer-config`` for prefill and decode workers that exchange key-value blocks over NIXL."""
 
 _CERTIFICATE = frozenset({"ssl-certfile", "ssl-keyfile"})
-"""Flags of vLLM's and SGLang's server, with either of which uvicorn speaks TLS and nothing else."""
+"""Flags of the vLLM and SGLang servers; either one makes uvicorn accept only TLS."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """A container to be started. `blockers` say why it must not be, `warnings` what of the deployment has no effect.
-
-    `env` are variables that the launch cannot do without. `startup` allows for loading the weights. A container that
-    does not serve has port 0 and no probes.
-    """
+    """A container to be started."""
 
     engine: str
     image: str
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     env: tuple[Resource, ...] = ()
+    """Variables that the launch needs."""
     port: int = 0
+    """0 for a container that does not serve; it has no probes either."""
     startup: Resource = field(default_factory=dict)
+    """Startup probe, which allows for loading the weights."""
     readiness: Resource = field(default_factory=dict)
+    """Readiness probe."""
     liveness: Resource = field(default_factory=dict)
+    """Liveness probe."""
     blockers: tuple[Finding, ...] = ()
+    """Why the container must not be started."""
     warnings: tuple[Finding, ...] = ()
+    """Fields of the deployment that have no effect."""
     tensor_parallel: int = 1
 
     @property
@@ -75,20 +77,22 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class _Program:
-    """What starts an engine. `model` is the flag before the model (None: a word of its own), `host` binds all
-    addresses.
-
-    An engine whose `address` is not empty takes host and port in one flag.
-    """
+    """The command line and the probe of the program that runs an engine."""
 
     command: tuple[str, ...] = ()
     model: str | None = None
+    """Flag before the model; None if the model is a positional argument."""
     host: tuple[str, ...] = ()
+    """Arguments that make it listen on all addresses."""
     port: str = "--port"
     address: str = ""
+    """A format for host and port in one flag; replaces `host` and `port`."""
     health: str = "/health"
+    """Path of the HTTP probe; empty: the probe opens the TCP socket."""
     startup: tuple[int, int] = (30, 120)
+    """Period (seconds) and failure threshold of the startup probe."""
     gguf: bool = False
+    """It loads a GGUF file."""
 
 
 _PROGRAMS: Mapping[tuple[str, str], _Program] = {
@@ -103,7 +107,7 @@ _PROGRAMS: Mapping[tuple[str, str], _Program] = {
     ("llamacpp", ""): _Program(host=("--host", "0.0.0.0"), health="", startup=(10, 180), gguf=True),
     ("llamacpp", LOCALAI): _Program(address="--address=:{port}", health="", startup=(10, 180), gguf=True),
 }
-"""By engine and dialect. llama.cpp answers its health page with an error while it loads: its socket is asked."""
+"""By engine and dialect. While llama.cpp loads, its health page returns an error, so its probes open the socket."""
 
 
 def launch(
@@ -123,14 +127,14 @@ def launch(
 ) -> Launch:
     """How `engine` serves the deployment's model on `port`.
 
-    The image is the deployment's, else `image` (a provider's setting). `gpus` is the
-    tensor parallel size (default: the GPUs of a replica), `extra` are arguments that the provider adds after the
-    derived ones and before the user's, `consumed` are keys of ``spec.engine.args`` that it uses up itself.
-    With `member` the container is one of a group that runs the model together, `gpus` are those of one member.
-    With `by_release` flags go by the image's release, as far as its tag tells it (`FLAGS_BY_RELEASE`).
-    `release` is the engine's, where the tag of an image tells something else: options are judged by it.
+    The image is the deployment's, else `image` (a provider's setting). `gpus` is the tensor parallel size (default: the
+    GPUs of a replica). `extra` are arguments that the provider adds after the derived ones and before the user's.
+    `consumed` are keys of ``spec.engine.args`` that the provider uses itself. With `member`, the container belongs to a
+    group that runs the model together, and `gpus` counts the GPUs of one member. With `by_release`, flags depend on the
+    release in the image's tag (`FLAGS_BY_RELEASE`). `release` is the engine's release for checking options, for images
+    whose tag has another meaning.‹OURS
     With `keywords` the engine gets keyword arguments instead of a command line: a switch may be true or false.
-    An engine that nobody knows how to start needs an image that starts by itself.
+     ‖THEIRS   END›An engine without a known start command needs an image that starts by itself.
     """
     spec = deployment.spec
     custom = spec.model.source == "custom"
@@ -164,14 +168,14 @@ def launch(
     )
     each = spec.resources.gpu.count if gpus is None else gpus
     split, stages = group.split(each, member) if group is not None and member is not None else (each, 1)
-    # A custom source has no model to name; but its file may lie in the image (ggufUrl).
+    # A custom source has no model id, but ggufUrl may name a file in the image.
     words = [] if custom and not program.gguf else _model_words(deployment, program, dialect)
     together = group.words(member) if group is not None and member is not None else ()
     serves = member is None or member.leads
     found = launch_by(
         deployment,
         engine,
-        # An image with a model of its own knows what to start; of others only the command is known.
+        # An image that contains the model has its own entrypoint.
         command=() if custom else program.command,
         words=(*words, *(_address(program, port) if serves else ()), *together, *extra),
         image=chosen,
@@ -208,11 +212,11 @@ def launch_by(
     release: tuple[int, ...] | None = None,
     keywords: bool = False,
 ) -> Launch:
-    """How a `command` of the provider's own starts `engine`: `words`, then what the deployment says of the engine.
+    """How a provider's own `command` starts `engine`: `words`, then the arguments from the deployment.
 
-    Tensors are split over `gpus`, and over `stages` of a pipeline. `dialect` is the engine's way of taking arguments,
-    `consumed` are keys of ``spec.engine.args`` that the provider uses up. Options are judged by the release that the
-    image's tag tells, else by `release`. What of the arguments cannot be honoured is among the findings; the container
+    Tensors are split over `gpus`, and the model over `stages` of a pipeline. `dialect` selects the flag table, and
+    `consumed` are keys of ``spec.engine.args`` that the provider uses itself. Options are checked against the release
+    in the image's tag, else against `release`. Arguments that cannot be honoured are among the findings. The container
     has neither a port nor probes.
     """
     flags = engine_arguments(
@@ -244,7 +248,7 @@ def launch_by(
 
 
 def served_name_of(deployment: ModelDeployment) -> str:
-    """The name to serve the model under: as asked, else the last segment of the model id; empty for a custom source."""
+    """The served name of the model: as requested, else the last segment of the model id; empty for a custom source."""
     model = deployment.spec.model
     if model.source == "custom":
         return ""
@@ -288,7 +292,7 @@ def _image_blockers(deployment: ModelDeployment, engine: str, *, chosen: str, ow
 
 
 def _encrypted(deployment: ModelDeployment, engine: str) -> Iterator[Finding]:
-    """The blockers where the server would answer over HTTPS alone: nobody asks it so."""
+    """Blockers for flags that make the server accept only HTTPS: probes, Service and gateway use HTTP."""
     for given, path in given_flags(deployment).items():
         if program_of(engine) and (name := whole_option(engine, given)) in _CERTIFICATE:
             text = (
@@ -299,7 +303,7 @@ def _encrypted(deployment: ModelDeployment, engine: str) -> Iterator[Finding]:
 
 
 def _trtllm_dialect(image: str) -> str:
-    """Which flags the `trtllm-serve` of an image has; of one whose tag does not tell, those that all of them have."""
+    """The dialect of the image's `trtllm-serve`; without a release in the tag, the flags that all releases have."""
     release = release_in(image)
     return "1.3" if release is not None and release >= (1, 3, 0) else "1.0"
 

@@ -1,4 +1,4 @@
-"""Parts of a provider's static data that look alike everywhere: generations of a schema, releases of Helm."""
+"""Builders for the static parts of a provider: transformers and the Helm installation of an upstream."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def generation(
     immutable: Collection[str] = (),
     kind: str = "",
 ) -> Transformer:
-    """The transformer for the releases of an upstream from `since` to `until` (empty: to the newest).
+    """The transformer for the upstream releases from `since` to `until` (empty: no upper limit).
 
-    It is called by what it writes and since when: ``v1-1.7``, or with a `kind` ``inferenceset-v1beta1-0.12``.
+    Its name consists of version and first release: ``v1-1.7``, or with a `kind` ``inferenceset-v1beta1-0.12``.
     """
     name = f"{api_version.rpartition('/')[2]}-{since}"
     return Transformer(
@@ -40,10 +40,10 @@ def generation(
 def revised(
     transformers: Iterable[Transformer], revision: int, *, features: Collection[str]
 ) -> tuple[Transformer, ...]:
-    """The same generations of an upstream, written anew with more `features`: ``v1-1.7`` becomes ``v1-1.7-r2``.
+    """Copies of `transformers` with more `features`: ``v1-1.7`` becomes ``v1-1.7-r2``.
 
-    They stand after the released ones, which keep what they wrote (spec ruling 27), and know the same schemas: what is
-    made from now on is written by the newest that fits.
+    Put them after the released ones, which keep their output unchanged (spec ruling 27). They support the same schemas.
+    New objects are written by the newest transformer that fits.
     """
     return tuple(
         replace(old, name=f"{old.name}-r{revision}", features=old.features | frozenset(features))
@@ -52,10 +52,10 @@ def revised(
 
 
 def with_defaults(transformers: Iterable[Transformer], **defaults: object) -> tuple[Transformer, ...]:
-    """The same transformers with `defaults` for settings, by the names of their fields.
+    """Copies of `transformers` with `defaults` for settings, keyed by field name.
 
-    A default image reaches what runs, so a released transformer keeps its own. To raise one, write the new image into
-    the settings class and add a transformer with it; the older ones stay as they are.
+    A default image changes what runs, so a released transformer keeps its own. To raise a default image, write the new
+    image into the settings class and add a transformer with it; leave the older transformers as they are.
     """
     return tuple(replace(old, defaults={**defaults, **old.defaults}) for old in transformers)
 
@@ -73,10 +73,11 @@ def helm_installation(
     title: str,
     note: str,
 ) -> Installation:
-    """How an upstream is installed that is one release of a Helm chart, called `name`, in a namespace of its own.
+    """How to install an upstream that is one Helm release, called `name`, in its own namespace.
 
-    `chart` is an address that has the `version` in it, or ``<repository>/<chart>`` with the address of the `repository`
-    of a `publisher`, which a step before adds. `title` and `note` are those of the step that installs the release.
+    `chart` is an address that contains the `version`, or ``<repository>/<chart>``. In the second form, `repository` is
+    the address of the repository of a `publisher`, and an earlier step adds it. `title` and `note` belong to the step
+    that installs the release.
     """
     known, given = chart.partition("/")[0], dict(values or {})
     words = [

@@ -1,4 +1,4 @@
-"""Names that are derived from a deployment's, and the limits that upstreams set for them."""
+"""Names derived from a deployment's name, within the length limits of upstreams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DIGITS = 8
 
 
 def derived_name(base: str, *, suffix: str = "", limit: int = 63) -> str:
-    """``<base>-<suffix>`` within `limit` characters: a long base is cut and made unique by a digest of the whole.
+    """``<base>-<suffix>`` within `limit` characters: a longer base is cut and gets a digest of the whole name.
 
     Raises ValueError if not even the digest fits.
     """
@@ -26,7 +26,7 @@ def derived_name(base: str, *, suffix: str = "", limit: int = 63) -> str:
 
 
 def too_long(name: str, *, limit: int, what: str, path: str = "metadata.name") -> Finding | None:
-    """The blocker for a deployment's name that leaves no room for what is made of it (`what`: "a LeaderWorkerSet")."""
+    """The blocker for a deployment name that exceeds the `limit` of `what` ("a LeaderWorkerSet")."""
     if len(name) <= limit:
         return None
     text = f"{name!r} has {len(name)} characters; {what} leaves room for {limit}: give the deployment a shorter name"

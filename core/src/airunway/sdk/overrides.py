@@ -1,7 +1,7 @@
 """Fragments for the JSON schema of ``spec.provider.overrides``.
 
-Maps are closed: a key that the schema does not know is named in a warning and left out, at any depth, in lists too.
-Sizes that an override gives obey the ceilings of the spec (spec/providers.md, "Overrides").
+Maps are closed: an unknown key, at any depth and also in lists, is left out with a warning that names it. Sizes in
+overrides obey the ceilings of the spec (spec/providers.md, "Overrides").
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BOOLEAN: Resource = {"type": "boolean"}
 """True or false."""
 
 LABELS: Resource = {"type": "object", "maxProperties": 64, "additionalProperties": {"type": ["string", "null"]}}
-"""A map of texts; null takes a key out that the translation puts in."""
+"""A map of texts; null removes a key that the translation adds."""
 
 GPUS: Resource = {"type": "integer", "minimum": 0, "maximum": 64}
 """A number of GPUs, up to the ceiling of the spec."""
@@ -56,7 +56,7 @@ def keys(**properties: Resource) -> Resource:
 
 
 def items(item: Resource, *, most: int = 256) -> Resource:
-    """A list of up to `most` of such items."""
+    """A list of up to `most` such items."""
     return {"type": "array", "maxItems": most, "items": item}
 
 
@@ -66,6 +66,6 @@ def choice(*values: str) -> Resource:
 
 
 def typed(schema: Resource) -> Resource:
-    """Marks a key that the translation reads itself: it is checked, and not merged into the primary object."""
+    """Marks a key that the translation reads itself: it is validated but not merged into the primary object."""
     marked: dict[str, Any] = {**schema, "x-airunway-typed": True}
     return marked

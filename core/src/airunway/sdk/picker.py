@@ -1,9 +1,9 @@
-"""An endpoint picker and the InferencePool that it picks from: the one builder for whoever routes through a pool.
+"""Builds an endpoint picker with its InferencePool, and reads their status.
 
-What pickers really do was recorded (llm-d-router 0.9 and 0.10, Gateway API Inference Extension 1.5 and 1.6): one is
-ready only while its pool exists and it may read everything it looks for, and its own liveness answer is the same, so
-that an honest liveness probe would kill it for somebody else's fault: the socket is asked. An unknown flag, plugin or
-field of its configuration ends it at once; so flags and configuration go by release.
+Recorded behaviour of pickers (llm-d-router 0.9 and 0.10, Gateway API Inference Extension 1.5 and 1.6): a picker is
+ready only while its pool exists and it may read all kinds it watches. Its gRPC liveness check answers the same as
+readiness, so the kubelet would restart a picker for a missing pool; the liveness probe therefore opens the TCP socket.
+An unknown flag, plugin or configuration field makes it exit at once, so flags and configuration depend on the release.
 """
 
 from __future__ import annotations
@@ -56,56 +56,59 @@ INFERENCE_POOL = UpstreamKind(
     versions=("v1",),
     required=False,
 )
-"""Version 1 only: every picker ends at once where that is not served, also where ``v1alpha2`` is."""
+"""Only v1: every picker exits at once where v1 is not served, even if ``v1alpha2`` is."""
 
 KINDS = (INFERENCE_POOL, SERVICE_ACCOUNT, ROLE, ROLE_BINDING, CONFIG_MAP)
-"""What a manifest needs besides Deployment and Service to make pool and picker."""
+"""The kinds that a manifest needs for pool and picker, besides Deployment and Service."""
 
 ACCOUNT = "{name}-epp"
-"""What a picker's ServiceAccount is called (``ProviderManifest.accounts``), and everything else of it."""
+"""Name of a picker's ServiceAccount (``ProviderManifest.accounts``) and of all its other objects."""
 
 COMPONENT = "picker"
-"""The component label of its pod, which serves no model."""
+"""The component label of the picker's pod, which serves no model."""
 
 POOL_LABEL = f"{names.GROUP}/inference-pool"
-"""Label on the pods that are in a pool. They have it whether the pool exists or not: none restarts when it comes."""
+"""Label on the pods of a pool. Pods always have it, so that creating the pool restarts none of them."""
 
 _READ = ["get", "list", "watch"]
 RULES: tuple[Resource, ...] = (
     {"apiGroups": [""], "resources": ["pods"], "verbs": _READ},
     {"apiGroups": ["inference.networking.k8s.io"], "resources": ["inferencepools"], "verbs": _READ},
-    # Both groups, whichever is installed: a picker that finds one of them at its start and may not read it is never
-    # ready, and one that ran before they were installed notices only at its next start.
+    # Both groups, because either may be installed. A picker that finds a group at startup but may not read it never
+    # becomes ready. A picker that started before the group was installed notices it only after a restart.
     {
         "apiGroups": ["llm-d.ai", "inference.networking.x-k8s.io"],
         "resources": ["inferenceobjectives", "inferencemodelrewrites"],
         "verbs": _READ,
     },
 )
-"""What a picker must be allowed in its namespace. Who makes its Role must have the same (``rbac_rules``)."""
+"""The rights that a picker needs in its namespace. A provider that creates its Role must have them too
+(``rbac_rules``)."""
 
 _EXT_PROC, _HEALTH, _METRICS = 9002, 9003, 9090
 _FILE = "picker.yaml"
 _CONFIG_HASH = f"{names.GROUP}/picker-config"
 
 _PATIENCE = 180
-"""Seconds after which a picker that is not ready is no longer starting: one without its rights ends after 120."""
+"""Seconds until a picker that is not ready counts as stuck. A picker without its rights exits after 120 seconds."""
 
 _DRAIN = 60
-"""Seconds for its end: it answers for 30 more after it was told to stop."""
+"""Grace period for termination in seconds: a picker keeps answering for 30 seconds after SIGTERM."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """What the pickers of one release understand. `disaggregates`: it has the plugins for prefill and decode.
-    `messages`: it reads the prompts of ``/v1/messages`` (recorded: others answer 400).
-    """
+    """The flags and features that the pickers of one release support."""
 
     release: tuple[int, int]
+    """Major and minor number."""
     title: str
     config_version: str
+    """The ``apiVersion`` of its configuration file."""
     disaggregates: bool
+    """It has the plugins for prefill and decode."""
     messages: bool = True
+    """It reads the prompts of ``/v1/messages`` (recorded: others answer 400)."""
 
 
 _RELEASES = {
@@ -121,25 +124,25 @@ _RELEASES = {
         messages=False,
     ),
 }
-"""By release; they are told apart by number alone, since the two projects never met in one."""
+"""By release number. The number alone is unambiguous: the two projects have no release number in common."""
 
 _VERSION = re.compile(r"v?(\d{1,4})\.(\d{1,4})(?:\.\d{1,4})?(?:[-+].*)?", re.ASCII)
 
 
 def version_of(image: str, stated: str = "") -> tuple[int, int] | None:
-    """Major and minor number of a release: as `stated`, else out of the image's tag; None where neither tells."""
+    """Major and minor number of a release: from `stated`, else from the image's tag; None if neither has one."""
     match = _VERSION.fullmatch(stated or tag_of(image))
     return (int(match[1]), int(match[2])) if match else None
 
 
 def release_of(image: str, stated: str = "") -> Release | None:
-    """The release that an image is of (`stated`: where its tag does not tell); None where flags are not known."""
+    """The release of an image (`stated`: for a tag without a release number); None if its flags are not known."""
     version = version_of(image, stated)
     return _RELEASES.get(version) if version is not None else None
 
 
 def known_releases() -> str:
-    """The releases whose flags are known, in words."""
+    """The releases with known flags, as text for messages."""
     return ", ".join(f"v{major}.{minor}" for major, minor in _RELEASES)
 
 
@@ -166,15 +169,15 @@ schedulingProfiles:
 
 
 def name_of(model: ModelDeployment) -> str:
-    """What everything of a deployment's picker is called; the pool is called like the deployment."""
+    """The name of all objects of a deployment's picker, except the pool, which has the deployment's name."""
     return ACCOUNT.format(name=model.metadata.name)
 
 
 def pool_of(model: ModelDeployment, *, selector: Mapping[str, str], port: int) -> Resource:
-    """The pool of the pods that `selector` finds, which serve on `port`.
+    """The InferencePool of the pods that `selector` matches, which serve on `port`.
 
-    Without picker a gateway sends requests to any of them (``FailOpen``). `appProtocol` is left out: releases before
-    1.4 do not have the field, and its default is what is wanted.
+    Without a running picker, a gateway sends requests to any of the pods (``FailOpen``). `appProtocol` is left out:
+    releases before 1.4 do not have the field, and its default is correct.
     """
     return {
         "apiVersion": f"{INFERENCE_POOL.group}/v1",
@@ -205,12 +208,12 @@ def objects(
     pull_secrets: Sequence[str] = (),
     hardened: bool = False,
 ) -> list[Resource]:
-    """Pool and picker, in the order in which they are to be made: rights, configuration, pool, Service, Deployment.
+    """Pool and picker, in the order of their creation: rights, configuration, pool, Service, Deployment.
 
-    `config` is the text of its configuration: another one makes a new pod, before the old one goes. `requests` are
-    those of its container, `labels` go onto its pod. Without `rules` the Role is somebody else's: only the account is
-    made. A `hardened` one is as restricted as Kubernetes' strictest standard has it, but for the token of its account,
-    and shows nobody its profiles.
+    `config` is the text of the picker's configuration; when it changes, the new pod starts before the old one stops.
+    `requests` are the resource requests of the picker's container, and `labels` are added to its pod. Empty `rules`
+    mean that the Role is managed elsewhere: only the ServiceAccount is created. A `hardened` picker meets the Pod
+    Security Standard ``restricted``, but keeps the token of its ServiceAccount, and does not serve pprof profiles.
     """
     name = name_of(model)
     rights = account(name, rules) if rules else account(name, ())[:1]
@@ -271,7 +274,7 @@ def _deployment(
     pod: Resource = {
         "serviceAccountName": name,
         "terminationGracePeriodSeconds": _DRAIN,
-        # A Service called like one of its variables would be taken for it.
+        # Service links could set a variable that the picker reads as its own.
         "enableServiceLinks": False,
         "containers": [_container(pool=pool, image=image, requests=requests, hardened=hardened)],
         "volumes": [{"name": "config", "configMap": {"name": name}}],
@@ -287,7 +290,7 @@ def _deployment(
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": selector},
-            # It needs no GPU: the new one is ready before the old one goes, which takes half a minute.
+            # It needs no GPU, so the new pod is ready before the old one stops, which takes half a minute.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
             "progressDeadlineSeconds": _PATIENCE,
             "template": {
@@ -313,9 +316,9 @@ def _container(*, pool: str, image: str, requests: Mapping[str, str], hardened: 
             f"--config-file=/config/{_FILE}",
             f"--grpc-health-port={_HEALTH}",
             "--tracing=false",
-            # Asking who reads its metrics would need rights for the whole cluster.
+            # Authentication of metrics readers would need cluster-wide rights.
             "--metrics-endpoint-auth=false",
-            # Where nobody is asked who he is, profiles of its memory and processor time are open to the whole cluster.
+            # Without authentication, pprof profiles would be readable from the whole cluster.
             *(("--enable-pprof=false",) if hardened else ()),
         ],
         "env": [
@@ -326,7 +329,7 @@ def _container(*, pool: str, image: str, requests: Mapping[str, str], hardened: 
         "readinessProbe": {"grpc": {"port": _HEALTH}, "periodSeconds": 2},
         "livenessProbe": {"tcpSocket": {"port": _HEALTH}, "initialDelaySeconds": 5, "periodSeconds": 10},
         "securityContext": container_security(helper=hardened),
-        # What it did not understand of flags and configuration stands only at the end of its log.
+        # Errors in flags and configuration appear only at the end of its log.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "config", "mountPath": "/config", "readOnly": True}],
     }
@@ -341,11 +344,11 @@ def _container(*, pool: str, image: str, requests: Mapping[str, str], hardened: 
 def component(
     model: ModelDeployment, observed: Observed, *, selector: Mapping[str, str] | None = None, name: str = "Picker"
 ) -> Component:
-    """How pool and picker are, as a part without which the model is still served: by its Service, and without picker by
-    a gateway that sends requests to any server.
+    """The state of pool and picker, as a component that can only degrade the deployment.
 
-    `selector` is what the pool was made with: labels that somebody added to it are named. A pool without status is no
-    fault: only a gateway writes one. That the Deployment calls the roll-out stuck passes once the picker is ready.
+    Without a picker the model is still served, by its Service and by a gateway that fails open. `selector` is the
+    selector that the pool was created with: labels added to it by other field managers are reported. A pool without
+    status is no fault, because only a gateway writes its status. A stuck roll-out recovers once the picker is ready.
     """
     pool = observed.find(INFERENCE_POOL.kind, model.metadata.name)
     if selector is not None and (foreign := _foreign_labels(pool, selector)) is not None:
@@ -361,7 +364,7 @@ def component(
     if pool is None:
         return replace(told, message=f"picker: it waits for its InferencePool {model.metadata.name}, which is gone")
     stuck = truth(deployment, "Progressing") is False
-    # A roll-out that was complete stays so, whatever becomes of the pod.
+    # A completed roll-out keeps this reason even if the pod fails later.
     lost = text(condition(deployment, "Progressing"), "reason") == "NewReplicaSetAvailable" and not stuck
     if not stuck and not (lost and found.replicas.ready == 0):
         return told
@@ -375,9 +378,10 @@ def component(
 
 
 def _foreign_labels(pool: Resource | None, selector: Mapping[str, str]) -> str | None:
-    """What to say of labels that somebody added to the pool's selector, which only they can take away.
+    """The message about labels in the pool's selector that another field manager added; None if there are none.
 
-    ``matchLabels`` is no atomic map in the pool's CRD: each label belongs to whoever applied it.
+    ``matchLabels`` is no atomic map in the pool's CRD: each label belongs to its own field manager, so we cannot remove
+    foreign ones.
     """
     live = dig(pool or {}, "spec", "selector", "matchLabels")
     added = sorted(map(str, live.keys() - selector.keys())) if isinstance(live, dict) else []

@@ -26,9 +26,10 @@ TranslateStatus = Callable[[ModelDeployment, Observed, Context[Any]], Observatio
 
 
 class Provider:
-    """A plugin out of data and three functions; each takes its arguments by position.
+    """A plugin made of data and three functions, which are called with positional arguments.
 
-    Without `can_handle` everything is handled, and what the translation never looks at is reported by the runtime.
+    Without `can_handle` every deployment is accepted. The runtime then reports the fields that the translation did not
+    read.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The pod of a model server: every field of a deployment that belongs into a pod, once for all providers."""
+"""The pod of a model server, with every field of a deployment that belongs in a pod, for all providers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 RESERVED = (f"{names.GROUP}/",)
-"""Prefix of label keys that a user's pod template cannot set: pods are selected and owned by these."""
+"""Prefix of label keys that a user's pod template cannot set, because selectors and ownership depend on them."""
 
 CONTAINER = "model"
 
@@ -44,27 +44,30 @@ _CACHE_VARIABLES = {"modelCache": "HF_HOME", "compilationCache": "VLLM_CACHE_ROO
 
 @dataclass(frozen=True, kw_only=True)
 class Sizing:
-    """What one pod asks for: GPUs by their resource name, memory and CPU as quantities (empty: no request)."""
+    """The resources that one pod requests."""
 
     gpu_type: str
+    """Resource name of the GPUs."""
     gpus: int
     memory: str = ""
+    """A quantity; empty: no request."""
     cpu: str = ""
+    """A quantity; empty: no request."""
 
     @property
     def cores(self) -> int:
-        """Whole cores, rounded up; 0 where none are asked for."""
+        """Whole cores, rounded up; 0 without a request."""
         return ceil(parse_quantity(self.cpu)) if self.cpu else 0
 
     def divided(self, parts: int) -> Sizing:
-        """An equal part of it, rounded up: what one of several pods asks for that are one replica together."""
+        """An equal share, rounded up, for each of `parts` pods that form one replica."""
         memory = str(ceil(parse_quantity(self.memory) / parts)) if self.memory else ""
         cpu = f"{ceil(parse_quantity(self.cpu) * 1000 / parts)}m" if self.cpu else ""
         return Sizing(gpu_type=self.gpu_type, gpus=ceil(self.gpus / parts), memory=memory, cpu=cpu)
 
 
 def sizing(deployment: ModelDeployment, role: str = "") -> Sizing:
-    """The size of a replica, or in disaggregated mode of a worker of that `role` (``prefill`` or ``decode``)."""
+    """The resources of a replica, or in disaggregated mode of a worker with that `role` (``prefill`` or ``decode``)."""
     spec = deployment.spec
     if role:
         worker = spec.scaling.prefill if role == "prefill" else spec.scaling.decode
@@ -95,14 +98,14 @@ def model_pod(
     calls_api: bool = False,
     without: Collection[str] = (),
 ) -> Resource:
-    """A pod template (metadata and spec) with one container that runs `launch`, called ``model`` unless `container`.
+    """A pod template (metadata and spec) with one container, called `container`, that runs `launch`.
 
-    `size` is that of the deployment unless given; `labels` go onto the pod and win over the user's; `reserved` are
-    further prefixes of label keys that the user cannot set; `node_selector` are labels that a node must have unless the
-    deployment says otherwise. Without `shared_memory` nothing is mounted at ``/dev/shm``: some upstreams do that.
-    `hardened` is what the transformer of the primary kind says unless given (`HARDENED`). A server that `calls_api`
-    keeps the token of its account; others have one only where the deployment names the account. `without` names fields
-    of the pod spec, and of its container, that the upstream sets itself.
+    `size` defaults to the deployment's. `labels` are added to the pod and override the user's. `reserved` are further
+    prefixes of label keys that the user cannot set. `node_selector` are node labels required by default; the
+    deployment's override them. Without `shared_memory` nothing is mounted at ``/dev/shm``, for upstreams that do so
+    themselves. `hardened` defaults to the feature `HARDENED` of the primary kind's transformer. A server with
+    `calls_api` keeps its ServiceAccount token; otherwise a hardened pod has a token only if the deployment names a
+    ServiceAccount. `without` names fields of the pod spec and of its container that the upstream sets itself.
     """
     spec = deployment.spec
     hardened = context.has(HARDENED) if hardened is None else hardened
@@ -124,7 +127,7 @@ def model_pod(
             **(container_security() if hardened else {}),
             **({"readOnlyRootFilesystem": True} if spec.security_context.read_only_root_filesystem else {}),
         },
-        # An engine's last words (a gated model, a wrong argument) reach the pod's status only like this.
+        # The end of an engine's log (a gated model, a wrong argument) reaches the pod's status only with this policy.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     secrets = dict.fromkeys([*(ref.name for ref in spec.image_pull_secrets), *context.runtime.image_pull_secrets])
@@ -154,7 +157,7 @@ def _left(fields: Resource, without: Collection[str]) -> Resource:
 
 
 def _user(deployment: ModelDeployment) -> Resource:
-    """Who the pod runs as, as the deployment says."""
+    """User and groups of the pod, from the deployment."""
     wanted = deployment.spec.security_context
     return filled(
         runAsNonRoot=wanted.run_as_non_root or None,
@@ -165,13 +168,13 @@ def _user(deployment: ModelDeployment) -> Resource:
 
 
 def pod_labels(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> dict[str, str]:
-    """The user's pod labels that can be honoured: those without a reserved prefix."""
+    """The user's pod labels without a reserved prefix."""
     wanted = deployment.spec.pod_template.metadata.labels
     return {key: value for key, value in wanted.items() if not key.startswith((*RESERVED, *reserved))}
 
 
 def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -> Iterator[Finding]:
-    """What `model_pod` cannot honour of a deployment, as warnings."""
+    """Warnings for fields of a deployment that `model_pod` cannot honour."""
     spec = deployment.spec
     for key in spec.pod_template.metadata.labels:
         if key.startswith((*RESERVED, *reserved)):
@@ -182,7 +185,7 @@ def pod_findings(deployment: ModelDeployment, *, reserved: Sequence[str] = ()) -
 
 
 def pod_blockers(deployment: ModelDeployment, context: Context[Any]) -> Iterator[Finding]:
-    """What `model_pod` would have to leave out although it changes what runs."""
+    """Blockers for fields that `model_pod` would have to leave out although they change what runs."""
     model = deployment.spec.model
     if model.cache.mode != "None" and context.cache is None:
         text = "no model caches are at hand for this deployment; use spec.model.storage.volumes"
@@ -196,7 +199,8 @@ def pod_blockers(deployment: ModelDeployment, context: Context[Any]) -> Iterator
 def environment(deployment: ModelDeployment, context: Context[Any], launch: Launch | None = None) -> list[Resource]:
     """The variables of the model's container: the runtime config's, then the deployment's, then derived ones.
 
-    A later one wins; but of the derived ones only what the launch itself needs wins over a variable of the deployment.
+    Later ones override earlier ones, with one exception: a derived variable overrides a variable of the deployment only
+    if the launch itself needs it.
     """
     spec = deployment.spec
     own = {entry.name: entry.to_resource() for entry in spec.env}
@@ -211,9 +215,9 @@ def _derived(deployment: ModelDeployment, context: Context[Any]) -> Iterator[tup
     spec = deployment.spec
     token = context.runtime.token
     if spec.security_context.run_as_user is not None or spec.security_context.read_only_root_filesystem:
-        # The image's home is another user's, or cannot be written to: weights and compiled code are kept there.
+        # The image's home may belong to another user or be read-only; engines write weights and compiled code there.
         yield "HOME", {"name": "HOME", "value": _SCRATCH}
-        # PyTorch asks for the name of its user, and ends where the image knows none of that number.
+        # PyTorch looks up its user name, and exits if the image has no user with that id.
         yield "USER", {"name": "USER", "value": CONTAINER}
     if name := spec.secrets.hugging_face_token:
         yield "HF_TOKEN", _secret("HF_TOKEN", name, "HF_TOKEN")
@@ -225,7 +229,7 @@ def _derived(deployment: ModelDeployment, context: Context[Any]) -> Iterator[tup
     if context.cache is not None:
         yield "HF_HOME", {"name": "HF_HOME", "value": literal(context.cache.mount_path)}
         if context.cache.offline:
-            # Both are read: the first by huggingface_hub, the second by transformers of older images.
+            # huggingface_hub reads the first; transformers of older images read the second.
             yield "HF_HUB_OFFLINE", {"name": "HF_HUB_OFFLINE", "value": "1"}
             yield "TRANSFORMERS_OFFLINE", {"name": "TRANSFORMERS_OFFLINE", "value": "1"}
 
@@ -246,7 +250,7 @@ def container_resources(size: Sizing) -> Resource:
 def _storage(
     deployment: ModelDeployment, context: Context[Any], *, shared_memory: bool
 ) -> tuple[list[Resource], list[Resource]]:
-    """Volumes and mounts: shared memory for GPUs, the model cache, the deployment's own claims, a place to write."""
+    """Volumes and mounts: shared memory for GPUs, model cache, the deployment's own claims, a writable ``/tmp``."""
     volumes: list[Resource] = []
     mounts: list[Resource] = []
     if shared_memory:
@@ -271,16 +275,17 @@ def _storage(
 
 
 def pod_templates(obj: object) -> Iterator[Resource]:
-    """Every pod template in an object of any kind: whatever has a ``spec`` with a list of named containers."""
+    """Every pod template in an object of any kind: each map with a ``spec`` that has a list of named containers."""
     for node in _nodes(obj):
         if _is_pod_spec(node.get("spec")):
             yield node
 
 
 def pod_specs(obj: object) -> Iterator[Resource]:
-    """Every pod spec in an object of any kind, to be changed in place: what a site's own rule for every pod needs.
+    """Every pod spec in an object of any kind, for changes in place, such as a site's rule for all pods.
 
-    It is whatever has a list of named ``containers``, in a pod template or by itself (KServe's ``spec.worker``).
+    A pod spec is any map with a list of named ``containers``, in a pod template or elsewhere (KServe's
+    ``spec.worker``).
     """
     for node in _nodes(obj):
         if _is_pod_spec(node):
@@ -288,7 +293,7 @@ def pod_specs(obj: object) -> Iterator[Resource]:
 
 
 def _nodes(obj: object) -> Iterator[Resource]:
-    """Every map in an object, itself first."""
+    """Every map in an object, starting with the object itself."""
     if isinstance(obj, dict):
         yield obj
         for value in obj.values():

@@ -1,8 +1,8 @@
-"""Model servers of one role: a Deployment, or a LeaderWorkerSet where a replica has more GPUs than a node.
+"""Model servers of one role: a Deployment, or a LeaderWorkerSet if a replica needs more GPUs than a node has.
 
-In a group the leader serves and the others compute. What the controller really does was recorded (LeaderWorkerSet
-0.10): it makes a headless Service of the set's own name, so that ours needs another, and pods of names above 49 letters
-fail quietly.
+In a LeaderWorkerSet group, the leader serves and the workers only compute. Recorded behaviour of LeaderWorkerSet 0.10:
+its controller creates a headless Service with the set's name, so our Service needs another name. Pods with names longer
+than 49 characters fail without an error message.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ __all__ = [
 ]
 
 RECREATED = "RecreateGroup"
-"""The event (of type Normal) by which LeaderWorkerSet says that it makes a group anew, and because of which pod."""
+"""The event (type Normal) with which LeaderWorkerSet reports that it recreates a group, and because of which pod."""
 
 _SUFFIX = "-lws"
 _LONGEST = 49
 
 _GRACE = 600
-"""Seconds beyond what the startup probe allows until a roll-out counts as stuck: scheduling, and pulling the image."""
+"""Seconds for scheduling and pulling the image, added to the startup probe's time until a roll-out counts as stuck."""
 
 _LOOP = timedelta(minutes=10)
+"""Two recreations of a group within this time are a restart loop."""
 
 _NOTICED = timedelta(minutes=1)
-"""How long before a set calls itself unavailable the event may be that tells why (recorded: a second)."""
+"""How long before a set becomes unavailable the event with the cause may be (recorded: a second)."""
 
 _OUR_MANAGERS = names.provider_manager("")
 
@@ -91,11 +92,11 @@ OVERRIDES: Resource = keys(
         ),
     )
 )
-"""What ``spec.provider.overrides`` may change of either workload; `override_conflicts` refuses what is the other's."""
+"""The overrides of both workload kinds; `override_conflicts` refuses overrides of the other kind."""
 
 
 def transformers(generation: int, features: Collection[str] = ()) -> tuple[Transformer, Transformer]:
-    """How Deployments and LeaderWorkerSets are written by the n-th `generation` of a provider that makes both."""
+    """The n-th `generation` of transformers for Deployments and LeaderWorkerSets, of a provider that creates both."""
     return (
         Transformer(
             name=f"deployment-v{generation}",
@@ -107,7 +108,7 @@ def transformers(generation: int, features: Collection[str] = ()) -> tuple[Trans
             name=f"leaderworkerset-v{generation}",
             api_version="leaderworkerset.x-k8s.io/v1",
             kind=LEADER_WORKER_SET.kind,
-            # The last one is of the minimal CRD that LeaderWorkerSet's simulator brings.
+            # The last hash belongs to the minimal CRD of LeaderWorkerSet's simulator.
             schema_hashes=("d7d2ce36766f", "35820124ad89", "1682bf2d54e0"),
             features=frozenset(features),
             since="0.7",
@@ -116,14 +117,14 @@ def transformers(generation: int, features: Collection[str] = ()) -> tuple[Trans
 
 
 TRANSFORMERS = transformers(1)
-"""The first generation, of a provider whose primary kind is the Deployment; later ones are the provider's own."""
+"""The first generation, for a provider with Deployment as primary kind; it defines later generations itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeSettings:
-    """Settings of a provider that makes such workloads, to inherit from: roll-outs, and how large a node is.
+    """Base class for the settings of a provider that creates these workloads.
 
-    Raises ValueError for a number that makes no sense.
+    Raises ValueError for a number out of range.
     """
 
     max_surge: int = setting(
@@ -140,43 +141,45 @@ class NodeSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class Servers:
-    """The servers of one role: what they are called, how many, how large, and how they are started.
-
-    `name` is that of the Deployment, a group's has a suffix; `component` the label of their pods; `role` that of the
-    spec (``prefill``, ``decode``; empty in aggregated mode). `image` is used where the deployment names none. `extra`,
-    `env` and `consumed` are as in `launch`. `labels` go onto serving pods only. With `pipelined` False a group splits
-    tensors over all of its nodes, whatever its engine would rather do.
-    """
+    """The servers of one role."""
 
     name: str
+    """Name of the Deployment; a LeaderWorkerSet has a suffix."""
     component: str = SERVER
+    """Component label of the pods."""
     role: str = ""
+    """Role in the spec (``prefill``, ``decode``); empty in aggregated mode."""
     port: int = 8000
     image: str = ""
+    """Used if the deployment names no image."""
     extra: tuple[str, ...] = ()
+    """As in `launch`."""
     env: tuple[Resource, ...] = ()
+    """As in `launch`."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of serving pods only."""
     pipelined: bool = True
+    """False: a group splits tensors over all of its nodes, even if the engine would by default use pipeline stages."""
 
     def replicas(self, model: ModelDeployment) -> int:
-        """How many of them are wanted."""
+        """The number of replicas of this role."""
         return replicas_of(model, self.role)
 
     def size(self, model: ModelDeployment) -> Sizing:
-        """What one of them asks for, all of its pods together."""
+        """The resources of one replica, all of its pods together."""
         return sizing(model, self.role)
 
     @property
     def path(self) -> str:
-        """The field that has their GPUs."""
+        """The field with the number of GPUs."""
         return f"spec.scaling.{self.role}.gpu.count" if self.role else "spec.resources.gpu.count"
 
     def nodes(self, model: ModelDeployment, settings: NodeSettings) -> int:
-        """On how many nodes one of them runs."""
+        """The number of nodes of one replica."""
         return nodes_for(self.size(model).gpus, settings.gpus_per_node)
 
     def object(self, model: ModelDeployment, settings: NodeSettings) -> tuple[str, str]:
-        """Kind and name of the object that runs them."""
+        """Kind and name of the workload."""
         if self.nodes(model, settings) > 1:
             return LEADER_WORKER_SET.kind, f"{self.name}{_SUFFIX}"
         return DEPLOYMENT.kind, self.name
@@ -188,9 +191,10 @@ def several(model: ModelDeployment, settings: NodeSettings, roles: Iterable[Serv
 
 
 def features(model: ModelDeployment, context: Context[Any], first: Servers) -> frozenset[str]:
-    """What the transformer can express that writes a plan which begins with `first`: a Deployment, or a group.
+    """The features of the transformer that writes the first role of the plan, a Deployment or a LeaderWorkerSet.
 
-    What exists keeps the transformer of its own kind, so that the primary kind's says nothing of a LeaderWorkerSet.
+    An existing object keeps the transformer of its own kind, so the primary kind's transformer does not apply to a
+    LeaderWorkerSet.
     """
     kind, _ = first.object(model, context.settings)
     grouped = context.served.get(LEADER_WORKER_SET.key) if kind == LEADER_WORKER_SET.kind else None
@@ -198,7 +202,7 @@ def features(model: ModelDeployment, context: Context[Any], first: Servers) -> f
 
 
 def launch_of(model: ModelDeployment, context: Context[Any], role: Servers, *, leads: bool = True) -> Launch:
-    """How a member of a group is started, or the only container where one node is enough."""
+    """How a member of a group is started, or the only container of a replica on one node."""
     nodes = role.nodes(model, context.settings)
     return launch(
         model,
@@ -214,7 +218,7 @@ def launch_of(model: ModelDeployment, context: Context[Any], role: Servers, *, l
 
 
 def blockers(model: ModelDeployment, context: Context[Any], role: Servers) -> Iterator[Finding]:
-    """Why that many nodes cannot be had; nothing where one is enough."""
+    """Why a replica cannot run on the number of nodes it needs; empty for one node."""
     nodes = role.nodes(model, context.settings)
     if nodes == 1:
         return
@@ -232,7 +236,7 @@ def blockers(model: ModelDeployment, context: Context[Any], role: Servers) -> It
 
 
 def override_conflicts(model: ModelDeployment, *, grouped: bool) -> Iterator[Finding]:
-    """Overrides that have no place in what is made: a Deployment, or where it is `grouped` a LeaderWorkerSet."""
+    """Overrides that do not apply to the workload's kind: LeaderWorkerSet if `grouped`, else Deployment."""
     given = overridden(model, "spec")
     kind, wrong = (LEADER_WORKER_SET.kind, _OF_A_DEPLOYMENT) if grouped else (DEPLOYMENT.kind, _OF_A_GROUP)
     for key in wrong:
@@ -249,8 +253,10 @@ def workload(
     sidecars: tuple[Resource, ...] = (),
     hardened: bool = False,
 ) -> Resource:
-    """The workload. What a replica asks for is divided among its pods; `sidecars` stand beside the container that
-    serves, as native ones (Kubernetes 1.29). `hardened`: as restricted as the feature `HARDENED` says.
+    """The workload object of a role.
+
+    The resources of a replica are divided among its pods. `sidecars` run beside the serving container as native
+    sidecars (Kubernetes 1.29). `hardened` restricts the pods as described for the feature `HARDENED`.
     """
     _, name = role.object(model, context.settings)
     nodes = role.nodes(model, context.settings)
@@ -275,12 +281,12 @@ def workload(
 
 
 def with_recreations(component: Component, observed: Observed, *, now: datetime, name: str = "") -> Component:
-    """The component of a group with what LeaderWorkerSet's events say while it is not ready.
+    """The component of a group, with what LeaderWorkerSet's events report while it is not ready.
 
-    Its status does not say: a crashing pod is gone with its group before its container is started a second time, so
-    that no pod lives long enough to look like one that crashes. A group that was made anew twice within ten minutes is
-    one of those (``RestartLoop``). Events of before the set was wholly ready the last time, and of before it was
-    changed, are about something else. `name` is that of the set, where there are several.
+    The status of the set does not report recreations. A crashing pod is deleted with its group before its container
+    starts a second time, so no pod shows a restart loop. A group that was recreated twice within ten minutes gets the
+    reason ``RestartLoop``. Events from before the set was last fully ready, or before its last change, are ignored.
+    `name` selects one of several sets.
     """
     if component.ready:
         return component
@@ -296,7 +302,7 @@ def with_recreations(component: Component, observed: Observed, *, now: datetime,
     component = replace(component, message="; ".join(filter(None, (component.message, words))))
     recent = [event for event in made if event.last is not None and now - event.last <= _LOOP]
     groups = Counter(event.note.rpartition(" ")[2] for event in recent)
-    # The same words again are the same event, told once more.
+    # A repeated message updates the same event: its last time moves on.
     again = any(
         event.first is not None and event.last is not None and event.first < event.last
         for event in recent
@@ -312,13 +318,13 @@ def _is_since(when: datetime | None, begun: datetime | None) -> bool:
 
 
 def _begun(observed: Observed, name: str, *, now: datetime) -> datetime | None:
-    """Since when a set is what it is now and has not been wholly ready; None where nothing tells that it ever was."""
+    """Since when the set has been in its current form and not fully ready; None if it was never known to be ready."""
     found = next(filter(partial(_is_set, name=name), (observed.primary, *observed.objects)), None)
     available, updating = condition(found, "Available"), condition(found, "UpdateInProgress")
     moments = [moment(updating, "lastTransitionTime") if truth(found, "UpdateInProgress") else None]
     lost = now if truth(found, "Available") else moment(available, "lastTransitionTime")
     if lost is not None:
-        # The event comes first: the pods that the controller deletes are ready for a while yet.
+        # The event comes before the condition changes: pods that the controller deletes stay ready for a moment.
         moments.append(lost - _NOTICED)
     moments += [
         moment(entry, "time")

@@ -1,7 +1,7 @@
-"""A provider's own configuration is a frozen dataclass; this is how fields of it are described.
+"""Describes the fields of a provider's settings, a frozen dataclass.
 
-The runtime reads it at the start, from ``--set name=value`` or a chart's values, with names in camelCase: a wrong one
-ends the process with a sentence. ``context.settings`` has the instance.
+The runtime reads the settings at startup, from ``--set name=value`` or a chart's values, with names in camelCase. A
+wrong value ends the process with an error message. ``context.settings`` has the instance.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ __all__ = ["NoSettings", "SettingsError", "setting"]
 
 
 def setting(default: Any, doc: str, *, kept: bool = False) -> Any:
-    """A field of a settings dataclass with its default and its meaning, which charts and pages show.
+    """A field of a settings dataclass, with its default and its meaning for charts and reference pages.
 
-    A default that can be changed (a dict) is copied for each instance. One that is `kept` reaches pods that serve, as
-    an image does: what runs goes on with the value that it was made with until its deployment's spec changes in more
-    than replica counts, or adopts what is new.
+    A mutable default (a dict) is copied for each instance. Mark a setting as `kept` if it changes serving pods, as an
+    image does: running deployments keep the value they were created with. They take the new value when their spec
+    changes in more than replica counts, or when they adopt the new version.
     """
     metadata = {"doc": doc, "kept": kept}
     if isinstance(default, dict):

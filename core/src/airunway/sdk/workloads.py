@@ -1,7 +1,7 @@
-"""Kubernetes' own workloads for model servers: writing them, and reading how they are.
+"""Writes Kubernetes workloads for model servers, and reads their state.
 
-What their conditions really say, and when, was recorded (LeaderWorkerSet 0.9, Deployments of Kubernetes 1.36):
-conditions are judged by status, since reasons go stale, and ``ProgressDeadlineExceeded`` is not the end.
+Recorded behaviour (LeaderWorkerSet 0.9, Deployments of Kubernetes 1.36): reasons of conditions become stale, so
+conditions are judged by status. ``ProgressDeadlineExceeded`` is not final.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 SERVER = "server"
-"""The component label of pods that serve, where a provider has no other."""
+"""The component label of serving pods, for providers with only one kind of them."""
 
 DEPLOYMENT = UpstreamKind(
     group="apps",
@@ -51,7 +51,7 @@ DEPLOYMENT = UpstreamKind(
     deletion="Foreground",
     pods=("spec.template.spec",),
 )
-"""A kind for manifests. For a primary one say ``dataclasses.replace(DEPLOYMENT, primary=True, immutable=())``."""
+"""Deployment for manifests; for a primary kind use ``dataclasses.replace(DEPLOYMENT, primary=True, immutable=())``."""
 
 LEADER_WORKER_SET = UpstreamKind(
     group="leaderworkerset.x-k8s.io",
@@ -61,14 +61,15 @@ LEADER_WORKER_SET = UpstreamKind(
     required=False,
     immutable=("spec.leaderWorkerTemplate.subGroupPolicy.*",),
     deletion="Foreground",
-    # By it the pods of a group find their leader. One that is there is taken quietly, whosever it is (recorded).
+    # The pods of a group find their leader through this Service. The controller silently uses an existing Service
+    # of that name, even with another owner (recorded).
     namesakes=("Service",),
     pods=("spec.leaderWorkerTemplate.leaderTemplate.spec", "spec.leaderWorkerTemplate.workerTemplate.spec"),
 )
-"""Groups of pods that run one model together; the provider works without it. Another size rolls like a new template."""
+"""Groups of pods that run one model together; optional for the provider. A new group size triggers a rolling update."""
 
 SERVICE = UpstreamKind(group="", kind="Service", plural="services", versions=("v1",), builtin=True)
-"""What `service` makes."""
+"""The kind that `service` builds."""
 
 CONFIG_MAP = UpstreamKind(group="", kind="ConfigMap", plural="configmaps", versions=("v1",), builtin=True)
 """For configuration that an upstream reads by name."""
@@ -76,15 +77,15 @@ CONFIG_MAP = UpstreamKind(group="", kind="ConfigMap", plural="configmaps", versi
 SERVICE_ACCOUNT = UpstreamKind(
     group="", kind="ServiceAccount", plural="serviceaccounts", versions=("v1",), builtin=True
 )
-"""With `ROLE` and `ROLE_BINDING` what `account` makes."""
+"""Built by `account`, with `ROLE` and `ROLE_BINDING`."""
 
 NETWORK_POLICY = UpstreamKind(
     group="networking.k8s.io", kind="NetworkPolicy", plural="networkpolicies", versions=("v1",), builtin=True
 )
-"""Which pods may reach those of a deployment, on which ports."""
+"""Restricts which pods may connect to a deployment's pods, and on which ports."""
 
 ROLE = UpstreamKind(group="rbac.authorization.k8s.io", kind="Role", plural="roles", versions=("v1",), builtin=True)
-"""The rights of an account, within the deployment's namespace."""
+"""The rights of a ServiceAccount in the deployment's namespace."""
 
 ROLE_BINDING = UpstreamKind(
     group="rbac.authorization.k8s.io",
@@ -94,14 +95,14 @@ ROLE_BINDING = UpstreamKind(
     builtin=True,
     immutable=("roleRef.*",),
 )
-"""Who has the rights of a Role."""
+"""Binds a Role to its subjects."""
 
 
 # ----------------------------------------------------------------------------------------------------------- writing
 
 
 def pod_selector(model: ModelDeployment, component: str = SERVER) -> dict[str, str]:
-    """The labels by which the pods of one component are known; they never change for the life of a deployment."""
+    """The labels that select the pods of one component; they never change during the life of a deployment."""
     return {names.MODEL_DEPLOYMENT: model.metadata.name, names.COMPONENT: component}
 
 
@@ -115,10 +116,10 @@ def deployment(
     surge: int = 0,
     patience: int = 600,
 ) -> Resource:
-    """A Deployment of `replicas` pods like `pod`, called like the model unless `name` says otherwise.
+    """A Deployment of `replicas` pods like `pod`, with the model's name unless `name` is given.
 
-    A roll-out takes a pod away before it makes another (`surge` 0): there is rarely a spare GPU. `patience` is the
-    number of seconds after which Kubernetes calls a roll-out stuck: no less than what the startup probe allows.
+    By default a roll-out deletes a pod before it creates another (`surge` 0), because spare GPUs are rare. `patience`
+    is the number of seconds after which Kubernetes reports a roll-out as stuck; it must cover the startup probe.
     """
     selector = pod_selector(model, component)
     return {
@@ -148,8 +149,8 @@ def leader_worker_set(
 ) -> Resource:
     """A LeaderWorkerSet of `replicas` groups of `size` pods, the leader included; `surge` counts groups.
 
-    A group is made anew as a whole when one of its pods fails: engines do not survive the loss of a rank. `name` has at
-    most 49 letters and is not that of a Service of ours: the controller makes one of the same name.
+    A group is recreated as a whole when one of its pods fails, because engines do not survive the loss of a rank.
+    `name` has at most 49 characters and must differ from our Services: the controller creates a Service with that name.
     """
     selector = pod_selector(model, component)
     return {
@@ -174,7 +175,7 @@ def leader_worker_set(
 
 
 def service(model: ModelDeployment, *, port: int, target: int = 0, name: str = "", component: str = SERVER) -> Resource:
-    """A Service on `port` before the pods of one component, which listen on `target` (default: the same)."""
+    """A Service on `port` for the pods of one component, which listen on `target` (default: `port`)."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -187,9 +188,9 @@ def service(model: ModelDeployment, *, port: int, target: int = 0, name: str = "
 
 
 def account(name: str, rules: Sequence[Mapping[str, object]]) -> list[Resource]:
-    """A ServiceAccount with a Role of these `rules`, and the RoleBinding between them, all of one name.
+    """A ServiceAccount, a Role with these `rules` and their RoleBinding, all with the same name.
 
-    The provider's own account must have the rules too (``ProviderManifest.rbac_rules``), or cannot grant them.
+    The provider's own account must have the same rules (``ProviderManifest.rbac_rules``), or it cannot grant them.
     """
     group = "rbac.authorization.k8s.io"
     return [
@@ -211,7 +212,7 @@ def account(name: str, rules: Sequence[Mapping[str, object]]) -> list[Resource]:
 
 
 def endpoint(model: ModelDeployment, observed: Observed, port: int, *, name: str = "") -> Endpoint | None:
-    """Where the model is served: by the Service called like it unless `name` says otherwise, once that is there."""
+    """The endpoint at the Service with the model's name (or `name`); None while the Service does not exist."""
     name = name or model.metadata.name
     return Endpoint(service=name, port=port) if observed.find(SERVICE.kind, name) is not None else None
 
@@ -231,21 +232,22 @@ def _labelled(pod: Resource, labels: Mapping[str, str]) -> Resource:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """How a Deployment, StatefulSet or LeaderWorkerSet is.
-
-    `exists` is False where there is none. `up_to_date`: its controller has seen the newest spec and serves it.
-    `ready`: as many replicas serve as are wanted. `reason` and `message` are those of what hinders.
-    """
+    """The state of a Deployment, StatefulSet or LeaderWorkerSet."""
 
     exists: bool
+    """False if there is no such object."""
     replicas: Replicas
     up_to_date: bool
+    """Its controller has observed the newest spec, and all replicas have it."""
     ready: bool
+    """It is up to date, and all wanted replicas are ready."""
     reason: str
+    """Reason of the state, or of what prevents readiness."""
     message: str
+    """Message for `reason`."""
 
     def component(self, name: str, *, only_degrades: bool = False, role: str = "") -> Component:
-        """The workload as a component of an observation; `role` is its pods'."""
+        """The workload as a component of an observation; `role` is the role of its pods."""
         return Component(
             name=name,
             ready=self.ready,
@@ -258,7 +260,7 @@ class Workload:
 
 
 def read(obj: object) -> Workload:
-    """What a workload's status says. Total: any JSON gives an answer."""
+    """The state in a workload's status; accepts any JSON."""
     if not isinstance(obj, dict) or not obj:
         return Workload(
             exists=False,
@@ -269,7 +271,7 @@ def read(obj: object) -> Workload:
             message="it does not exist yet",
         )
     kind = text(obj, "kind") or "workload"
-    # Counts below zero mean nothing, and the contract knows none.
+    # Negative counts are meaningless, and the contract forbids them.
     wanted = max(0, number(obj, "spec", "replicas", default=1))
     ready = max(0, number(obj, "status", "readyReplicas"))
     total = number(obj, "status", "replicas")
@@ -277,7 +279,7 @@ def read(obj: object) -> Workload:
     available = max(0, number(obj, "status", "availableReplicas", default=ready))
     replicas = Replicas(desired=wanted, ready=min(ready, wanted), available=min(available, wanted))
     observed = is_observed(obj) and bool(dig(obj, "status")) if wanted else is_observed(obj)
-    # Old pods on their way out still count in `replicas`: until they are gone the new ones have not taken over.
+    # Terminating old pods still count in `replicas`: the roll-out is complete only when they are gone.
     up_to_date = observed and updated >= wanted and total == wanted and not dig(obj, "metadata", "deletionTimestamp")
     well = up_to_date and ready >= wanted
     reason, message = ("Ready", "") if well else _hindrance(obj, kind)
@@ -295,7 +297,7 @@ def read(obj: object) -> Workload:
 
 
 def _hindrance(obj: Resource, kind: str) -> tuple[str, str]:
-    """The reason of the registry, and the words, for a workload that is not ready."""
+    """Reason from the registry and message for a workload that is not ready."""
     if dig(obj, "metadata", "deletionTimestamp"):
         return "Terminating", f"the {kind} is being deleted"
     if truth(obj, "ReplicaFailure"):
@@ -303,17 +305,17 @@ def _hindrance(obj: Resource, kind: str) -> tuple[str, str]:
         return ("QuotaExceeded" if "exceeded quota" in words else "InvalidSpec"), words
     progressing = condition(obj, "Progressing")
     if kind == "Deployment" and truth(obj, "Progressing") is False:
-        # Not the end: as soon as a pod becomes ready the Deployment goes on (recorded).
+        # Not final: the roll-out continues as soon as a pod becomes ready (recorded).
         return "Progressing", text(progressing, "message")
     return "Progressing", ""
 
 
 def made_of(wanted: Resource, found: object) -> bool:
-    """Whether a workload that an upstream made is of this pod (a pod template or a pod spec), as far as it can be seen.
+    """Whether a workload that an upstream created contains this pod (a pod template or a pod spec).
 
-    For an upstream whose status has no ``observedGeneration``: ``Observation.up_to_date`` is what this says of the
-    workload. All that `wanted` has must be in a pod of `found`; the upstream may add to it. So it does not see what a
-    newer spec only takes away, nor a change of what the upstream translates by itself. Total: any JSON gives an answer.
+    Use it for ``Observation.up_to_date`` if the upstream's status has no ``observedGeneration``. All of `wanted` must
+    be in a pod of `found`; the upstream may add to it. It therefore does not detect a newer spec that only removes
+    fields, or a change that the upstream translates by itself. Accepts any JSON.
     """
     spec = wanted["spec"] if isinstance(wanted.get("spec"), dict) else wanted
     metadata = {key: dig(wanted, "metadata", key) for key in ("labels", "annotations")} if spec is not wanted else {}
@@ -324,7 +326,7 @@ def made_of(wanted: Resource, found: object) -> bool:
 
 
 def _covers(ours: object, theirs: object, *, quantities: bool = False) -> bool:
-    """Whether everything of ours is in theirs; entries of a list with a name are those of the same name."""
+    """Whether `theirs` contains everything in `ours`; list entries with a name are compared by name."""
     if ours in (None, "", [], {}):  # an API server does not keep these
         return True
     if isinstance(ours, dict):

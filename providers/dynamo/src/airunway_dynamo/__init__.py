@@ -1,6 +1,6 @@
-"""The AI Runway provider for NVIDIA Dynamo: a ModelDeployment becomes a `nvidia.com` DynamoGraphDeployment.
+"""The AI Runway provider for NVIDIA Dynamo, which translates a ModelDeployment to a `nvidia.com` DynamoGraphDeployment.
 
-Translation and data only; `provider` is the plugin object that the entry point names.
+`provider` is the plugin object that the entry point names.
 """
 
 from airunway.sdk import Provider

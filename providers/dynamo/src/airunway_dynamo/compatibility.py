@@ -1,4 +1,4 @@
-"""What stands between a deployment and Dynamo: every field that cannot be honoured, by name (spec ruling 18)."""
+"""Checks which fields of a deployment Dynamo cannot honour, and names each (spec ruling 18)."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ from airunway_dynamo.settings import Settings
 __all__ = ["compatibility"]
 
 _ON_GROVE, _OF_A_LABEL, _OF_A_GROUP = 45, 63, 49
-"""The longest names: of graph and component together on Grove, as a label's value, of a LeaderWorkerSet."""
+"""Maximum lengths: of graph and component name together on Grove, of a label value, of a LeaderWorkerSet's name."""
 _WORKER_HASH = len("-12345678")
-"""What the operator adds to the name of a worker: a digest of what it runs."""
+"""Length of the digest that the operator appends to a worker's name."""
 _SHELL_SAFE = re.compile(r"[A-Za-z0-9_@%+=:,./-]*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Compatibility:
-    """Blockers change what runs; warnings do not."""
+    """Whether Dynamo can honour the deployment: blockers would change what runs, warnings would not."""
     if fundamental := tuple(_fundamental(deployment, context)):
         return Compatibility(blockers=fundamental)
     parts = parts_of(deployment, context)
-    # What runs is not taken away by an upgrade: a graph of an earlier generation that exists is warned about.
+    # An upgrade must not stop what runs, so an existing graph of an earlier generation only gets a warning.
     refuses = context.has(HARDENED) or not context.live_kind
     server = [*server_findings(deployment, context, who="Dynamo", server="its Frontend")]
     blockers = [
@@ -69,12 +69,12 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
         *pod_findings(deployment, reserved=RESERVED_LABELS),
         *_warnings(deployment, context),
     ]
-    # Each role says the same of what they share.
+    # The roles report the same findings about shared fields.
     return Compatibility(blockers=tuple(dict.fromkeys(blockers)), warnings=tuple(dict.fromkeys(warnings)))
 
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
-    """The seeds' own messages, word for word; with one of these nothing else is worth saying."""
+    """Blockers with the exact messages of the seeds; if there is one, no others are reported."""
     yield from unsupported_engine(deployment, context, MANIFEST.engines, who="Dynamo")
     if deployment.spec.model.source == "custom":
         text = "Dynamo starts the engine with model.id: for an image with a model of its own use another provider"
@@ -106,16 +106,16 @@ def _runtime(deployment: ModelDeployment, context: Context[Settings], parts: Seq
 
 
 def _name_blockers(deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]) -> Iterator[Finding]:
-    """The operator and Kubernetes limit what is made of the deployment's name; the narrowest limit is said."""
+    """The blocker for a name that exceeds a limit of the operator or of Kubernetes; it reports the narrowest limit."""
     namespace = deployment.metadata.namespace
     grove = context.settings.grove and kind_key("grove.io", "PodClique") in context.served
-    # The operator's label has both.
+    # The operator's label contains both namespace and name.
     limits = [(_OF_A_LABEL - 1 - len(namespace), f"Dynamo's label of a graph in namespace {namespace}")]
     for part in parts:
         own, hashed = len(part.name), part.serves and not context.has(Feature.DYNAMO_NAMESPACE)  # since 1.0
         made = 1 + own + (_WORKER_HASH if hashed else 0)
         if grove:
-            # Over several nodes the name of the group and that of its leader count too.
+            # Over several nodes the names of the group and of its leader also count.
             taken = own + (own + len("-ldr") if part.nodes > 1 else 0)
             limits.append((_ON_GROVE - taken, f"Dynamo's component {part.name} on Grove ({_ON_GROVE} together)"))
         elif part.nodes > 1:
@@ -148,8 +148,9 @@ def _override_blockers(deployment: ModelDeployment, context: Context[Settings]) 
 
 
 def _node_blockers(deployment: ModelDeployment, context: Context[Settings], parts: Sequence[Part]) -> Iterator[Finding]:
-    """What several nodes do not take: GPUs that cannot be spread; and what a shell would read otherwise, since the
-    operator puts the words of a worker into one line for it, hardly quoted.
+    """Blockers for workers over several nodes: an uneven number of GPUs, and arguments with special shell characters.
+
+    The operator joins a worker's arguments into one shell line and hardly quotes them.
     """
     spec, limit = deployment.spec, context.settings.gpus_per_node
     if all(part.nodes == 1 for part in parts):

@@ -1,7 +1,7 @@
-"""The DynamoGraphDeployment: what a deployment runs as, and how either version of the API writes that down.
+"""Translates a deployment to a DynamoGraphDeployment, in either version of its API.
 
-A component is a part: a Frontend (or, behind a gateway's pool, a picker) and the workers. Names are short, since the
-operator limits the length of graph and component together.
+The components are a Frontend (or a picker, behind a gateway's InferencePool) and the workers. Component names are
+short, because the operator limits the length of graph and component name together.
 """
 
 from __future__ import annotations
@@ -44,39 +44,40 @@ from airunway_dynamo.settings import Settings
 __all__ = ["FRONTEND", "PORT", "Part", "desired", "image_of", "parts_of", "routed_by_pool", "runtime_version"]
 
 _NEWEST = "1.3.1"
-"""The release of the images that goes with operators that `IMAGES` does not name: 1.2 and newer."""
+"""Image release for operators that `IMAGES` does not list: 1.2 and newer."""
 _OLD_NAMES = (1, 5, 9999)
-"""The newest release of images by whose flags the first generations write; what they wrote does not change."""
+"""Newest image release whose flag names the first generations of transformers use; their output does not change."""
 FRONTEND, PICKER = "Frontend", "Epp"
 PORT = 8000
-"""Where a Frontend listens, and its Service too."""
+"""Port of a Frontend and of its Service."""
 
 _GROUP = 1000
-"""That of the user of Dynamo's images, which volumes are given to. The operator says so itself, but not in a pod that
-has a security context of its own."""
+"""Group of the user in Dynamo's images, which owns volumes. The operator sets it too, except in pods with their own
+security context."""
 
 _SUB_TYPE = "nvidia.com/dynamo-sub-component-type"
 
 _SIDECAR, _SIDECAR_ARGS = "sidecar-frontend", ("-m", "dynamo.frontend", "--router-mode", "direct")
-"""A frontend beside each worker that a gateway's pool picks."""
+"""A frontend beside each worker that a gateway's pool selects."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One component. `replicas` None: somebody else scales it.
-
-    `size` is that of one pod, `nodes` are those of one replica, `gpus` those of all its pods, and `path` is the field
-    that asks for them.
-    """
+    """One component of the graph."""
 
     name: str
     type: str
     replicas: int | None
+    """None: an adapter scales it."""
     size: Sizing
+    """Resources of one pod."""
     launch: Launch
     nodes: int = 1
+    """Number of nodes of one replica."""
     gpus: int = 0
+    """GPUs of one replica, all of its pods together."""
     path: str = ""
+    """The field that requests the GPUs."""
 
     @property
     def serves(self) -> bool:
@@ -84,18 +85,18 @@ class Part:
 
 
 def parts_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[Part, ...]:
-    """The components, the way in first."""
+    """The components; the first one receives the requests."""
     roles = ("prefill", "decode") if is_disaggregated(deployment) else ("",)
     return (_entry(deployment, context), *(_worker(deployment, context, role) for role in roles))
 
 
 def routed_by_pool(context: Context[Settings]) -> bool:
-    """Whether a gateway picks the worker, by an InferencePool, so that there is no Frontend."""
+    """Whether a gateway selects the worker through an InferencePool, so that there is no Frontend."""
     return context.gateway is not None and context.gateway.uses_pool and context.has(Feature.GRAPH_METADATA)
 
 
 def image_of(deployment: ModelDeployment, context: Context[Settings]) -> str:
-    """The runtime image: the deployment's, else Dynamo's own for the engine."""
+    """The runtime image: the deployment's, else Dynamo's image for the engine."""
     own = deployment.spec.engine.image or deployment.spec.image
     return own or _published(context, RUNTIMES[context.engine].image)
 
@@ -106,13 +107,13 @@ def _published(context: Context[Settings], name: str) -> str:
 
 
 def runtime_version(deployment: ModelDeployment, context: Context[Settings]) -> Version | None:
-    """The release of the runtime: as the deployment says, else as the image's tag does; None where nobody says."""
+    """The release of the runtime: from the deployment, else from the image's tag; None if neither has one."""
     said = overridden(deployment, "runtimeVersion")
     return version_in(str(said or "")) or release_in(image_of(deployment, context))
 
 
 def _entry(deployment: ModelDeployment, context: Context[Settings]) -> Part:
-    """The way in: a Frontend, or a picker."""
+    """The component that receives the requests: a Frontend or a picker."""
     wish, size = overridden(deployment, "frontend"), {"cpu": "2", "memory": "4Gi"}
     cpu, memory = (str(dig(wish, "resources", name, default=usual)) for name, usual in size.items())
     mode = str(overridden(deployment, "routerMode", default="round-robin"))
@@ -136,11 +137,11 @@ def _entry(deployment: ModelDeployment, context: Context[Settings]) -> Part:
 
 
 def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) -> Part:
-    """The workers of a role; those that do both have none."""
+    """The workers of a role; the role is empty in aggregated mode."""
     engine, runtime = context.engine, RUNTIMES[context.engine]
     version = runtime_version(deployment, context) or (9999, 0, 0)
     flags = [*newest(ROLES[engine], version).get(role, ())]
-    # The one that decodes caches nothing that a later request could be sent to.
+    # A decode worker caches nothing that later requests could reuse.
     if overridden(deployment, "routerMode") == "kv" and role != "decode":
         flags += newest(EVENTS[engine], version if context.has(FLAGS_BY_RELEASE) else min(version, _OLD_NAMES))
     given = given_flags(deployment)
@@ -172,14 +173,17 @@ def _worker(deployment: ModelDeployment, context: Context[Settings], role: str) 
 
 
 def _apart(args: tuple[str, ...]) -> Iterator[str]:
-    """Flag and value as two words: joined, the operator does not see that a worker needs more GPUs than a node has."""
+    """Splits parallelism flags and their values into two words each.
+
+    The operator recognises only this form when it checks whether a worker needs more GPUs than a node has.
+    """
     for word in args:
         joined = word.startswith(("--tensor-parallel-size=", "--pipeline-parallel-size="))
         yield from word.split("=", 1) if joined else (word,)
 
 
 def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
-    """One graph, and what of it the operator lets nobody change while it lives."""
+    """One graph, and the values that the operator does not allow to change while it exists."""
     parts = parts_of(deployment, context)
     listed = context.upstream.api_version.endswith("/v1beta1")
     written = {part.name: _component(deployment, context, part, listed=listed) for part in parts}
@@ -195,7 +199,7 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
         "spec": {"backendFramework": context.engine, **components},
     }
     topology = {
-        # Who counts the replicas is part of it: an adapter's the operator lets nobody else change, nor take over.
+        # Includes who sets the replicas: the operator lets only the adapter change replicas that it manages.
         "components": sorted(part.name + (" of an adapter" if part.replicas is None else "") for part in parts),
         "components on several nodes": sorted(part.name for part in parts if part.nodes > 1),
     }
@@ -203,10 +207,10 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
 
 
 def _component(deployment: ModelDeployment, context: Context[Settings], part: Part, *, listed: bool) -> Resource:
-    """A part as one of the `listed` components of v1beta1, or as a service of v1alpha1."""
+    """A part as a component of v1beta1 (`listed`), or as a service of v1alpha1."""
     name, type_ = deployment.metadata.name, "worker" if part.serves else part.type
     own = {} if context.has(Feature.SUB_TYPES) else {GRAPH_NAME: name, COMPONENT_TYPE: type_}
-    # One container called "main", which the operator completes: ports, probes, shared memory.
+    # The operator adds ports, probes and shared memory to the container "main".
     template = model_pod(
         deployment,
         context,
@@ -216,7 +220,7 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
         reserved=RESERVED_LABELS,
         container="main",
         shared_memory=False,
-        # To reach the others TensorRT-LLM's nodes run an SSH server, which as root needs privileges.
+        # TensorRT-LLM's nodes connect through an SSH server, which runs as root and needs privileges.
         hardened=context.has(HARDENED) and not (context.engine == "trtllm" and part.nodes > 1),
         calls_api=True,
         # The operator's own account has the rights that a picker needs.
@@ -224,7 +228,7 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
     )
     if "securityContext" in template["spec"]:
         template["spec"]["securityContext"].setdefault("fsGroup", _GROUP)
-    configured = part.type == "epp" and (release_in(part.launch.image) or ()) < (1, 5)  # newer ones must not be
+    configured = part.type == "epp" and (release_in(part.launch.image) or ()) < (1, 5)  # newer ones must not get one
     main = template["spec"]["containers"][0]
     env, shared = main.get("env"), overridden(deployment, "sharedMemory") if part.serves else None
     sidecar = {"image": part.launch.image, "args": [*_SIDECAR_ARGS]} if part.serves and routed_by_pool(context) else {}
@@ -239,7 +243,7 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
         if sidecar:
             beside = filled(name=_SIDECAR, **sidecar, env=env, securityContext=main.get("securityContext"))
             template["spec"]["containers"].append(beside)
-        # In words of its own where the operator could not read it off the image.
+        # Written explicitly if the operator cannot read it from the image's tag.
         unread = context.has(Feature.RUNTIME_VERSION) and not is_release(part.launch.image)
         version = runtime_version(deployment, context) if unread else None
         return alike | filled(
@@ -250,7 +254,7 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
             frontendSidecar=_SIDECAR if sidecar else None,
             runtimeVersionOverride=".".join(map(str, version or ())),
         )
-    # No pod template stands here whose labels the runtime could complete.
+    # v1alpha1 has no pod template to which the runtime could add its labels.
     template["metadata"]["labels"] |= labels.whose(name, provider="dynamo")
     rest = {key: value for key, value in main.items() if key not in ("name", "env", "resources")}
     pod = {key: value for key, value in template["spec"].items() if key != "containers"}
@@ -268,7 +272,7 @@ def _component(deployment: ModelDeployment, context: Context[Settings], part: Pa
 
 
 def _resources(size: Sizing) -> Resource:
-    """Amounts as texts, GPUs under a name of their own."""
+    """Quantities as strings, with GPUs under Dynamo's own keys."""
     other = size.gpu_type if size.gpu_type != DEFAULT_GPU_TYPE else ""
     gpus = filled(gpu=str(size.gpus), gpuType=other) if size.gpus else {}
     limits = {**gpus, **filled(memory=size.memory)}
@@ -276,9 +280,9 @@ def _resources(size: Sizing) -> Resource:
 
 
 def _picker_config(*, split: bool, listed: bool) -> Resource:
-    """A profile for the worker that answers, and where prefill is `split` off one for that before it.
+    """A scheduling profile for decode workers, and one for prefill workers if the roles are `split`.
 
-    A graph whose components are `listed` (v1beta1) has the role of a worker in its type.
+    In a `listed` graph (v1beta1), the worker's type contains its role.
     """
     plugins: list[Resource] = [{"type": "disagg-profile-handler"}, {"name": "picker", "type": "max-score-picker"}]
     profiles = []

@@ -22,30 +22,30 @@ from airunway_dynamo.settings import Settings
 __all__ = ["COMPONENT_TYPE", "GRAPH_NAME", "MANIFEST", "RESERVED_LABELS", "TRANSFORMERS", "WORKERS", "Feature"]
 
 GRAPH_NAME, COMPONENT_TYPE = "nvidia.com/dynamo-graph-deployment-name", "nvidia.com/dynamo-component-type"
-"""Labels of pods, and of all that the operator makes for a graph: the graph's name, and the type of the component."""
+"""Labels on pods and on all objects that the operator creates for a graph: the graph's name, the component's type."""
 RESERVED_LABELS = ("nvidia.com/", "grove.io/", "leaderworkerset.sigs.k8s.io/")
 WORKERS = ("worker", "prefill", "decode")
-"""Types of components that run the model; names of ours too."""
+"""Types of components that run the model; we use them as component names too."""
 
 V1ALPHA1, V1BETA1 = "nvidia.com/v1alpha1", "nvidia.com/v1beta1"
 
 
 class Feature(StrEnum):
-    """What some releases can express."""
+    """What only some releases can express."""
 
     SUB_TYPES = "sub-types"
-    """`subComponentType` says which worker prefills, and all pods are labelled with graph and type; before, Grove's
-    pods got only the labels that the graph itself has."""
+    """`subComponentType` marks prefill workers, and all pods have labels for graph and type. Before, Grove's pods had
+    only the labels of the graph itself."""
     GPU_TYPES = "gpu-types"
-    """GPUs of another resource name than `nvidia.com/gpu`."""
+    """GPUs with a resource name other than `nvidia.com/gpu`."""
     SCALING_ADAPTERS = "scaling-adapters"
     DYNAMO_NAMESPACE = "dynamo-namespace"
-    """Workers find each other by `dynamoNamespace`, whose default was the graph's name alone: graphs of one name in two
-    namespaces would serve each other's requests. Since 1.0 the operator derives it from both."""
+    """Workers find each other by `dynamoNamespace`, which defaulted to the graph's name: graphs with the same name in
+    two namespaces would serve each other's requests. Since 1.0 the operator derives it from both."""
     GRAPH_METADATA = "graph-metadata"
-    """Labels, annotations and topology of a whole graph; a frontend beside each worker, for a gateway's pool."""
+    """Labels, annotations and topology of a whole graph, and a frontend beside each worker for a gateway's pool."""
     RUNTIME_VERSION = "runtime-version"
-    """`runtimeVersionOverride`, which is required where the image's tag names no release."""
+    """`runtimeVersionOverride`, which is required if the image's tag contains no release."""
 
 
 _0_4 = (Feature.DYNAMO_NAMESPACE,)
@@ -56,12 +56,13 @@ _1_1 = (*_1_0, Feature.GRAPH_METADATA)
 _1_4 = (*_1_1, Feature.RUNTIME_VERSION)
 _0_6_SCHEMAS = ("28af6d3cf95f", "6ab2a03c7c10", "d9a2a3e70a17")
 _BESIDE_V1BETA1 = ("1e2ba548b1a0", "40a5afa93be2", "cf4bd1b1f044", "be7d80ad1ddf")
-"""v1alpha1 as it is served from 1.2 on: what was written in it stays in it."""
+"""v1alpha1 as served from 1.2 on; graphs written in it stay in it."""
 _SANDBOX = ("c268b6468a35", "ff6860f3bd75")
-"""The minimal CRD that AI Runway's sandbox installs in place of Dynamo's own, by version."""
+"""The minimal CRD that AI Runway's sandbox installs instead of Dynamo's, by version."""
 
 _graph = partial(generation, immutable=["spec.backendFramework", "spec.topologyConstraint.*"])
-"""Nor may components come, go, or change between one node and several: `replace_on` of a translation says so."""
+"""Adding or removing a component, or changing it between one node and several, is also impossible in place; the
+translation's `replace_on` covers that."""
 
 _RELEASED = (
     _graph(V1ALPHA1, "0.4.1", "0.5", hashes=["69c5dc9ca435"], features=_0_4),
@@ -75,11 +76,11 @@ _RELEASED = (
 """Oldest first: CRDs of every release since 0.4.1."""
 
 TRANSFORMERS = (*_RELEASED, *revised(_RELEASED[2:], 2, features=[HARDENED, FLAGS_BY_RELEASE]))
-"""Images of releases before 0.8 run as root, and need what a hardened pod does not have."""
+"""Images of releases before 0.8 run as root and need what a hardened pod lacks."""
 
 _nvidia = partial(UpstreamKind, group="nvidia.com", versions=("v1beta1", "v1alpha1"))
 _made = partial(_nvidia, required=False, write=False, select=GRAPH_NAME)
-"""What the operator makes of a graph: without Grove, and with it."""
+"""Kinds that the operator creates for a graph, without and with Grove."""
 
 _UNUSED = (
     "spec.providerOverride",
@@ -92,7 +93,7 @@ _UNUSED = (
         for field in (*fields, "providerOverride", *(f"multinode.{of}.providerOverride" for of in ("leader", "worker")))
     ),
 )
-"""Where a graph can carry pods, or raw parts of what the operator makes of it, besides the pods of its components."""
+"""Paths where a graph can contain pods, or raw parts of generated objects, outside the pods of its components."""
 
 _TOPOLOGY = keys(packDomain=TEXT, topologyProfile=TEXT, clusterTopologyName=TEXT)
 
@@ -123,7 +124,7 @@ MANIFEST = ProviderManifest(
         SelectionRule(condition="spec.engine.type == 'vllm' && spec.resources.gpu.count > 0", priority=50),
     ),
     upstream=(
-        # Gone means that its pods have let go of their GPUs.
+        # Foreground deletion: the graph is gone only after its pods have released their GPUs.
         _nvidia(
             kind="DynamoGraphDeployment",
             plural="dynamographdeployments",

@@ -1,6 +1,6 @@
-"""What starts a worker: images, modules, and the flags of its role, by the release of the runtime image. Data.
+"""How workers are started, as data: images, modules and role flags by release of the runtime image.
 
-Flags follow the image, not the operator: vLLM's workers were told their role in three ways so far.
+Flags depend on the image, not on the operator: vLLM's workers have had three ways of setting their role so far.
 """
 
 from __future__ import annotations
@@ -14,23 +14,28 @@ from airunway.sdk import NIXL_TRANSFER, Version, canonical_json, tag_of
 __all__ = ["EVENTS", "IMAGES", "OWN_FLAGS", "ROLES", "RUNTIMES", "is_release"]
 
 Flags = tuple[tuple[str, ...], ...]
-"""Each flag with its values, if it has any."""
+"""Each flag, followed by its values if it has any."""
 
 IMAGES = {"0.4.1": "0.5.1", "0.6": "0.7.1", "0.8": "0.9.1", "1.0": "1.0.1", "1.1": "1.1.1"}
-"""The release of the images that goes with older operators, by the first that a transformer is for; never changed."""
+"""The image release for older operators, by the first operator release of a transformer; never changed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """How Dynamo runs one engine. `staged`: over several nodes each is a stage of a pipeline."""
+    """How Dynamo runs one engine."""
 
     image: str
+    """Name of the runtime image."""
     module: str
+    """Python module that starts a worker."""
     model: str
+    """Flag before the model."""
     dialect: str = ""
+    """Dialect of releases before 1.3, and of transformers without `FLAGS_BY_RELEASE`; empty: the engine's own."""
     newer: str = ""
-    """The dialect of releases from 1.3 on."""
+    """Dialect of releases from 1.3 on; empty: the engine's own."""
     staged: bool = False
+    """Over several nodes, each node is a pipeline stage."""
 
 
 RUNTIMES: Mapping[str, Runtime] = {
@@ -46,7 +51,7 @@ RUNTIMES: Mapping[str, Runtime] = {
 }
 
 OWN_FLAGS = frozenset({"disaggregation-mode", "is-prefill-worker", "is-decode-worker"})
-"""Flags that say what a worker is: the deployment's mode says that."""
+"""Flags for a worker's role, which the deployment's serving mode determines."""
 
 
 def _json(**fields: object) -> str:
@@ -65,7 +70,7 @@ _SGLANG = (
     ("--host", "0.0.0.0"),
 )
 _TRANSFER = {"backend": "DEFAULT"}
-# The one that prefills hands each request over as soon as it is done: nothing to overlap with.
+# A prefill worker hands each request over when it is done, so there is nothing to overlap with.
 _TRTLLM = {
     "prefill": _json(cache_transceiver_config=_TRANSFER, disable_overlap_scheduler=True),
     "decode": _json(cache_transceiver_config=_TRANSFER),
@@ -80,24 +85,24 @@ ROLES: Mapping[str, Mapping[Version, Mapping[str, Flags]]] = {
     "sglang": {(0, 0, 0): {role: _mode(role, *_SGLANG) for role in _BOTH}},
     "trtllm": {(0, 0, 0): {role: _mode(role, ("--override-engine-args", _TRTLLM[role])) for role in _BOTH}},
 }
-"""The flags of workers that prefill or decode only, by engine and the first release of the image that has them."""
+"""The flags of prefill and decode workers, by engine and the first image release that has them."""
 
 _VLLM_EVENTS = _json(publisher="zmq", topic="kv-events", endpoint="tcp://*:20080", enable_kv_cache_events=True)
 _SGLANG_EVENTS = _json(publisher="zmq", topic="kv-events", endpoint="tcp://*:5557")
 EVENTS: Mapping[str, Mapping[Version, Flags]] = {
-    # The oldest publish what they cache unasked.
+    # The oldest releases publish cache events by default.
     "vllm": {(0, 0, 0): (), (1, 0, 0): (("--kv-events-config", _VLLM_EVENTS),)},
     "sglang": {(0, 0, 0): (("--kv-events-config", _SGLANG_EVENTS),)},
-    # 1.6 still takes the old name (recorded), for that release only.
+    # 1.6 also accepts the old name, as the last release (recorded).
     "trtllm": {(0, 0, 0): (("--publish-events-and-metrics",),), (1, 6, 0): (("--publish-kv-events",),)},
 }
-"""Those by which a router learns what a worker has cached."""
+"""Flags that make a worker publish cache events for the router."""
 
 
-# No number of a pre-release begins with 0.
+# In a semantic version, numbers of a pre-release have no leading zero.
 _SEMANTIC = re.compile(r"v?\d{1,4}\.\d{1,4}\.\d{1,4}(?!-(.*\.)?0\d+(\.|$))([-+][0-9A-Za-z.+-]+)?", re.ASCII)
 
 
 def is_release(image: str) -> bool:
-    """Whether the operator can read the release off the tag, too: it takes semantic versions only."""
+    """Whether the operator can read the release from the tag too: it accepts semantic versions only."""
     return _SEMANTIC.fullmatch(tag_of(image)) is not None

@@ -1,4 +1,4 @@
-"""The provider's own configuration: images, nodes, and whether Grove is used."""
+"""The provider's settings: images, nodes, and whether to use Grove."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VERSION = re.compile(r"\d{1,4}\.\d{1,4}\.\d{1,4}")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Read at start from the chart's values or ``--set``. Raises ValueError for a value that makes no sense."""
+    """Read at startup from the chart's values or ``--set``. Raises ValueError for an invalid value."""
 
     runtime_version: str = setting(
         "",

@@ -1,7 +1,7 @@
-"""A graph's status as an observation: its condition ``Ready`` by reason, and the replicas of its workers.
+"""Translates a graph's condition ``Ready`` and the replicas of its workers to an observation.
 
-`state` alone says little: ``failed`` is an error of a reconcile, a conflict included, and goes back to ``pending`` by
-itself; nothing in a graph tells of images, crashes or quota, which the runtime reads off the pods.
+`state` alone is not reliable: ``failed`` is any reconcile error, even a conflict, and returns to ``pending`` by itself.
+A graph does not report problems with images, crashes or quota; the runtime reads these from the pods.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from airunway_dynamo.settings import Settings
 __all__ = ["observation"]
 
 _COMPONENT = "nvidia.com/dynamo-component"
-"""Label of what the operator makes for a component, with its name."""
+"""Label with the component's name on objects that the operator creates for a component."""
 _SETTLES = timedelta(seconds=5)
-"""How long the word of an operator is not taken that does not say of which generation it is (before 1.0)."""
+"""How long the status of an operator without observed generation (before 1.0) is not trusted after a change."""
 _OURS = timedelta(minutes=1)
-"""How long a generation that the operator has not seen may be one of ours, where others write into the graph too."""
+"""How long an unobserved generation may be our change, if others also write to the graph."""
 
 _REASONS: Mapping[str, str] = {
     "insufficient_capacity": "InsufficientCapacity",
@@ -59,7 +59,7 @@ _REASONS: Mapping[str, str] = {
     "unsupported_workload_provider": "IncompatibleConfiguration",
     "selected_workload_provider_unavailable": "IncompatibleConfiguration",
 }
-"""Every other one but an error only says that something is not ready; why, the pods show."""
+"""All other reasons except errors only mean that something is not ready; the pods show why."""
 
 _WAITS = ("some_resources_are_not_ready", "pods_not_ready", "mixed_not_ready_reasons", "insufficient_capacity")
 
@@ -71,10 +71,10 @@ _ERRORS = meanings(
 
 
 def observation(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
-    """Component, replicas and endpoint, from whatever exists. Total: any JSON gives an answer."""
+    """Component, replicas and endpoint, from the objects that exist; accepts any JSON."""
     graph = observed.primary if isinstance(observed.primary, dict) else {}
     made = {_made_for(obj): obj for obj in observed.objects if obj is not observed.primary}
-    # In either version, and with those that somebody else has put in.
+    # Components in the format of either API version, including those added by others.
     specs = mapping(graph, "spec", "services") | {text(s, "name"): s for s in records(graph, "spec", "components")}
     counts = {name: _replicas(name, spec, graph, made.get(name, {})) for name, spec in specs.items()}
     ours = {part.name: part for part in parts_of(deployment, context)} if context.engine in RUNTIMES else {}
@@ -84,14 +84,14 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
     scaled = any(part.replicas is None for part in ours.values())
     shared = scaled or bool(counts.keys() - ours.keys())
     if scaled:
-        # Nobody here has asked for more than the adapters have brought up: one that starts is nobody's loss.
+        # The adapters choose the number of workers, so a worker that is still starting does not degrade the deployment.
         working = [replace(count, desired=max(count.ready, min(1, count.desired))) for count in working]
     component = _judge(graph)
     if shared and _is_others_business(graph, counts, ours) and all(count.ready >= count.desired for count in working):
         component = replace(component, ready=True, reason="Ready", pending=False)
     up_to_date, settles = _currency(graph, observed, context.now, shared=shared)
     name, pooled = deployment.metadata.name, routed_by_pool(context)
-    # The Service is there long before anything answers.
+    # The Service exists long before anything answers.
     served = component.ready is True or counts.get(FRONTEND, Replicas()).ready > 0
     return Observation(
         components=(component,),
@@ -114,15 +114,15 @@ def _judge(graph: Resource) -> Component:
         return primary_component("Starting", "the Dynamo operator has not reported yet")
     reason = _REASONS.get(text(said, "reason"), "Progressing")
     if reason == "Progressing" and state == "failed":
-        # The operator tries again: an error that nobody knows is told only once it lasts.
+        # The operator retries, so an unknown error gets a reason that is reported only if it lasts.
         reason = meaning(message, _ERRORS, NETWORK, CREATION, otherwise="DependenciesUnreachable")
     return primary_component(reason, message or f"the graph's state is {state[:64]!r}")
 
 
 def _is_others_business(graph: Resource, counts: Mapping[str, Replicas], ours: Mapping[str, Part]) -> bool:
-    """Whether only what somebody else has put into the graph can be what it waits for: an adapter's workers, a planner.
+    """Whether the graph waits only for components added by others: an adapter's workers, a planner.
 
-    Whether our workers are as many as they should be is not looked at here.
+    It does not check whether the number of our own workers is right.
     """
     waits = text(condition(graph, "Ready"), "reason") in _WAITS and text(graph, "status", "state") == "pending"
     fixed = [counts.get(name, Replicas()) for name, part in ours.items() if part.replicas is not None]
@@ -130,9 +130,10 @@ def _is_others_business(graph: Resource, counts: Mapping[str, Replicas], ours: M
 
 
 def _currency(graph: Resource, observed: Observed, now: datetime, *, shared: bool) -> tuple[bool, float | None]:
-    """Whether the status is of the newest spec; and where only time can tell, in how many seconds it will count.
+    """Whether the status is about the newest spec; if only time can tell, also the seconds until it counts as such.
 
-    A newer generation of a graph that is `shared` with an adapter or a planner is theirs, if ours was long ago.
+    In a graph that is `shared` with an adapter or a planner, a newer generation counts as their change if our last
+    change is long ago.
     """
     status, seen = dig(graph, "status"), is_observed(graph)
     if not isinstance(status, dict) or not status or dig(graph, "metadata", "deletionTimestamp"):
@@ -148,14 +149,14 @@ def _currency(graph: Resource, observed: Observed, now: datetime, *, shared: boo
 
 
 def _replicas(name: str, spec: Resource, graph: Resource, made: Resource) -> Replicas:
-    """How many of one component are wanted, ready and available. Before 0.8 only what was `made` of it says so."""
+    """Wanted, ready and available replicas of one component. Before 0.8, only the objects `made` for it report them."""
     wanted = max(0, number(spec, "replicas", default=1))
     told = dig(graph, "status", "services", name) or dig(graph, "status", "components", name)
     if not isinstance(told, dict) and text(made, "kind") == "PodClique":
         told = dig(made, "status")
     elif not isinstance(told, dict):
         told = {"readyReplicas": wanted} if truth(made, "Available") else {}
-    if "replicas" not in spec:  # an adapter's
+    if "replicas" not in spec:  # an adapter scales it
         wanted = max(0, number(told, "replicas", default=wanted))
     ready = max(0, number(told, "readyReplicas", default=number(told, "availableReplicas")))
     available = max(0, number(told, "availableReplicas", default=ready))
@@ -163,5 +164,5 @@ def _replicas(name: str, spec: Resource, graph: Resource, made: Resource) -> Rep
 
 
 def _made_for(obj: Resource) -> str:
-    """The component that an object of the operator's was made for: a label says it, or the object itself."""
+    """The component for which the operator created an object, from its label or its spec."""
     return text(obj, "metadata", "labels", _COMPONENT) or text(obj, "spec", "serviceName") or text(obj, "spec", "name")

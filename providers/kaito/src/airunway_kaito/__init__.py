@@ -1,7 +1,7 @@
-"""The AI Runway provider for KAITO: a ModelDeployment becomes a `kaito.sh` Workspace, and its status comes back.
+"""The AI Runway provider for KAITO, which translates a ModelDeployment to a `kaito.sh` Workspace and its status back.
 
-Translation and data only; the loop that applies and watches is the provider runtime's (spec/providers.md). `provider`
-is the plugin object that the entry point names.
+`provider` is the plugin object that the entry point names; the provider runtime applies and watches the objects
+(spec/providers.md).
 """
 
 from airunway.sdk import Provider
@@ -17,6 +17,6 @@ provider = Provider(
     TRANSFORMERS,
     can_handle=compatibility,
     translate_spec=desired,
-    # A status says all that there is to know: nothing of the context is needed.
+    # The status needs no context.
     translate_status=lambda deployment, observed, _: observation(deployment, observed),
 )

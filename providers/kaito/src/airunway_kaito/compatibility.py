@@ -1,7 +1,4 @@
-"""What stands between a deployment and KAITO: every field that cannot be honoured, by name (spec ruling 18).
-
-And which machines and nodes it may ask for: what the administrator decides, and what is another's.
-"""
+"""Checks which fields of a deployment KAITO cannot honour (spec ruling 18), and which nodes it may request."""
 
 from __future__ import annotations
 
@@ -32,7 +29,8 @@ from airunway_kaito.settings import Settings
 __all__ = ["compatibility"]
 
 _LONGEST = 52
-"""Of a StatefulSet, or its pods are refused. It is called like its Workspace, which has six letters more in a set."""
+"""Maximum length of a StatefulSet's name; its pods are refused beyond. A Workspace's StatefulSet has the Workspace's
+name, which is six characters longer in an InferenceSet."""
 
 _CHOOSABLE = (
     "kubernetes.io/arch",
@@ -40,17 +38,17 @@ _CHOOSABLE = (
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 )
-"""Labels of Kubernetes' own that say where or what a new node shall be, and give it no role."""
+"""Kubernetes' own labels that select location or architecture of a new node and give it no role."""
 
 
 def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Compatibility:
-    """Blockers change what runs; warnings do not."""
+    """Whether KAITO can honour the deployment: blockers would change what runs, warnings would not."""
     if fundamental := tuple(_fundamental(deployment, context)):
         return Compatibility(blockers=fundamental)
     plan = plan_of(deployment, context)
     blockers, warnings = [*_blockers(deployment, context, plan)], [*role_fields(deployment)]
     if plan.preset:
-        # A template's launch says the first, too.
+        # For templates, launch_of reports like_a_flag itself.
         name = tuple(like_a_flag(deployment.spec.model.id or "")) or _not_a_preset(deployment)
         blockers = [*name, *blockers]
         warnings += _preset_warnings(deployment, context, plan)
@@ -62,7 +60,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
 
 
 def _not_a_preset(deployment: ModelDeployment) -> Iterator[Finding]:
-    """KAITO puts the name of a preset into the command that a shell starts its container by."""
+    """The blocker for a model id that is unsafe in the shell command of KAITO's preset container."""
     name = deployment.spec.model.id or ""
     if not PRESET_NAME.fullmatch(name):
         text = (
@@ -73,7 +71,7 @@ def _not_a_preset(deployment: ModelDeployment) -> Iterator[Finding]:
 
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
-    """The seeds' own messages, word for word; with one of these nothing else is worth saying."""
+    """Blockers with the exact messages of the seeds; if there is one, no others are reported."""
     yield from unsupported_engine(deployment, context, MANIFEST.engines, who="KAITO")
 
 
@@ -109,7 +107,7 @@ def _blockers(deployment: ModelDeployment, context: Context[Settings], plan: Pla
 
 
 def _set_blockers(deployment: ModelDeployment, plan: Plan) -> Iterator[Finding]:
-    """What an InferenceSet cannot do, although a Workspace can."""
+    """Blockers for what an InferenceSet cannot do although a Workspace can."""
     if plan.is_out_of_reach:
         text = "an InferenceSet takes nodes that exist since KAITO 0.12: upgrade KAITO, or have it make nodes"
         yield blocker("spec.scaling.replicas", f"replicas is {deployment.spec.scaling.replicas}, but {text}")
@@ -129,12 +127,12 @@ def _override_blockers(deployment: ModelDeployment, plan: Plan) -> Iterator[Find
 
 
 def _node_blockers(deployment: ModelDeployment, settings: Settings, plan: Plan) -> Iterator[Finding]:
-    """Overrides of the administrator's machines; and, where KAITO makes nodes, labels that are not the user's to give.
+    """Blockers for machines that the administrator does not allow, and for node labels that are not the user's to set.
 
-    KAITO puts the labels that it selects nodes by on the nodes that it makes.
+    KAITO adds the labels in its node selector to the nodes that it creates.
     """
     wanted = overridden(deployment, "resource", "instanceType")
-    # Where nothing is configured and nothing listed, a deployment may name any.
+    # Without a configured machine and without a list, a deployment may name any.
     decided = plan.needs_instance_type and (plan.configured or settings.instance_types)
     named = decided and isinstance(wanted, str) and wanted != plan.configured
     if named and not any(fnmatchcase(wanted, pattern) for pattern in settings.instance_types):
@@ -156,7 +154,7 @@ def _node_blockers(deployment: ModelDeployment, settings: Settings, plan: Plan) 
 
 
 def _not_for_new_nodes(key: str) -> str:
-    """Why a deployment must not give new nodes that label; empty if it may."""
+    """Why a deployment must not set that label on new nodes; empty if it may."""
     if key == NODES_OF:
         return f"{key} says which deployment a node was made for, and is set by the provider: remove it"
     if key in ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"):

@@ -35,10 +35,10 @@ __all__ = [
 ]
 
 CREATED_BY = "inferenceset.kaito.sh/created-by"
-"""Label with an InferenceSet's name on the Workspaces that KAITO makes of it, and on their pods."""
+"""Label with an InferenceSet's name on the Workspaces that KAITO creates for it, and on their pods."""
 
 API_VERSION = "kaito.sh/v1beta1"
-"""The only version used: KAITO serves v1alpha1 beside it without conversion, so that v1alpha1 writes lose fields."""
+"""The only version used: KAITO also serves v1alpha1, but without conversion, so v1alpha1 writes lose fields."""
 
 _kind = partial(UpstreamKind, group="kaito.sh", versions=("v1beta1",), deletion="Foreground")
 WORKSPACE = _kind(
@@ -56,19 +56,19 @@ INFERENCE_SET = _kind(
     pods=("spec.template.inference.template.spec",),
     unused=("spec.template.inference.adapters[*].source.volumeSource",),
 )
-"""Several Workspaces, all alike. Its v1alpha1 (0.8 to 0.10) cannot be left without replicas, nor without a machine."""
+"""Several identical Workspaces. Its v1alpha1 (0.8 to 0.10) requires replicas and a machine type."""
 
 
 class Feature(StrEnum):
-    """What some releases can do."""
+    """What only some releases support."""
 
     EXISTING_NODES = "existing-nodes"
-    """Existing nodes are used as they are; before, only those of `resource.instanceType` were, and others were made."""
+    """Existing nodes are used as they are; before, only nodes of `resource.instanceType`, and others were created."""
     MODEL_ACCESS_SECRET = "model-access-secret"
     HUGGINGFACE_IDS = "huggingface-ids"
-    """Presets take any `org/model`; before, only names of a list that changed with every release."""
+    """Presets accept any `org/model`; before, only names in a list that changed with every release."""
     PARTITION = "partition"
-    """A preset can be given a number of a node's GPUs; before, it always took all of them."""
+    """A preset can be limited to a number of a node's GPUs; before, it always used all of them."""
 
 
 _0_4_6 = (Feature.MODEL_ACCESS_SECRET,)
@@ -77,12 +77,12 @@ _0_9 = (*_0_7, Feature.HUGGINGFACE_IDS)
 _0_12 = (*_0_9, Feature.PARTITION)
 
 SANDBOX_SCHEMAS = ("29c141b0f63a", "ef138e556bd6")
-"""The minimal CRDs of Workspace and InferenceSet that AI Runway's sandbox installs in place of KAITO's own."""
+"""The minimal CRDs of Workspace and InferenceSet that AI Runway's sandbox installs instead of KAITO's."""
 
 _workspace = partial(
     generation,
     API_VERSION,
-    # KAITO refuses a change of the first five; an edit of the template it accepts and never applies.
+    # KAITO refuses changes of the first five, and accepts changes of the template without applying them.
     immutable=(
         "resource.count",
         "resource.instanceType",
@@ -96,7 +96,7 @@ _set = partial(
     generation,
     API_VERSION,
     kind=INFERENCE_SET.kind,
-    # KAITO gives a change to Workspaces that it makes later; those that run keep what they were made with.
+    # KAITO applies a change only to Workspaces that it creates later.
     immutable=("spec.labelSelector.*", "spec.template.*"),
 )
 
@@ -106,20 +106,20 @@ _RELEASED = (
     _workspace("0.7", "0.8", hashes=["ae10c81308ee", "ba53226150c2"], features=_0_7),
     _workspace("0.9", "0.11", hashes=["a149328e58fa", "c601e394ea4e"], features=_0_9),
     _workspace("0.12", "0.12", hashes=["ffa99f984a72", SANDBOX_SCHEMAS[0]], features=_0_12),
-    # Its chart has another copy of this CRD than its source.
+    # The chart and the source of KAITO contain different copies of this CRD.
     _set("0.11", "0.11", hashes=["3a1392a40f78", "2482f42c5604"], features=[*_0_4_6, Feature.HUGGINGFACE_IDS]),
     _set("0.12", "0.12", hashes=["1203c3123e9b", SANDBOX_SCHEMAS[1]], features=_0_12),
 )
-"""Oldest first: recorded CRDs of every release since v0.4.5. What a schema cannot show (`HUGGINGFACE_IDS`,
+"""Oldest first: recorded CRDs of every release since v0.4.5. Features that a schema cannot show (`HUGGINGFACE_IDS`,
 `EXISTING_NODES`) came with the release that has the hash."""
 
 TRANSFORMERS = with_defaults(
     (*_RELEASED, *revised(_RELEASED, 2, features=[HARDENED])), vllm_image="vllm/vllm-openai:v0.23.0"
 )
-"""What is new concerns pods of templates: presets have KAITO's own."""
+"""The new generation changes only pod templates; presets use KAITO's own pods."""
 
 PRESET_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*", re.ASCII)
-"""A name of KAITO's own list, or ``owner/model`` of the model hub: nothing that a shell would read otherwise."""
+"""A name from KAITO's own list, or ``owner/model`` of the model hub; without special shell characters."""
 
 _PRESET: Resource = {"type": "string", "pattern": f"^({PRESET_NAME.pattern})$", "maxLength": 256}
 
@@ -128,9 +128,9 @@ _OVERRIDES = keys(
         instanceType=TEXT,
         preferredNodes=TEXTS,
         labelSelector=keys(
-            # null takes a default label out
+            # null removes a default label
             matchLabels={"type": "object", "additionalProperties": {"type": ["string", "null"]}},
-            # KAITO takes no other operator.
+            # KAITO accepts no other operator.
             matchExpressions=items(keys(key=TEXT, operator=choice("In"), values=TEXTS)),
         ),
         partition=keys(mode=choice("accelerator", "mig"), profile=TEXT, count={**GPUS, "minimum": 1}),
@@ -140,7 +140,7 @@ _OVERRIDES = keys(
         adapters=items(
             keys(
                 source=keys(
-                    # A name that is no DNS label, and a source by URL, pass KAITO's admission and freeze the Workspace.
+                    # KAITO's admission accepts other names and sources by URL, but the Workspace then hangs.
                     name={"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63},
                     image=TEXT,
                     imagePullSecrets=TEXTS,

@@ -1,4 +1,4 @@
-"""The desired objects: a Workspace, or an InferenceSet with the Service that it lacks; and what configures a preset."""
+"""Builds the desired objects: a Workspace, or an InferenceSet with a Service, and the ConfigMap of a preset."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from airunway_kaito.settings import Settings
 __all__ = ["RESERVED_LABEL_PREFIXES", "SERVICE_PORT", "desired", "launch_of", "serving_pods"]
 
 RESERVED_LABEL_PREFIXES = ("kaito.sh/", "inferenceset.kaito.sh/")
-"""Pods are selected and owned by these: a user's label cannot take their place."""
+"""Prefixes of labels for selectors and ownership of pods, which a user's label cannot replace."""
 
 SERVICE_PORT = 80
-"""Of the Service that KAITO makes for a Workspace, and of ours for an InferenceSet: both are called like it."""
+"""Port of the Service: KAITO creates it for a Workspace, we create it for an InferenceSet; it has the same name."""
 
 _OVERRIDES_AT = {
     "resource.labelSelector": "spec.labelSelector",
     "resource": "spec.template.resource",
     "inference": "spec.template.inference",
 }
-"""Where an InferenceSet has what a Workspace has at its top: overrides are written alike for both."""
+"""Where an InferenceSet has the fields at the top of a Workspace, so that overrides have one format for both."""
 
 
 def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
-    """The Workspace or InferenceSet first, then what must exist before it."""
+    """The Workspace or InferenceSet first, then the objects that must exist before it."""
     plan = plan_of(deployment, context)
     written: Resource = {
         "apiVersion": API_VERSION,
@@ -54,15 +54,15 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
     }
     spec, configs = deployment.spec, [_inference_config(deployment)] if plan.preset else []
     if plan.preset:
-        # Without the second one KAITO runs a benchmark after every start and reports a failed one as not ready. An
-        # InferenceSet hands it on to its Workspaces; on these alone it would wait for results that never come.
+        # Without the second annotation KAITO runs a benchmark after every start and reports a failed one as not ready.
+        # An InferenceSet copies it to its Workspaces; set only there, the InferenceSet would wait for results forever.
         written["metadata"]["annotations"] = {"kaito.sh/runtime": "vllm", "kaito.sh/disable-benchmark": "true"}
         options = filled(modelAccessSecret=spec.secrets.hugging_face_token)
         preset = filled(name=spec.model.id, presetOptions=options)
         inference: Resource = {"preset": preset, "config": configs[0]["metadata"]["name"]}
     else:
         inference = {"template": _pod_template(deployment, context, hardened=HARDENED in plan.features)}
-    # No `count`: it means nodes, cannot be changed, and only the first pod of several gets traffic.
+    # No `count`: it is a number of nodes, cannot be changed, and only the first of several pods gets traffic.
     resource = filled(
         instanceType=plan.instance_type,
         partition={"mode": "accelerator", "count": plan.partition} if plan.partition else None,
@@ -82,20 +82,20 @@ def desired(deployment: ModelDeployment, context: Context[Settings]) -> Translat
 
 
 def serving_pods(inference_set: str) -> dict[str, str]:
-    """The labels of the pods of an InferenceSet that answer: where a model spans several, the first of each replica."""
+    """The labels of an InferenceSet's serving pods: if a model spans several pods, the first of each replica."""
     return {CREATED_BY: inference_set, "apps.kubernetes.io/pod-index": "0"}
 
 
 def launch_of(deployment: ModelDeployment, context: Context[Settings]) -> Launch:
-    """How the container of a template is started."""
+    """How the container of a pod template is started."""
     image = context.settings.vllm_image if context.engine == "vllm" else ""
     return launch(deployment, context.engine, port=PORT, image=image)
 
 
 def _inference_config(deployment: ModelDeployment) -> Resource:
-    """The preset's engine settings.
+    """The ConfigMap with the preset's engine settings.
 
-    The name carries a hash of the content: KAITO follows a change of name in place and never looks at content again.
+    Its name contains a hash of the content, because KAITO applies a changed name in place but ignores changed content.
     """
     settings = {"served-model-name": served_name_of(deployment)}
     if (length := deployment.spec.engine.context_length) is not None:
@@ -118,5 +118,5 @@ def _pod_template(deployment: ModelDeployment, context: Context[Settings], *, ha
         started,
         reserved=RESERVED_LABEL_PREFIXES,
         hardened=hardened,
-        without=("nodeSelector", "affinity"),  # KAITO puts the Workspace's own selector in their place
+        without=("nodeSelector", "affinity"),  # KAITO replaces them with the Workspace's selector
     )

@@ -1,11 +1,11 @@
-"""Which of KAITO's ways a deployment takes, and what both the check and the translation need to know of it.
+"""Decides how KAITO runs a deployment: as preset or pod template, in a Workspace or an InferenceSet.
 
 A preset is KAITO's own recipe for a model: it chooses image, command and GPUs. A template is a pod that we write. A
-preset is taken when the deployment leaves image and arguments to KAITO; everything that changes what the container runs
-or where it may run, and that a preset has no place for, makes it a template (README.md has the table).
+preset is used if the deployment leaves image and arguments to KAITO. Any field that changes what the container runs or
+where, and that a preset cannot express, makes it a template (README.md has the table).
 
-Either is one Workspace, or an InferenceSet of several. An InferenceSet that exists stays one, whatever its replicas: to
-become a Workspace it would have to stop first.
+Several replicas need an InferenceSet. An existing InferenceSet stays one at any number of replicas, because a change to
+a Workspace would stop it first.
 """
 
 from __future__ import annotations
@@ -20,36 +20,40 @@ from airunway_kaito.settings import Settings
 __all__ = ["NODES_OF", "PORT", "Plan", "plan_of"]
 
 PORT = 5000
-"""Where every container must listen: the Service that KAITO makes sends port 80 there, and cannot be told otherwise."""
+"""Port on which every container must listen: the Service that KAITO creates always sends port 80 there."""
 
 NODES_OF = f"{labels.GROUP}/nodes-of"
-"""Label of the nodes that KAITO makes for one deployment. Its value is no secret, so nobody may select by it."""
+"""Label of nodes that KAITO creates for one deployment. Deployments may not select by it: its value is predictable."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The decisions. What is written is a Workspace, or with `several` an InferenceSet, of a release with `features`.
-
-    It is a template instead of a `preset` because of the fields in `causes`, or of its engine. `partition` is the
-    number of GPUs that a preset is held to, 0 where it takes all of a node. `configured` is the machine that the
-    administrator gives to such deployments, `instance_type` what is written.
-    """
+    """The decisions about one deployment."""
 
     several: bool
+    """An InferenceSet is written; else a Workspace."""
     features: frozenset[str]
+    """Features of the transformer for that kind."""
     preset: bool
+    """It runs as a preset; else as a pod template."""
     causes: tuple[str, ...]
+    """The fields that make it a template; empty if the engine does."""
     partition: int
+    """The number of GPUs that a preset is limited to; 0: all GPUs of a node."""
     configured: str
+    """The machine type that the administrator set for such deployments."""
     instance_type: str
+    """The machine type that is written."""
     needs_instance_type: bool
+    """Whether a machine type must be written."""
     is_out_of_reach: bool
-    """Nodes are not made, but an InferenceSet of this release must name a machine to be made."""
+    """Nodes are not provisioned, but an InferenceSet of this release must name a machine type to provision."""
     match_labels: dict[str, str]
+    """Node selector of the deployment."""
 
 
 def plan_of(deployment: ModelDeployment, context: Context[Settings]) -> Plan:
-    """Decide."""
+    """The plan for a deployment."""
     settings, gpus = context.settings, deployment.spec.resources.gpu.count
     made = context.served.get(INFERENCE_SET.key)
     several = made is not None and (deployment.spec.scaling.replicas != 1 or context.live_kind == INFERENCE_SET.key)
@@ -84,7 +88,7 @@ def _template_causes(
         ("spec.engine.image", spec.engine.image),
         ("spec.engine.args", spec.engine.args),
         ("spec.engine.extraArgs", spec.engine.extra_args),
-        # The preset's configuration file takes flags with values only.
+        # The preset's configuration file accepts only flags with values.
         ("spec.engine.trustRemoteCode", spec.engine.trust_remote_code),
         ("spec.engine.enablePrefixCaching", spec.engine.enable_prefix_caching is not None),
         ("spec.engine.enforceEager", spec.engine.enforce_eager),
@@ -109,10 +113,10 @@ def _template_causes(
 
 
 def _match_labels(deployment: ModelDeployment, settings: Settings) -> dict[str, str]:
-    """The labels of nodes that may be used; with auto-provisioning also the labels that new nodes get."""
+    """The labels of usable nodes; with auto-provisioning also the labels of new nodes."""
     metadata, spec = deployment.metadata, deployment.spec
     if settings.provisions_nodes:
-        # Two deployments must not count each other's nodes as theirs.
+        # Unique per deployment, so that two deployments do not count each other's nodes.
         mine = f"{metadata.name}-{digest([metadata.namespace, metadata.name], length=8)}"
         return {**spec.node_selector, NODES_OF: mine}
     default = settings.gpu_node_selector if spec.resources.gpu.count else settings.cpu_node_selector

@@ -1,4 +1,4 @@
-"""KAITO's reasons and error texts in the words of the reason registry (spec/status.md), as data."""
+"""Maps KAITO's reasons and error messages to the reason registry (spec/status.md), as data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ERRORS = (
     *NETWORK,
     *meanings((r"\b50[0-9]\b|internal error", "ServerError")),
 )
-"""What a reconcile reports, in conditions too up to 0.8."""
+"""Messages of reconcile errors, which KAITO up to 0.8 also writes into conditions."""
 
 _CONDITIONS = {
     "ImagePullError": "ImagePullBackOff",
@@ -45,26 +45,26 @@ _CONDITIONS = {
     "LaunchFailed": "PendingResources",
     "WorkspaceInferenceStatusFailed": "UpstreamFailed",
     "workspaceResourceStatusFailed": "UpstreamFailed",
-    # These say no more than that it is not ready.
+    # These only mean "not ready".
     "WorkspaceInferenceStatusPending": "",
     "WorkspaceInferenceMigration": "",
 }
 _MESSAGES = {
-    # KAITO repeats what a pod says there, in the words of the kubelet and of the scheduler.
+    # KAITO copies the pod's message, which comes from the kubelet or the scheduler.
     "ImagePullError": IMAGE_PULL,
     "Unschedulable": SCHEDULING,
     "LaunchFailed": _NODES,
     "WorkspaceInferenceStatusFailed": ERRORS,
     "workspaceResourceStatusFailed": (*ERRORS, *_NODES),
 }
-"""Where the message says it more precisely than the reason."""
+"""Conditions whose message is more precise than their reason."""
 
 
 def of_condition(type_: str, reason: str, message: str) -> str:
-    """What a condition that is False means; empty where it only says that something is not ready."""
+    """The registry's reason for a condition that is False; empty if it only means that something is not ready."""
     if reason in _CONDITIONS:
         return meaning(message, _MESSAGES.get(reason, ()), otherwise=_CONDITIONS[reason])
-    # The reasons of node claims are the cloud provider's: an open list. A new one of KAITO's own shows its message.
+    # Reasons of node claims come from cloud providers and are an open list. A new reason of KAITO's own is Progressing.
     return (
         "Progressing"
         if type_ == "InferenceReady"

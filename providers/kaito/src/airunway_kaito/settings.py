@@ -1,4 +1,4 @@
-"""The provider's own configuration: how KAITO is run in this cluster."""
+"""The provider's settings: how KAITO runs in this cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BRING_YOUR_OWN = "byo"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Read at start from the chart's values or ``--set``."""
+    """Read at startup from the chart's values or ``--set``."""
 
     node_provisioner: str = setting(
         BRING_YOUR_OWN, "KAITO's own --node-provisioner: byo (nodes exist), or the name of what makes them."

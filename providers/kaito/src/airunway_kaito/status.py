@@ -1,8 +1,8 @@
-"""What KAITO reports as an observation, decided by reason: `WorkspaceSucceeded=False` is also how starting looks.
+"""Translates KAITO's status to an observation, by reasons, because `WorkspaceSucceeded` is also False at startup.
 
-What KAITO really writes, and when, was recorded (kaito v0.12.0); older releases are told apart by what the object has:
-`status.state` came with 0.9. KAITO does not watch pods: a pod's fault may be missing here or outdated, and the provider
-runtime's own look at the pods is nearer to the truth.
+KAITO's behaviour was recorded (kaito v0.12.0). Older releases are recognised by the object: `status.state` exists since
+0.9. KAITO does not watch pods, so faults of pods may be missing or outdated here; the provider runtime reads the pods
+itself.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from airunway_kaito.objects import SERVICE_PORT, serving_pods
 __all__ = ["observation"]
 
 _RECONCILE_ERROR = " (last reconcile error: "
-# In the order in which they hinder: nodes first, then what runs on them.
+# In order of dependency: nodes first, then the workload on them.
 _CHILDREN = ("NodeClaimReady", "NodesReady", "ResourceReady", "InferenceReady")
 _GENERAL = ("Starting", "Progressing", "UpstreamFailed")
-"""Reasons that say no more than that something is not ready."""
+"""Reasons that only mean "not ready"."""
 _CONFLICT = "the object has been modified"
-"""Two writers met: the next try succeeds."""
+"""An update conflict; the next try succeeds."""
 
 _Judged = tuple[str, Component, tuple[Finding, ...]]
-"""A Workspace's name, how it is, and warnings."""
+"""A Workspace's name, its component, and warnings."""
 
 
 def observation(deployment: ModelDeployment, observed: Observed) -> Observation:
-    """Component, replicas and endpoint, from whatever exists. Total: any JSON gives an answer."""
+    """Component, replicas and endpoint, from the objects that exist; accepts any JSON."""
     primary = observed.primary if isinstance(observed.primary, dict) else {}
     if text(primary, "kind") == INFERENCE_SET.kind:
         return _of_a_set(deployment, primary, observed)
@@ -55,7 +55,7 @@ def observation(deployment: ModelDeployment, observed: Observed) -> Observation:
     return Observation(
         components=(component,),
         replicas=Replicas(desired=desired, ready=count, available=count),
-        # KAITO makes the Service long before anything answers: it is published once something has.
+        # KAITO creates the Service long before anything answers, so it is published only once the model has served.
         endpoint=Endpoint(service=deployment.metadata.name, port=SERVICE_PORT) if served else None,
         up_to_date=_is_current(primary),
         warnings=warnings,
@@ -63,9 +63,9 @@ def observation(deployment: ModelDeployment, observed: Observed) -> Observation:
 
 
 def _of_a_set(deployment: ModelDeployment, inference_set: Resource, observed: Observed) -> Observation:
-    """An InferenceSet is what its Workspaces are.
+    """The observation of an InferenceSet, derived from its Workspaces.
 
-    Its own words are a count, which lags, and which its webhook keeps KAITO from writing while no node matches.
+    Its own status is only a count, which lags, and KAITO's webhook prevents updates of it while no node matches.
     """
     desired = max(0, number(inference_set, "spec", "replicas", default=1))
     workspaces = [obj for obj in observed.objects if _is_made_of(inference_set, obj)]
@@ -87,14 +87,14 @@ def _of_a_set(deployment: ModelDeployment, inference_set: Resource, observed: Ob
 
 
 def _is_made_of(inference_set: Resource, obj: Resource) -> bool:
-    """Whether the object is a Workspace that this InferenceSet, and no earlier one of its name, has and keeps."""
+    """Whether the object is a live Workspace of this InferenceSet, and not of an earlier one with the same name."""
     owners = {text(owner, "uid") for owner in records(obj, "metadata", "ownerReferences")}
     mine = text(inference_set, "metadata", "uid") in owners
     return text(obj, "kind") == WORKSPACE.kind and mine and not dig(obj, "metadata", "deletionTimestamp")
 
 
 def _rolled_up(judged: Sequence[_Judged], *, ready: int, desired: int, settled: bool) -> Component:
-    """One component for all Workspaces: ready, or what hinders the one that says it most precisely."""
+    """One component for all Workspaces: ready, or the most specific cause among them."""
     said = f"{ready} of {desired} replicas are ready"
     if settled and ready == desired:
         return primary_component("Ready", said if desired else "scaled to zero")
@@ -108,7 +108,7 @@ def _rolled_up(judged: Sequence[_Judged], *, ready: int, desired: int, settled: 
 def _judge(workspace: Resource) -> _Judged:
     name = text(workspace, "metadata", "name")
     if dig(workspace, "metadata", "deletionTimestamp") or truth(workspace, "WorkspaceDeleting"):
-        # Not Terminating, as the recorded sequences have it.
+        # Not Terminating, as in the recorded sequences.
         return name, primary_component("Progressing", "workspace is being deleted"), ()
     if (absent := absent_component(workspace, WORKSPACE.kind)) is not None:
         return name, absent, ()
@@ -118,13 +118,13 @@ def _judge(workspace: Resource) -> _Judged:
     if truth(workspace, "WorkspaceSucceeded") or (not succeeded and dig(workspace, "status", "state") == "Ready"):
         return name, primary_component("Ready", message), (_finding("ReconcileError", error),) if error else ()
     if text(succeeded, "reason") == "BenchmarkFailed" and truth(workspace, "InferenceReady"):
-        # The model serves; only KAITO's own measurement of it failed.
+        # The model serves; only KAITO's benchmark failed.
         return name, primary_component("Ready"), (_finding("BenchmarkFailed", message),)
     return name, primary_component(*_cause(workspace, succeeded, message, error)), ()
 
 
 def _cause(workspace: Resource, succeeded: Resource, message: str, error: str) -> tuple[str, str]:
-    """What keeps the Workspace from being ready: reason of the registry, and KAITO's own words."""
+    """What keeps the Workspace from being ready: reason from the registry, and KAITO's message."""
     if error:
         return meaning(error, reasons.ERRORS, otherwise="Progressing"), error
     for type_ in _CHILDREN:
@@ -136,16 +136,16 @@ def _cause(workspace: Resource, succeeded: Resource, message: str, error: str) -
         return meaning(message, reasons.ERRORS, otherwise="UpstreamFailed"), message
     words = _divided(condition(workspace, "InferenceReady"))[0] or message or "KAITO has not reported a status yet"
     if dig(workspace, "status", "state") == "NotReady":
-        # It was ready; why it is not any more KAITO does not say.
+        # It was ready before; KAITO does not report why it no longer is.
         return "UpstreamFailed", words
     return ("Progressing" if succeeded else "Starting"), words
 
 
 def _is_current(workspace: Resource) -> bool:
-    """Whether the status speaks of the newest generation.
+    """Whether the status is about the newest generation.
 
-    Before 0.9 (no `status.state`) KAITO left `observedGeneration` as it was when nothing else in a condition changed:
-    an old number proves nothing.
+    Before 0.9 (no `status.state`), KAITO updated `observedGeneration` only if something else in the condition changed,
+    so an old number proves nothing.
     """
     found = condition(workspace, "WorkspaceSucceeded")
     if not found or dig(workspace, "metadata", "deletionTimestamp"):
@@ -160,7 +160,7 @@ def _finding(reason: str, message: str) -> Finding:
 
 
 def _divided(found: Resource) -> tuple[str, str]:
-    """A condition's message, and the error of the last reconcile that KAITO put in brackets at its end."""
+    """A condition's message, and the error of the last reconcile that KAITO appends in brackets."""
     message = text(found, "message")
     head, said, error = message.rstrip().partition(_RECONCILE_ERROR)
     return (head, error[:-1]) if said and error.endswith(")") else (message, "")

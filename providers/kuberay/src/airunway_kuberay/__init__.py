@@ -1,6 +1,6 @@
-"""The AI Runway provider for KubeRay: a ModelDeployment becomes a RayService that runs Ray Serve LLM.
+"""The AI Runway provider for KubeRay, which translates a ModelDeployment to a RayService that runs Ray Serve LLM.
 
-Translation and data only; `provider` is the plugin object that the entry point names.
+`provider` is the plugin object that the entry point names.
 """
 
 from airunway.sdk import Provider

@@ -1,4 +1,4 @@
-"""What stands in the way of a deployment, before anything is made."""
+"""Checks which fields of a deployment KubeRay cannot honour, before anything is created."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ _NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Compatibility:
-    """Blockers change what runs; fields without effect are named by the runtime."""
+    """Whether KubeRay can honour the deployment.
+
+    Blockers would change what runs; the runtime reports fields without effect.
+    """
     fundamental = tuple(_fundamental(deployment, context))
     if fundamental:
         return Compatibility(blockers=fundamental)
@@ -71,7 +74,7 @@ def compatibility(deployment: ModelDeployment, context: Context[Settings]) -> Co
 
 
 def _unscaled(deployment: ModelDeployment, context: Context[Settings], version: str) -> Iterator[tuple[bool, Finding]]:
-    """What scaling costs where the names of Ray's deployments are not known."""
+    """The warning for ``ingressReplicas`` if the names of Ray's deployments are unknown."""
     if context.has(COUNTS_APART) and not version and overridden(deployment, "ingressReplicas"):
         path = "spec.provider.overrides.ingressReplicas"
         text = (
@@ -81,7 +84,7 @@ def _unscaled(deployment: ModelDeployment, context: Context[Settings], version: 
 
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
-    """With one of these nothing else is worth saying."""
+    """Blockers that make all other findings irrelevant."""
     yield from unsupported_engine(deployment, context, MANIFEST.engines, who="KubeRay")
     if deployment.spec.model.source == "custom":
         text = "KubeRay does not serve a model of source custom: Ray Serve LLM needs its id in model.id"

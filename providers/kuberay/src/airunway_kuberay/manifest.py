@@ -41,25 +41,25 @@ __all__ = [
 VERSION = "0.1.0"
 
 WORKERS, PREFILL, DECODE = "gpu-workers", "prefill-workers", "decode-workers"
-"""The worker groups; their names are the values of the label ``ray.io/group`` on pods, where a head has its own."""
+"""The worker groups. Pods have the name in their label ``ray.io/group``; the head has another value."""
 
 SUSPEND = "suspend"
-"""A RayService can be stopped and kept (``spec.suspend``)."""
+"""Feature: a RayService can be stopped without deletion (``spec.suspend``)."""
 
 PORT = 8000
-"""Of the Service ``<name>-serve-svc`` that KubeRay makes, taken from the container port called ``serve``."""
+"""Port of the Service ``<name>-serve-svc`` that KubeRay creates; it copies the container port named ``serve``."""
 
 COUNTS_APART = "counts-apart"
-"""Numbers of replicas stand beside the arguments of the application, so that a change of one restarts nothing."""
+"""Feature: numbers of replicas are separate from the application's arguments, so changing them restarts nothing."""
 SHIELDED = "shielded"
-"""Ray asks for a token, or a NetworkPolicy keeps other pods away from it."""
+"""Feature: a token or a NetworkPolicy protects the Ray cluster."""
 TOKENS = "tokens"
-"""A Ray cluster can be told to ask for a token (``authOptions``)."""
+"""Feature: a Ray cluster can require a token (``authOptions``)."""
 
 REFUSED = "FailedToUpdateServeApplications"
-"""The event that is the only sign of a configuration that Ray Serve does not take."""
+"""The event that is the only sign of a configuration that Ray Serve refuses."""
 INVALID = ("InvalidRayServiceMetadata", "InvalidRayServiceSpec")
-"""Events about an object that KubeRay does not take; before 1.6 its status says nothing of it."""
+"""Events about an object that KubeRay does not accept; before 1.6 its status does not report that."""
 CLUSTER_FAULTS = {
     "AutoscalerServiceAccountNotFound": "InvalidSpec",
     "FailedToCreateHeadPod": "InvalidSpec",
@@ -72,12 +72,12 @@ CLUSTER_FAULTS = {
     "InvalidRayClusterSpec": "InvalidSpec",
     "InvalidRayClusterStatus": "InvalidSpec",
 }
-"""Events about a RayCluster that are the only sign of why it does not start, and what each means."""
+"""Events that alone show why a RayCluster does not start, with their reasons."""
 
 _REPOSITORY = "https://ray-project.github.io/kuberay-helm/"
 _CHART = {"name": "kuberay-operator", "chart": "kuberay/kuberay-operator", "version": "1.7.0"}
 _SECONDS = {"type": "integer", "minimum": 0, "maximum": 86400}
-# KubeRay puts these into a shell command of the head.
+# KubeRay inserts these into a shell command of the head.
 _START_PARAMETERS = {
     "type": "object",
     "maxProperties": 64,
@@ -121,7 +121,7 @@ _SECOND = (COUNTS_APART, SHIELDED, HARDENED)
 
 
 def _second(since: str, until: str = "", *, hashes: Collection[str], features: Collection[str] = ()) -> Transformer:
-    """The second way of writing a RayService for these releases of KubeRay."""
+    """The second generation of transformers, for these releases of KubeRay."""
     made = generation("ray.io/v1", since, until, hashes=hashes, features=[*_SECOND, *features])
     return replace(made, name=f"{made.name}-2")
 
@@ -152,7 +152,7 @@ MANIFEST = ProviderManifest(
             api_formats=("openai-chat",),
         ),
     ),
-    # A Ray cluster is a large thing for one model: it is taken only when a deployment names it (spec ruling 7).
+    # A Ray cluster is expensive for one model, so it is used only if a deployment requests it (spec ruling 7).
     selection=SelectionMode.EXPLICIT,
     upstream=(
         _kind(
@@ -161,7 +161,7 @@ MANIFEST = ProviderManifest(
             primary=True,
             deletion="Foreground",
             pods=(f"{_CLUSTER}.headGroupSpec.template.spec", f"{_CLUSTER}.workerGroupSpecs[*].template.spec"),
-            # Ray's autoscaler runs beside the head; its options are those of a container.
+            # Ray's autoscaler is a container beside the head; its options include container fields.
             containers=(f"{_CLUSTER}.autoscalerOptions",),
             unused=(
                 f"{_CLUSTER}.headGroupSpec.headService",

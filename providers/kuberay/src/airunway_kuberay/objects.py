@@ -1,4 +1,4 @@
-"""The RayService: head, workers, the application that they run, and who may reach them."""
+"""Builds the RayService: head, workers, the Serve application, and the NetworkPolicy."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ from airunway_kuberay.shield import Shield, network_policy, shield_of
 __all__ = ["RESERVED", "desired_objects", "is_stopped"]
 
 RESERVED = ("ray.io/",)
-"""Label keys by which KubeRay knows its pods."""
+"""Prefix of KubeRay's own label keys on pods."""
 
 _ENGINE = f"{labels.GROUP}/engine-settings"
 _MOST = 32
 _PORTS = {"gcs": 6379, "dashboard": 8265, "client": 10001, "serve": PORT}
 _START = {"dashboard-host": "0.0.0.0", "num-cpus": "0", "num-gpus": "0"}
-"""No model runs on the head."""
+"""Ray start parameters of the head; without CPUs and GPUs, no model runs on it."""
 _CPUS = 8
-"""Of a worker, as Ray counts them: a replica takes one, and each part that takes requests one more."""
+"""Logical CPUs of a worker in Ray: a replica uses one, and each ingress or proxy replica another."""
 
 
 def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
-    """One RayService, and a NetworkPolicy where one keeps others out. KubeRay makes everything else."""
+    """One RayService, and a NetworkPolicy if it protects the cluster. KubeRay creates all other objects."""
     settings, container = context.settings, ray_container(deployment, context)
     version = ray_version(deployment, container.image)
     shield = shield_of(context, version)
     cluster: Resource = {
         **({"rayVersion": version} if version else {}),
         **({"authOptions": {"mode": "token"}} if shield is Shield.TOKEN else {}),
-        # A change of a number of replicas reaches an existing cluster in no other way (recorded, fact 16).
+        # A changed number of replicas reaches an existing cluster only through the autoscaler (recorded, fact 16).
         "enableInTreeAutoscaling": True,
-        # It is a container of the head's pod that KubeRay adds.
+        # KubeRay adds the autoscaler as a container of the head's pod.
         **({"autoscalerOptions": {"securityContext": container_security()}} if context.has(HARDENED) else {}),
         "headGroupSpec": _head(deployment, context, container),
         "workerGroupSpecs": [
@@ -76,7 +76,7 @@ def desired_objects(deployment: ModelDeployment, context: Context[Settings]) -> 
 
 
 def _interrupts(deployment: ModelDeployment, context: Context[Settings]) -> dict[str, Interruption]:
-    """What takes the model away for a while when it changes, although the RayService stays."""
+    """Values whose change makes the model unavailable for a while, although the RayService stays."""
     if not context.has(COUNTS_APART) or engine_change(deployment, context) == "NewCluster" or is_stopped(deployment):
         return {}
     alone = any(replicas <= 1 for _, replicas in group_sizes(deployment).values())
@@ -88,7 +88,7 @@ def _interrupts(deployment: ModelDeployment, context: Context[Settings]) -> dict
 
 
 def is_stopped(deployment: ModelDeployment) -> bool:
-    """Whether nothing is to run: zero replicas, and no autoscaler that would wake the model at a request."""
+    """Whether nothing should run: zero replicas, and no autoscaler that would start the model at a request."""
     spec = deployment.spec
     scales = overridden(deployment, "autoscaling", "maxReplicas")
     return spec.serving.mode == "aggregated" and spec.scaling.replicas == 0 and not scales
@@ -99,8 +99,8 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
     cpu = dig(given, "resources", "cpu") or context.settings.head_cpu
     memory = dig(given, "resources", "memory") or context.settings.head_memory
     size = Sizing(gpu_type="", gpus=0, cpu=str(cpu), memory=str(memory))
-    # KubeRay puts Ray's autoscaler beside the head, which changes the RayCluster by the account's token.
-    # The head loads no weights, and a claim for one node would keep it from all others.
+    # Ray's autoscaler runs in the head's pod and updates the RayCluster with the ServiceAccount's token.
+    # The head loads no weights, and a ReadWriteOnce claim would bind it to one node.
     without = ("volumes", "volumeMounts")
     template = model_pod(
         deployment,
@@ -114,7 +114,7 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
     )
     main = template["spec"]["containers"][0]
     if context.has(COUNTS_APART) and engine_change(deployment, context) == "NewCluster":
-        # KubeRay starts a second cluster where the pods of the first one would be others.
+        # KubeRay starts a second cluster when the pod templates change.
         annotations = template["metadata"].setdefault("annotations", {})
         annotations[_ENGINE] = digest(engine_settings(deployment), length=12)
     main["ports"] = [{"name": name, "containerPort": port} for name, port in _PORTS.items()]
@@ -124,16 +124,16 @@ def _head(deployment: ModelDeployment, context: Context[Settings], container: La
 def _group(
     deployment: ModelDeployment, context: Context[Settings], container: Launch, group: str, size: Sizing, replicas: int
 ) -> Resource:
-    """A worker group. The numbers are those of a new cluster; in one that runs Ray's autoscaler follows the demand."""
+    """A worker group. The counts apply to a new cluster; in a running one, Ray's autoscaler sets them by demand."""
     size = replace(size, memory=size.memory or context.settings.worker_memory)
     return {
         "groupName": group,
         "replicas": max(1, replicas),
         "minReplicas": 0,
         "maxReplicas": _MOST,
-        # Ray's autoscaler ends at once where no CPUs are told, and knows GPUs only by names that end with "gpu".
+        # Ray's autoscaler exits without num-cpus, and recognises only GPU resource names that end with "gpu".
         "rayStartParams": {"num-cpus": str(max(_CPUS, size.cores)), "num-gpus": str(size.gpus)},
-        # Left out, KubeRay writes it, and with it takes over the whole list (recorded, facts 1 and 23).
+        # If it is missing, KubeRay writes it and thereby takes over the whole list (recorded, facts 1 and 23).
         "scaleStrategy": {},
         "template": model_pod(deployment, context, container, size=size, reserved=RESERVED, container="ray-worker"),
     }

@@ -1,8 +1,8 @@
-"""What Ray Serve LLM of a release calls the deployments that it makes, and what they do by themselves.
+"""Names of the deployments that Ray Serve LLM creates, by Ray release.
 
-Read out of the sources in Ray's wheels (2.44.0 to 2.60.0, each release named here and the last one before it) and held
-against what the builders of 2.44.1, 2.49.2, 2.56.0 and 2.60.0 really make (``make test-ray``). A wrong name would be
-fatal: Ray refuses a configuration that names a deployment which does not exist.
+The names come from the sources in Ray's wheels (2.44.0 to 2.60.0; each release in the table and the last one before it)
+and were compared with the output of the builders in 2.44.1, 2.49.2, 2.56.0 and 2.60.0 (``make test-ray``). They must be
+exact: Ray refuses a configuration that names an unknown deployment.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ __all__ = [
 ]
 
 PREFILL_NAME, DECODE_NAME = "Prefill:", "Decode:"
-"""Before the model's name, in every release that has the builder (``prefill_decode*``: `build_pd_openai_app`)."""
+"""Prefixes of the model's name, in every release with the builder (``prefill_decode*``: `build_pd_openai_app`)."""
 
 TOKENS_SINCE: Version = (2, 52, 0)
-"""The first release that can ask for a token (``RAY_AUTH_MODE``)."""
+"""The first release with token authentication (``RAY_AUTH_MODE``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """`model` stands before the model's name where one deployment serves it; `ingress` takes the requests; `proxy`
-    stands between it and prefill and decode (empty: nothing does).
-    """
+    """Names of deployments in one release of Ray."""
 
     model: str
+    """Prefix of the model's name in aggregated mode."""
     ingress: str
+    """The deployment that receives the requests."""
     proxy: str = ""
+    """The deployment between ingress and prefill and decode; empty if there is none."""
 
 
 RELEASES: Mapping[Version, Release] = {
@@ -53,11 +54,11 @@ RELEASES: Mapping[Version, Release] = {
     # serving_patterns/prefill_decode/builder.py
     (2, 55, 0): Release(model="LLMServer:", ingress="OpenAiIngress"),
 }
-"""By the release that has it first; what is said of one holds until another is in the table."""
+"""By first release; an entry applies until the next one."""
 
 
 def release_of(version: str) -> Release | None:
-    """What is known of a version such as ``2.56.0``; None where it is not known, or older than all in the table."""
+    """The entry for a version such as ``2.56.0``; None if the version is unknown or older than the table."""
     found = numbers(version)
     return newest(RELEASES, found) if found is not None and found >= min(RELEASES) else None
 
@@ -73,17 +74,17 @@ _IMAGE = re.compile(r"(^|/)ray-llm([:@]|$)")
 
 
 def vllm_of(version: str, image: str) -> Version | None:
-    """The release of vLLM in an image of Ray's own (``ray-llm``) with that version of Ray; None where nobody tells.
+    """The release of vLLM in Ray's own image (``ray-llm``) with that Ray version; None if unknown.
 
-    By the wheels, whose extra ``llm`` names one release of vLLM since 2.56. To 2.55 they name the lowest that will do,
-    and which newer one an image was built with stands in no wheel.
+    Since 2.56 the extra ``llm`` of Ray's wheel pins one release of vLLM. Up to 2.55 it gives only a minimum, so the
+    release in an image is unknown.
     """
     found = numbers(version)
     return _PINNED.get(found[:2]) if found is not None and _IMAGE.search(image) else None
 
 
 def numbers(version: str) -> Version | None:
-    """``(2, 56, 0)``, or None where there is no version."""
+    """``(2, 56, 0)`` for a version, or None if there is none."""
     parts = version.split(".")
     if len(parts) != 3 or any(len(part) > 4 for part in parts):
         return None
@@ -91,5 +92,5 @@ def numbers(version: str) -> Version | None:
 
 
 def deployment_name(prefix: str, deployment: ModelDeployment) -> str:
-    """How Ray Serve LLM calls the deployment of a model: some characters of its name stand for paths and attributes."""
+    """Ray Serve LLM's name for a model's deployment, without characters that have a meaning in paths and attributes."""
     return prefix + served_name_of(deployment).replace("/", "--").replace(".", "_")

@@ -1,6 +1,6 @@
-"""``serveConfigV2``: the model as an application of Ray Serve LLM, and which Ray an image has, which decides of it.
+"""Builds ``serveConfigV2``, the model as an application of Ray Serve LLM, and determines the Ray version of an image.
 
-Written as JSON, which every reader of YAML takes for the same: a word such as ``1e3`` means other things to other ones.
+It is written as JSON, because YAML parsers disagree about words such as ``1e3``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 _SINCE = {"aggregated": ("build_openai_app", (2, 44)), "disaggregated": ("build_pd_openai_app", (2, 49))}
-"""What builds the application, and the release of Ray that has it first (ray.serve.llm of 2.44.1 and 2.49.0)."""
+"""The builder of the application, and the first release of Ray with it (ray.serve.llm of 2.44.1 and 2.49.0)."""
 _REMEDY = "name an image whose tag begins with the version of Ray, or set provider.overrides.rayVersion"
 
 _SHORT = {"tp": "tensor_parallel_size", "pp": "pipeline_parallel_size", "q": "quantization"}
@@ -58,11 +58,11 @@ _OWN = {
     "disable_log_stats": "Ray's metrics of the engine need them",
     "data_parallel_size": "Ray Serve LLM reserves no GPUs for it: set spec.scaling.replicas",
 }
-"""What Ray Serve LLM sets itself or refuses, and why."""
+"""Engine arguments that Ray Serve LLM sets itself or refuses, with the reason."""
 
 
 def group_sizes(deployment: ModelDeployment) -> dict[str, tuple[Sizing, int]]:
-    """The worker groups: the size of one worker, and how many of them are asked for. A worker is a replica."""
+    """The worker groups: resources of one worker, and the number of workers. A worker is a replica."""
     scaling = deployment.spec.scaling
     if is_disaggregated(deployment):
         roles = {PREFILL: ("prefill", scaling.prefill), DECODE: ("decode", scaling.decode)}
@@ -74,11 +74,11 @@ def group_sizes(deployment: ModelDeployment) -> dict[str, tuple[Sizing, int]]:
 
 
 def serve_config(deployment: ModelDeployment, context: Context[Settings], *, version: str) -> str:
-    """The configuration of the one application, ``llm``; `version` is that of Ray, empty where it is not known."""
+    """The configuration with one application, ``llm``; `version` is Ray's, empty if unknown."""
     release = release_of(version) if context.has(COUNTS_APART) else None
     application: Resource = {"name": "llm", "route_prefix": "/", "import_path": _builder(deployment)}
     if release is not None:
-        # Ray hashes `args`: any byte there replaces every replica. What only scales stands beside them (`counts`).
+        # Ray hashes `args`, so any change there replaces every replica. `counts` holds what only scales.
         application |= {"args": _args(deployment), "deployments": counts(deployment, context, release)}
     else:
         application["args"] = _args(deployment, _own_counts(deployment, context))
@@ -86,12 +86,12 @@ def serve_config(deployment: ModelDeployment, context: Context[Settings], *, ver
 
 
 def engine_change(deployment: ModelDeployment, context: Context[Settings]) -> str:
-    """``InPlace`` or ``NewCluster``: what a change of the engine's settings does."""
+    """The effect of changed engine settings: ``InPlace`` or ``NewCluster``."""
     return str(overridden(deployment, "engineChange") or context.settings.engine_change)
 
 
 def engine_settings(deployment: ModelDeployment) -> Resource:
-    """What the replicas are started with: Ray replaces every one of them where something of it changes."""
+    """The start settings of replicas; Ray replaces all replicas when they change."""
     return {"import_path": _builder(deployment), "args": _args(deployment)}
 
 
@@ -100,11 +100,11 @@ def _builder(deployment: ModelDeployment) -> str:
 
 
 _ONE: Resource = {"num_replicas": 1}
-"""What each model says of its replicas in `args`, always the same: `counts` win over it."""
+"""The constant replica setting of each model in `args`; `counts` override it."""
 
 
 def _args(deployment: ModelDeployment, own: Mapping[str, Resource] | None = None) -> Resource:
-    """The arguments of the builder; `own` has what each group's model says of its replicas."""
+    """The arguments of the builder; `own` has the replica settings of each group's model."""
     models = {
         group: _model(deployment, size, (own or {}).get(group, _ONE))
         for group, (size, _) in group_sizes(deployment).items()
@@ -115,10 +115,10 @@ def _args(deployment: ModelDeployment, own: Mapping[str, Resource] | None = None
 
 
 def counts(deployment: ModelDeployment, context: Context[Settings], release: Release) -> list[Resource]:
-    """How many replicas each deployment of the application has: a change here restarts nothing.
+    """The number of replicas of each deployment of the application; changing it restarts nothing.
 
-    What takes the requests has as many as the model, unless ``overrides.ingressReplicas`` says otherwise: Ray would
-    have one for any number of models.
+    The ingress gets as many replicas as the model, unless ``overrides.ingressReplicas`` is set; Ray's default is one
+    for any number of models.
     """
     names = {WORKERS: release.model, PREFILL: PREFILL_NAME, DECODE: DECODE_NAME}
     groups = {group: max(1, replicas) for group, (_, replicas) in group_sizes(deployment).items()}
@@ -127,9 +127,9 @@ def counts(deployment: ModelDeployment, context: Context[Settings], release: Rel
     asked = overridden(deployment, "ingressReplicas")
     takes = bounds if bounds and not asked else _exactly(int(asked) if asked else max(groups.values()))
     fronts = [release.ingress, *([release.proxy] if release.proxy and WORKERS not in groups else [])]
-    # Always bounds and never a plain number. Ray heeds no number where a deployment's class autoscales by itself (the
-    # model's to 2.49, in every release what takes requests); and in 2.56 the version of all of them depends on how many
-    # say something of autoscaling, so that turning it on would replace every replica.
+    # Always bounds and never a plain number. Ray ignores a number if the deployment's class autoscales by default (the
+    # model's up to 2.49, the ingress in every release). In 2.56 the version of all deployments depends on how many have
+    # an autoscaling config, so turning it on later would replace every replica.
     return [{"name": name, "autoscaling_config": said} for name, said in (found | dict.fromkeys(fronts, takes)).items()]
 
 
@@ -138,9 +138,9 @@ def _exactly(replicas: int) -> Resource:
 
 
 def autoscaling(deployment: ModelDeployment, context: Context[Settings]) -> Resource:
-    """What Ray's autoscaling keeps to, with a target in any case: some releases have one that is never reached.
+    """The bounds of Ray's autoscaling, always with a target, because the default of some releases is never reached.
 
-    Empty where the deployment asks for none.
+    Empty if the deployment requests no autoscaling.
     """
     wish = overridden(deployment, "autoscaling")
     if not (isinstance(wish, dict) and "maxReplicas" in wish):
@@ -151,11 +151,11 @@ def autoscaling(deployment: ModelDeployment, context: Context[Settings]) -> Reso
 
 
 def _own_counts(deployment: ModelDeployment, context: Context[Settings]) -> dict[str, Resource]:
-    """What each model says of its replicas where Ray's release, and with it the deployments' names, is not known."""
+    """The replica settings of each model if Ray's release, and thus the deployments' names, are unknown."""
     wish = overridden(deployment, "autoscaling")
     found: dict[str, Resource] = {}
     for group, (_, replicas) in group_sizes(deployment).items():
-        # At zero the RayService is suspended, and what its applications would be does not count.
+        # At zero the RayService is suspended, so the applications do not matter.
         found[group] = {"num_replicas": max(1, replicas)}
         if isinstance(wish, dict) and "maxReplicas" in wish:
             found[group] = {"autoscaling_config": autoscaling(deployment, context)}
@@ -165,7 +165,7 @@ def _own_counts(deployment: ModelDeployment, context: Context[Settings]) -> dict
 
 
 def _model(deployment: ModelDeployment, size: Sizing, counted: Resource) -> Resource:
-    """One ``LLMConfig``; `counted` is what it says of its replicas."""
+    """One ``LLMConfig``; `counted` are its replica settings."""
     kwargs = _engine_kwargs(deployment, gpus=size.gpus).values
     if is_disaggregated(deployment):
         kwargs.setdefault("kv_transfer_config", dict(NIXL_TRANSFER))
@@ -177,7 +177,7 @@ def _model(deployment: ModelDeployment, size: Sizing, counted: Resource) -> Reso
 
 
 def argument_blockers(deployment: ModelDeployment) -> Iterator[Finding]:
-    """Arguments of the engine that Ray Serve LLM would not take, or that ask for other GPUs than the workers have."""
+    """Blockers for engine arguments that Ray Serve LLM refuses, or that do not fit the GPUs of a worker."""
     for group, (size, _) in group_sizes(deployment).items():
         found = _engine_kwargs(deployment, gpus=size.gpus)
         own = [f"{name} cannot be set with KubeRay: {_OWN[name]}; remove it" for name in found.values if name in _OWN]
@@ -198,8 +198,10 @@ def argument_blockers(deployment: ModelDeployment) -> Iterator[Finding]:
 
 
 def frontend_findings(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[tuple[bool, Finding]]:
-    """Flags and variables of vLLM's own HTTP server, which Ray's ingress stands in for: those that would protect are
-    refused (True), or said where what runs was written before they were; the rest is said.
+    """Findings about flags and variables of vLLM's own HTTP server, which Ray's ingress replaces.
+
+    True: it would protect the endpoint and is refused; for objects of the first generation it is only a warning. False:
+    a warning.
     """
     for refused, finding in server_findings(deployment, context, who="KubeRay", server="Ray's ingress"):
         yield refused and context.has(SHIELDED), finding
@@ -211,7 +213,7 @@ def _engine_kwargs(deployment: ModelDeployment, *, gpus: int) -> KeywordArgument
 
 
 def ray_container(deployment: ModelDeployment, context: Context[Settings]) -> Launch:
-    """The image of head and workers. What they start is KubeRay's to say, and when they are ready too."""
+    """The image of head and workers. KubeRay sets their command and probes."""
     image = deployment.spec.engine.image or deployment.spec.image or context.settings.image
     release = vllm_of(ray_version(deployment, image), image)
     found = launch(deployment, "vllm", port=0, image=image, gpus=1, release=release, keywords=True)
@@ -219,14 +221,14 @@ def ray_container(deployment: ModelDeployment, context: Context[Settings]) -> La
 
 
 def ray_version(deployment: ModelDeployment, image: str) -> str:
-    """``2.56.0``: as the deployment says, else by the image's tag; empty where neither tells."""
+    """Ray's version such as ``2.56.0``: from the deployment, else from the image's tag; empty if neither has one."""
     named = overridden(deployment, "rayVersion")
     found = release_in(image)
     return str(named) if named else ".".join(map(str, found or ()))
 
 
 def version_findings(deployment: ModelDeployment, image: str) -> Iterator[tuple[bool, Finding]]:
-    """What the version forbids (True), or leaves open."""
+    """Blockers (True) and warnings (False) about the version of Ray."""
     spec = deployment.spec
     path = "spec.engine.image" if spec.engine.image else "spec.image"
     version = ray_version(deployment, image)

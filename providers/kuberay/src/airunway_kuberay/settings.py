@@ -1,4 +1,4 @@
-"""The provider's own configuration: the image, how large heads are, and what a change may cost."""
+"""The provider's settings: images, sizes of Ray heads, roll-outs, and protection of Ray clusters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Read at start from the chart's values or ``--set``. Raises ValueError for a value that makes no sense."""
+    """Read at startup from the chart's values or ``--set``. Raises ValueError for an invalid value."""
 
     image: str = setting(
         "rayproject/ray-llm:2.56.0-py312-cu130", "Image of head and workers where a deployment names none.", kept=True

@@ -1,8 +1,9 @@
-"""Who may use a Ray cluster: its dashboard, its client port and its control store run whatever code they are sent.
+"""Protects a Ray cluster: its dashboard, client port and control store execute any code they receive.
 
-Ray asks for no password by itself (CVE-2023-48022): any pod of the cluster could run code in a head, with its token,
-its account and its GPUs. A token closes that where KubeRay and the image's Ray have it; else a NetworkPolicy, where the
-network of the cluster keeps to those; else nothing does, and the deployment is refused unless a setting allows it.
+Ray has no authentication by default (CVE-2023-48022): any pod in the Kubernetes cluster could run code in a head, with
+its token, ServiceAccount and GPUs. A token prevents that if KubeRay and the image's Ray support it. Otherwise a
+NetworkPolicy does, if the cluster's network enforces it. Without either, the deployment is refused unless a setting
+allows it.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from airunway_kuberay.settings import Settings
 __all__ = ["Shield", "network_policy", "shield_findings", "shield_of"]
 
 _RAY = "ray.io/is-ray-node"
-"""A label that KubeRay puts on each of its pods."""
+"""A label that KubeRay adds to each of its pods."""
 
 _VARIABLES = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH", "RAY_ENABLE_K8S_TOKEN_AUTH")
-"""By which Ray is told whom to believe; KubeRay sets them."""
+"""Variables for Ray's authentication, which KubeRay sets."""
 
 
 class Shield(Enum):
-    """What keeps others out; `NONE` where nothing does."""
+    """How a Ray cluster is protected; `NONE` if it is not."""
 
     TOKEN = "token"
     POLICY = "policy"
@@ -33,7 +34,7 @@ class Shield(Enum):
 
 
 def shield_of(context: Context[Settings], version: str) -> Shield:
-    """What keeps others out of a cluster with that version of Ray (empty: not known)."""
+    """The protection of a cluster with that version of Ray (empty: unknown)."""
     if not context.has(SHIELDED):
         return Shield.NONE
     found = numbers(version)
@@ -43,8 +44,9 @@ def shield_of(context: Context[Settings], version: str) -> Shield:
 
 
 def network_policy(deployment: ModelDeployment, context: Context[Settings], shield: Shield) -> Resource | None:
-    """The NetworkPolicy of the deployment's pods, where one is to be: requests come in from everywhere, and all other
-    ports are for these pods themselves and for KubeRay's operator.
+    """The NetworkPolicy for the deployment's pods, or None if none is needed.
+
+    The serving port is open to all; all other ports are open only to these pods and to KubeRay's operator.
     """
     if shield is not Shield.POLICY and not (context.has(SHIELDED) and context.settings.network_policy == "Always"):
         return None
@@ -68,7 +70,7 @@ def network_policy(deployment: ModelDeployment, context: Context[Settings], shie
 def shield_findings(
     deployment: ModelDeployment, context: Context[Settings], version: str
 ) -> Iterator[tuple[bool, Finding]]:
-    """What forbids the deployment (True), or is to be known: who may run code in the Ray cluster."""
+    """Blockers (True) and warnings (False) about access to the Ray cluster."""
     shield = shield_of(context, version)
     if not context.has(SHIELDED):
         text = (
@@ -103,7 +105,9 @@ def _why(context: Context[Settings], version: str) -> str:
 
 
 def _weakened(deployment: ModelDeployment) -> Iterator[Finding]:
-    """What would undo it: variables that tell Ray whom to believe, and ports of Ray's on the one that is open."""
+    """Blockers for settings that would remove the protection: authentication variables, and Ray's ports on the open
+    one.
+    """
     for position, entry in enumerate(deployment.spec.env):
         if entry.name in _VARIABLES:
             text = f"{entry.name} says who may use the Ray cluster; KubeRay sets it: remove it"

@@ -1,7 +1,7 @@
-"""A RayService's status as an observation.
+"""Translates a RayService's status to an observation.
 
-What KubeRay really writes, and when, was recorded (1.7; facts are those of the recordings). Why a start goes on for
-ever stands in applications, the RayCluster, pods and events, never in conditions; the runtime reads the pods itself.
+KubeRay's behaviour was recorded (1.7); fact numbers refer to the recordings. The cause of a hanging start appears in
+applications, the RayCluster, pods and events, but not in conditions. The runtime reads the pods itself.
 """
 
 from __future__ import annotations
@@ -43,21 +43,22 @@ from airunway_kuberay.settings import Settings
 __all__ = ["observation"]
 
 _SETTLES = timedelta(seconds=5)
-"""A change counts as observed up to two seconds before its effect is seen (fact 17); times are whole seconds."""
+"""KubeRay reports a change as observed up to two seconds before its effect is visible (fact 17); times are whole
+seconds."""
 _TAKES = timedelta(seconds=10)
-"""By then KubeRay has written a status that names a change which Ray Serve has taken."""
+"""Time by which KubeRay has written a status for a change that Ray Serve accepted."""
 
-# Steps of a start are no news: one text for each thing that a person could look at.
+# One message for each stage that a user can check, not for each step of a start.
 _STARTS = "the Ray cluster starts"
 _LOADS = "all pods are ready, and the application is being deployed"
 _RELOADS = "the application is being deployed anew, and no model is served until the new one has loaded"
 _CHANGES = "KubeRay takes up the change"
 _FAILED = ("DEPLOY_FAILED", "UNHEALTHY")
-"""What Ray says of an application that does not get on by itself."""
+"""Application statuses from which Ray does not recover by itself."""
 
 
 def observation(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
-    """One component, from whatever exists. Total: any JSON gives an answer."""
+    """One component, from the objects that exist; accepts any JSON."""
     service = observed.primary if isinstance(observed.primary, dict) else {}
     serves, name = _serves(service), f"{deployment.metadata.name}-serve-svc"
     cluster = _cluster(service, observed, "active")
@@ -71,7 +72,7 @@ def observation(deployment: ModelDeployment, observed: Observed, context: Contex
 
 
 def _wanted(deployment: ModelDeployment, cluster: Resource) -> dict[str, int]:
-    """Replicas by group of workers; with autoscaling as many as Ray's autoscaler wants now."""
+    """Replicas by worker group; with autoscaling, the number that Ray's autoscaler wants now."""
     if is_stopped(deployment):
         return {}
     wanted = {group: count for group, (_, count) in group_sizes(deployment).items()}
@@ -83,24 +84,24 @@ def _wanted(deployment: ModelDeployment, cluster: Resource) -> dict[str, int]:
 
 
 _WHOLE = ("HEALTHY", "UPSCALING", "DOWNSCALING")
-"""What Ray says of a deployment of which no replica is being replaced."""
+"""Statuses of a Ray deployment without a replica that is being replaced."""
 _PREFIXES = {"Prefill": PREFILL, "Decode": DECODE, "LLMServer": WORKERS, "LLMDeployment": WORKERS}
-"""How the deployments that have replicas of the model are called, in every release of Ray, and their workers."""
+"""Worker groups by name prefix of Ray's model deployments, in all releases of Ray."""
 
 
 def _serving(service: Resource, wanted: Mapping[str, int]) -> int:
-    """How many replicas can serve at most, by what Ray says of the application in the cluster that serves.
+    """The maximum number of replicas that can serve, from the application status in the active cluster.
 
-    A worker is ready as soon as Ray's proxy answers on it, also while its replica only loads. Of a deployment that is
-    replaced in place Ray stops the fifth part at a time, and one at least: the only replica is stopped first. Of one
-    that grows a replica at least is not there yet.
+    A worker pod is ready as soon as Ray's proxy answers, even while its replica loads. During an in-place update Ray
+    stops a fifth of a deployment's replicas at a time, and at least one, so an only replica is stopped first. While a
+    deployment scales up, at least one replica is missing.
     """
     found = dict(wanted)
     for app in _applications(service, "active").values():
         parts = mapping(app, "serveDeploymentStatuses")
         if text(app, "status") == "DEPLOY_FAILED" and not parts:
             return 0
-        # Without parts it is being built anew, and all of them are about to be replaced.
+        # Without deployment statuses the application is being rebuilt, and all replicas are about to be replaced.
         building = text(app, "status") == "DEPLOYING" and not parts
         replaced = set(found) if building else set()
         for name, part in parts.items():
@@ -130,7 +131,7 @@ def _say(
 def _words(
     deployment: ModelDeployment, service: Resource, observed: Observed, context: Context[Settings]
 ) -> Iterator[Observation]:
-    """In order of weight: the first is what counts."""
+    """Observations by priority: only the first is used."""
     if (component := absent_component(service, "RayService")) is not None:
         yield Observation(components=(component,))
     ready, serves = condition(service, "Ready"), _serves(service)
@@ -141,10 +142,10 @@ def _words(
     if invalid := _invalid(service, observed):
         yield _say("InvalidSpec", invalid, only_degrades=serves)
     left = max(0.0, (observed.applied + _TAKES - context.now).total_seconds()) if observed.applied else 0.0
-    # Of equal events soon after each other the first alone is written: then it speaks for the newest change, too.
+    # Kubernetes may drop repeated events, so an older event can also apply to the newest change.
     older = not left and (serves or not _applications(service, "pending"))
     if refused := _told(service, observed, REFUSED, since=None if older else observed.applied):
-        # A server that answers has refused it; else it is only out of reach.
+        # An answer means that the server refused it; a connection error means that it is unreachable.
         why = refused.rpartition(" err: ")[2]
         out_of_reach = any(word in why for word in ("connection", "timeout", "deadline", "EOF", "fail: 5"))
         kind = "DependenciesUnreachable" if out_of_reach else "InvalidSpec"
@@ -152,7 +153,7 @@ def _words(
     if not (dig(service, "status") and is_observed(service)):
         yield _say("Progressing", _CHANGES if serves else _STARTS, up_to_date=False, again=left or None)
     if is_stopped(deployment):
-        # "Suspended" stays listed after a resume, and is said before the pods have gone (fact 19).
+        # The condition Suspended stays after a resume, and is True before the pods are gone (fact 19).
         done = truth(service, "Suspended") is True
         yield _say("Ready" if done else "Progressing", "scaled to zero" if done else "KubeRay stops it")
     active, pending = _name(service, "active"), _name(service, "pending")
@@ -160,7 +161,7 @@ def _words(
     cluster = _cluster(service, observed, side)
     settles = _settles(service, observed, context)
     if settles and any(text(app, "status") in _FAILED for app in _applications(service, side).values()):
-        # What is seen of a repair at first is the old application, with the new generation (fact 17).
+        # After a fix, the status shows the old application with the new generation at first (fact 17).
         yield _say("Progressing", _CHANGES, again=settles)
     yield from _failures(service, cluster, side, serves=serves)
     yield from _cluster_faults(cluster, observed, _name(service, side), serves=serves)
@@ -183,7 +184,7 @@ def _words(
 
 
 def _settles(service: Resource, observed: Observed, context: Context[Settings]) -> float:
-    """Seconds for which what KubeRay says of the application may still be of before the newest change; 0 after them."""
+    """Seconds during which the application status may still predate the newest change; then 0."""
     applied = observed.applied
     if applied is None or applied == moment(service, "metadata", "creationTimestamp") or applied > context.now:
         return 0.0
@@ -191,7 +192,7 @@ def _settles(service: Resource, observed: Observed, context: Context[Settings]) 
 
 
 def _cluster_faults(cluster: Resource, observed: Observed, name: str, *, serves: bool) -> Iterator[Observation]:
-    """What only an event about the RayCluster says: why none of its pods is made, or no worker."""
+    """Faults that appear only in events about the RayCluster: why it creates no pods, or no workers."""
     if not name or truth(cluster, "RayClusterProvisioned"):
         return
     headless = not text(cluster, "status", "head", "podName")
@@ -207,7 +208,7 @@ def _cluster_faults(cluster: Resource, observed: Observed, name: str, *, serves:
 
 
 def _serves(service: Resource) -> bool:
-    """Whether KubeRay says so. An object that became invalid serves on with ``Ready`` False (fact 10)."""
+    """Whether KubeRay reports serving. An object that became invalid keeps serving with ``Ready`` False (fact 10)."""
     return truth(service, "Ready") is True or text(service, "status", "serviceStatus") == "Running"
 
 
@@ -216,14 +217,17 @@ def _name(service: Resource, side: str) -> str:
 
 
 def _cluster(service: Resource, observed: Observed, side: str) -> Resource:
-    """The RayCluster itself: what the RayService copies of its status is mostly old (fact 8)."""
+    """The RayCluster itself, because the RayService's copy of its status is mostly outdated (fact 8)."""
     name = _name(service, side)
     found = observed.find("RayCluster", name) if name else None
     return found or {"status": dig(service, "status", f"{side}ServiceStatus", "rayClusterStatus")}
 
 
 def _workers(cluster: Resource) -> int:
-    """Those that are ready; of KubeRay 1.1, which has no conditions either and does not count these, those that run."""
+    """The number of ready workers.
+
+    KubeRay 1.1 has no conditions and does not count ready workers; for it, running workers are counted.
+    """
     run = 0 if dig(cluster, "status", "conditions") else number(cluster, "status", "availableWorkerReplicas")
     return number(cluster, "status", "readyWorkerReplicas", default=run)
 
@@ -233,7 +237,10 @@ def _applications(service: Resource, side: str) -> dict[str, Resource]:
 
 
 def _invalid(service: Resource, observed: Observed) -> str:
-    """Why KubeRay does not take the object; what it said of an older one stays until it is ready (facts 10, 11)."""
+    """Why KubeRay does not accept the object; empty if it does.
+
+    An old message stays in the status until the object is ready (facts 10, 11).
+    """
     ready = condition(service, "Ready")
     behind = number(service, "status", "observedGeneration") < number(service, "metadata", "generation")
     if text(ready, "reason") == "ValidationFailed":
@@ -242,7 +249,7 @@ def _invalid(service: Resource, observed: Observed) -> str:
 
 
 def _told(service: Resource, observed: Observed, *reasons: str, since: datetime | None) -> str:
-    """The newest of such events, as long as nothing that was written since outdates it."""
+    """The note of the newest such event that is not older than `since` and the last status update; else empty."""
     dates = [since, moment(service, "status", "lastUpdateTime")]
     for event in reversed(observed.events):
         if event.reason in reasons and event.last and all(date is None or event.last >= date for date in dates):
@@ -258,13 +265,13 @@ def _failures(service: Resource, cluster: Resource, side: str, *, serves: bool) 
                 message = f"application {name} is {state}" + (f": {line}" if line else "")
                 yield _say(reason, message, only_degrades=serves, authoritative=True)
     for name, app in _applications(service, side).items():
-        # Ray tries three times, with a model load each, before it says that it has failed; the first one tells why.
+        # Ray loads the model three times before it reports a failure; the first failed try already shows the cause.
         reason, line = explained(_said(app, whole=False), ENGINE) if text(app, "status") == "DEPLOYING" else ("", "")
         if reason:
             message = f"application {name} is DEPLOYING, and Ray tries again: {line}"
             yield _say(reason, message, only_degrades=serves, authoritative=True)
     if truth(cluster, "ReplicaFailure"):
-        # The name of the pod changes with every try.
+        # Removes the pod's name, which changes with every try.
         message = text(condition(cluster, "ReplicaFailure"), "message")
         message = message.partition(" is forbidden: ")[2] or message
         reason, _ = explained(message, CREATION, otherwise="InvalidSpec")
@@ -272,7 +279,7 @@ def _failures(service: Resource, cluster: Resource, side: str, *, serves: bool) 
 
 
 def _waiting(service: Resource, side: str) -> tuple[bool, str]:
-    """Whether applications do not run yet, and what is said about those that are not just being deployed."""
+    """Whether applications do not run yet, and messages about those with more to report than DEPLOYING."""
     waiting = {name: app for name, app in _applications(service, side).items() if text(app, "status") != "RUNNING"}
     found = []
     for name, app in waiting.items():
@@ -283,8 +290,9 @@ def _waiting(service: Resource, side: str) -> tuple[bool, str]:
 
 
 def _said(app: Resource, *, whole: bool = True) -> str:
-    """The words of an application and of its deployments, which may be whole tracebacks; with `whole` False not of
-    those deployments that are well.
+    """The messages of an application and its deployments, possibly with tracebacks.
+
+    With `whole` False, healthy deployments are left out.
     """
     every = mapping(app, "serveDeploymentStatuses").values()
     parts = [part for part in every if whole or text(part, "status") != "HEALTHY"]

@@ -1,7 +1,7 @@
-"""The AI Runway provider for llm-d: vLLM as Deployments behind an InferencePool, prefill and decode apart if asked.
+"""The AI Runway provider for llm-d: vLLM Deployments behind an InferencePool, optionally with prefill workers.
 
-llm-d has no resource of its own: model servers, pool, endpoint picker and routing sidecars are what it is made of.
-Translation and data only; `provider` is the plugin object that the entry point names.
+llm-d has no custom resource of its own; it consists of model servers, pool, endpoint picker and routing sidecars.
+`provider` is the plugin object that the entry point names.
 """
 
 from airunway_llmd.provider import provider

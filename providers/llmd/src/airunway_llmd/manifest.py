@@ -23,13 +23,13 @@ __all__ = ["DECIDERS", "DECODE", "MANIFEST", "PREFILL", "ROLE_BY_ROLE", "TRANSFO
 
 VERSION = "0.1.0"
 PREFILL, DECODE = "prefill", "decode"
-"""Roles of the spec, and the component labels of their pods."""
+"""Roles in the spec, and component labels of their pods."""
 
 DECIDERS = {"always": "always-disagg-pd-decider", "prefix-based": "prefix-based-pd-decider"}
-"""Router modes: every prompt is prefilled apart, or only one of which decode has too little in its cache."""
+"""Deciders by router mode: prefill workers get every prompt, or only those with too little in decode's cache."""
 
 ROLE_BY_ROLE = "role-by-role"
-"""Feature: a role that changes its kind of workload is replaced alone. The first generation replaced all of them."""
+"""Feature: a role that changes its kind of workload is replaced alone. The first generation replaced all roles."""
 
 TRANSFORMERS = (
     *with_defaults(
@@ -42,7 +42,7 @@ TRANSFORMERS = (
         name="inferencepool-v1",
         api_version="inference.networking.k8s.io/v1",
         kind=picker.INFERENCE_POOL.kind,
-        # The last one is of the minimal CRD that the simulator brings.
+        # The last hash belongs to the simulator's minimal CRD.
         schema_hashes=("7f447985943a", "64dbcbabf4fc", "684c60ac364e", "c26bb94ecce6", "105e971a8b92", "5858612cf621"),
         since="1.0",
     ),
@@ -65,7 +65,7 @@ MANIFEST = ProviderManifest(
             gateway={"managesInferencePool": True},
         ),
     ),
-    # No selection rule: nothing in a deployment says that it wants this pool rather than a plain Service.
+    # No selection rule: no field of a deployment requests a pool instead of a plain Service.
     upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE, *picker.KINDS),
     role_label=labels.COMPONENT,
     serving_roles=(SERVER, DECODE, PREFILL),

@@ -1,4 +1,4 @@
-"""The plugin object: what stands in the way of a deployment, the objects that it becomes, and how they are."""
+"""The plugin object: compatibility check, translation and status."""
 
 from __future__ import annotations
 
@@ -48,9 +48,10 @@ _ALONE = {
 }
 
 _PARAMETERS = {"prefix-based": "\n  parameters:\n    nonCachedTokens: 16"}
-"""Of a decider: not told how many tokens, it has nothing prefilled apart ever. A block of vLLM's cache has so many."""
+"""Parameters of deciders. Without a number of tokens, this decider never uses a prefill worker; 16 is a block of vLLM's
+cache."""
 
-# Both roles are filtered by the label llm-d.ai/role; which prompts are prefilled apart is the decider's.
+# The filters select roles by the label llm-d.ai/role; the decider chooses which prompts go to a prefill worker.
 _APART = """\
 plugins:
 - type: {decider}{parameters}
@@ -84,11 +85,11 @@ schedulingProfiles:
 """
 
 
-# ----------------------------------------------------------------------------------------------------- can it be run
+# ----------------------------------------------------------------------------------------------------- compatibility
 
 
 def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compatibility:
-    """Blockers change what runs; fields without effect are named by the runtime."""
+    """Blockers would change what runs; the runtime reports fields without effect."""
     roles = roles_of(deployment, context)
     fundamental = tuple(_fundamental(deployment, context, roles))
     if fundamental:
@@ -112,7 +113,7 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
 def _fundamental(
     deployment: ModelDeployment, context: Context[Settings], roles: tuple[serving.Servers, ...]
 ) -> Iterator[Finding]:
-    """With one of these nothing else is worth saying."""
+    """Blockers that make all other findings irrelevant."""
     yield from unsupported_engine(deployment, context, MANIFEST.engines, who="llm-d")
     yield from without_gpus(deployment, who="llm-d")
     if is_disaggregated(deployment) and deployment.spec.model.source == "custom":
@@ -121,7 +122,7 @@ def _fundamental(
 
 
 def _picker_blockers(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
-    """Why no picker can be configured, where there is to be one."""
+    """Why the endpoint picker cannot be configured; empty without a pool."""
     if not _has_pool(context):
         return
     image = context.settings.picker_image
@@ -162,11 +163,11 @@ def _has_pool(context: Context[Settings]) -> bool:
     return picker.INFERENCE_POOL.key in context.served
 
 
-# ---------------------------------------------------------------------------------------------------- what it becomes
+# --------------------------------------------------------------------------------------------------------- translation
 
 
 def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> Translation:
-    """The workload that answers, its Service, the pool with its picker, and prefill workers."""
+    """The serving workload, its Service, the pool with its picker, and prefill workers."""
     first, *others = roles_of(deployment, context)
     features = serving.features(deployment, context, first)
     hardened = HARDENED in features
@@ -178,8 +179,8 @@ def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> T
             *(_pool_and_picker(deployment, context, hardened=hardened) if _has_pool(context) else ()),
             *(serving.workload(deployment, context, role, hardened=hardened) for role in others),
         ),
-        # The first generation made everything anew where a role changed its kind of workload. The runtime replaces
-        # what runs a component's pods by itself: the rest serves on.
+        # The first generation recreated everything when a role changed its kind of workload. Now the runtime replaces
+        # only the workload of that role, and the others keep serving.
         replace_on=(
             {}
             if ROLE_BY_ROLE in features
@@ -207,11 +208,11 @@ def _pool_and_picker(deployment: ModelDeployment, context: Context[Settings], *,
     )
 
 
-# ------------------------------------------------------------------------------------------------------- how it is
+# ------------------------------------------------------------------------------------------------------------- status
 
 
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
-    """A component for each role and one for the picker. The address is the Service's, whatever becomes of the pods."""
+    """A component for each role and one for the picker. The endpoint is always the Service, even without ready pods."""
     roles = roles_of(deployment, context)
     found = [_workload(deployment, observed, context, role) for role in roles]
     components = [
@@ -249,7 +250,7 @@ def _component(
 def _workload(
     deployment: ModelDeployment, observed: Observed, context: Context[Settings], role: serving.Servers
 ) -> workloads.Workload:
-    """How the workload of a role is. That of prefill may be an old one that another kind takes the place of."""
+    """The state of a role's workload. For prefill, it may be an old one that a workload of another kind replaces."""
     if role.role != PREFILL:
         return workloads.read(observed.primary)
     kind, name = role.object(deployment, context.settings)

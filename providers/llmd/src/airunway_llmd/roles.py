@@ -1,4 +1,4 @@
-"""Who serves: one kind of server, or prefill and decode apart; and whether these two understand each other."""
+"""The servers of a deployment: one role, or prefill and decode, and whether these two are compatible."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _TRANSFER = "kv-transfer-config"
 
 
 def pool_labels(deployment: ModelDeployment) -> dict[str, str]:
-    """What the servers of a pool have in common, and what the pool finds them by."""
+    """The labels of the servers in a pool, which its selector matches."""
     return {picker.POOL_LABEL: deployment.metadata.name}
 
 
 def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[serving.Servers, ...]:
-    """The servers, first those without which nothing is answered."""
+    """The servers; the first role is the one that answers requests."""
     name, image, pool = deployment.metadata.name, context.settings.vllm_image, pool_labels(deployment)
     if not is_disaggregated(deployment):
         return (serving.Servers(name=name, port=PORT, image=image, labels=pool),)
@@ -54,7 +54,7 @@ def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[s
             extra=extra,
             env=(NIXL_HOST,) if nixl else (),
             labels={**pool, _ROLE: role},
-            # Blocks are exchanged between tensor parallel ranks: stages of a pipeline have no counterpart.
+            # Tensor parallel ranks exchange blocks with their counterparts; pipeline stages have none.
             pipelined=False,
         )
         for role, port in ((DECODE, SERVER_PORT), (PREFILL, PORT))
@@ -64,7 +64,7 @@ def roles_of(deployment: ModelDeployment, context: Context[Settings]) -> tuple[s
 def pair_findings(
     deployment: ModelDeployment, context: Context[Settings], roles: Sequence[serving.Servers]
 ) -> tuple[list[Finding], list[Finding]]:
-    """What the two roles would refuse of each other at the first request, as blockers; and what they may refuse."""
+    """Blockers and warnings about incompatible roles, which fail or may fail at the first request."""
     connector = connector_of(deployment)
     if connector != NIXL:
         return ([] if _transfers(deployment) else [_untold(connector)]), []
@@ -92,7 +92,7 @@ def _untold(connector: str) -> Finding:
 
 
 def _transfers(deployment: ModelDeployment) -> bool:
-    """Whether the user says how vLLM transfers blocks."""
+    """Whether the user sets how vLLM transfers key-value blocks."""
     return any(flag.lstrip("-").replace("_", "-") == _TRANSFER for flag in _flags(deployment))
 
 

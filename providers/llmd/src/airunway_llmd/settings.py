@@ -1,4 +1,4 @@
-"""The provider's own configuration: images, what the picker asks for, roll-outs, and how large a node is."""
+"""The provider's settings: images, resources of pickers, roll-outs, and the size of a node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROUTER = "ghcr.io/llm-d/llm-d-router"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(serving.NodeSettings):
-    """Read at start from the chart's values or ``--set``. Raises ValueError for a number that makes no sense."""
+    """Read at startup from the chart's values or ``--set``. Raises ValueError for a number out of range."""
 
     vllm_image: str = setting("vllm/vllm-openai:v0.23.0", "Image of vLLM where a deployment names none.", kept=True)
     picker_image: str = setting(f"{_ROUTER}-endpoint-picker:v0.10.0", "Image of the endpoint pickers.", kept=True)

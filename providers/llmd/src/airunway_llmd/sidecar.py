@@ -1,7 +1,8 @@
-"""The routing sidecar of decode pods: it has a prompt prefilled elsewhere and hands the rest to vLLM beside it.
+"""The routing sidecar of decode pods, which has prompts prefilled by prefill workers.
 
-Recorded for 0.7 to 0.10. What it does not understand of a flag's value ends it with exit code 0, which looks like a
-container that has done its work: so what it would refuse is refused before anything is made.
+It sends the rest of each request to the vLLM container beside it. Its behaviour was recorded for 0.7 to 0.10. It exits
+with code 0 after a flag value that it does not support, which looks like a completed container; unsupported values are
+therefore refused before anything is created.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from airunway_llmd.settings import Settings
 __all__ = ["PORT", "SERVER_PORT", "connector_of", "sidecar", "sidecar_blockers", "sidecar_warnings"]
 
 PORT = 8000
-"""Where it listens, as prefill and aggregated servers do: all members of a pool have one port."""
+"""Port of the sidecar, and of prefill and aggregated servers: all members of a pool have the same port."""
 
 SERVER_PORT = 8200
-"""Where vLLM listens behind it."""
+"""Port of vLLM behind the sidecar."""
 
 NIXL = "nixlv2"
 _NATIVE = (1, 29)
@@ -27,13 +28,14 @@ _BASE = (NIXL, "shared-storage")
 
 @dataclass(frozen=True, kw_only=True)
 class _Release:
-    """How a release is told where vLLM listens, which connectors for vLLM it knows, and which requests it leaves to the
-    decode worker alone (recorded).
-    """
+    """What the sidecars of one release support (recorded)."""
 
     server_port: str = "--vllm-port"
+    """Flag for vLLM's port."""
     connectors: tuple[str, ...] = _BASE
+    """Connectors for vLLM."""
     undivided: tuple[str, ...] = ()
+    """Request paths that decode workers handle alone."""
 
 
 _RELEASES = {
@@ -45,7 +47,7 @@ _RELEASES = {
 
 
 def connector_of(deployment: ModelDeployment) -> str:
-    """How key-value blocks go from prefill to decode, in the sidecar's words."""
+    """The sidecar's name for the way in which key-value blocks move from prefill to decode."""
     return str(deployment.spec.provider.overrides.get("connector", NIXL))
 
 
@@ -78,7 +80,7 @@ def sidecar_blockers(deployment: ModelDeployment, context: Context[Settings]) ->
 
 
 def sidecar_warnings(context: Context[Settings]) -> Iterator[Finding]:
-    """What the sidecar does not divide between prefill and decode."""
+    """Requests that the sidecar does not divide between prefill and decode."""
     release = _release(context)
     if release is not None and release.undivided:
         paths = " and ".join(release.undivided)
@@ -89,8 +91,9 @@ def sidecar_warnings(context: Context[Settings]) -> Iterator[Finding]:
 
 
 def sidecar(deployment: ModelDeployment, context: Context[Settings], *, hardened: bool) -> Resource:
-    """The container, never root where `hardened`. Its own health page is fine while vLLM is down: the pod is as ready
-    as vLLM is.
+    """The sidecar container; a `hardened` one never runs as root.
+
+    It has no probes: its health page is fine even while vLLM is down, and the pod is ready when vLLM is.
     """
     release = _release(context)
     assert release is not None, "can_handle refuses an unknown one"
@@ -101,7 +104,7 @@ def sidecar(deployment: ModelDeployment, context: Context[Settings], *, hardened
             f"--port={PORT}",
             f"{release.server_port}={SERVER_PORT}",
             f"--kv-connector={connector_of(deployment)}",
-            # True by default, and then it refuses plain HTTP.
+            # With the default, true, it refuses plain HTTP.
             "--secure-proxy=false",
         ],
         "ports": [{"name": "sidecar", "containerPort": PORT, "protocol": "TCP"}],

@@ -1,7 +1,7 @@
-"""The AI Runway provider that needs no operator: vLLM, SGLang, TensorRT-LLM and llama.cpp as plain Deployments.
+"""The AI Runway provider without an operator: vLLM, SGLang, TensorRT-LLM and llama.cpp as plain Deployments.
 
-Several nodes for one replica are LeaderWorkerSets, where that is installed. Translation and data only; `provider` is
-the plugin object that the entry point names.
+A replica over several nodes becomes a LeaderWorkerSet, if that is installed. `provider` is the plugin object that the
+entry point names.
 """
 
 from airunway_vllm.provider import provider

@@ -47,7 +47,7 @@ MANIFEST = ProviderManifest(
             name="llamacpp", gpu_support=True, cpu_support=True, scale_to_zero=True, api_formats=("openai-chat",)
         ),
     ),
-    # No selection rule: whatever knows a deployment better scores higher, and this is what is left.
+    # No selection rule: this is the fallback if no more specific provider scores.
     upstream=(replace(DEPLOYMENT, primary=True, immutable=()), LEADER_WORKER_SET, SERVICE),
     role_label=labels.COMPONENT,
     serving_roles=(SERVER,),

@@ -1,4 +1,4 @@
-"""The plugin object: what stands in the way of a deployment, the objects that it becomes, and how they are."""
+"""The plugin object: compatibility check, translation and status."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ __all__ = ["provider"]
 
 COMPONENT = "ProviderResource"
 PORT = 8000
-"""Where containers listen, and our Service too."""
+"""Port of the containers and of our Service."""
 
 _CAPABILITIES = {engine.name: engine for engine in MANIFEST.engines}
 
 
 def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compatibility:
-    """Blockers change what runs; fields without effect are named by the runtime."""
+    """Blockers would change what runs; the runtime reports fields without effect."""
     fundamental = tuple(_fundamental(deployment, context))
     if fundamental:
         return Compatibility(blockers=fundamental)
@@ -51,7 +51,7 @@ def can_handle(deployment: ModelDeployment, context: Context[Settings]) -> Compa
 
 
 def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Iterator[Finding]:
-    """With one of these nothing else is worth saying."""
+    """Blockers that make all other findings irrelevant."""
     spec, engine = deployment.spec, _CAPABILITIES.get(context.engine)
     instead = "use a provider that does (llm-d, dynamo), or aggregated"
     unsupported = tuple(unsupported_engine(deployment, context, MANIFEST.engines, who="vllm", instead=instead))
@@ -64,7 +64,7 @@ def _fundamental(deployment: ModelDeployment, context: Context[Settings]) -> Ite
 
 
 def translate_spec(deployment: ModelDeployment, context: Context[Settings]) -> list[Resource]:
-    """A Deployment, or a LeaderWorkerSet where a replica needs several nodes, and the Service before it."""
+    """A Deployment, or a LeaderWorkerSet if a replica needs several nodes, and a Service."""
     role = _servers(deployment, context)
     hardened = HARDENED in serving.features(deployment, context, role)
     return [
@@ -78,7 +78,7 @@ def _servers(deployment: ModelDeployment, context: Context[Settings]) -> serving
 
 
 def translate_status(deployment: ModelDeployment, observed: Observed, context: Context[Settings]) -> Observation:
-    """One component. The address is that of the Service, which stays whatever becomes of the pods."""
+    """One component. The endpoint is always the Service, even without ready pods."""
     found = workloads.read(observed.primary)
     component = serving.with_recreations(found.component(COMPONENT), observed, now=context.now)
     return Observation(

@@ -1,4 +1,4 @@
-"""The provider's own configuration: images, roll-outs, and how large a node is."""
+"""The provider's settings: images, roll-outs, and the size of a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Settings"]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(serving.NodeSettings):
-    """Read at start from the chart's values or ``--set``. Raises ValueError for a number that makes no sense."""
+    """Read at startup from the chart's values or ``--set``. Raises ValueError for a number out of range."""
 
     vllm_image: str = setting("vllm/vllm-openai:v0.23.0", "Image of vLLM where a deployment names none.", kept=True)
     sglang_image: str = setting(
@@ -25,7 +25,7 @@ class Settings(serving.NodeSettings):
     )
 
     def image(self, engine: str) -> str:
-        """The image of an engine where a deployment names none; empty if there is none."""
+        """The default image of an engine; empty if there is none."""
         images = {
             "vllm": self.vllm_image,
             "sglang": self.sglang_image,

@@ -1,8 +1,8 @@
-"""A simulated NVIDIA Dynamo operator, for graphs of both API versions, without Grove and with it.
+"""A simulated NVIDIA Dynamo operator for graphs of both API versions, with and without Grove.
 
-`SimulatedOperator` for a cluster with pods, `Scripted` for an API server alone; what both know is in pure functions:
-`graph` (what a graph asks for), `status` (counts in, status out), `workloads` (objects). There is no recording of the
-real operator: what is taken to be true of it is listed, with its source, in README.md.
+`SimulatedOperator` needs a cluster with pods, `Scripted` only an API server. Their logic is in pure functions: `graph`
+(components of a graph), `status` (status from counts), `workloads` (created objects). The real operator was not
+recorded; README.md lists the assumptions about it with their sources.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CRD = ObjectKey("", f"dynamographdeployments.{names.API_GROUP}")
 
 
 class _Program:
-    """Waits for the CRD and works on graphs in the version that is stored, as the real operator does."""
+    """Waits for the CRD and then handles graphs in the stored version, as the real operator does."""
 
     def __init__(self, client: Client, level: Level, scenario: str) -> None:
         self._client, self._level, self._scenario = client, level, scenario

@@ -1,4 +1,4 @@
-"""A graph as the operator understands it, in whatever version it is written: its components and their pods."""
+"""Reads the components and pod templates of a graph, in either API version."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ __all__ = ["Component", "components_of", "on_grove", "refusals"]
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """One component. `type` is that of v1beta1, `label` the type that pods are labelled with; `template` is the pod's
-    as the graph has it, with the main container called ``main``.
-    """
+    """One component of a graph."""
 
     name: str
     type: str
+    """Type as in v1beta1."""
     label: str
+    """Type in the label of its pods."""
     replicas: int
     nodes: int
     template: Resource
+    """Pod template as in the graph; its main container is called ``main``."""
 
     @property
     def works(self) -> bool:
@@ -34,23 +35,23 @@ class Component:
 
     @property
     def hash(self) -> str:
-        """Eight digits of what a worker runs: its replicas are not part of it."""
+        """Digest (8 characters) of a worker's template, without its number of replicas."""
         return digest([self.type, self.nodes, self.template], length=8)
 
 
 def components_of(graph: Resource) -> list[Component]:
-    """All components, by name."""
+    """All components, sorted by name."""
     found = [*_services(graph), *_listed(graph)]
     return sorted(found, key=lambda component: component.name)
 
 
 def on_grove(graph: Resource, *, installed: bool) -> bool:
-    """Whether Grove is to run the graph."""
+    """Whether the graph runs on Grove."""
     return installed and annotations_of(graph).get(names.ENABLE_GROVE, "").lower() != "false"
 
 
 def refusals(graph: Resource, *, grove: bool) -> Iterator[str]:
-    """What the operator's webhook says against a graph; without the webhook the operator says it itself."""
+    """Validation errors of the operator's webhook; without the webhook the operator reports them itself."""
     components = components_of(graph)
     if not components:
         listed = "components" in (dig(graph, "spec") or {})
@@ -107,7 +108,7 @@ def _listed(graph: Resource) -> Iterator[Component]:
 
 
 def _native(resources: Resource) -> Resource:
-    """v1alpha1 has names of its own for amounts."""
+    """Resources of a v1alpha1 service in the format of Kubernetes."""
     native: Resource = {}
     for side in ("requests", "limits"):
         amounts = dict(resources.get(side) or {})

@@ -1,4 +1,4 @@
-"""The kinds that the simulated operator reads and writes beside the common ones."""
+"""The kinds that only this simulated operator reads and writes."""
 
 from __future__ import annotations
 

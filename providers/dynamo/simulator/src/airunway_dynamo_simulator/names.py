@@ -1,4 +1,4 @@
-"""The names that the Dynamo operator and Grove put on objects, and the limits that they set."""
+"""Labels, finalizers and limits of the Dynamo operator and Grove."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANAGER = "dynamo-operator"
 """Field manager of the simulator's writes; different from every manager of AI Runway."""
 FINALIZER = f"{API_GROUP}/finalizer"
 LINGERS = f"simulator.{API_GROUP}/lingers"
-"""Held only by objects that are told to linger."""
+"""Finalizer of objects that should linger after their deletion."""
 
 GRAPH = f"{API_GROUP}/dynamo-graph-deployment-name"
 COMPONENT = f"{API_GROUP}/dynamo-component"
@@ -39,4 +39,4 @@ ENABLE_GROVE = f"{API_GROUP}/enable-grove"
 WORKERS = ("worker", "prefill", "decode")
 FRONTEND_PORT, SYSTEM_PORT = 8000, 9090
 LONGEST_COMBINED = 45
-"""Characters of graph and component together on Grove."""
+"""Maximum number of characters of graph and component name together on Grove."""

@@ -1,7 +1,7 @@
-"""The simulated operator in a cluster that has pods: it makes what a graph asks for and derives its status from that.
+"""The simulated operator for a cluster with pods: it creates the objects of a graph and derives its status from them.
 
-Passes are level-triggered: everything is read, then what is missing is made, what is too much goes, and the status is
-written. Without Grove real Deployments run the pods; where PodCliques are installed the operator plays Grove, too.
+Passes are level-triggered: a pass reads everything, creates missing objects, deletes superfluous ones and writes the
+status. Without Grove, real Deployments run the pods. If PodCliques are installed, the operator also simulates Grove.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from airunway_testing.simulators.writes import finalizers_patch, status_patch
 __all__ = ["SimulatedOperator"]
 
 _LOOK_AGAIN = 0.1
-"""Seconds until a graph is looked at again that waits for what was made of it to go."""
+"""Seconds until the next pass over a deleted graph whose objects still exist."""
 
 
 class SimulatedOperator:
     """The operator without its webhooks, for graphs in the version of `kind`; `run` works until it is cancelled.
 
-    `client` needs to write graphs, component deployments, Deployments, Services, PodCliques and pods.
+    `client` must be able to write graphs, component deployments, Deployments, Services, PodCliques and pods.
     """
 
     def __init__(self, client: Client, kind: Kind, *, workers: int = 16) -> None:
@@ -67,7 +67,7 @@ class SimulatedOperator:
             reflector.add_handler(self._on_made)
 
     async def run(self) -> None:
-        """Work. Whether Grove is there is seen once, at the start, as the real operator sees it."""
+        """Run the operator. Like the real one, it checks only once, at startup, whether Grove is installed."""
         self._grove = await self._client.is_served(POD_CLIQUE)
         await self._passes.run()
 
@@ -87,10 +87,11 @@ class SimulatedOperator:
         return Outcome(failed=made.overtaken, requeue_after=again)
 
     async def _let_go(self, key: ObjectKey, graph: Resource) -> float | None:
-        """The finalizer goes; where others hold the graph until its pods are gone, once nothing of it is left.
+        """Remove the finalizer; returns the seconds until the next try, or None.
 
-        Grove's own finalizers do so, and the garbage collector for a deletion in the foreground, which does not know
-        what a pass has made that was under way meanwhile. Returns in how many seconds to look again.
+        Grove's own finalizers and foreground deletion keep a graph until its pods are gone. For these, the finalizer
+        stays until nothing is left, because the garbage collector does not know objects that a concurrent pass has
+        created.
         """
         finalizers = list(dig(graph, "metadata", "finalizers", default=[]))
         if names.FINALIZER not in finalizers:
@@ -105,7 +106,7 @@ class SimulatedOperator:
         return None
 
     async def _takes_away(self, key: ObjectKey, kinds: Sequence[Kind]) -> bool:
-        """Delete what was made for a graph; whether any of it is left."""
+        """Delete the objects of a graph; returns whether any are left."""
         left = False
         for kind in kinds:
             label = f"{names.GRAPH}={key.name}"
@@ -163,7 +164,7 @@ class SimulatedOperator:
         )
 
     async def _tell(self, made: Resource, *, well: bool) -> None:
-        """The condition of a component deployment."""
+        """Write the condition of a component deployment."""
         if is_true(made, "Available") == well and dig(made, "status", "conditions"):
             return
         condition = {
@@ -196,7 +197,7 @@ class SimulatedOperator:
         stale = [name for name, pod in named.items() if labels_of(pod).get(names.TEMPLATE_HASH) != newest]
         lost = [name for name in stale if name in wanted]
         away = [name for name in wanted if name not in named or not is_true(named[name], "Ready")]
-        # One pod at a time, when the others serve.
+        # Replace one pod at a time, while the others serve.
         gone = [*(name for name in named if name not in wanted), *(lost[:1] if not set(away) - set(lost) else [])]
         for name in gone:
             await self._client.delete(POD, ObjectKey(key_of(graph).namespace, name))
@@ -229,7 +230,7 @@ class SimulatedOperator:
     # -------------------------------------------------------------------------------------------------------- common
 
     async def _remove_leftovers(self, graph: Resource, counts: Sequence[Counts]) -> None:
-        """What an earlier generation of a component ran on goes once the newest serves, and other cliques at once."""
+        """Delete objects of earlier generations once the newest one serves, and superfluous cliques at once."""
         key = key_of(graph)
         rolling = {count.component for count in counts if count.ready < count.wanted or count.updated < count.wanted}
         kept = {name for count in counts for name in count.made}

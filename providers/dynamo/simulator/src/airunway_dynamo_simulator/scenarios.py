@@ -1,7 +1,8 @@
-"""What the words of `airunway_testing.simulators.scenarios` look like in a graph's status.
+"""Maps scenarios (`airunway_testing.simulators.scenarios`) to a graph's status.
 
-``never-ready``, ``fails`` and ``degrades`` are all "some resources are not ready": the operator knows no more. A reason
-of the operator's own (``fails:rolling_update_failed``) is shown as it is, ``error`` as an error of its reconcile.
+``never-ready``, ``fails`` and ``degrades`` all become "some resources are not ready", because the operator knows no
+more. A reason of the operator's own (``fails:rolling_update_failed``) is copied, and ``error`` becomes a reconcile
+error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _OWN = frozenset(
 
 
 def scripted_status(graph: Resource, scenario: Scenario, now: str) -> Resource:
-    """The whole status that the scenario leads to, as one write."""
+    """The whole status for a scenario, as one write."""
     if scenario.silent:
         return copy_of(graph.get("status") or {})
     if said := list(refusals(graph, grove=False)):

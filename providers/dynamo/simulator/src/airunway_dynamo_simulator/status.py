@@ -1,4 +1,4 @@
-"""The status of a graph, out of what became of its components."""
+"""Derives the status of a graph from the state of its components."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ __all__ = ["Counts", "failed_status", "status_after"]
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How one component is. `made` are the objects that run it, `rolls`: an older generation of it still serves.
-
-    `waits`: pods of it have no node.
-    """
+    """The state of one component."""
 
     component: str
     kind: str
     made: tuple[str, ...]
+    """Names of the objects that run it."""
     wanted: int
     replicas: int = 0
     updated: int = 0
     ready: int = 0
     rolls: bool = False
+    """An older generation of it still serves."""
     waits: bool = False
+    """Some of its pods have no node."""
 
     @property
     def well(self) -> bool:
@@ -33,7 +33,7 @@ class Counts:
 
 
 def status_after(graph: Resource, counts: Sequence[Counts], *, grove: bool, now: str) -> Resource:
-    """The whole status; equal to the present one where nothing changes. `now` is RFC 3339."""
+    """The whole status; equal to the present one if nothing changes. `now` is RFC 3339."""
     bad = [count for count in counts if not count.well]
     if not bad:
         return _with(graph, counts, "successful", "all_resources_are_ready", "All resources are ready", now=now)
@@ -48,7 +48,7 @@ def status_after(graph: Resource, counts: Sequence[Counts], *, grove: bool, now:
 
 
 def failed_status(graph: Resource, reason: str, message: str, *, now: str) -> Resource:
-    """What an error of a reconcile leaves: the counts and the generation of before."""
+    """The status after a reconcile error: counts and generation stay as they were."""
     status = dict(graph.get("status") or {})
     return {**status, "state": "failed", "conditions": [_ready(graph, "False", reason, message, now=now)]}
 

@@ -1,5 +1,6 @@
-"""The objects that the operator makes of a graph: without Grove component deployments with Deployments, on Grove
-cliques with pods; and a Service for the frontend.
+"""Builds the objects that the operator creates for a graph.
+
+These are component deployments with Deployments, or on Grove cliques with pods, and a Service for the frontend.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ __all__ = [
 
 
 def made_name(graph: Resource, component: Component) -> str:
-    """A worker's name carries the digest of what it runs, so that a change of it is another object."""
+    """The name of a component's objects.
+
+    A worker's name contains the digest of its template, so that a change creates new objects.
+    """
     base = f"{key_of(graph).name}-{component.lower}"
     return f"{base}-{component.hash}" if component.works else base
 
@@ -49,7 +53,7 @@ def _metadata(graph: Resource, name: str, owner: Resource, labels: dict[str, str
 
 
 def component_deployment(graph: Resource, component: Component) -> Resource:
-    """What stands for a component without Grove. It has nothing of the pod: its Deployment has."""
+    """The object for a component without Grove. It contains no pod template; its Deployment does."""
     return {
         "apiVersion": f"{names.API_GROUP}/v1alpha1",
         "kind": "DynamoComponentDeployment",
@@ -63,7 +67,7 @@ def component_deployment(graph: Resource, component: Component) -> Resource:
 
 
 def deployment(graph: Resource, component: Component, owner: Resource) -> Resource:
-    """The Deployment of a component deployment, of the same name."""
+    """The Deployment of a component deployment, with the same name."""
     name = made_name(graph, component)
     labels = {**_labels(graph, component), names.SELECTOR: name}
     return {
@@ -79,7 +83,7 @@ def deployment(graph: Resource, component: Component, owner: Resource) -> Resour
 
 
 def frontend_service(graph: Resource, component: Component) -> Resource:
-    """The Service before a frontend; of other components' Services nothing depends on."""
+    """The Service of a frontend; Services of other components are not simulated, because nothing depends on them."""
     name = f"{key_of(graph).name}-{component.lower}"
     selector = {names.GRAPH: key_of(graph).name, names.COMPONENT: component.name}
     return {
@@ -98,16 +102,17 @@ def frontend_service(graph: Resource, component: Component) -> Resource:
 
 @dataclass(frozen=True, kw_only=True)
 class Clique:
-    """A number of pods alike. `group` is the replica that it is a part of, over several nodes; else empty."""
+    """A number of identical pods."""
 
     name: str
     component: Component
     pods: int
     group: str = ""
+    """The replica to which its pods belong, over several nodes; else empty."""
 
 
 def cliques_of(graph: Resource, component: Component) -> Iterator[Clique]:
-    """One clique, or over several nodes two for each replica: its leader, and the others."""
+    """One clique, or over several nodes two for each replica: leader and workers."""
     base = f"{key_of(graph).name}-0-{component.lower}"
     if component.nodes < 2:
         yield Clique(name=base, component=component, pods=component.replicas)
@@ -119,7 +124,7 @@ def cliques_of(graph: Resource, component: Component) -> Iterator[Clique]:
 
 
 def pod_clique(graph: Resource, clique: Clique) -> Resource:
-    """Grove's own object; the PodCliqueSet above it is not played."""
+    """Grove's PodClique; the PodCliqueSet above it is not simulated."""
     return {
         "apiVersion": f"{names.GROVE_GROUP}/v1alpha1",
         "kind": "PodClique",
@@ -129,7 +134,7 @@ def pod_clique(graph: Resource, clique: Clique) -> Resource:
 
 
 def clique_pod(graph: Resource, clique: Clique, owner: Resource, index: int) -> Resource:
-    """One pod of a clique; it is known by a digest of its template."""
+    """One pod of a clique, labelled with a digest of its template."""
     template = _template(clique.component, _labels(graph, clique.component))
     labels = {**template["metadata"]["labels"], names.TEMPLATE_HASH: template_hash(clique.component)}
     metadata = _metadata(graph, f"{clique.name}-{index}", owner, labels)
@@ -143,12 +148,12 @@ def clique_pod(graph: Resource, clique: Clique, owner: Resource, index: int) -> 
 
 
 def template_hash(component: Component) -> str:
-    """What a pod is compared by to know whether it is of the newest template."""
+    """Digest that shows whether a pod has the newest template."""
     return digest([component.template, component.nodes], length=8)
 
 
 def _template(component: Component, labels: dict[str, str]) -> Resource:
-    """The graph's pod with what the operator adds: labels, ports, and what a frontend is started with."""
+    """The graph's pod template with the operator's additions: labels, ports, and the command of a frontend."""
     template = copy_of(component.template)
     metadata = template.setdefault("metadata", {})
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}

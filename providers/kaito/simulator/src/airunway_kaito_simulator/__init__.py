@@ -1,8 +1,8 @@
-"""A simulated KAITO 0.12 (bring-your-own nodes), held against recordings of the real controller.
+"""A simulated KAITO 0.12 (bring-your-own nodes), verified against recordings of the real controller.
 
-`SimulatedKaito` for a cluster with pods, `Scripted` for an API server alone, each with `SimulatedSets` beside it; what
-they know is in pure functions: `status` (facts in, status out), `passes` and `sets` (order of writes), `workload`
-(objects), `admission` (refusals).
+`SimulatedKaito` needs a cluster with pods, `Scripted` only an API server; `SimulatedSets` runs beside either. Their
+logic is in pure functions: `status` (status from facts), `passes` and `sets` (order of writes), `workload` (created
+objects), `admission` (webhook errors).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["SimulatedKaito", "SimulatedSets", "simulator"]
 
 
 class _Kaito:
-    """Both controllers. Without the CRD of InferenceSets there are none, until it is installed."""
+    """Both controllers; the one for InferenceSets starts when their CRD is installed."""
 
     def __init__(self, workspaces: Scripted | SimulatedKaito, sets: SimulatedSets) -> None:
         self._workspaces, self._sets = workspaces, sets

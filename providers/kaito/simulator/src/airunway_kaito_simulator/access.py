@@ -1,4 +1,4 @@
-"""The Secret that a preset names for its download (``presetOptions.modelAccessSecret``)."""
+"""Checks the Secret for a preset's model download (``presetOptions.modelAccessSecret``)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["access_error", "access_secret"]
 
 
 def access_secret(workspace: Resource) -> str:
-    """The name of the Secret that must exist before KAITO plans nodes; empty where it does not ask for one.
+    """The name of the Secret that must exist before KAITO plans nodes; empty if none is needed.
 
-    It asks only for presets named like a repository of the model hub; an alias goes without (fact 31).
+    KAITO checks it only for presets named like a repository of the model hub, not for aliases (fact 31).
     """
     preset = dig(workspace, "inference", "preset", "name", default="")
     if "/" not in preset:
@@ -19,7 +19,7 @@ def access_secret(workspace: Resource) -> str:
 
 
 def access_error(workspace: Resource, *, secret_exists: bool) -> str:
-    """The reconcile error for a missing access Secret, empty where it exists or is not needed (fact 31)."""
+    """The reconcile error for a missing access Secret; empty if it exists or is not needed (fact 31)."""
     secret = access_secret(workspace)
     if not secret or secret_exists:
         return ""

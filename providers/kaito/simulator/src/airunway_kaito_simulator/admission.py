@@ -1,9 +1,8 @@
-"""What KAITO's admission webhook refuses, as far as it follows from the objects (bring-your-own nodes).
+"""The checks of KAITO's admission webhook that depend only on the objects (bring-your-own nodes).
 
-The webhook itself needs a server with a certificate; these functions are for one, and for tests that ask whether an
-object would pass. The minimal CRD beside this package refuses the edits of `refusals_on_update` by CEL, with the same
-words. Not covered, because they need KAITO's model catalog or the model hub: unknown preset names, a ``max-model-len``
-above the model's own.
+A webhook server and tests can use these functions. The minimal CRD in this package makes the checks of
+`refusals_on_update` with CEL and the same messages. Checks that need KAITO's model catalog or the model hub are
+missing: unknown preset names, and a ``max-model-len`` above the model's own.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ _INSTANCE_TYPE = (
 
 
 def denial(refusals: Sequence[str]) -> str:
-    """The text in which the API server passes on the refusals of the webhook (HTTP 400, reason BadRequest)."""
+    """The API server's message for errors of the webhook (HTTP 400, reason BadRequest)."""
     listed = "\n".join(refusals)
     return f'admission webhook "validation.workspace.kaito.sh" denied the request: validation failed: {listed}'
 
 
 def refusals_on_create(workspace: Resource, *, nodes: Iterable[Resource], config_map: Resource | None) -> list[str]:
-    """Why the creation would be refused; empty if it would not.
+    """Errors for a new Workspace; empty if it is valid.
 
-    `config_map` is the ConfigMap that ``inference.config`` names, None where the webhook does not know it. The real one
-    also says so for some time after the ConfigMap was made (fact 30).
+    `config_map` is the ConfigMap that ``inference.config`` names; None if the webhook does not know it. The real
+    webhook also reports it as missing for some time after its creation (fact 30).
     """
     refusals = []
     preset, template = (dig(workspace, "inference", field) is not None for field in ("preset", "template"))
@@ -51,7 +50,7 @@ def refusals_on_create(workspace: Resource, *, nodes: Iterable[Resource], config
 
 
 def refusals_on_update(old: Resource, new: Resource) -> list[str]:
-    """Why the edit would be refused; empty if it would not (fact 16)."""
+    """Errors for an edit; empty if it is valid (fact 16)."""
     if ("inference" in old) != ("inference" in new):
         return ["Inference field cannot be toggled once set: spec.inference"]
     refusals = []

@@ -1,7 +1,7 @@
-"""The simulated KAITO in a cluster that has pods: it makes the workload and derives the status from what becomes of it.
+"""The simulated KAITO controller for a cluster with pods: it creates the workload and derives the status from it.
 
-As the real one, it starts a pass when a Workspace, StatefulSet, Service or ControllerRevision changes, and every two
-seconds while nodes are missing. Pods and nodes are read when a pass runs; that they change starts none (fact 5).
+Like the real controller, it starts a pass when a Workspace, StatefulSet, Service or ControllerRevision changes, and
+every two seconds while nodes are missing. A pass reads pods and nodes, but changes of these start no pass (fact 5).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from airunway_testing.simulators.writes import finalizers_patch, status_patch
 __all__ = ["PAUSE_SECONDS", "SimulatedKaito"]
 
 PAUSE_SECONDS = 0.33
-"""Between the look at the nodes and the look at the workload: a throttled client costs the real controller that much.
+"""Seconds between reading the nodes and reading the workload, which the real controller spends in a throttled client.
 
-It is why the scheduler's refusal of a pod is seen without a further event: it has come by then.
+Because of this pause, a pass sees the scheduler's refusal of a pod without a further event.
 """
 _KINDS = {"Service": SERVICE, "StatefulSet": STATEFUL_SET, "ControllerRevision": CONTROLLER_REVISION}
 
@@ -41,8 +41,8 @@ _KINDS = {"Service": SERVICE, "StatefulSet": STATEFUL_SET, "ControllerRevision":
 class SimulatedKaito:
     """KAITO 0.12 with bring-your-own nodes, without its webhook; `run` works until it is cancelled.
 
-    `client` needs to read nodes, pods and Secrets (only whether one exists) and to write Workspaces, StatefulSets,
-    Services and ControllerRevisions. `pause` is in seconds: see `PAUSE_SECONDS`.
+    `client` must be able to read nodes, pods and Secrets (only whether one exists), and to write Workspaces,
+    StatefulSets, Services and ControllerRevisions. `pause` is in seconds: see `PAUSE_SECONDS`.
     """
 
     def __init__(self, client: Client, *, pause: float = PAUSE_SECONDS, workers: int = 16) -> None:
@@ -69,7 +69,7 @@ class SimulatedKaito:
         return await passes.reconcile(_World(self, key))
 
     async def facts(self, key: ObjectKey) -> passes.Facts | None:
-        """What there is to know about one Workspace, read now; None if it is gone."""
+        """The present facts about one Workspace; None if it is gone."""
         workspace = await find(self._client, WORKSPACE, key)
         if workspace is None:
             return None
@@ -96,7 +96,7 @@ class SimulatedKaito:
         )
 
     async def write(self, key: ObjectKey, facts: passes.Facts, write: passes.Write) -> bool:
-        """Make the write as it follows from `facts`; False if the Workspace is gone or was changed by somebody else."""
+        """Make the write based on `facts`; False if the Workspace is gone or was changed by another client."""
         with attempt(key) as made:
             await self._write(key, facts.workspace, write)
         if made.overtaken:
@@ -144,6 +144,6 @@ def _workspace_of_pod(pod: Resource) -> list[ObjectKey]:
 
 
 def _metrics(tokens_per_minute: str) -> Resource:
-    """The benchmark's result as KAITO records it; the number is the one that the user asked the simulator for."""
+    """The benchmark result as KAITO records it, with the number from the annotation."""
     measured = {"description": "stress/high-concurrency", "unit": "tokens/min", "value": tokens_per_minute}
     return {"peakTokensPerMinute": measured}

@@ -1,4 +1,4 @@
-"""The kinds that the simulated KAITO reads and writes beside the common ones."""
+"""The kinds that only the simulated KAITO reads and writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names that KAITO puts on objects, and those by which a test or a user steers the simulated one."""
+"""KAITO's labels, annotations and finalizers, and an annotation that controls the simulator."""
 
 from __future__ import annotations
 
@@ -43,4 +43,5 @@ DISABLE_BENCHMARK = f"{GROUP}/disable-benchmark"
 CONFIG_KEY = "inference_config.yaml"
 
 BENCHMARK_TOKENS = "simulator.airunway.ai/benchmark-tokens-per-minute"
-"""Annotation on a Workspace: the result of its benchmark. Without it there is none, as in a pod without log."""
+"""Annotation on a Workspace with the result of its benchmark. Without it the benchmark has no result, as in a pod
+without a log."""

@@ -1,4 +1,4 @@
-"""Which nodes a Workspace means, which of them are ready, and how many GPUs they say they have."""
+"""Selects the nodes of a Workspace, and reads whether they are ready and how many GPUs they have."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from airunway.resource import Resource, dig, is_deleting, is_true, labels_of
 __all__ = ["affinity_terms", "gpus_per_node", "is_ready", "matching_nodes"]
 
 GPU_COUNT = "nvidia.com/gpu.count"
-"""Label that GPU feature discovery puts on a node."""
+"""Label that GPU feature discovery sets on a node."""
 
 
 def affinity_terms(workspace: Resource) -> list[Resource]:
-    """The node selector requirements that ``resource.labelSelector`` stands for, its labels first and sorted."""
+    """The node selector requirements of ``resource.labelSelector``; its labels come first and are sorted."""
     selector = dig(workspace, "resource", "labelSelector", default={})
     labels = sorted((selector.get("matchLabels") or {}).items())
     terms: list[Resource] = [{"key": key, "operator": "In", "values": [value]} for key, value in labels]
@@ -25,7 +25,7 @@ def affinity_terms(workspace: Resource) -> list[Resource]:
 
 
 def matching_nodes(workspace: Resource, nodes: Iterable[Resource]) -> list[Resource]:
-    """The nodes that the Workspace's selector admits, by name. Capacity plays no part (facts 4 and 9)."""
+    """The nodes that match the Workspace's selector, by name; their capacity does not matter (facts 4 and 9)."""
     terms = affinity_terms(workspace)
     admitted = [node for node in nodes if all(_admits(term, labels_of(node)) for term in terms)]
     return sorted(admitted, key=lambda node: str(dig(node, "metadata", "name", default="")))
@@ -49,7 +49,7 @@ def is_ready(node: Resource) -> bool:
 
 
 def gpus_per_node(workspace: Resource, nodes: Iterable[Resource]) -> int:
-    """GPUs of one pod of a preset: the partition's count, else what a matching node's label says, else 0."""
+    """GPUs of one pod of a preset: the partition's count, else the label of a matching node, else 0."""
     count = dig(workspace, "resource", "partition", "count")
     if count is not None:
         return int(count)

@@ -1,8 +1,8 @@
-"""One reconcile pass of the simulated controller, written against a `World`: the cluster, or a recording.
+"""One reconcile pass of the simulated controller, for any `World`: a cluster or a recording.
 
-The pass is level-triggered. It reads the facts, makes the first write that is missing, reads again, and so on. The
-order of the writes is that of the recordings (fact 1): finalizer, revision, annotations, number of nodes, Services,
-StatefulSet, and the whole status at the end.
+The pass is level-triggered: it reads the facts, makes the first missing write, reads again, and so on. The order of
+writes is as recorded (fact 1): finalizer, revision, annotations, number of nodes, Services, StatefulSet, and finally
+the whole status.
 """
 
 from __future__ import annotations
@@ -33,26 +33,25 @@ __all__ = [
 ]
 
 NODE_POLL_SECONDS = 2.0
-"""How often a Workspace without enough nodes is looked at again (fact 8)."""
+"""Seconds between passes over a Workspace without enough nodes (fact 8)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the controller reads at one moment. `now` is RFC 3339.
-
-    `access_error` is the error of reading the preset's access secret (fact 31), empty where there is none.
-    `benchmark_metrics` is what the log of the first pod tells, None where it tells nothing.
-    """
+    """The state that the controller reads at one moment."""
 
     workspace: Resource
     now: str
+    """RFC 3339."""
     nodes: Sequence[Resource] = ()
     services: Sequence[Resource] = ()
     stateful_set: Resource | None = None
     revisions: Sequence[Resource] = ()
     pods: Sequence[Resource] = field(default=())
     access_error: str = ""
+    """The error about the preset's access Secret (fact 31), or empty."""
     benchmark_metrics: Resource | None = None
+    """The result in the log of the first pod; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class SetFinalizers:
 
 @dataclass(frozen=True)
 class Annotate:
-    """Annotations to put on the Workspace, beside those that are there."""
+    """Annotations to add to the Workspace."""
 
     annotations: dict[str, str]
 
@@ -86,16 +85,16 @@ Write: TypeAlias = SetFinalizers | Annotate | WriteStatus | Create | PatchStatef
 
 
 class World(Protocol):
-    """What a pass needs of its surroundings."""
+    """The environment of a pass."""
 
     async def facts(self) -> Facts | None:
-        """The present facts, or None when the Workspace is gone."""
+        """The present facts; None if the Workspace is gone."""
 
     async def write(self, write: Write) -> bool:
-        """Make the write; False when the Workspace went away or changed meanwhile: the pass then ends."""
+        """Make the write; False if the Workspace is gone or has changed, which ends the pass."""
 
     async def pause(self) -> None:
-        """The time that the real controller needs between the look at the nodes and the look at the workload."""
+        """Wait as long as the real controller does between reading the nodes and reading the workload."""
 
 
 async def reconcile(world: World) -> Outcome:
@@ -142,7 +141,7 @@ async def _write_status(world: World, facts: Facts, snapshot: Snapshot) -> None:
 
 
 def snapshot_of(facts: Facts, *, error: str = "") -> Snapshot:
-    """What the status of this moment is made of."""
+    """The inputs of the status at this moment."""
     live = facts.stateful_set
     return Snapshot(
         worker_nodes=tuple(key_of(node).name for node in matching_nodes(facts.workspace, facts.nodes)),
@@ -181,7 +180,7 @@ def _preparation(facts: Facts) -> Write | None:
 
 
 def _access_error(facts: Facts) -> str:
-    """The error, as long as the number of nodes is unknown: afterwards the secret is not asked for again."""
+    """The error while the number of nodes is unknown; later the Secret is not checked again."""
     return "" if dig(facts.workspace, "status", "targetNodeCount") else facts.access_error
 
 
@@ -199,13 +198,16 @@ def _deployment(facts: Facts) -> Write | None:
 
 
 def _nodes_ready(facts: Facts) -> bool:
-    """Enough ready nodes, whatever they can hold. A number wanted that is not known yet counts as 0."""
+    """Whether enough nodes are ready; their capacity does not matter. An unknown wanted number counts as 0."""
     ready = sum(is_ready(node) for node in matching_nodes(facts.workspace, facts.nodes))
     return ready >= int(dig(facts.workspace, "status", "targetNodeCount", default=0))
 
 
 def _workload_ready(live: Resource | None) -> bool:
-    """All of the StatefulSet's own replicas, whoever set their number (facts 3 and 19); updated or not is not asked."""
+    """Whether all replicas in the StatefulSet's spec are ready, even if a user set their number (facts 3 and 19).
+
+    Pods of an old revision count too.
+    """
     if live is None:
         return False
     return bool(dig(live, "status", "readyReplicas", default=0) == dig(live, "spec", "replicas", default=1))

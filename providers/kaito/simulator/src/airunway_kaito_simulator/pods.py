@@ -1,6 +1,6 @@
-"""Why a workload is not ready, read out of its pods: the reasons that KAITO 0.12 writes into ``InferenceReady``.
+"""Reads from pods why a workload is not ready: the reasons that KAITO 0.12 writes into ``InferenceReady``.
 
-Only what a pod shows at that moment counts; nobody calls this because a pod changed (fact 5 of the recordings).
+It uses only the pods' present state; changes of pods start no pass (fact 5 of the recordings).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from airunway.resource import Resource, dig
 __all__ = ["MESSAGE_LIMIT", "Failure", "failure_of"]
 
 MESSAGE_LIMIT = 256
-"""Characters of a message before ``...`` takes the rest's place."""
+"""Maximum length of a message in characters; a longer one is cut and ends with ``...``."""
 
 _IMAGE_REASONS = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 _START_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
@@ -28,10 +28,10 @@ class Failure:
 
 
 def failure_of(pods: Iterable[Resource]) -> Failure | None:
-    """The first failure among `pods`, in order of their names; None if none shows one.
+    """The first failure among `pods`, in order of their names; None if there is none.
 
     Recorded from the real controller: image pull, crash loop, out of memory, unschedulable. For a container that cannot
-    start and an evicted pod only the reason is known (reference/upstream.md §1.4): those messages are our words.
+    start and for an evicted pod only the reason is known (reference/upstream.md §1.4); these messages are invented.
     """
     for pod in sorted(pods, key=lambda p: str(dig(p, "metadata", "name", default=""))):
         failure = next(_failures(pod), None)

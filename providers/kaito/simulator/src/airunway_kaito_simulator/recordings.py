@@ -1,7 +1,8 @@
-"""Recordings of the real controller, and a `World` made of one: the same passes, in virtual time, on recorded inputs.
+"""Replays recordings of the real controller: runs the simulator's passes in virtual time on recorded inputs.
 
-A recording is a file of JSON lines (one change of one object each, with seconds since the beginning) as described
-beside the recordings. What the real controller wrote is not an input: a `RecordedWorld` takes it from the simulator.
+A recording is a file of JSON lines, each with one change of one object and the seconds since the start; its format is
+described beside the recordings. Writes of the real controller are not inputs: a `RecordedWorld` takes them from the
+simulator.
 """
 
 from __future__ import annotations
@@ -22,39 +23,40 @@ from airunway_testing.simulators.writes import merged
 __all__ = ["RecordedWorld", "Recording", "Retold", "WriteRecord", "ordinal", "with_recorded_times"]
 
 WriteRecord: TypeAlias = tuple[str, object]
-"""A write onto the object: ``finalizer`` (held or not), ``revision`` (ordinal of its hash, number) or ``status``."""
+"""A write to the object: ``finalizer`` (present or not), ``revision`` (ordinal of its hash, number) or ``status``."""
 
-_PAUSE = 0.33  # between the look at the nodes and the look at the workload: what lies between the recorded writes
-_LATENCY = 0.012  # of one write
-_TOLERANCE = 3  # seconds between a transition time here and the recorded one
+_PAUSE = 0.33  # seconds between reading the nodes and reading the workload, as between the recorded writes
+_LATENCY = 0.012  # seconds of one write
+_TOLERANCE = 3  # seconds between a simulated and a recorded transition time
 _OWN_ANNOTATIONS = (names.HASH, names.REVISION)
 _MARKS = {
     "Workspace": (names.FINALIZER, names.HASH, names.REVISION),
     "InferenceSet": (names.SET_FINALIZER, names.SET_HASH, names.SET_REVISION),
 }
-"""Of each kind the finalizer and the two annotations that KAITO puts on its objects."""
+"""By kind, the finalizer and the two annotations that KAITO sets on its objects."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retold:
-    """Inputs of which a recording holds no more than the name of the script's step.
-
-    `nodes` at the beginning; `node_events`: (seconds, name, the node then or None); `edits` of the Workspace's content
-    by the generation that they made; `secret_since`, `secret_until`: the steps between which the access Secret exists;
-    `benchmark_since`: the step since which the pod's log holds `benchmark_metrics`.
-    """
+    """Inputs that are missing in a recording, which contains only the name of the script's step."""
 
     nodes: Sequence[Resource]
+    """Nodes at the beginning."""
     node_events: Sequence[tuple[float, str, Resource | None]] = ()
+    """Later changes: seconds, name, and the node or None."""
     edits: Mapping[int, Callable[[Resource], None]] = field(default_factory=dict)
+    """Edits of the Workspace, by the generation that they created."""
     secret_since: str = "begin"
+    """The step since which the access Secret exists."""
     secret_until: str = "never"
+    """The step that deletes the access Secret."""
     benchmark_since: str = "never"
+    """The step since which the pod's log contains `benchmark_metrics`."""
     benchmark_metrics: Resource | None = None
 
 
 class Recording:
-    """The rows of one recording up to its step ``end``, as far as they concern one Workspace, or one InferenceSet."""
+    """The rows of one recording up to its step ``end`` that concern one Workspace or one InferenceSet."""
 
     def __init__(self, path: Path, name: str, *, kind: str = "Workspace") -> None:
         self.namespace = path.stem
@@ -70,11 +72,11 @@ class Recording:
                 self.rows.append(row)
 
     def of(self, kind: str, *types: str) -> Iterator[Resource]:
-        """Rows about the objects of that kind that belong to the Workspace."""
+        """Rows about the Workspace's objects of that kind, with these event types."""
         return (row for row in self.rows if row["kind"] == kind and row["type"] in types)
 
     def began(self) -> datetime:
-        """The time of second 0, to the second, by the first transition time written."""
+        """The time of second 0, in whole seconds, derived from the first transition time."""
         for row in self.of(self.kind, "MODIFIED"):
             for condition in dig(row, "status", "conditions", default=[]):
                 moment = parse_time(condition["lastTransitionTime"])
@@ -83,7 +85,7 @@ class Recording:
         raise ValueError(f"recording {self.namespace}: no condition of {self.kind} {self.name} has a time")
 
     def writes(self) -> list[WriteRecord]:
-        """What KAITO wrote onto the object, in order."""
+        """KAITO's writes to the object, in order."""
         finalizer, hash_, revision = self._marks
         writes: list[WriteRecord] = []
         before: Resource = {}
@@ -91,7 +93,7 @@ class Recording:
         for row in self.of(self.kind, "ADDED", "MODIFIED", "DELETED"):
             held = finalizer in (row.get("finalizers") or [])
             if row["type"] == "DELETED":
-                if held:  # the row is the last stored state: the write that took the finalizer away also removed it
+                if held:  # the row is the last stored state: removing the finalizer also deleted the object
                     writes.append(("finalizer", False))
                 break
             if held != (finalizer in (before.get("finalizers") or [])):
@@ -118,8 +120,8 @@ class Recording:
 class RecordedWorld:
     """A `passes.World` whose inputs are the rows of a recording; `run` plays it to the end.
 
-    Afterwards `writes` holds what the simulator wrote onto the Workspace, `created` the objects that it made and
-    `patched` the StatefulSet after each of its edits.
+    Afterwards `writes` has the simulator's writes to the Workspace, `created` its new objects, and `patched` the
+    StatefulSet after each edit.
     """
 
     def __init__(self, recording: Recording, retold: Retold) -> None:
@@ -144,7 +146,7 @@ class RecordedWorld:
         self._replicas: int | None = None
 
     async def run(self, *, until: float = float("inf")) -> None:
-        """Play the recording to its end, or to `until` (seconds): later inputs do not arrive."""
+        """Play the recording to its end, or to `until` (seconds); later inputs are left out."""
         await self._replay.run(lambda: passes.reconcile(self), until=until)
 
     async def facts(self) -> passes.Facts | None:
@@ -223,7 +225,7 @@ class RecordedWorld:
         return lambda: apply(row)
 
     def _on_own(self, _: Resource) -> None:
-        """Written by nobody but KAITO: not an input."""
+        """Only KAITO writes these objects, so they are no input."""
 
     def _on_step(self, row: Resource) -> None:
         self._steps.add(row["name"])
@@ -233,7 +235,7 @@ class RecordedWorld:
             self._workspace = self._first_seen(row)
             self._replay.changed = True
         elif row["type"] == "DELETED" and names.FINALIZER not in row["finalizers"]:
-            self._workspace = None  # not by our own write
+            self._workspace = None  # deleted by another client
         if self._workspace is None or row["type"] == "DELETED":
             return
         metadata = self._workspace["metadata"]
@@ -275,7 +277,7 @@ class RecordedWorld:
         if replicas is None:
             return
         if self._stateful_set is not None and self._replicas not in (None, replicas):
-            self._stateful_set["spec"]["replicas"] = replicas  # scaled by hand: KAITO never does that
+            self._stateful_set["spec"]["replicas"] = replicas  # scaled by a user; KAITO never scales it
         self._replicas = replicas
 
     def _on_service(self, row: Resource) -> None:
@@ -291,7 +293,7 @@ class RecordedWorld:
 
 
 def with_recorded_times(writes: Sequence[WriteRecord], recorded: Sequence[WriteRecord]) -> list[WriteRecord]:
-    """Our writes, with a transition time replaced by the recorded one where both are a few seconds apart at most."""
+    """Our writes, with transition times replaced by the recorded ones if they differ by a few seconds at most."""
     adjusted: list[WriteRecord] = []
     for index, (kind, content) in enumerate(writes):
         theirs = recorded[index][1] if index < len(recorded) and recorded[index][0] == kind == "status" else None
@@ -307,7 +309,7 @@ def with_recorded_times(writes: Sequence[WriteRecord], recorded: Sequence[WriteR
 
 
 def ordinal(digits: str, known: list[str]) -> int:
-    """The position of a hash among those that were seen before; a new one becomes the last."""
+    """The position of a hash in `known`; a new one is appended."""
     if digits not in known:
         known.append(digits)
     return known.index(digits)

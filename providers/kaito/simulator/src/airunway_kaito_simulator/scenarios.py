@@ -1,7 +1,7 @@
-"""What the words of `airunway_testing.simulators.scenarios` look like in a Workspace's status.
+"""Maps scenarios (`airunway_testing.simulators.scenarios`) to a Workspace's status.
 
-``no-nodes``: KAITO plans nodes and finds none. ``fails`` and ``degrades`` show the reason in ``InferenceReady``,
-``error`` on every condition, as a reconcile error.
+With ``no-nodes``, KAITO plans nodes and finds none. ``fails`` and ``degrades`` put the reason into ``InferenceReady``;
+``error`` appends a reconcile error to every condition.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ __all__ = ["scripted_status"]
 
 
 def scripted_status(workspace: Resource, scenario: Scenario, now: str) -> Resource:
-    """The whole status that the scenario leads to, as one write; equal to the present one where nothing is left to do.
+    """The whole status for a scenario, as one write; equal to the present one if nothing changes.
 
-    Invented node names stand for the nodes that a cluster would have: ``simulated-0``, one per node wanted.
+    Invented names such as ``simulated-0`` stand for the nodes, one per wanted node.
     """
     count = target_count(workspace)
     workers = tuple(f"simulated-{index}" for index in range(count))

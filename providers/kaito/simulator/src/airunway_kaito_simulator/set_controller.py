@@ -1,4 +1,4 @@
-"""The simulated InferenceSet controller: it needs an API server alone, since what it makes are Workspaces."""
+"""The simulated InferenceSet controller; it needs only an API server, because it creates Workspaces."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ _KINDS = {"Workspace": WORKSPACE, "ControllerRevision": CONTROLLER_REVISION}
 class SimulatedSets:
     """The controller of InferenceSets; `run` works until it is cancelled.
 
-    `client` needs to read nodes and ConfigMaps and to write InferenceSets, Workspaces and ControllerRevisions.
-    `with_nodes`: what its webhook would refuse for want of nodes is not written; else nodes are not looked at.
+    `client` must be able to read nodes and ConfigMaps, and to write InferenceSets, Workspaces and ControllerRevisions.
+    With `with_nodes`, it skips writes that KAITO's webhook would refuse because no node matches; otherwise it ignores
+    nodes.
     """
 
     def __init__(self, client: Client, *, with_nodes: bool = False, workers: int = 16) -> None:
@@ -54,7 +55,7 @@ class SimulatedSets:
         return await sets.reconcile_set(_Cluster(self, key))
 
     async def facts(self, key: ObjectKey) -> sets.SetFacts | None:
-        """What there is to know about one InferenceSet, read now; None if it is gone."""
+        """The present facts about one InferenceSet; None if it is gone."""
         inference_set = await find(self._client, INFERENCE_SET, key)
         if inference_set is None:
             return None
@@ -71,7 +72,7 @@ class SimulatedSets:
         )
 
     async def write(self, key: ObjectKey, inference_set: Resource, write: sets.SetWrite) -> Resource | None:
-        """Make the write; the InferenceSet as it is then, or None if something it needs is gone or was changed."""
+        """Make the write; returns the InferenceSet afterwards, or None if a needed object is gone or was changed."""
         after: Resource | None = None
         with attempt(key) as made:
             after = await self._write(key, inference_set, write)
@@ -98,7 +99,7 @@ class SimulatedSets:
         return inference_set
 
     async def _refusals(self, inference_set: Resource) -> list[str]:
-        """What the webhook would say of a Workspace of the set, and so of every write of the set (fact 27)."""
+        """The webhook's errors for a Workspace of the set; they apply to every write of the set too (fact 27)."""
         if self._nodes is None:
             return []
         workspace = sets.workspace_of(inference_set)

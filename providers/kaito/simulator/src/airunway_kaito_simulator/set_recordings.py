@@ -1,7 +1,7 @@
-"""A `sets.SetWorld` made of a recording: the same passes, in virtual time, on what happened to the Workspaces.
+"""Replays recordings of InferenceSets: runs the simulator's passes in virtual time.
 
-What becomes of each Workspace is an input; that it is made or deleted comes from the simulator, and the recording only
-gives the names.
+Status changes of the Workspaces are inputs. Their creation and deletion come from the simulator; only their names come
+from the recording.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from airunway_testing.simulators.replay import Replay
 
 __all__ = ["RecordedSetWorld"]
 
-_LATENCY = 0.01  # of one write
+_LATENCY = 0.01  # seconds of one write
 
 
 class RecordedSetWorld:
-    """Plays a recording of one InferenceSet; `edits` of its spec by the generation that they made.
+    """Plays a recording of one InferenceSet, with `edits` of its spec by the generation that they created.
 
-    Afterwards `writes` holds what the simulator wrote onto the set, `made` and `deleted` the Workspaces.
+    Afterwards `writes` has the simulator's writes to the set, `made` and `deleted` the Workspaces.
     """
 
     def __init__(self, recording: Recording, edits: Mapping[int, Callable[[Resource], None]]) -> None:
@@ -87,7 +87,7 @@ class RecordedSetWorld:
         return lambda: apply(row)
 
     def _nothing(self, _: Resource) -> None:
-        """What the script does shows in the objects."""
+        """Steps need no handling: their effects are visible in the objects."""
 
     def _on_set(self, row: Resource) -> None:
         if row["type"] == "ADDED":

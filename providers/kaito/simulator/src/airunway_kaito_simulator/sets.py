@@ -1,7 +1,7 @@
-"""The simulated InferenceSet controller's passes, written against a `World`: the cluster, or a recording.
+"""The passes of the simulated InferenceSet controller, for any `SetWorld`: a cluster or a recording.
 
-Facts 21 to 27 of the recordings. A pass reads once, makes or deletes Workspaces, and reports what it had read before:
-counters first, then one write for each condition.
+They follow facts 21 to 27 of the recordings. A pass reads once, creates or deletes Workspaces, and reports the state
+before these changes: counters first, then one write per condition.
 """
 
 from __future__ import annotations
@@ -32,17 +32,16 @@ __all__ = ["DeleteWorkspace", "SetFacts", "SetWorld", "SetWrite", "reconcile_set
 
 @dataclass(frozen=True, kw_only=True)
 class SetFacts:
-    """What the controller reads at one moment; `now` is RFC 3339.
-
-    `workspaces` are those with the set's label, in the order in which they were made. `refusals` are what the webhook
-    says of a Workspace of this set: it says so to every write of the set itself, too (fact 27).
-    """
+    """The state that the controller reads at one moment."""
 
     inference_set: Resource
     now: str
+    """RFC 3339."""
     workspaces: Sequence[Resource] = ()
+    """Workspaces with the set's label, in order of creation."""
     revisions: Sequence[Resource] = ()
     refusals: Sequence[str] = ()
+    """The webhook's errors for a Workspace of this set, which also apply to every write of the set itself (fact 27)."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +53,13 @@ SetWrite: TypeAlias = SetFinalizers | Annotate | WriteStatus | Create | DeleteWo
 
 
 class SetWorld(Protocol):
-    """What a pass needs of its surroundings."""
+    """The environment of a pass."""
 
     async def facts(self) -> SetFacts | None:
-        """The present facts, or None when the InferenceSet is gone."""
+        """The present facts; None if the InferenceSet is gone."""
 
     async def write(self, write: SetWrite) -> Resource | None:
-        """Make the write; the InferenceSet as it is then, or None when the pass cannot go on."""
+        """Make the write; returns the InferenceSet afterwards, or None if the pass cannot continue."""
 
 
 async def reconcile_set(world: SetWorld) -> Outcome:
@@ -87,7 +86,7 @@ async def reconcile_set(world: SetWorld) -> Outcome:
 
 
 def workspace_of(inference_set: Resource) -> Resource:
-    """A Workspace of the set, to be named by the API server. The set's own labels are not handed on (fact 23)."""
+    """A Workspace of the set, with a generated name. The set's own labels are not copied (fact 23)."""
     template = copy_of(dig(inference_set, "spec", "template", default={}))
     given = template.get("metadata") or {}
     annotations = dict(given.get("annotations") or {})
@@ -113,7 +112,7 @@ def workspace_of(inference_set: Resource) -> Resource:
 
 
 def _removal(facts: SetFacts) -> Iterator[SetWrite]:
-    """The Workspaces go; that they are gone is not waited for."""
+    """Deletes the Workspaces without waiting for their end."""
     finalizers = dig(facts.inference_set, "metadata", "finalizers", default=[])
     if names.SET_FINALIZER not in finalizers:
         return
@@ -144,7 +143,7 @@ def _upkeep(facts: SetFacts) -> Iterator[SetWrite]:
 
 
 def _leaving(workspaces: Sequence[Resource], surplus: int) -> list[Resource]:
-    """Those that go where there are too many: what is not ready before what is; what is going already counts."""
+    """Superfluous Workspaces to delete, unready ones first; Workspaces already being deleted count as superfluous."""
     living = [each for each in workspaces if not is_deleting(each)]
     surplus -= len(workspaces) - len(living)
     return sorted(living, key=_is_ready)[: max(0, surplus)]
@@ -171,7 +170,7 @@ def _revision(inference_set: Resource, existing: Sequence[Resource], digits: str
 
 
 def _counters(facts: SetFacts, live: Resource) -> Resource:
-    """Of the Workspaces only those that are ready; how many there are is not told, but how many are wanted."""
+    """The status with the wanted number of replicas and the number of ready Workspaces."""
     wanted, ready = _wanted(live), sum(map(_is_ready, facts.workspaces))
     counted = {name: count for name, count in (("replicas", wanted), ("readyReplicas", ready)) if count}
     status = {
@@ -192,7 +191,7 @@ def _readiness(facts: SetFacts, live: Resource) -> Resource:
 
 
 def _benchmark(facts: SetFacts, live: Resource) -> Resource:
-    """Only of presets, and where the set itself does not do without (fact 24)."""
+    """The status with the benchmark's condition; only for presets, unless the set disables the benchmark (fact 24)."""
     status, conditions = _edited(facts, live)
     preset = dig(live, "spec", "template", "inference", "preset") is not None
     if not preset or annotations_of(live).get(names.DISABLE_BENCHMARK) == "true":
@@ -214,5 +213,5 @@ def _wanted(inference_set: Resource) -> int:
 
 
 def _is_ready(workspace: Resource) -> bool:
-    """A Workspace that is being deleted counts no more."""
+    """Whether a Workspace is ready and not being deleted."""
     return is_true(workspace, "WorkspaceSucceeded") and not is_deleting(workspace)

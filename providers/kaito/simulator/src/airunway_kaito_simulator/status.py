@@ -1,7 +1,7 @@
-"""The status that KAITO 0.12 writes into a Workspace, as a function of what it sees (bring-your-own nodes).
+"""The status that KAITO 0.12 writes into a Workspace, as a pure function of the observed state (bring-your-own nodes).
 
-Every text, reason and order here is what recordings of the real controller show; the numbers in comments and docstrings
-are those of the facts in the recordings' README. Nothing here reads a clock or an API.
+All messages, reasons and their order are as recorded from the real controller; numbers of facts refer to the
+recordings' README.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Benchmark", "Conditions", "Snapshot", "deleting_status", "status_aft
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """Outcome of the benchmark that follows a preset's start: the metrics, or why there are none."""
+    """Result of the benchmark after a preset's start: the metrics, or the reason of the failure."""
 
     metrics: Resource | None = None
     failure: str = ""
@@ -24,27 +24,26 @@ class Benchmark:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """What the controller sees in the pass that writes the status.
-
-    `failure` is what the pods show, `benchmark` None where none is to be made, `error` the reconcile error that is
-    appended to every message (fact 7).
-    """
+    """The state on which the status is based."""
 
     worker_nodes: tuple[str, ...] = ()
     nodes_ready: bool = False
     workload_ready: bool = False
     failure: Failure | None = None
+    """Failure found in the pods."""
     benchmark: Benchmark | None = None
+    """None if no benchmark runs."""
     error: str = ""
+    """The reconcile error that is appended to every message (fact 7)."""
 
 
 def with_target(workspace: Resource, count: int) -> Resource:
-    """The status with the number of nodes wanted, all else as it is: the first status write of all (fact 1)."""
+    """The status with the wanted number of nodes and no other change: the very first status write (fact 1)."""
     return {**_status_of(workspace), "targetNodeCount": count}
 
 
 def deleting_status(workspace: Resource, *, now: str) -> Resource:
-    """The status once the finalizer is gone and the object still there (foreground deletion, fact 28)."""
+    """The status after the finalizer is removed while the object still exists (foreground deletion, fact 28)."""
     status = _status_of(workspace)
     Conditions(status, workspace, now=now).set(
         "WorkspaceDeleting", "True", "workspaceDeleted", "workspace is being deleted"
@@ -53,10 +52,10 @@ def deleting_status(workspace: Resource, *, now: str) -> Resource:
 
 
 def status_after(workspace: Resource, snapshot: Snapshot, *, now: str) -> Resource:
-    """The whole status after a pass that saw `snapshot`.
+    """The whole status after a pass with this `snapshot`.
 
-    `now` (RFC 3339) becomes the transition time of the conditions whose status changes, and of no others. The previous
-    status matters: a Workspace that was ready once is `NotReady` when it is not, never `Pending` again (fact 2).
+    `now` (RFC 3339) becomes the transition time of conditions whose status changes. The previous status matters: a
+    Workspace that was ready once becomes `NotReady`, never `Pending` again (fact 2).
     """
     status = _status_of(workspace)
     conditions = Conditions(status, workspace, now=now, suffix=_suffix(snapshot.error))
@@ -82,7 +81,7 @@ def status_after(workspace: Resource, snapshot: Snapshot, *, now: str) -> Resour
     if benchmark is not None and benchmark.metrics is None:
         conditions.set("WorkspaceSucceeded", "False", "BenchmarkFailed", benchmark.failure)
         conditions.set("BenchmarkCompleted", "False", "BenchmarkFailed", benchmark.failure)
-        status["state"] = "NotReady"  # without ever having been ready (fact 20)
+        status["state"] = "NotReady"  # even if it was never ready (fact 20)
         return status
     conditions.set("WorkspaceSucceeded", "True", "workspaceSucceeded", "workspace succeeds")
     if benchmark is not None:
@@ -113,7 +112,7 @@ def _suffix(error: str) -> str:
 
 
 class Conditions:
-    """Sets conditions in place: known types keep their position, new ones go to the end."""
+    """Sets conditions in place: known types keep their position, new ones are appended."""
 
     def __init__(self, status: Resource, workspace: Resource, *, now: str, suffix: str = "") -> None:
         self._status = status

@@ -1,4 +1,4 @@
-"""The objects that KAITO 0.12 makes for a Workspace: revision, two Services, one StatefulSet (facts 12 to 15)."""
+"""Builds the objects that KAITO 0.12 creates for a Workspace: revision, Services, a StatefulSet (facts 12 to 15)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _TOLERATIONS: list[Resource] = [
 
 
 def workspace_hash(workspace: Resource) -> str:
-    """What makes a new revision: ``resource`` and ``inference``; labels and annotations do not."""
+    """Digest of ``resource`` and ``inference``, whose changes create a new revision; labels do not."""
     return digest({"resource": workspace.get("resource"), "inference": workspace.get("inference")})
 
 
@@ -44,7 +44,7 @@ def is_preset(workspace: Resource) -> bool:
 
 
 def target_count(workspace: Resource) -> int:
-    """Nodes wanted, which is also the number of pods."""
+    """The number of wanted nodes, which is also the number of pods."""
     return int(dig(workspace, "resource", "count", default=1))
 
 
@@ -53,13 +53,13 @@ def headless_name(workspace: Resource) -> str:
 
 
 def runs_benchmark(stateful_set: Resource) -> bool:
-    """Whether the pods were made with the benchmark. Editing the annotation later changes nothing (fact 18)."""
+    """Whether the pods were created with the benchmark; later edits of the annotation have no effect (fact 18)."""
     containers = dig(stateful_set, "spec", "template", "spec", "containers", default=[])
     return any(BENCHMARK_PROBE in dig(c, "startupProbe", "exec", "command", default=[]) for c in containers)
 
 
 def controller_revision(workspace: Resource, existing: Iterable[Resource]) -> Resource:
-    """The revision for the Workspace's present content, numbered after all `existing` ones."""
+    """The revision for the Workspace's present content, with a number above all `existing` ones."""
     digits = workspace_hash(workspace)
     meta = _metadata(workspace, name=f"{key_of(workspace).name}-{digits[:5]}")
     meta["labels"] = {names.REVISION_OWNER: key_of(workspace).name}
@@ -74,7 +74,7 @@ def controller_revision(workspace: Resource, existing: Iterable[Resource]) -> Re
 
 
 def service(workspace: Resource) -> Resource:
-    """The Service ``<name>``: target port 5000 whatever the containers listen on, endpoints before readiness."""
+    """The Service ``<name>``: target port 5000 for any container, and endpoints before readiness."""
     name = key_of(workspace).name
     ports = [
         {"name": port, "protocol": "TCP", "port": number, "targetPort": target}
@@ -97,7 +97,7 @@ def headless_service(workspace: Resource) -> Resource:
 
 
 def stateful_set(workspace: Resource, nodes: Sequence[Resource]) -> Resource:
-    """The StatefulSet ``<name>``. Labels of the Workspace are not put on it, nor on its pods (fact 14)."""
+    """The StatefulSet ``<name>``. It and its pods do not get the Workspace's labels (fact 14)."""
     metadata = _metadata(workspace, name=key_of(workspace).name)
     spec: Resource = {
         "replicas": dig(workspace, "status", "targetNodeCount", default=target_count(workspace)),
@@ -116,10 +116,10 @@ def stateful_set(workspace: Resource, nodes: Sequence[Resource]) -> Resource:
 
 
 def revised_stateful_set(workspace: Resource, live: Resource) -> Resource | None:
-    """A merge patch for a preset's StatefulSet of another revision, or None where there is nothing to do.
+    """A merge patch for a preset's StatefulSet with another revision; None if there is nothing to change.
 
     Environment, volumes and init containers follow `inference.config` and `inference.adapters`; command, image and
-    resources are never touched (fact 17). A template is not looked at again (fact 18).
+    resources never change (fact 17). Changes of a pod template are ignored (fact 18).
     """
     revision = _revision(workspace)
     if not is_preset(workspace) or dig(live, "metadata", "annotations", names.REVISION) == revision:
@@ -140,7 +140,7 @@ def _selector(workspace: Resource) -> dict[str, str]:
 
 
 def _pod_labels(workspace: Resource) -> dict[str, str]:
-    """Of a Workspace of an InferenceSet its pods have one label more, its Services ask for none."""
+    """Labels of the pods; those of an InferenceSet's Workspace have one more, which its Services do not select."""
     of = labels_of(workspace).get(names.CREATED_BY)
     return {**({names.CREATED_BY: of} if of else {}), **_selector(workspace)}
 
@@ -192,7 +192,7 @@ def _preset_pod(workspace: Resource, nodes: Sequence[Resource]) -> Resource:
 
 
 def _preset_command(workspace: Resource, *, gpus: str) -> list[str]:
-    """The part of KAITO's command that follows from the Workspace alone; the rest comes from its model catalog."""
+    """The part of KAITO's command that depends only on the Workspace; the rest comes from its model catalog."""
     model = str(dig(workspace, "inference", "preset", "name", default="")).lower()
     command = ["python3", "/workspace/vllm/inference_api.py", f"--model={model}"]
     command.append(f"--served-model-name={model.rsplit('/', 1)[-1]}")

@@ -1,7 +1,7 @@
-"""A simulated KubeRay 1.7, held against recordings of the real operator.
+"""A simulated KubeRay 1.7, verified against recordings of the real operator.
 
-`SimulatedKubeRay` makes what KubeRay makes; what it knows is in pure functions: `passes` and `clusters` (order of
-writes), `status` (facts in, status out), `workload` (objects), `ray` (what Ray would answer).
+`SimulatedKubeRay` runs it; its logic is in pure functions: `passes` and `clusters` (order of writes), `status` (status
+from facts), `workload` (created objects), `ray` (answers of Ray).
 """
 
 from __future__ import annotations

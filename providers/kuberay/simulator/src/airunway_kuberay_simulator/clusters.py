@@ -1,4 +1,4 @@
-"""The RayCluster controller's part of a pass: Service of the head, pods, status; and what Ray's autoscaler does."""
+"""The RayCluster controller's part of a pass (the head's Service, pods, status), and Ray's autoscaler."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["cluster_writes", "refused_pod"]
 
 
 def cluster_writes(facts: Facts, name: str, cluster: Resource) -> Iterator[Write]:
-    """Pods and status of a RayCluster: none of it while the account of Ray's autoscaler is not there."""
+    """Writes for pods and status of a RayCluster; none while the ServiceAccount of Ray's autoscaler is missing."""
     pods = facts.pods.get(name, ())
     if account := facts.without_account.get(name):
         yield from _without_account(facts, name, cluster, account)
@@ -33,7 +33,7 @@ def cluster_writes(facts: Facts, name: str, cluster: Resource) -> Iterator[Write
 
 
 def _without_account(facts: Facts, name: str, cluster: Resource, account: str) -> Iterator[Write]:
-    """An event is all that is ever said of it: the RayCluster stays without a status (recording noacct)."""
+    """Only an event reports the missing ServiceAccount; the RayCluster stays without a status (recording noacct)."""
     note = (
         f"Failed to reconcile RayCluster {key_of(cluster).namespace}/{name}. The head names a ServiceAccount for the "
         f"autoscaler. However, ServiceAccount {account} is not found. Please create one."
@@ -44,7 +44,7 @@ def _without_account(facts: Facts, name: str, cluster: Resource, account: str) -
 
 
 def refused_pod(pod: Resource, message: str) -> tuple[str, str, Event]:
-    """Of a pod that may not be made: reason and message of the condition, and the event of each try."""
+    """Reason and message of the condition, and the event, for a pod that may not be created."""
     key, cluster = key_of(pod), labels_of(pod)[names.CLUSTER]
     told = message[message.find("pods ") :] if "pods " in message else message
     if labels_of(pod)[names.NODE_TYPE] == "head":
@@ -56,7 +56,7 @@ def refused_pod(pod: Resource, message: str) -> tuple[str, str, Event]:
 
 
 def _autoscaled(facts: Facts, name: str, cluster: Resource) -> Iterator[Write]:
-    """What Ray's autoscaler, a container beside the head, does to its own RayCluster."""
+    """The changes that Ray's autoscaler, a container beside the head, makes to its own RayCluster."""
     changed = copy_of(cluster)
     for group in dig(changed, "spec", "workerGroupSpecs") or []:
         wanted = facts.demand.get(name, {}).get(group["groupName"], int(group.get("replicas") or 0))

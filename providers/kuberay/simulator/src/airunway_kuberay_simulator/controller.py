@@ -1,7 +1,7 @@
-"""The simulated operator on an API server; Ray is played, too (`ray`).
+"""The simulated operator, which also simulates Ray (`ray`), on an API server.
 
-In a cluster that has nodes it makes pods, and what becomes of them decides. Without nodes the pods are pretended: all
-else that KubeRay writes is written all the same, its own field manager and the copies of what others wrote included.
+In a cluster with nodes it creates pods, and its results depend on them. Without nodes the pods are simulated too;
+everything else that KubeRay writes is the same, including its field manager and its copies of fields that others wrote.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ from airunway_testing.simulators.worlds import LiveWorld
 __all__ = ["PACE", "SimulatedKubeRay"]
 
 PACE = 0.05
-"""Seconds that one second of the real operator takes: it waits a lot."""
+"""Wall-clock seconds of the simulator per second of the real operator, which waits a lot."""
 
 _KINDS = {"RayCluster": RAY_CLUSTER, "Service": SERVICE, "Pod": POD}
 
 
 @dataclass
 class _Held:
-    """What a pass has read of one RayService, kept up to date by the answers to its own writes."""
+    """The objects of one RayService that a pass has read, updated with the results of its own writes."""
 
     service: Resource
     clusters: dict[str, Resource]
@@ -87,7 +87,7 @@ class _Held:
                 self.services[key_of(obj).name] = obj
 
     def note_deletion(self, kind: str, name: str, rest: Resource | None) -> None:
-        """`rest` is what is still there of it."""
+        """Record a deletion; `rest` is the object if it still exists (finalizers), else None."""
         if rest is not None:
             self.note(rest)
         else:
@@ -95,10 +95,11 @@ class _Held:
 
 
 class SimulatedKubeRay:
-    """`run` works until it is cancelled. With `pretended` pods none are made, and that says what becomes of them.
-    With a `dashboard` Ray is not played but asked there, every two seconds of the operator's.
+    """The operator; `run` works until it is cancelled.
 
-    `client` needs to write RayServices, RayClusters, Services, pods and events.
+    With `pretended`, no pods are created, and it simulates their states. With a `dashboard`, it queries a real Ray
+    there every two operator seconds instead of simulating one. `client` must be able to write RayServices, RayClusters,
+    Services, pods and events.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class SimulatedKubeRay:
         world = LiveWorld(partial(self._facts, held), partial(self._write, held))
         outcome = await passes.reconcile(world)
         if world.seen is not None:
-            # By the clock of now: where a try takes longer than the pause between two, a pass would never end.
+            # Uses the present time: if a try takes longer than the pause between tries, a pass would never end.
             later, due = self._clock() + passes.POLL, world.seen.memory.due
             due.update({what: later for what, when in due.items() if when == inf})
         if outcome.failed:
@@ -150,7 +151,7 @@ class SimulatedKubeRay:
         return asyncio.get_running_loop().time() / self._pace
 
     def _wait(self, facts: Facts) -> float | None:
-        """Seconds until time alone changes something: the real operator looks every two seconds, for ever."""
+        """Seconds until the passing of time alone changes something; the real operator polls every two seconds."""
         name = facts.name("pending") or facts.name("active")
         dates = [when for when in facts.memory.due.values() if when > facts.clock]
         if name in self._sent:
@@ -164,7 +165,7 @@ class SimulatedKubeRay:
     # ------------------------------------------------------------------------------------------------------- reading
 
     async def _read(self, key: ObjectKey) -> _Held | None:
-        """What there is of one RayService; None if it is gone. Once in a pass: the real operator reads its caches."""
+        """The objects of one RayService, read once per pass like the real operator's caches; None if it is gone."""
         service = await find(self._client, RAY_SERVICE, key)
         if service is None or (self._pretended is not None and self._pretended.ignores(service)):
             return None
@@ -176,7 +177,7 @@ class SimulatedKubeRay:
         return _Held(service=service, clusters=clusters, services=services)
 
     async def _facts(self, held: _Held) -> Facts:
-        """What there is to know now."""
+        """The present facts."""
         service, clusters, services = held.service, held.clusters, held.services
         key, pods = key_of(service), {}
         for name, cluster in clusters.items():
@@ -225,7 +226,7 @@ class SimulatedKubeRay:
     # ------------------------------------------------------------------------------------------------------- writing
 
     async def _write(self, held: _Held, facts: Facts, write: Write) -> bool:
-        """Make the write; False if something it needs is gone, or was changed by somebody else."""
+        """Make the write; False if a needed object is gone or was changed by another client."""
         key = key_of(facts.service)
         if isinstance(write, Create) and write.obj["kind"] == "Pod" and await self._has_gone(key, write.obj):
             self._passes.add(key)
@@ -252,8 +253,9 @@ class SimulatedKubeRay:
         return made.landed
 
     async def _has_gone(self, key: ObjectKey, pod: Resource) -> bool:
-        """Whether a pod's cluster goes, or is gone, since this pass has read it: the garbage collector would delete the
-        pod at once, and the pass make it anew for ever.
+        """Whether a pod's cluster is gone or being deleted since this pass has read it.
+
+        The garbage collector would delete such a pod at once, and the pass would recreate it forever.
         """
         if self._pretended is not None:
             return False
@@ -262,9 +264,9 @@ class SimulatedKubeRay:
         return cluster is None or is_deleting(cluster)
 
     async def _refuse(self, facts: Facts, pod: Resource, message: str) -> None:
-        """A pod that may not be made: told in the cluster's status and by an event, and tried again by a later pass.
+        """Report a pod that may not be created in the cluster's status and by an event; a later pass tries again.
 
-        The event comes once for all tries that fail alike, which the real operator's pace makes rarer.
+        Equal failures cause only one event, because the simulator retries more often than the real operator.
         """
         reason, text, event = refused_pod(pod, message)
         facts.memory.failed[event.cluster] = (reason, text)

@@ -1,4 +1,4 @@
-"""What a pass of the simulated operator reads and writes: values, and the protocol of its surroundings."""
+"""Inputs and outputs of a pass of the simulated operator, and the protocol of its environment."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """An event about the RayService, or about a RayCluster of that name."""
+    """An event about the RayService, or about the RayCluster with the name in `cluster`."""
 
     type: str
     reason: str
@@ -38,50 +38,54 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Serve:
-    """What the dashboard of a cluster answers: its applications (None: nothing), and why it takes no configuration."""
+    """The answer of a cluster's dashboard."""
 
     applications: Mapping[str, Resource] | None = None
+    """None if the dashboard does not answer."""
     refusal: str = ""
+    """Why it refuses the configuration; empty if it accepts it."""
 
 
 @dataclass
 class Memory:
-    """What a process of the operator keeps: a new one begins with nothing.
-
-    `sent` is the configuration that a cluster has, with the head that it was sent to; `due` when something named is to
-    be done, by the clock of the facts; `failed` why a cluster's pod could not be made; `told` what was said already.
-    """
+    """The state in the memory of an operator process; empty after a restart."""
 
     sent: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Configuration of a cluster, and the head that it was sent to."""
     due: dict[str, float] = field(default_factory=dict)
+    """When a named action is due, by the clock of the facts."""
     failed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Why a cluster's pod could not be created."""
     told: set[tuple[str, str]] = field(default_factory=set)
+    """Events that were already reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the operator reads at one moment. `now` is RFC 3339, `clock` are seconds since any beginning.
-
-    `clusters` are the RayClusters of the RayService by name, `pods` theirs, `services` the Services by name.
-    `endpoints` are the ready ones behind the serve Service, `heads` the clusters whose head has a Serve proxy that
-    answers (None: nobody says, the label on the pod counts).
-    `demand` is what Ray's own autoscaler wants: workers by group and cluster. `without_account` has, by cluster, the
-    ServiceAccount that its head names and that is not there.
-    """
+    """The state that the operator reads at one moment."""
 
     service: Resource
     now: str
+    """RFC 3339."""
     clock: float
+    """Seconds since an arbitrary start."""
     memory: Memory
     suffix: Callable[[], str]
     clusters: Mapping[str, Resource] = field(default_factory=dict)
+    """RayClusters of the RayService, by name."""
     pods: Mapping[str, Sequence[Resource]] = field(default_factory=dict)
+    """Pods by cluster."""
     services: Mapping[str, Resource] = field(default_factory=dict)
+    """Services by name."""
     dashboards: Mapping[str, Serve] = field(default_factory=dict)
     endpoints: int = 0
+    """Number of ready pods behind the serve Service."""
     heads: Mapping[str, bool] | None = None
+    """By cluster, whether its head has a Serve proxy that answers. None: unknown, so the label on the pod counts."""
     demand: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Workers that Ray's own autoscaler wants, by cluster and group."""
     without_account: Mapping[str, str] = field(default_factory=dict)
+    """By cluster, the missing ServiceAccount that its head names."""
 
     def name(self, side: str) -> str:
         return str(dig(self.service, "status", f"{side}ServiceStatus", "rayClusterName", default=""))
@@ -94,14 +98,14 @@ class _Said:
 
 @dataclass(frozen=True, kw_only=True)
 class Hold(_Said):
-    """The whole RayService, written back with other finalizers, and with what Go's types fill in."""
+    """The whole RayService, written back with other finalizers and with the defaults of Go's types."""
 
     obj: Resource
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteStatus(_Said):
-    """The status of an object: the RayService, or a RayCluster of that name."""
+    """The status of the RayService, or of the RayCluster with the name in `cluster`."""
 
     status: Resource
     cluster: str = ""
@@ -120,14 +124,14 @@ class Delete(_Said):
 
 @dataclass(frozen=True, kw_only=True)
 class SetSpec(_Said):
-    """Another spec for an object that is there: a Service's selector, a RayCluster's groups."""
+    """A new spec for an existing object: a Service's selector, a RayCluster's groups."""
 
     obj: Resource
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelHead(_Said):
-    """The head's pod is behind the serve Service, or is not."""
+    """Whether the head's pod belongs to the serve Service."""
 
     pod: str
     serves: bool
@@ -135,7 +139,7 @@ class LabelHead(_Said):
 
 @dataclass(frozen=True, kw_only=True)
 class Send(_Said):
-    """A configuration for the dashboard of a cluster."""
+    """A configuration for a cluster's dashboard."""
 
     cluster: str
     config: str
@@ -143,20 +147,20 @@ class Send(_Said):
 
 @dataclass(frozen=True, kw_only=True)
 class Tell(_Said):
-    """Nothing but the event."""
+    """An event without another write."""
 
 
 Write: TypeAlias = Hold | WriteStatus | Create | Delete | SetSpec | LabelHead | Send | Tell
 
 
 class World(Protocol):
-    """What a pass needs of its surroundings."""
+    """The environment of a pass."""
 
     async def facts(self) -> Facts | None:
-        """The present facts, or None when the RayService is gone."""
+        """The present facts; None if the RayService is gone."""
 
     async def write(self, write: Write) -> bool:
-        """Make the write; False when the object went away or changed meanwhile: the pass then ends.
+        """Make the write; False if the object is gone or has changed, which ends the pass.
 
-        Why a pod may not be made is put into the memory's `failed`.
+        The error for a pod that may not be created is added to the memory's `failed`.
         """

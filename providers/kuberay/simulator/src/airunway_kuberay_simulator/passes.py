@@ -1,8 +1,8 @@
-"""One reconcile pass of the simulated operator, written against a `World`: a cluster, or a recording.
+"""One reconcile pass of the simulated operator, for any `World`: a cluster or a recording.
 
-Both controllers in one: first each RayCluster gets its pods and its status, then the RayService. The pass is
-level-triggered: it reads the facts, makes the first write that is missing, reads again, and so on; the order of the
-writes is that of the recordings.
+It combines both controllers: first each RayCluster gets its pods and its status, then the RayService. The pass is
+level-triggered: it reads the facts, makes the first missing write, reads again, and so on. The order of writes is as
+recorded.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from airunway_testing.simulators.passes import Outcome
 __all__ = ["DELETION_DELAY", "POLL", "reconcile", "refused"]
 
 POLL = 2.0
-"""Seconds between two looks, as long as a RayService exists."""
+"""Seconds between two passes while a RayService exists."""
 DELETION_DELAY = 60.0
-"""Seconds that a cluster which is not used any more lives on."""
+"""Seconds until an unused cluster is deleted."""
 
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LONGEST = 47
 
 
 class _Frozen(Exception):
-    """An error of the reconciler: the status stays as it is, and it is tried again with growing delay."""
+    """An error of the reconciler: the status stays unchanged, and retries follow with growing delay."""
 
 
 async def reconcile(world: World) -> Outcome:
@@ -77,7 +77,7 @@ async def reconcile(world: World) -> Outcome:
 
 
 def _writes(facts: Facts) -> Iterator[Write]:
-    """What is missing, in the order in which it is written."""
+    """The missing writes, in order."""
     service, memory = facts.service, facts.memory
     finalizers = dig(service, "metadata", "finalizers") or []
     for name, cluster in facts.clusters.items():
@@ -129,7 +129,7 @@ def _reason(service: Resource) -> str:
 
 
 def _invalid(service: Resource) -> tuple[str, str] | None:
-    """The reason of the event, and what is wrong (fact 10)."""
+    """Reason of the event and description of the error (fact 10); None for a valid object."""
     name = key_of(service).name
     if len(name) > _LONGEST:
         text = f"RayService name should be no more than {_LONGEST} characters"
@@ -146,7 +146,7 @@ def _invalid(service: Resource) -> tuple[str, str] | None:
 
 
 def _refusal(facts: Facts, reason: str, text: str) -> Iterator[Write]:
-    """Nothing but a condition: what runs goes on, and so does what is said of it."""
+    """Only a condition is written; the running cluster and its status stay as they are."""
     service = facts.service
     written = copy_of(service.get("status") or {})
     nothing = Side().written()
@@ -159,7 +159,7 @@ def _refusal(facts: Facts, reason: str, text: str) -> Iterator[Write]:
 
 
 def _timeout(facts: Facts) -> WriteStatus | None:
-    """The end of a start that took too long (fact 12)."""
+    """The status after a start that took too long (fact 12); None before."""
     service = facts.service
     allowed = _seconds(annotations_of(service).get(names.TIMEOUT, ""))
     ready = condition_of(service, "Ready") or {}
@@ -187,7 +187,7 @@ def _seconds(text: str) -> float:
 
 
 def _retired(facts: Facts, *, keep: Sequence[str]) -> Iterator[Write]:
-    """Clusters that are not used any more, once their time has come."""
+    """Deletions of unused clusters after their delay."""
     for name, cluster in facts.clusters.items():
         if name in keep or is_deleting(cluster):
             continue
@@ -228,7 +228,7 @@ def _suspension(facts: Facts) -> Iterator[Write]:
 
 
 def _change(facts: Facts, newest: Resource, *, active: str, pending: str) -> Write | None:
-    """What another spec of the cluster does (facts 13 to 16): a new cluster, groups appended in place, or nothing."""
+    """The write for a changed cluster spec (facts 13 to 16): a new cluster, groups appended in place, or nothing."""
     service = facts.service
     if annotations_of(newest).get(names.HASH) == workload.cluster_hash(service):
         return None
@@ -244,7 +244,7 @@ def _change(facts: Facts, newest: Resource, *, active: str, pending: str) -> Wri
 
 
 def _new_cluster(facts: Facts, *, active: str) -> WriteStatus:
-    """The name of a cluster that will be made; what serves is not asked any more until it has taken over."""
+    """The status with the name of a new cluster; the serving cluster is not queried again until the switch."""
     name = f"{key_of(facts.service).name}-{facts.suffix()}"
     facts.memory.due[name] = facts.clock + POLL
     serving = Side(name=active, cluster=_own_status(facts, active))
@@ -260,7 +260,7 @@ def _own_status(facts: Facts, name: str) -> Resource | None:
 
 
 def _serving(facts: Facts, *, active: str, pending: str) -> Iterator[Write]:
-    """Applications, Services and the status, of the cluster that is to serve next, or else of the one that serves."""
+    """Writes for applications, Services and status of the next cluster to serve, or else of the serving one."""
     service, name = facts.service, pending or active
     cluster = facts.clusters.get(name)
     applications: Mapping[str, Resource] = {}
@@ -293,7 +293,7 @@ def _head_of(facts: Facts, name: str) -> Resource | None:
 
 
 def _configured(facts: Facts, name: str, head: Resource, serve: Serve) -> Iterator[Write]:
-    """The configuration is sent when it is another one, or to another head (facts 4 and 17)."""
+    """The configuration is sent if it has changed or if the head is a new one (facts 4 and 17)."""
     config = str(dig(facts.service, "spec", "serveConfigV2", default=""))
     if facts.memory.sent.get(name) == (config, uid_of(head)):
         return
@@ -315,7 +315,7 @@ def _configured(facts: Facts, name: str, head: Resource, serve: Serve) -> Iterat
 
 
 def refused(facts: Facts, cluster: str, why: str) -> Event:
-    """Of a configuration that a cluster's Ray Serve does not take: it will be sent again."""
+    """The event for a configuration that Ray Serve refuses; it will be sent again."""
     facts.memory.sent.pop(cluster, None)
     where = f"{key_of(facts.service).namespace}/{cluster}"
     note = f"Failed to update serve applications to the RayCluster {where}: {why}"
@@ -334,7 +334,7 @@ def _services(facts: Facts, cluster: str) -> Iterator[Write]:
     for wanted in (workload.service_of_head(service, cluster), workload.serve_service(service, cluster)):
         name = key_of(wanted).name
         if name.endswith("-serve-svc") and not workload.serve_port(service):
-            raise _Frozen  # fact 9: only the operator's log says so
+            raise _Frozen  # fact 9: reported only in the operator's log
         held = facts.services.get(name)
         if held is None:
             note = f"Created the service {key_of(service).namespace}/{name}"

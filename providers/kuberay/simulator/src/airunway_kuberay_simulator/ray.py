@@ -1,7 +1,7 @@
-"""Ray, played: what the dashboard of a cluster answers. There is no Ray in the pods of a simulated cluster.
+"""Simulates the answers of a Ray cluster's dashboard, because the pods of a simulated cluster run no Ray.
 
-A Ray that does run may stand in its place (`Dashboard`): then the operator sends its configuration there, and what it
-says of applications comes from there.
+A real Ray can replace the simulation (`Dashboard`): the operator then sends its configuration there and reads the
+applications from there.
 """
 
 from __future__ import annotations
@@ -21,31 +21,32 @@ _APPLICATION = "llm"
 
 
 class Dashboard(Protocol):
-    """The dashboard of a real Ray, which every cluster of the operator is then taken to be."""
+    """The dashboard of a real Ray, which is used for every cluster of the operator."""
 
     async def send(self, config: str) -> str:
-        """Have Ray Serve take a ``serveConfigV2``; why it does not, empty where it does."""
+        """Submit a ``serveConfigV2`` to Ray Serve; returns the error, or an empty string."""
 
     async def applications(self) -> Mapping[str, Resource] | None:
-        """The applications by name, as Ray's REST API tells of them; None where it does not answer."""
+        """The applications by name, as in Ray's REST API; None if it does not answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sent:
-    """A configuration that a cluster was given, and when; `before` says that it had another one.
-
-    `parts` are the deployments that come of it; `anew` says that none of the replicas before is among them.
-    """
+    """A configuration that was sent to a cluster."""
 
     config: str
     clock: float
+    """When it was sent."""
     before: bool = False
+    """Whether the cluster had another configuration before."""
     anew: bool = True
+    """Whether all earlier replicas are replaced."""
     parts: Mapping[str, serve.Part] = field(default_factory=dict)
+    """The resulting deployments."""
 
 
 def send(config: str, clock: float, before: Sent | None) -> Sent:
-    """What a cluster has after a configuration was sent to it."""
+    """The state of a cluster after a configuration was sent to it."""
     old = before.parts if before is not None else {}
     parts = serve.deployed(config, old)
     kept = any(set(part.replicas) & set(old[name].replicas) for name, part in parts.items() if name in old)
@@ -53,9 +54,9 @@ def send(config: str, clock: float, before: Sent | None) -> Sent:
 
 
 def demand(cluster: Resource, config: str, applications: Mapping[str, Resource] | None = None) -> dict[str, int]:
-    """Workers that the application needs, by group: each model of Ray Serve LLM is taken to have a group of its own.
+    """The number of workers that the application needs, by group; each model is assumed to have its own group.
 
-    `applications` are those of a real Ray, which knows what its own autoscaling wants.
+    `applications` come from a real Ray, which reports the results of its own autoscaling.
     """
     groups = [group["groupName"] for group in dig(cluster, "spec", "workerGroupSpecs") or []]
     wants = _replicas(config)
@@ -65,7 +66,7 @@ def demand(cluster: Resource, config: str, applications: Mapping[str, Resource] 
 
 
 def said(applications: Mapping[str, Resource] | None) -> Serve:
-    """What KubeRay takes of a real Ray's answer."""
+    """The part of a real Ray's answer that KubeRay uses."""
     if applications is None:
         return Serve()
     found = {}
@@ -87,7 +88,7 @@ def _count(deployment: Resource) -> int:
 
 
 def answer(sent: Sent | None, pods: Sequence[Resource], *, word: str, clock: float) -> Serve:
-    """What the dashboard answers at that time, `word` being what the simulator was told to play."""
+    """The dashboard's answer at that time; `word` is the state requested from the simulator."""
     state, _, words = word.partition(":")
     if state == "silent":
         return Serve()
@@ -99,8 +100,8 @@ def answer(sent: Sent | None, pods: Sequence[Resource], *, word: str, clock: flo
     changes = "UPDATING" if sent.anew else "UPSCALING"
     age = clock - sent.clock
     if sent.before and age < POLL / 2:
-        return Serve(applications={_APPLICATION: running})  # what it was told is not seen at once (fact 17)
-    if state == "DEPLOY_FAILED" and age < POLL:  # a try has failed, and two more follow
+        return Serve(applications={_APPLICATION: running})  # a new configuration is not visible at once (fact 17)
+    if state == "DEPLOY_FAILED" and age < POLL:  # the first of three tries has failed
         said = f"A replica failed to start with exception. Retrying 2 more time(s). Error:\n{words}"
         return Serve(applications={_APPLICATION: _application(sent, "DEPLOYING", "UPDATING", said)})
     if sent.before and age < POLL:
@@ -118,7 +119,7 @@ def _workers(pods: Sequence[Resource]) -> list[Resource]:
 
 
 def _application(sent: Sent, state: str, deployment: str, message: str = "") -> Resource:
-    """What takes requests is up soon, and well while the model loads."""
+    """The status of an application; the ingress is up early and healthy while the model loads."""
     made = {}
     for name in sent.parts:
         model = name.startswith(("LLMServer", "LLMDeployment", "Prefill", "Decode"))

@@ -1,8 +1,8 @@
-"""Recordings of the real operator, and a `World` made of one: the same passes, in virtual time, on recorded inputs.
+"""Replays recordings of the real operator: runs the simulator's passes in virtual time on recorded inputs.
 
-A recording is a file of JSON lines (one change of one object each, with seconds since the beginning) as described
-beside the recordings. What others did is an input: pods, what the dashboard answered, edits. What KubeRay wrote is not:
-a `RecordedWorld` takes it from the simulator.
+A recording is a file of JSON lines, each with one change of one object and the seconds since the start; its format is
+described beside the recordings. Inputs are the changes by others: pods, answers of the dashboard, edits. Writes of
+KubeRay are not inputs: a `RecordedWorld` takes them from the simulator.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from airunway_testing.simulators.replay import Input, Replay
 __all__ = ["RecordedWorld", "Recording", "Written"]
 
 _LATENCY = 0.004
-"""Seconds that one write takes."""
+"""Seconds of one write."""
 _SLICES = 0.06
 """Seconds until the endpoints of a Service are known."""
 _EARLY = 0.3
-"""How long before the row about a PUT the dashboard is taken to answer it so: the row is the operator's request."""
+"""The dashboard answers a PUT this many seconds before its row, because the row is the operator's request."""
 
 
 class Recording:
-    """The rows of one recording; `manifest` is the RayService as it was created, `edits` its spec by generation."""
+    """The rows of one recording; `manifest` is the RayService as created, `edits` change its spec by generation."""
 
     def __init__(
         self, path: Path, manifest: Resource, edits: Mapping[int, Callable[[Resource], None]] | None = None
@@ -58,11 +58,11 @@ class Recording:
         self.clusters = [row["name"] for row in self.of("RayCluster", event="ADDED")]
 
     def of(self, kind: str, *, event: str = "") -> Iterator[Resource]:
-        """Rows about objects of that kind, only those of that `event` if one is named."""
+        """Rows about objects of that kind, optionally only those with that `event`."""
         return (row for row in self.rows if row["kind"] == kind and (not event or row.get("event") == event))
 
     def statuses(self, kind: str, name: str = "") -> list[tuple[float, Resource]]:
-        """When each status of an object was written, and what it said."""
+        """Each status of an object with the time of its write."""
         return [
             (row["t"], row["status"])
             for row in self.of(kind)
@@ -70,7 +70,7 @@ class Recording:
         ]
 
     def began(self) -> datetime:
-        """The time of second 0, to the second, by the first transition time written."""
+        """The time of second 0, in whole seconds, derived from the first transition time."""
         for moment, status in self.statuses("RayService"):
             for condition in status.get("conditions", []):
                 found = parse_time(condition["lastTransitionTime"])
@@ -79,13 +79,13 @@ class Recording:
         raise ValueError(f"recording {self.namespace}: no condition has a time")
 
     def told(self, *reasons: str) -> list[str]:
-        """The reasons of the operator's events about the RayService, of those that are asked for, in order."""
+        """The reasons of the operator's events about the RayService, in order, if they are among `reasons`."""
         return [row["reason"] for row in self.of("Event") if row["reason"] in reasons]
 
 
 @dataclass
 class Written:
-    """What the simulator wrote, in order: statuses with their time, by object; objects; events."""
+    """The simulator's writes, in order: statuses with their time, by object; objects; events."""
 
     service: list[tuple[float, Resource]] = field(default_factory=list)
     clusters: dict[str, list[tuple[float, Resource]]] = field(default_factory=dict)
@@ -145,14 +145,14 @@ class RecordedWorld:
         )
 
     def _without_account(self) -> dict[str, str]:
-        """What the head names, where the recording says that it was not there."""
+        """The ServiceAccount that the head names, if the recording reports it as missing."""
         if not any(row["reason"] == "AutoscalerServiceAccountNotFound" for row in self.recording.of("Event")):
             return {}
         place = ("spec", "headGroupSpec", "template", "spec", "serviceAccountName")
         return {name: str(dig(cluster, *place)) for name, cluster in self._clusters.items()}
 
     def _suffix(self) -> str:
-        """As the real one chose: clusters are called as recorded, pods are found by their group."""
+        """The suffix of the recorded name for a cluster; pods are matched by their group instead."""
         known = [name.rpartition("-")[2] for name in self.recording.clusters]
         used = {name.rpartition("-")[2] for name in (*self._clusters, *self._memory.due)}
         return next((suffix for suffix in known if suffix not in used), f"x{self._made:04d}")
@@ -236,7 +236,7 @@ class RecordedWorld:
         self.written.created.append(copy_of(obj))
 
     def _forbidden(self) -> str:
-        """Why no worker could be made, where none was ever made."""
+        """The error that prevented the creation of any worker; empty if there was none."""
         rows = (row for row in self.recording.of("Event") if row["reason"] == "FailedToCreateWorkerPod")
         return next((row["message"].partition(", ")[2] for row in rows), "")
 
@@ -277,7 +277,7 @@ class RecordedWorld:
             self._changed()
 
     def _on_cluster(self, row: Resource) -> None:
-        """Only what somebody else did to it: the number of workers, patched by hand."""
+        """Only a change by others is an input: the number of workers, patched by hand."""
         cluster = self._clusters.get(row["name"])
         if cluster is not None and "by hand" in row.get("what", ""):
             self._changed()
@@ -301,7 +301,7 @@ class RecordedWorld:
             pod["status"] = _pod_status(row["status"])
 
     def _adopt(self, row: Resource) -> None:
-        """The pod that the simulator has made, or will make in a moment, has the recorded name."""
+        """Give the recorded name to the pod that the simulator has created or is about to create."""
         wanted = (row["labels"][names.CLUSTER], row["labels"][names.GROUP_NAME])
         made = next(
             (
@@ -343,7 +343,7 @@ class RecordedWorld:
 
 
 def _pod_status(condensed: Resource) -> Resource:
-    """A pod's status out of the recorded short form; texts of containers are not recorded."""
+    """A pod's status from its recorded short form; messages of containers are not recorded."""
     conditions = []
     for type_, text in condensed.get("conditions", {}).items():
         verdict, _, reason = text.partition("/")
@@ -362,6 +362,6 @@ def _container(name: str, condensed: Resource) -> Resource:
 
 
 def _application(text: str) -> Resource:
-    """``RUNNING|HEALTHY``: the application's state, and that of both its deployments; messages are not recorded."""
+    """The status for ``RUNNING|HEALTHY``: state of the application and of both its deployments, without messages."""
     state, _, parts = text.partition("|")
     return {"status": state, **({"serveDeploymentStatuses": {"all": {"status": parts}}} if parts else {})}

@@ -1,8 +1,8 @@
-"""Pods where there are none: what the words of `airunway_testing.simulators.scenarios` look like at KubeRay.
+"""Simulates pods for scenarios (`airunway_testing.simulators.scenarios`) without nodes.
 
-``fails:TEXT`` is an application that cannot be deployed, ``degrades:TEXT`` one that has become unhealthy, ``no-nodes``
-workers without a node, ``never-ready`` an application that is being deployed for ever, ``error:TEXT`` a configuration
-that Ray Serve refuses.
+``fails:TEXT`` is an application that cannot be deployed, ``degrades:TEXT`` one that becomes unhealthy, ``no-nodes``
+workers without a node, ``never-ready`` an application that stays in deployment, and ``error:TEXT`` a configuration that
+Ray Serve refuses.
 """
 
 from __future__ import annotations
@@ -20,33 +20,33 @@ _WORDS = {"never-ready": "never", "fails": "DEPLOY_FAILED:", "degrades": "UNHEAL
 
 
 class Pretended:
-    """The pods that a cluster without nodes would have, and how they fare by scenario."""
+    """Simulated pods for a cluster without nodes, with states by scenario."""
 
     def __init__(self, scenario: str) -> None:
         self._default = parse_scenario(scenario or INSTANT)
         self._pods: dict[tuple[str, str], dict[str, Resource]] = {}
 
     def scenario(self, service: Resource) -> Scenario:
-        """The RayService's own, else the default."""
+        """The RayService's own scenario, else the default."""
         return scenario_of(service, self._default)
 
     def ignores(self, service: Resource) -> bool:
-        """Whether nobody is to answer; a deleted object that lingers is not let go."""
+        """Whether the operator does not react; a deleted object that lingers keeps its finalizer."""
         scenario = self.scenario(service)
         return scenario.silent or (scenario.lingers and bool(dig(service, "metadata", "deletionTimestamp")))
 
     def word(self, service: Resource) -> str:
-        """What the application is to be, in the words of the annotation `names.APPLICATION`."""
+        """The state of the application, as in the annotation `names.APPLICATION`."""
         scenario = self.scenario(service)
         return f"{_WORDS.get(scenario.kind, '')}{scenario.argument}"
 
     def pods(self, cluster: Resource) -> list[Resource]:
-        """The pods of a RayCluster that exists."""
+        """The pods of a RayCluster."""
         key = key_of(cluster)
         return list(self._pods.get((key.namespace, key.name), {}).values())
 
     def make(self, pod: Resource, service: Resource) -> None:
-        """The pod is there, and Ready at once unless its scenario says otherwise."""
+        """Add a pod, which is Ready at once unless its scenario says otherwise."""
         key, made = key_of(pod), copy_of(pod)
         waits = self.scenario(service).kind == "no-nodes" and labels_of(pod)[names.NODE_TYPE] == "worker"
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": format_time(datetime.now(UTC))}

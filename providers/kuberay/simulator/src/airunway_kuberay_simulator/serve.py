@@ -1,8 +1,8 @@
-"""Ray Serve, played: what becomes of an application's replicas when its configuration changes (ray-2.56 recordings).
+"""Simulates Ray Serve: how an application's replicas react to a changed configuration (ray-2.56 recordings).
 
-Ray hashes the arguments of an application into the version of all its deployments: any byte there replaces every
-replica, the ingress too. What stands in ``deployments[]`` is taken in place: replicas are added or stopped. One thing
-of it is hashed as well (2.56): the autoscaling policies, one for each part that has an ``autoscaling_config``.
+Ray hashes the arguments of an application into the version of all its deployments, so any change there replaces every
+replica, including the ingress. Changes in ``deployments[]`` are made in place: replicas are added or stopped. One
+exception (2.56): the autoscaling policies, one per deployment with an ``autoscaling_config``, are hashed too.
 """
 
 from __future__ import annotations
@@ -20,24 +20,28 @@ __all__ = ["INGRESS", "NEVER", "Part", "deployed", "models", "read", "wanted"]
 
 INGRESS = "OpenAiIngress"
 NEVER = 1_000_000_000
-"""Requests at once per replica that Ray Serve LLM aims at where nothing says otherwise (2.49, and since 2.53)."""
+"""Default target of concurrent requests per replica in Ray Serve LLM (2.49, and since 2.53)."""
 
 _identities = count(1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One deployment: its version, its replicas by identity, and the bounds and target of its autoscaling."""
+    """One Ray deployment."""
 
     version: str
     replicas: tuple[int, ...]
+    """Identities of its replicas."""
     least: int
+    """Lower bound of its autoscaling."""
     most: int
+    """Upper bound of its autoscaling."""
     target: float = NEVER
+    """Concurrent requests per replica."""
 
 
 def read(config: str) -> Resource:
-    """The one application of a configuration; empty where there is none."""
+    """The one application of a configuration; empty if there is none."""
     loaded = yaml.load(config, Loader=yaml.CSafeLoader)
     applications = loaded.get("applications") if isinstance(loaded, dict) else None
     found = applications[0] if isinstance(applications, list) and applications else {}
@@ -45,7 +49,7 @@ def read(config: str) -> Resource:
 
 
 def models(application: Resource) -> dict[str, Resource]:
-    """What each deployment of a model has for its replicas, by the deployment's name, prefill before decode."""
+    """The replica settings of each model's deployment, by the deployment's name, prefill before decode."""
     args = dig(application, "args", default={})
     apart = {"prefill_config": "Prefill:", "decode_config": "Decode:"}
     configs = [("LLMServer:", each) for each in args.get("llm_configs") or []]
@@ -64,7 +68,7 @@ def models(application: Resource) -> dict[str, Resource]:
 
 
 def deployed(config: str, before: Mapping[str, Part]) -> dict[str, Part]:
-    """The deployments once the configuration is taken; `before` are those that there were."""
+    """The deployments after a configuration is applied; `before` are the previous ones."""
     application = read(config)
     scaled = [
         part["autoscaling_config"] for part in application.get("deployments") or [] if "autoscaling_config" in part
@@ -90,5 +94,5 @@ def deployed(config: str, before: Mapping[str, Part]) -> dict[str, Part]:
 
 
 def wanted(part: Part, ongoing: int) -> int:
-    """How many replicas Ray's autoscaling wants with so many requests under way."""
+    """The number of replicas that Ray's autoscaling wants for this number of concurrent requests."""
     return min(max(ceil(ongoing / part.target), part.least), part.most)

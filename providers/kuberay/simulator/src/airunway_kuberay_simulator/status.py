@@ -1,4 +1,4 @@
-"""What KubeRay writes into the status of a RayCluster and of a RayService, out of facts."""
+"""Derives the statuses of RayClusters and RayServices from facts, as KubeRay writes them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PORTS = {"client": "10001", "dashboard": "8265", "gcs": "6379", "metrics": "808
 def set_condition(
     status: Resource, type_: str, verdict: str, reason: str, message: str, *, now: str, generation: int | None = None
 ) -> None:
-    """Put a condition in, or change it; the time of its transition is that of its verdict."""
+    """Add or change a condition; its transition time changes only with its status."""
     conditions: list[Resource] = status.setdefault("conditions", [])
     held = next((c for c in conditions if c["type"] == type_), None)
     if held is None:
@@ -37,9 +37,9 @@ def set_condition(
 def cluster_status(
     cluster: Resource, pods: Sequence[Resource], *, failure: tuple[str, str] | None, now: str
 ) -> Resource:
-    """The whole status of a RayCluster; equal to the present one where nothing changes.
+    """The whole status of a RayCluster; equal to the present one if nothing changes.
 
-    `failure` are reason and message of a pod that could not be made. Zero counts are absent.
+    `failure` has reason and message of a pod that could not be created. Counts of zero are absent.
     """
     before = cluster.get("status") or {}
     status: Resource = {"conditions": copy_of({"c": before.get("conditions") or []})["c"]}
@@ -52,7 +52,8 @@ def cluster_status(
     workers = [pod for pod in pods if labels_of(pod).get(names.NODE_TYPE) == "worker"]
     wanted = sum(int(group.get("replicas") or 0) for group in dig(cluster, "spec", "workerGroupSpecs") or [])
     ready = sum(is_true(pod, "Ready") for pod in workers)
-    # Both mean "once", and never go back (fact 7); pods that cannot be made count for the second alone (e-quota).
+    # `RayClusterProvisioned` and `state` never change back (fact 7); pods that cannot be created only affect `state`
+    # (e-quota).
     if is_true({"status": before}, "RayClusterProvisioned") or (pods and all(is_true(pod, "Ready") for pod in pods)):
         words = ("True", "AllPodRunningAndReadyFirstTime", "All Ray Pods are ready for the first time")
     else:
@@ -80,7 +81,7 @@ def cluster_status(
 
 
 def _head(pod: Resource | None) -> tuple[str, str, str]:
-    """Verdict, reason and message of ``HeadPodReady``: a container's own reason where it has one (fact 9)."""
+    """Status, reason and message of ``HeadPodReady``, with a container's own reason if it has one (fact 9)."""
     if pod is None or (ready := condition_of(pod, "Ready")) is None:
         return "False", "Unknown", ""
     if ready["status"] == "True":
@@ -100,11 +101,13 @@ def _head(pod: Resource | None) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of the two clusters: its name (empty: none), what its applications are, and its own status."""
+    """One of the two clusters of a RayService."""
 
     name: str = ""
+    """Empty: there is no such cluster."""
     applications: Mapping[str, Resource] | None = None
     cluster: Resource | None = None
+    """The RayCluster's own status."""
 
     def written(self) -> Resource:
         made: Resource = {"rayClusterStatus": copy_of(self.cluster or _EMPTY)}
@@ -116,7 +119,7 @@ class Side:
 
 
 def initial(status: Resource, *, generation: int, now: str) -> None:
-    """The first conditions, where there are none (fact 2)."""
+    """Add the first conditions if there are none (fact 2)."""
     if condition_of({"status": status}, "Ready") is None:
         for type_ in ("Ready", "UpgradeInProgress"):
             words = ("False", "Initializing", "RayService is initializing")
@@ -124,7 +127,7 @@ def initial(status: Resource, *, generation: int, now: str) -> None:
 
 
 def service_status(service: Resource, *, active: Side, pending: Side, endpoints: int, now: str) -> Resource:
-    """The whole status of a RayService; the present one where nothing changed that KubeRay writes for (fact 8)."""
+    """The whole status of a RayService; the present one if no field changed for which KubeRay writes (fact 8)."""
     before = service.get("status") or {}
     generation = int(dig(service, "metadata", "generation", default=1))
     status = copy_of(before)
@@ -155,7 +158,7 @@ def _upgrade(status: Resource, *, active: str, pending: str, generation: int, no
     elif active:
         words = ("False", "NoPendingCluster", "Active Ray cluster exists and no pending Ray cluster")
     elif held is None:
-        # Only after an object that was invalid from its beginning (fact 11).
+        # Only for an object that was invalid from the start (fact 11).
         text = "No active Ray cluster exists, and the RayService is not initializing. Please open a GitHub issue in "
         words = ("Unknown", "NoActiveCluster", f"{text}the KubeRay repository.")
     else:
@@ -164,7 +167,7 @@ def _upgrade(status: Resource, *, active: str, pending: str, generation: int, no
 
 
 def _essence(status: Resource) -> Resource:
-    """What a difference is looked for in: neither the generation nor what is copied of clusters."""
+    """The fields whose change causes a write: all except the generation and copies of cluster statuses."""
     kept = {k: v for k, v in status.items() if k not in ("observedGeneration", "lastUpdateTime")}
     for field in ("activeServiceStatus", "pendingServiceStatus"):
         kept[field] = {k: v for k, v in (kept.get(field) or {}).items() if k != "rayClusterStatus"}
@@ -183,7 +186,7 @@ def _without_clusters(service: Resource, *, now: str) -> Resource:
 
 
 def suspending(service: Resource, *, waits: bool, now: str) -> Resource:
-    """A RayService that is to stop; `waits` for what it has deleted (fact 19)."""
+    """The status of a RayService that is stopping; `waits` after its objects are deleted (fact 19)."""
     status = _without_clusters(service, now=now)
     generation = status["observedGeneration"]
     text = (
@@ -198,7 +201,7 @@ def suspending(service: Resource, *, waits: bool, now: str) -> Resource:
 
 
 def suspended(service: Resource, *, now: str) -> Resource:
-    """A RayService that has stopped. Its pods may still be on their way out."""
+    """The status of a RayService that has stopped; its pods may still be terminating."""
     status = _without_clusters(service, now=now)
     generation = status["observedGeneration"]
     text = "All owned resources have been deleted."
@@ -209,7 +212,7 @@ def suspended(service: Resource, *, now: str) -> Resource:
 
 
 def resumed(service: Resource, *, now: str) -> Resource:
-    """A RayService that begins again; the conditions of its suspension stay listed."""
+    """The status of a resumed RayService; the conditions of its suspension stay."""
     status = _without_clusters(service, now=now)
     generation = status["observedGeneration"]
     words = ("False", "RayServiceResumed", "Spec.Suspend is false; RayService has resumed.")

@@ -1,4 +1,4 @@
-"""The objects that KubeRay makes of a RayService (facts 20 and 21, and the objects of recording a-happy)."""
+"""Builds the objects that KubeRay creates for a RayService (facts 20 and 21, and the objects of recording a-happy)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def rewritten(service: Resource) -> Resource:
 
 
 def cluster_hash(service: Resource, *, groups: int | None = None) -> str:
-    """What makes another cluster: everything but numbers of replicas; of the first so many `groups` (None: all)."""
+    """Hash of the cluster spec with the first `groups` (None: all), without replica counts.
+
+    A changed hash needs a new cluster.
+    """
     config = copy_of(dig(service, "spec", "rayClusterConfig", default={}))
     config["workerGroupSpecs"] = (config.get("workerGroupSpecs") or [])[:groups]
     for group in config["workerGroupSpecs"]:
@@ -53,13 +56,13 @@ def cluster_hash(service: Resource, *, groups: int | None = None) -> str:
 
 
 def appended(service: Resource, cluster: Resource) -> bool:
-    """Whether the RayService differs from what the cluster was made for by groups at the end only (fact 16)."""
+    """Whether the RayService only has additional worker groups at the end, compared to the cluster's spec (fact 16)."""
     known = int(annotations_of(cluster).get(names.WORKER_GROUPS, "0"))
     return annotations_of(cluster).get(names.HASH) == cluster_hash(service, groups=known)
 
 
 def ray_cluster(service: Resource, name: str) -> Resource:
-    """The RayCluster: labels and annotations of the RayService are copied, whoever wrote them."""
+    """The RayCluster, with all labels and annotations of the RayService."""
     key = key_of(service)
     config = copy_of(dig(service, "spec", "rayClusterConfig", default={}))
     origin = {names.ORIGIN_NAME: key.name, names.ORIGIN_KIND: "RayService"}
@@ -85,7 +88,7 @@ def head_service(cluster: Resource) -> Resource:
 
 
 def service_of_head(service: Resource, cluster: str) -> Resource:
-    """``<name>-head-svc``: the head of the cluster that serves."""
+    """``<name>-head-svc``: the head of the serving cluster."""
     name = key_of(service).name
     labels = {
         names.ORIGIN_NAME: name,
@@ -97,7 +100,7 @@ def service_of_head(service: Resource, cluster: str) -> Resource:
 
 
 def serve_service(service: Resource, cluster: str) -> Resource:
-    """``<name>-serve-svc``: the pods of the cluster that serve."""
+    """``<name>-serve-svc``: the serving pods of the cluster."""
     name = key_of(service).name
     labels = {names.ORIGIN_NAME: name, names.ORIGIN_KIND: "RayService", names.SERVE: f"{name}-serve"}
     made = _service(service, f"{name}-serve-svc", labels, {names.CLUSTER: cluster, names.SERVE: "true"})
@@ -106,7 +109,7 @@ def serve_service(service: Resource, cluster: str) -> Resource:
 
 
 def serve_port(service: Resource) -> int:
-    """The head's container port called ``serve``; 0 where there is none, which passes validation (fact 9)."""
+    """The head's container port named ``serve``; 0 if there is none, which passes validation (fact 9)."""
     head = dig(service, "spec", "rayClusterConfig", "headGroupSpec", "template", "spec", "containers") or [{}]
     return next((int(p["containerPort"]) for p in head[0].get("ports") or [] if p.get("name") == "serve"), 0)
 
@@ -140,7 +143,7 @@ def _service(
 
 
 def missing_pods(cluster: Resource, pods: Sequence[Resource]) -> Iterator[Resource]:
-    """The pods that are to be made, the head first. A head on its way out holds its place (c-head-pod-lost)."""
+    """The pods to create, the head first. A terminating head still counts as present (c-head-pod-lost)."""
     name, spec = key_of(cluster).name, cluster.get("spec") or {}
     if not any(labels_of(pod).get(names.NODE_TYPE) == "head" for pod in pods):
         template = dig(spec, "headGroupSpec", "template", default={})
@@ -157,7 +160,7 @@ def missing_pods(cluster: Resource, pods: Sequence[Resource]) -> Iterator[Resour
 
 
 def spare_pods(cluster: Resource, pods: Sequence[Resource]) -> Iterator[Resource]:
-    """Workers beyond those that are asked for, the newest first."""
+    """Superfluous workers, the newest first."""
     for group in dig(cluster, "spec", "workerGroupSpecs") or []:
         living = sorted(_of_group(group, pods), key=lambda pod: int(labels_of(pod).get(names.INDEX, "0")))
         yield from reversed(living[int(group.get("replicas") or 0) :])

@@ -1,8 +1,8 @@
-"""Simulated programs of llm-d, held against recordings of the real ones: endpoint pickers and routing sidecars.
+"""Simulated endpoint pickers and routing sidecars of llm-d, verified against recordings of the real programs.
 
-`programs` (what a release understands of flags and configuration) and `picker` (when it is ready) are pure;
-`SimulatedPrograms` plays them in a cluster with pods. With an API server alone there is nothing to play: only a gateway
-answers an InferencePool.
+`programs` (flags and configuration by release) and `picker` (readiness) are pure; `SimulatedPrograms` runs them in a
+cluster with pods. With only an API server there is nothing to simulate, because only a gateway updates an
+InferencePool.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The simulated programs in a cluster that has pods: they decide whether their pods are ready, and how they end.
+"""Runs the simulated programs in a cluster with pods: they set readiness and exit status of their pods.
 
 Nodes are simulated: a pod is Ready at once unless its annotation says otherwise
-(`airunway_testing.controlplane.stages`). What a picker may read the API server's own authorizer says.
+(`airunway_testing.controlplane.stages`). The API server's own authorizer decides what a picker may read.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 MANAGER = "simulated-llm-d"
 INFERENCE_POOL = Kind("inference.networking.k8s.io", "v1", "InferencePool", "inferencepools")
 LOOK = 0.2
-"""Seconds between two looks at all pods."""
+"""Seconds between two passes over all pods."""
 
 ASK = 1.0
-"""Seconds between two questions to the API server: what it serves, and what one picker may read."""
+"""Seconds between two queries to the API server about served kinds and one picker's rights."""
 
 RESTART = 5.0
-"""Seconds after which a process that ended is started again; a kubelet waits for up to five minutes."""
+"""Seconds until an exited process is restarted; a kubelet waits for up to five minutes."""
 
 _FOLLOWED: dict[Readable, Kind] = {
     ("", "pods"): POD,
@@ -47,7 +47,7 @@ _FOLLOWED: dict[Readable, Kind] = {
 
 
 class SimulatedPrograms:
-    """Every endpoint picker and routing sidecar of the cluster; `run` works until it is cancelled."""
+    """All endpoint pickers and routing sidecars of the cluster; `run` works until it is cancelled."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -80,7 +80,7 @@ class SimulatedPrograms:
                 else:
                     await self._start_sidecars(pod)
             except (KubeError, TimeoutError) as error:
-                log.info("%s: %s", key_of(pod), error)  # looked at again in a moment
+                log.info("%s: %s", key_of(pod), error)  # retried in the next pass
         for uid in self._running.keys() - alive:
             self._running.pop(uid, None)
             self._ended.pop(uid, None)
@@ -122,7 +122,7 @@ class SimulatedPrograms:
         if program is None:
             return Ended(code=1, words=f"the simulator knows no program of the image {container['image']}")
         config = await self._config(pod, container)
-        # Nodes make a pod Ready at once: to take that back for the moment of a start would be a failure that is none.
+        # Simulated nodes make a pod Ready at once; unready during the start, it would look like a failure.
         begun = program.start(container.get("args") or [], config) or started(program, cluster, now - START)
         return looked(begun, cluster, now) if isinstance(begun, Process) else begun
 
@@ -167,7 +167,7 @@ class SimulatedPrograms:
     # -------------------------------------------------------------------------------------------------------- writing
 
     async def _mark(self, pod: Resource, outcome: str | None, *, revived: bool) -> None:
-        """A pod that a test writes by hand is left to it; one that we wrote is not."""
+        """Set the readiness annotation, except on a pod whose status a test (and not this simulator) writes."""
         if annotations_of(pod).get(OUTCOME) not in ((outcome,) if revived else (outcome, "ByHand")):
             patch = {"metadata": {"annotations": {OUTCOME: outcome}, "uid": uid_of(pod)}}
             await self._patch(pod, patch)
@@ -180,7 +180,7 @@ class SimulatedPrograms:
         try:
             await self._client.merge_patch(POD, key_of(pod), patch, manager=MANAGER, subresource=subresource)
         except NotFound:
-            return  # it went meanwhile
+            return  # deleted meanwhile
 
 
 def _all() -> frozenset[Readable]:
@@ -203,7 +203,7 @@ def _flag(container: Resource, name: str) -> str:
 
 
 def _crashed(name: str, image: str, end: Ended, *, init: bool = False) -> Resource:
-    """The status of a pod whose container has ended again and again, as a kubelet writes it."""
+    """The status of a pod whose container exits repeatedly, as a kubelet writes it."""
     now = format_time(datetime.now(UTC))
     reason = "Completed" if end.code == 0 else "Error"
     last = {"exitCode": end.code, "reason": reason, "message": end.line, "startedAt": now, "finishedAt": now}

@@ -1,7 +1,7 @@
-"""An endpoint picker as its health tells it: what it has to know before it is ready, and what ends it (recorded).
+"""Simulates the health of an endpoint picker: what it needs to become ready, and what makes it exit (recorded).
 
-It names nothing of what it lacks: until it knows its pool and may read everything that it looks for it is NOT_SERVING,
-liveness included; without the right to that it ends after two minutes.
+Until it knows its pool and may read everything it watches, all its health checks answer NOT_SERVING, including
+liveness, without the missing part. Without the rights it exits after two minutes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = [
 ]
 
 Readable = tuple[str, str]
-"""Group and resource of what a picker follows."""
+"""Group and resource that a picker watches."""
 
 START = 0.4
-"""Seconds from the start of the process until it serves, where nothing is missing."""
+"""Seconds from process start until it serves, if nothing is missing."""
 
 SYNC_TIMEOUT = 120.0
-"""Seconds after which it ends if it could not read everything that it looks for."""
+"""Seconds until it exits if it cannot read everything it watches."""
 
 DRAIN = 30.0
-"""Seconds for which it answers after SIGTERM, and is not ready."""
+"""Seconds for which it answers after SIGTERM without being ready."""
 
 PODS: Readable = ("", "pods")
 POOLS: Readable = ("inference.networking.k8s.io", "inferencepools")
@@ -44,33 +44,39 @@ _KINDS = ("inferenceobjectives", "inferencemodelrewrites")
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What a picker finds: the kinds that are served, what its account may read, and whether its pool exists."""
+    """The cluster as a picker finds it."""
 
     served: frozenset[Readable]
+    """Served resources."""
     readable: frozenset[Readable]
+    """Resources that its ServiceAccount may read."""
     pool: bool
+    """Whether its pool exists."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A picker that runs. `follows` was settled when it started, by what was served then; `synced` stays."""
+    """A running picker."""
 
     program: PickerProgram
     started: float
     follows: frozenset[Readable]
+    """Resources that it watches, determined at its start by what was served then."""
     synced: bool = False
+    """Whether it has read all of them once; never reset."""
     stopped: float | None = None
+    """When it received SIGTERM; None if it did not."""
 
 
 def started(program: PickerProgram, cluster: Cluster, now: float) -> Process | Ended:
-    """The process, or its end where there is no InferencePool of version 1."""
+    """The new process, or its end if InferencePool v1 is not served."""
     if POOLS not in cluster.served:
         return Ended(code=1, words='no matches for kind "InferencePool" in version "inference.networking.k8s.io/v1"')
     return Process(program=program, started=now, follows=frozenset({PODS, POOLS, *_extras(program, cluster.served)}))
 
 
 def _extras(program: PickerProgram, served: Collection[Readable]) -> list[Readable]:
-    """The new group where it is served, else the old one; each kind only where it exists."""
+    """The kinds of the new group if it is served, else of the old one; only existing kinds."""
     if not program.objectives:
         return []
     for group in (_NEW, _OLD):
@@ -81,7 +87,7 @@ def _extras(program: PickerProgram, served: Collection[Readable]) -> list[Readab
 
 
 def looked(process: Process, cluster: Cluster, now: float) -> Process | Ended:
-    """The process after a look at what it may read; its end where it waited for too long."""
+    """The process after it checked what it may read, or its end if it waited too long."""
     missing = process.follows - cluster.readable
     if process.synced or (not missing and now - process.started >= START / 2):
         return replace(process, synced=True)
@@ -96,7 +102,7 @@ def looked(process: Process, cluster: Cluster, now: float) -> Process | Ended:
 
 
 def health(process: Process, cluster: Cluster, service: str = "inference-extension") -> str:
-    """The answer to a gRPC health check, the same for every service name unless the release is of another kind."""
+    """The answer to a gRPC health check, the same for every service name except in releases with `always_serves`."""
     if process.program.always_serves and not service:
         return "SERVING"
     if process.stopped is not None:
@@ -105,7 +111,7 @@ def health(process: Process, cluster: Cluster, service: str = "inference-extensi
 
 
 def terminated(process: Process, now: float) -> Process | Ended:
-    """What SIGTERM makes of it, now or when it was sent."""
+    """The process after SIGTERM, or its end if the drain time is over."""
     if process.stopped is None:
         return replace(process, stopped=now)
     return Ended(code=0, words="") if now - process.stopped >= DRAIN else process

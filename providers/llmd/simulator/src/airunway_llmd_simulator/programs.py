@@ -1,7 +1,7 @@
-"""How the programs of llm-d start: what each release understands of flags and configuration (recorded).
+"""Simulates the start of llm-d's programs: which flags and configuration each release accepts (recorded).
 
-A program that does not understand something ends at once: with exit code 2 for an unknown flag, with 1 for a wrong
-configuration of a picker, and with 0 for a wrong value of a routing sidecar's flag.
+A program exits at once if it does not support something: with code 2 for an unknown flag, 1 for a wrong configuration
+of a picker, and 0 for a wrong value of a routing sidecar's flag.
 """
 
 from __future__ import annotations
@@ -19,14 +19,17 @@ __all__ = ["Ended", "PickerProgram", "SidecarProgram", "picker_of", "sidecar_of"
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """The end of a process: what it says last, and in `error` because of what.
+    """The end of a process.
 
-    Programs that end because of an error log it as one line of JSON, with the stack trace (recorded).
+    Programs log the error as one line of JSON with the stack trace (recorded).
     """
 
     code: int
+    """Exit code."""
     words: str
+    """Last message."""
     error: str = ""
+    """Cause; empty if the message is not logged as JSON."""
 
     @property
     def line(self) -> str:
@@ -83,19 +86,18 @@ _TOP = frozenset({"apiVersion", "kind", "plugins", "schedulingProfiles", "featur
 
 @dataclass(frozen=True, kw_only=True)
 class PickerProgram:
-    """One release of an endpoint picker. `objectives`: it follows InferenceObjectives and model rewrites.
-
-    `always_serves`: it answers SERVING to a health check without a service name from its start, whatever it lacks.
-    """
+    """One release of an endpoint picker."""
 
     flags: tuple[str, ...] = _ROUTER_FLAGS
     config_versions: tuple[str, ...] = (_OLD, _NEW)
     plugins: frozenset[str] = _SCORERS | _APART
     objectives: bool = True
+    """It watches InferenceObjectives and InferenceModelRewrites."""
     always_serves: bool = False
+    """It always answers SERVING to a health check without a service name."""
 
     def start(self, args: Sequence[str], config: str | None) -> Ended | None:
-        """None if it goes on. `config` is the text of the file that it is given, None without such a flag."""
+        """The end of the process, or None if it keeps running. `config` is the content of its file, if it has one."""
         unknown = next((flag for flag in _flags(args) if flag not in self.flags), None)
         if unknown is not None:
             return Ended(code=2, words=f"unknown flag: --{unknown}")
@@ -115,7 +117,7 @@ class PickerProgram:
             yield f"failed to decode configuration JSON/YAML: {error}"
             return
         if not isinstance(found, dict):
-            return  # an empty file stands for the defaults
+            return  # an empty file means the defaults
         version, kind = found.get("apiVersion"), found.get("kind")
         if version not in self.config_versions or kind != "EndpointPickerConfig":
             yield f'no kind "{kind}" is registered for version "{version}"'
@@ -174,7 +176,7 @@ class SidecarProgram:
     connectors: tuple[str, ...]
 
     def start(self, args: Sequence[str]) -> Ended | None:
-        """None if it goes on."""
+        """The end of the process, or None if it keeps running."""
         given = _flags(args)
         unknown = next((flag for flag in given if flag not in self.flags), None)
         if unknown is not None:
@@ -208,12 +210,12 @@ _SIDECARS = {
 
 
 def picker_of(image: str) -> PickerProgram | None:
-    """The program in an image, by its tag; None where that is not one that was recorded."""
+    """The program in an image, by its tag; None if that release was not recorded."""
     return _PICKERS.get(_release(image))
 
 
 def sidecar_of(image: str) -> SidecarProgram | None:
-    """The program in an image, by its tag; None where that is not one that was recorded."""
+    """The program in an image, by its tag; None if that release was not recorded."""
     return _SIDECARS.get(_release(image))
 
 
@@ -223,7 +225,7 @@ def _release(image: str) -> tuple[int, int]:
 
 
 def _flags(args: Sequence[str]) -> dict[str, str]:
-    """Flags with their values, in order. A flag without ``=`` has the word after it, unless that is a flag too."""
+    """Flags with their values, in order. A flag without ``=`` has the next word as value, unless that is a flag too."""
     found: dict[str, str] = {}
     for position, word in enumerate(args):
         if word.startswith("--"):

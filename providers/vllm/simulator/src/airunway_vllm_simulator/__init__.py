@@ -1,7 +1,8 @@
-"""A simulated LeaderWorkerSet 0.10 controller, held against recordings of the real one.
+"""A simulated LeaderWorkerSet 0.10 controller, verified against recordings of the real one.
 
-`SimulatedController` for a cluster with pods, `Scripted` for an API server alone; what both know is in pure functions:
-`groups` (what pods say), `rollout`, `status` (facts in, status out), `passes` (order of writes), `workload` (objects).
+`SimulatedController` needs a cluster with pods, `Scripted` only an API server. Their logic is in pure functions:
+`groups` (groups from pods), `rollout`, `status` (status from groups), `passes` (order of writes), `workload` (created
+objects).
 """
 
 from __future__ import annotations

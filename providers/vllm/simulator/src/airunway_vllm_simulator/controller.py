@@ -1,4 +1,4 @@
-"""The simulated LeaderWorkerSet controller in a cluster that has pods: real StatefulSets run them."""
+"""The simulated LeaderWorkerSet controller for a cluster with pods; real StatefulSets run them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KINDS = {"Service": SERVICE, "StatefulSet": STATEFUL_SET, "ControllerRevision":
 class SimulatedController:
     """The controller without its webhooks; `run` works until it is cancelled.
 
-    `client` needs to write LeaderWorkerSets, StatefulSets, Services, ControllerRevisions, pods and events.
+    `client` must be able to write LeaderWorkerSets, StatefulSets, Services, ControllerRevisions, pods and events.
     """
 
     def __init__(self, client: Client, *, workers: int = 16) -> None:
@@ -61,7 +61,7 @@ class SimulatedController:
         return await passes.reconcile(LiveWorld(partial(self.facts, key), partial(self.write, key)))
 
     async def facts(self, key: ObjectKey) -> passes.Facts | None:
-        """What there is to know about one set, read now; None if it is gone."""
+        """The present facts about one set; None if it is gone."""
         lws = await find(self._client, LEADER_WORKER_SET, key)
         if lws is None:
             return None
@@ -82,8 +82,8 @@ class SimulatedController:
         )
 
     async def write(self, key: ObjectKey, facts: passes.Facts, write: passes.Write) -> bool:
-        """Make the write as it follows from `facts`; False if something it needs is gone, or is there already."""
-        with attempt(key) as made:  # a change that came between starts another pass
+        """Make the write based on `facts`; False if a needed object is gone or already exists."""
+        with attempt(key) as made:  # a concurrent change starts another pass
             await self._write(key, facts.lws, write)
             if write.event is not None:
                 await self._client.create(EVENT, _event(facts.lws, *write.event), manager=names.MANAGER)
@@ -111,6 +111,6 @@ class SimulatedController:
 
 
 def _event(lws: Resource, reason: str, note: str) -> Resource:
-    """An event of type Normal: the real controller has no other."""
+    """An event of type Normal; the real controller creates no others."""
     by, instance = names.MANAGER, f"simulated-{names.MANAGER}"
     return event_about(lws, LEADER_WORKER_SET, reason=reason, note=note, by=by, instance=instance)

@@ -1,4 +1,4 @@
-"""What the pods and StatefulSets of a LeaderWorkerSet say about its groups (facts 6, 13 to 16 of the recordings)."""
+"""Derives the groups of a LeaderWorkerSet from its pods and StatefulSets (facts 6, 13 to 16 of the recordings)."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ _CONTAINERS = ("initContainerStatuses", "containerStatuses")
 
 
 def size_of(lws: Resource) -> int:
-    """Pods of one group, the leader included."""
+    """Number of pods in one group, the leader included."""
     return int(dig(lws, "spec", "leaderWorkerTemplate", "size", default=1))
 
 
 def group_index(pod: Resource) -> int:
-    """The number of a leader's group: a leader is called after its StatefulSet and its ordinal."""
+    """The number of a leader's group, from the ordinal in the pod's name."""
     return int(key_of(pod).name.rpartition("-")[2])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """A leader with the StatefulSet of its workers, as far as they are there."""
+    """A leader with the StatefulSet of its workers."""
 
     index: int
     leader: Resource
     workers: Resource | None
+    """None if it does not exist."""
     ready: bool
     updated: bool
 
@@ -37,10 +38,10 @@ class Group:
 def groups_of(
     lws: Resource, pods: Iterable[Resource], stateful_sets: Iterable[Resource], *, revision: str
 ) -> list[Group]:
-    """The groups that count, by index: a group whose workers have no StatefulSet yet does not (fact 16).
+    """The groups by index, without groups whose workers have no StatefulSet yet (fact 16).
 
-    A group is ready when its leader and all its workers are, whatever revision they are of; it is updated when both
-    are of this `revision`. One that is being deleted counts like any other (fact 11).
+    A group is ready if its leader and all its workers are ready, whatever their revision. It is updated if both have
+    this `revision`. Groups being deleted are included (fact 11).
     """
     named = {key_of(found).name: found for found in stateful_sets}
     alone = size_of(lws) == 1
@@ -71,22 +72,23 @@ def _all_ready(stateful_set: Resource) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """A pod for whose sake its group is made anew: `leader` is the pod to delete."""
+    """A pod whose failure causes its group to be recreated."""
 
     pod: str
     leader: str
+    """The leader pod to delete."""
 
     @property
     def message(self) -> str:
-        """The real controller's words; it says "Worker pod" of a leader, too (fact 13)."""
+        """The real controller's message; it says "Worker pod" for a leader too (fact 13)."""
         group = self.leader.rpartition("-")[2]
         return f"Worker pod {self.pod} failed, deleted leader pod {self.leader} to recreate group {group}"
 
 
 def failures(lws: Resource, pods: Sequence[Resource], stateful_sets: Iterable[Resource]) -> Iterator[Failure]:
-    """The groups to be made anew, each once: a container was restarted, or a worker is being deleted.
+    """The groups to recreate, each once: a container was restarted, or a worker is being deleted.
 
-    A worker of an earlier leader, of another revision, and a group that is on its way out already do not count.
+    Workers of an earlier leader or of another revision, and groups already being deleted, do not count.
     """
     policy = dig(lws, "spec", "leaderWorkerTemplate", "restartPolicy", default="RecreateGroupOnPodRestart")
     if policy == "None":

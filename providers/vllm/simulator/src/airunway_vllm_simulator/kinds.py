@@ -1,4 +1,4 @@
-"""The kinds that the simulated controller reads and writes beside the common ones."""
+"""The kinds that only this simulated controller reads and writes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One reconcile pass of the simulated controller, written against a `World`: the cluster, or a recording.
+"""One reconcile pass of the simulated controller, for any `World`: a cluster or a recording.
 
-The pass is level-triggered. It reads the facts, makes the first write that is missing, reads again, and so on; the
-order is that of the recordings (fact 1): revision, StatefulSet of the leaders, Service, what its groups need, status.
+The pass is level-triggered: it reads the facts, makes the first missing write, reads again, and so on. The order of
+writes is as recorded (fact 1): revision, StatefulSet of the leaders, Service, objects of the groups, status.
 """
 
 from __future__ import annotations
@@ -32,20 +32,22 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the controller reads at one moment. `now` is RFC 3339; pods and StatefulSets are those with the set's label,
-    `service` is what has the set's name, whoever made it.
-    """
+    """The state that the controller reads at one moment."""
 
     lws: Resource
     now: str
+    """RFC 3339."""
     service: Resource | None = None
+    """The Service with the set's name, even with another owner."""
     revisions: Sequence[Resource] = ()
     stateful_sets: Sequence[Resource] = ()
+    """Those with the set's label."""
     pods: Sequence[Resource] = ()
+    """Those with the set's label."""
 
     @property
     def leaders(self) -> Resource | None:
-        """The StatefulSet of the leaders, if it is this set's own."""
+        """The StatefulSet of the leaders, if this set owns it."""
         uid = dig(self.lws, "metadata", "uid")
         for found in self.stateful_sets:
             owners = dig(found, "metadata", "ownerReferences", default=[])
@@ -60,9 +62,10 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class _Said:
-    """`event`: reason and message of the Normal event about the set that goes with a write, None if there is none."""
+    """A write with an optional event."""
 
     event: tuple[str, str] | None = None
+    """Reason and message of the Normal event about the set; None if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +75,7 @@ class Create(_Said):
 
 @dataclass(frozen=True, kw_only=True)
 class ApplyLeaders(_Said):
-    """The whole StatefulSet of the leaders, made or changed by server-side apply."""
+    """The whole StatefulSet of the leaders, created or changed by server-side apply."""
 
     obj: Resource
 
@@ -85,7 +88,7 @@ class LabelPod(_Said):
 
 @dataclass(frozen=True, kw_only=True)
 class DeleteLeader(_Said):
-    """Delete a leader pod, its workers first (foreground): the group is made anew."""
+    """Delete a leader pod with foreground propagation (its workers first), so that the group is recreated."""
 
     name: str
 
@@ -99,13 +102,13 @@ Write: TypeAlias = ApplyLeaders | Create | LabelPod | DeleteLeader | WriteStatus
 
 
 class World(Protocol):
-    """What a pass needs of its surroundings."""
+    """The environment of a pass."""
 
     async def facts(self) -> Facts | None:
-        """The present facts, or None when the set is gone."""
+        """The present facts; None if the set is gone."""
 
     async def write(self, write: Write) -> bool:
-        """Make the write; False when the object went away or changed meanwhile: the pass then ends."""
+        """Make the write; False if the object is gone or has changed, which ends the pass."""
 
 
 async def reconcile(world: World) -> Outcome:
@@ -122,7 +125,7 @@ async def reconcile(world: World) -> Outcome:
 
 
 def _writes(facts: Facts) -> Iterator[Write]:
-    """What is missing, in the order in which it is written."""
+    """The missing writes, in order."""
     lws, digits = facts.lws, workload.revision_hash(facts.lws)
     newest = workload.newest_of(facts.revisions)
     if newest is None or labels_of(newest).get(names.REVISION) != digits:
@@ -148,7 +151,7 @@ def _writes(facts: Facts) -> Iterator[Write]:
 
 
 def _changed_leaders(facts: Facts, leaders: Resource, digits: str) -> ApplyLeaders | None:
-    """The leaders' StatefulSet as it is to be next, None where it is so already."""
+    """The next version of the leaders' StatefulSet; None if nothing changes."""
     lws = facts.lws
     before = Scale(
         replicas=int(dig(leaders, "spec", "replicas", default=1)),
@@ -177,7 +180,7 @@ def _scale_event(name: str, before: Scale, after: Scale) -> tuple[str, str] | No
 
 
 def _group_writes(facts: Facts) -> Iterator[Write]:
-    """Workers for leaders that have none, and the labels that a webhook would have given to pods."""
+    """StatefulSets for leaders without workers, and pod labels that the real controller's webhook would add."""
     present = {key_of(found).name for found in facts.stateful_sets}
     data = {labels_of(r).get(names.REVISION): r["data"] for r in sorted(facts.revisions, key=lambda r: r["revision"])}
     wait = dig(facts.lws, "spec", "startupPolicy") == "LeaderReady"

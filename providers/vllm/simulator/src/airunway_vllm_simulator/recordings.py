@@ -1,7 +1,8 @@
-"""Recordings of the real controller, and a `World` made of one: the same passes, in virtual time, on recorded inputs.
+"""Replays recordings of the real controller: runs the simulator's passes in virtual time on recorded inputs.
 
-A recording is a file of JSON lines (one change of one object each, with seconds since the beginning) as described
-beside the recordings. What the real controller wrote is not an input: a `RecordedWorld` takes it from the simulator.
+A recording is a file of JSON lines, each with one change of one object and the seconds since the start; its format is
+described beside the recordings. Writes of the real controller are not inputs: a `RecordedWorld` takes them from the
+simulator.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from airunway_vllm_simulator import names, passes
 __all__ = ["RecordedWorld", "Recording"]
 
 _LATENCY = 0.004
-"""Seconds that one write takes."""
+"""Seconds of one write."""
 _SAID_WITHIN = 0.5
-"""Seconds between a write and the event about it."""
+"""Maximum number of seconds between a write and its event."""
 _NOW = "2026-01-01T00:00:00Z"
-"""Times of conditions are not in the recordings."""
+"""Placeholder: times of conditions are not recorded."""
 
 
 class Recording:
-    """The rows of one recording; `template` is the LeaderWorkerSet whole, of which rows have the part that changes."""
+    """The rows of one recording; `template` is the whole LeaderWorkerSet, while rows have only the changing part."""
 
     def __init__(self, path: Path, template: Resource) -> None:
         self.namespace = path.stem
@@ -34,23 +35,23 @@ class Recording:
         self.rows: list[Resource] = [json.loads(line) for line in path.read_text().splitlines()]
 
     def of(self, kind: str, *, event: str = "") -> Iterator[Resource]:
-        """Rows about objects of that kind, only those of that `event` if one is named."""
+        """Rows about objects of that kind, optionally only those with that `event`."""
         return (row for row in self.rows if row["kind"] == kind and (not event or row.get("event") == event))
 
     def revisions(self) -> list[str]:
-        """The hashes of the templates, in the order in which they were first used."""
+        """The hashes of the templates, in order of first use."""
         return list(dict.fromkeys(labels_of({"metadata": row})[names.REVISION] for row in self._own_revisions()))
 
     def _own_revisions(self) -> Iterator[Resource]:
         return (row for row in self.of("ControllerRevision", event="ADDED") if names.REVISION in row.get("labels", {}))
 
     def told(self, *reasons: str) -> list[str]:
-        """The messages of the real controller's events of these reasons."""
+        """The messages of the real controller's events with these reasons."""
         rows = (row for row in self.of("Event") if row["from"] == "leaderworkerset" and row["reason"] in reasons)
         return [row["message"] for row in rows]
 
     def is_own_deletion(self, row: Resource) -> bool:
-        """Whether the controller deleted the leader pod of this row: an event says so at that moment."""
+        """Whether the controller deleted the leader pod of this row, according to an event at that time."""
         said = f"deleted leader pod {row['name']} to recreate"
         return any(
             said in event["message"] and abs(event["t"] - row["t"]) < _SAID_WITHIN
@@ -59,7 +60,7 @@ class Recording:
         )
 
     def statuses(self) -> list[tuple[float, Resource]]:
-        """When each status of the set was written, and what it said; an empty one where a set was made or deleted."""
+        """Each status of the set with the time of its write; empty when a set was created or deleted."""
         return [
             (row["t"], row.get("status") or {})
             for row in self.of("LeaderWorkerSet")
@@ -69,7 +70,7 @@ class Recording:
 
 @dataclass
 class Written:
-    """What the simulator wrote, in order: statuses with their time, objects, messages of events by reason."""
+    """The simulator's writes, in order: statuses with their time, objects, messages of events by reason."""
 
     statuses: list[tuple[float, Resource]] = field(default_factory=list)
     created: list[Resource] = field(default_factory=list)
@@ -180,7 +181,7 @@ class RecordedWorld:
         return lambda: happen(row)
 
     def _on_own(self, _: Resource) -> None:
-        """Written by nobody but the controller itself, or by the script as a remark: not an input."""
+        """Only the controller writes these objects, or they are remarks of the script; they are no input."""
 
     def _on_set(self, row: Resource) -> None:
         if row.get("event") == "DELETED":
@@ -192,7 +193,7 @@ class RecordedWorld:
         if self._lws is not None and row.get("deletionTimestamp"):
             self._lws["metadata"]["deletionTimestamp"] = _NOW
         elif self._lws is not None and "spec" not in row and row["generation"] != self._lws["metadata"]["generation"]:
-            # The part of the spec that rows have is unchanged: it was something else of a template.
+            # The recorded part of the spec is unchanged, so another field of a template was changed.
             self._lws["metadata"]["generation"] = row["generation"]
             other = self._lws["spec"]["leaderWorkerTemplate"]["workerTemplate"]["metadata"]
             other["labels"] = {**other["labels"], "generation": str(row["generation"])}
@@ -260,7 +261,7 @@ class RecordedWorld:
 
 
 def _pod_status(condensed: Resource) -> Resource:
-    """A pod's status out of the recorded short form: conditions, and ``running restarts=1`` for each container."""
+    """A pod's status from its recorded short form: conditions, and ``running restarts=1`` for each container."""
     conditions = [
         {"type": type_, "status": text.partition("/")[0]} for type_, text in condensed.get("conditions", {}).items()
     ]

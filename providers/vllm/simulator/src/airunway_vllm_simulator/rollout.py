@@ -1,4 +1,4 @@
-"""How far a roll-out is: replicas and partition of the leaders' StatefulSet (facts 16 and 17)."""
+"""Computes the progress of a roll-out: replicas and partition of the leaders' StatefulSet (facts 16 and 17)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["Scale", "next_scale"]
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What the leaders' StatefulSet is to have: groups from `partition` on are of the newest revision."""
+    """Replicas and partition of the leaders' StatefulSet; groups from `partition` on have the newest revision."""
 
     replicas: int
     partition: int
 
 
 def next_scale(lws: Resource, present: Scale, groups: Sequence[Group], *, changed: bool) -> Scale:
-    """What comes after `present`. With a `changed` template it reaches no group at first.
+    """The scale after `present`. A `changed` template reaches no group at first.
 
-    Then the highest groups follow, as many at a time as may be unavailable or are beyond those asked for.
+    Then the highest groups follow, as many at a time as may be unavailable or exceed the wanted number.
     """
     wanted = int(dig(lws, "spec", "replicas", default=1))
     surge, unavailable = (_limit(lws, name, wanted) for name in ("maxSurge", "maxUnavailable"))
@@ -40,7 +40,7 @@ def next_scale(lws: Resource, present: Scale, groups: Sequence[Group], *, change
 
 
 def _limit(lws: Resource, name: str, replicas: int) -> int:
-    """A number of groups; a percentage is of `replicas`, rounded up for a surge and down for the rest."""
+    """A number of groups; a percentage of `replicas` is rounded up for maxSurge and down for maxUnavailable."""
     default = 1 if name == "maxUnavailable" else 0
     value = dig(lws, "spec", "rolloutStrategy", "rollingUpdateConfiguration", name, default=default)
     if isinstance(value, str):

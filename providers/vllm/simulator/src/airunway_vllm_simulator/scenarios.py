@@ -1,7 +1,7 @@
-"""What the words of `airunway_testing.simulators.scenarios` look like in a LeaderWorkerSet's status.
+"""Maps scenarios (`airunway_testing.simulators.scenarios`) to a LeaderWorkerSet's status.
 
-The real one has no reason for a failure: ``fails``, ``no-nodes`` and ``error`` are groups that never get ready, and
-``degrades`` is one that is not ready any more (fact 8). Why is told by pods, of which this level has none.
+The real status has no reason for a failure: ``fails``, ``no-nodes`` and ``error`` are groups that never become ready,
+and ``degrades`` is a set that is no longer ready (fact 8). Only pods show the cause, and this level has none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["scripted_status"]
 
 
 def scripted_status(lws: Resource, scenario: Scenario, now: str) -> Resource:
-    """The whole status that the scenario leads to, as one write."""
+    """The whole status for a scenario, as one write."""
     if scenario.silent:
         return copy_of(lws.get("status") or {})
     count = int(dig(lws, "spec", "replicas", default=1))

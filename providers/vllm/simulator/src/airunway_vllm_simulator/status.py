@@ -1,6 +1,6 @@
-"""The status of a LeaderWorkerSet, out of its groups (facts 6 to 11).
+"""Derives the status of a LeaderWorkerSet from its groups (facts 6 to 11).
 
-A condition that turns False keeps reason and message, and none says why anything fails: so it is in the real one.
+As in the real one, a condition that becomes False keeps reason and message, and no condition explains a failure.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _ENDS = {AVAILABLE: (PROGRESSING, UPDATING), PROGRESSING: (AVAILABLE,), UPDATING
 
 
 def status_after(lws: Resource, stateful_set: Resource, groups: Sequence[Group], *, now: str) -> Resource:
-    """The whole status; equal to the present one where nothing changes. `now` is RFC 3339.
+    """The whole status; equal to the present one if nothing changes. `now` is RFC 3339.
 
-    Counters are groups, and zero is absent. A roll-out is told one write before that it also progresses.
+    Counters count groups, and zero is absent. ``UpdateInProgress`` is set one write before ``Progressing``.
     """
     counts = {
         "replicas": int(dig(stateful_set, "status", "replicas", default=0)),
@@ -47,7 +47,7 @@ def status_after(lws: Resource, stateful_set: Resource, groups: Sequence[Group],
 
 
 def summary(lws: Resource, status: Resource, groups: Sequence[Group]) -> tuple[str, str] | None:
-    """Reason and message of the event that goes with a status, None if no condition became True with it."""
+    """Reason and message of the event for a status; None if no condition became True."""
     before = {c["type"]: c["status"] for c in dig(lws, "status", "conditions", default=[])}
     turned = [c["type"] for c in status["conditions"] if c["status"] == "True" and before.get(c["type"]) != "True"]
     if not turned:
@@ -61,12 +61,12 @@ def summary(lws: Resource, status: Resource, groups: Sequence[Group]) -> tuple[s
 
 
 def selector(lws: Resource) -> str:
-    """The leaders, for an autoscaler."""
+    """Label selector of the leaders, for an autoscaler."""
     return f"{names.NAME}={key_of(lws).name},{names.WORKER_INDEX}=0"
 
 
 def _held(lws: Resource, groups: Sequence[Group]) -> list[str]:
-    """The conditions that are to be True now. Groups beyond those asked for (surge, scale-down) do not count."""
+    """The conditions that should be True now. Groups beyond the wanted number (surge, scale-down) do not count."""
     wanted = int(dig(lws, "spec", "replicas", default=1))
     counted = [group for group in groups if group.index < wanted]
     if any(not group.updated for group in counted):

@@ -1,4 +1,4 @@
-"""The objects that the controller makes of a LeaderWorkerSet (facts 1 to 4, and the objects of recording a-happy)."""
+"""Builds the objects that the controller creates for a LeaderWorkerSet (facts 1 to 4, objects of recording a-happy)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _POD_INDEX = "metadata.labels['apps.kubernetes.io/pod-index']"
 
 
 def revision_hash(lws: Resource) -> str:
-    """What makes a new revision: templates and size, not replicas (facts 16 to 18)."""
+    """Hash of the fields whose change creates a new revision: templates and size, not replicas (facts 16 to 18)."""
     return digest(_revised(lws), length=10)
 
 
@@ -35,12 +35,12 @@ def _revised(lws: Resource) -> Resource:
 
 
 def newest_of(revisions: Iterable[Resource]) -> Resource | None:
-    """The revision of the highest number."""
+    """The revision with the highest number."""
     return max(revisions, key=lambda revision: int(revision["revision"]), default=None)
 
 
 def controller_revision(lws: Resource, revisions: Iterable[Resource]) -> Resource:
-    """The revision of the present templates, numbered after those that there are."""
+    """The revision of the present templates, with the next free number."""
     newest = newest_of(revisions)
     number = int(newest["revision"]) + 1 if newest else 1
     digits, key = revision_hash(lws), key_of(lws)
@@ -59,7 +59,7 @@ def controller_revision(lws: Resource, revisions: Iterable[Resource]) -> Resourc
 
 
 def service(lws: Resource) -> Resource:
-    """The headless Service by which the pods of a group find each other; it has the LeaderWorkerSet's own name."""
+    """The headless Service through which the pods of a group find each other; it has the LeaderWorkerSet's name."""
     key = key_of(lws)
     return {
         "apiVersion": "v1",
@@ -101,7 +101,7 @@ def leader_stateful_set(lws: Resource, *, revision: str) -> Resource:
 
 
 def leader_template(lws: Resource, *, revision: str) -> Resource:
-    """The leaders' pod template; the workers' one where there is none of its own (fact 3)."""
+    """The leaders' pod template; without one, the workers' template (fact 3)."""
     group = dig(lws, "spec", "leaderWorkerTemplate", default={})
     name = key_of(lws).name
     labels = {names.NAME: name, names.WORKER_INDEX: "0", names.REVISION: revision}
@@ -121,13 +121,13 @@ def leader_template(lws: Resource, *, revision: str) -> Resource:
 
 
 def group_key(leader: Resource) -> str:
-    """What tells one group from another of the same number in another namespace."""
+    """Identifies a group across namespaces."""
     key = key_of(leader)
     return digest(f"{key.namespace}/{key.name}", length=40)
 
 
 def worker_stateful_set(lws: Resource, leader: Resource, data: Resource) -> Resource:
-    """The StatefulSet of one leader's workers, owned by the leader pod; `data` is that of the leader's revision."""
+    """The StatefulSet of one leader's workers, owned by the leader pod; `data` belongs to the leader's revision."""
     key, name = key_of(leader), key_of(lws).name
     revision = labels_of(leader).get(names.REVISION, "")
     group = dig(data, "spec", "leaderWorkerTemplate", default={})
@@ -173,7 +173,7 @@ def worker_stateful_set(lws: Resource, leader: Resource, data: Resource) -> Reso
 
 
 def pod_labels(pod: Resource) -> dict[str, str]:
-    """The labels that the real controller's webhook gives a pod when it is created, as far as it has not got them."""
+    """The labels that the real controller's webhook adds to a new pod and that the pod still lacks."""
     labels = labels_of(pod)
     if labels.get(names.WORKER_INDEX) == "0":
         wanted = {names.GROUP_INDEX: str(group_index(pod)), names.GROUP_KEY: group_key(pod)}
@@ -191,7 +191,7 @@ def _template(template: Resource, labels: dict[str, str], annotations: dict[str,
 
 
 def _put_first(template: Resource, env: list[Resource]) -> None:
-    """So that arguments and later variables can refer to them (fact 4)."""
+    """Insert the variables first, so that arguments and later variables can refer to them (fact 4)."""
     for field in ("initContainers", "containers"):
         for container in dig(template, "spec", field, default=[]):
             container["env"] = [*copy_of({"env": env})["env"], *(container.get("env") or [])]
