@@ -132,9 +132,9 @@ def launch(
     `consumed` are keys of ``spec.engine.args`` that the provider uses itself. With `member`, the container belongs to a
     group that runs the model together, and `gpus` counts the GPUs of one member. With `by_release`, flags depend on the
     release in the image's tag (`FLAGS_BY_RELEASE`). `release` is the engine's release for checking options, for images
-    whose tag has another meaning.‹OURS
+    whose tag has another meaning.
     With `keywords` the engine gets keyword arguments instead of a command line: a switch may be true or false.
-     ‖THEIRS   END›An engine without a known start command needs an image that starts by itself.
+    An engine without a known start command needs an image that starts by itself.
     """
     spec = deployment.spec
     custom = spec.model.source == "custom"
