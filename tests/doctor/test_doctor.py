@@ -247,7 +247,7 @@ async def test_its_options_do_as_they_say(installation: Any, doctor: Any, kubeco
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (["--ignore", "ARW9999"], 2, "there is no check ARW9999"),
+        (["--ignore", "ARW9999"], 2, "unknown check ARW9999"),
         (["--context", "nowhere"], 1, "has no context 'nowhere'"),
         (["--failure-threshold", "never"], 2, "--failure-threshold"),
     ],
@@ -267,7 +267,7 @@ def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, kubeconf
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert (
-        "cannot connect to 127.0.0.1:1: Connection refused. Is https://127.0.0.1:1 the cluster that is" in done.stderr
+        "cannot connect to 127.0.0.1:1: Connection refused. Check that https://127.0.0.1:1 is the right" in done.stderr
     )
 
 
