@@ -467,7 +467,7 @@ def test_what_is_carried_for_no_registry_asks_for_one(machine: Machine, helms: d
     file.write_text("registry.example\n")
     try:
         for command in ("install", "manifests"):
-            assert "say where the images are with --registry" in machine(command, code=1)
+            assert "name the one that has the images with --registry" in machine(command, code=1)
         assert "kind: Deployment" in machine("manifests", "--registry", "registry.internal/mine")
     finally:
         file.write_text(said)
