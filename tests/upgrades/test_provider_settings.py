@@ -92,7 +92,7 @@ def test_a_preflight_takes_what_the_cluster_says(kubeconfig: Path, kubectl: Kube
             "assumed": "",
         }
         assert "with --unknown-schema Fail nothing is written for it" in told["changes"][0]["message"]
-        read = f"The provider as Lease/{NAMESPACE}/{KAITO} runs it: instanceType=small"
+        read = f"Settings of Lease/{NAMESPACE}/{KAITO}: instanceType=small"
         assert asked("--set", "instanceType=small")["table"].startswith(read)
     finally:
         kubectl("delete", "namespace", NAMESPACE)

@@ -64,3 +64,11 @@ def test_it_counts_for_the_object_that_served_and_for_no_later_one(made: datetim
 )
 def test_nothing_else_is_taken_for_it(found: Resource) -> None:
     assert served_before(found, created=None) is None
+
+
+def test_a_generation_that_is_no_number_is_written_anew() -> None:
+    before = {"type": SERVED, "status": "True", "observedGeneration": False}
+    record = served_record(before, ready=False, generation=3, now=datetime(2026, 1, 1, tzinfo=UTC))
+    assert record is not None
+    assert record["observedGeneration"] == 3
+    assert type(record["observedGeneration"]) is int

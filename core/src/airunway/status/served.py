@@ -38,6 +38,6 @@ def served_record(before: Resource | None, *, ready: bool, generation: int, now:
         if before is None:
             return None
         known = before.get("observedGeneration")
-        generation = known if isinstance(known, int) else generation
+        generation = known if type(known) is int else generation  # a bool is an int, but not for the API server
     condition = Condition(type=SERVED, status=True, reason=SERVED, message="The model has been served")
     return written([condition], previous=[before] if before else [], generation=generation, now=now)[0]
