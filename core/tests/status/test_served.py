@@ -67,7 +67,7 @@ def test_nothing_else_is_taken_for_it(found: Resource) -> None:
 
 
 def test_a_generation_that_is_no_number_is_written_anew() -> None:
-    before = {"type": SERVED, "status": "True", "observedGeneration": False}
+    before = {"type": "Served", "status": "True", "observedGeneration": False}
     record = served_record(before, ready=False, generation=3, now=datetime(2026, 1, 1, tzinfo=UTC))
     assert record is not None
     assert record["observedGeneration"] == 3
