@@ -196,7 +196,7 @@ async def test_the_deadline_counts_from_the_question_however_late_the_answer_com
 async def test_single_failures_cost_no_leadership(
     proxied: Client, proxy: FaultProxy, namespace: str, race: Race, eventually: Eventually
 ) -> None:
-    elector = candidate(proxied, namespace, "first")
+    elector = candidate(proxied, namespace, "first", lease_duration=60.0, renew_deadline=40.0)
     race.start(elector)
     await eventually(race.is_leading("first"))
     proxy.inject(
