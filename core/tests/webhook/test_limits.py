@@ -8,8 +8,8 @@ Times are those of `Limits`, made short here; what is asserted are answers, coun
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from airunway.webhook.application import Webhook
 from airunway.webhook.configuration import PATH
 from airunway.webhook.request_limits import Limits
 from airunway.webhook.server import AdmissionServer
-from airunway_testing.reviews import WebhookClient, review_of, unverified
+from airunway_testing.reviews import Streams, WebhookClient, connected, exchanged, review_of
 from airunway_testing.waiting import PATIENCE
 from airunway_testing.webhook import local_settings, running_webhook
 
@@ -61,25 +61,13 @@ class Port:
         assert value is not None
         return value
 
-    @asynccontextmanager
-    async def connection(self, *, tls: bool = True) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        """An open connection, verified by nobody."""
-        host, port = self.place.bind_address.rsplit(":", 1)
-        reader, writer = await asyncio.open_connection(host, int(port), ssl=unverified() if tls else None)
-        try:
-            yield reader, writer
-        finally:
-            writer.transport.abort()
+    def connection(self, *, tls: bool = True) -> AbstractAsyncContextManager[Streams]:
+        """An open connection whose certificate is not verified."""
+        return connected(self.place.bind_address, tls=tls)
 
     async def raw(self, *parts: bytes) -> bytes:
         """What comes back for these bytes, until the server ends the connection."""
-        async with self.connection() as (reader, writer), asyncio.timeout(PATIENCE):
-            for part in parts:
-                writer.write(part)
-            try:
-                return await reader.read()
-            except ConnectionError:
-                return b""
+        return await exchanged(self.place.bind_address, *parts)
 
 
 def head(length: int, *more: str) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import BytesIO
@@ -26,7 +26,7 @@ from airunway.webhook.configuration import PATH
 from airunway.webhook.request_limits import Limits
 from airunway.webhook.server import AdmissionServer
 from airunway_testing.controlplane.ports import reserved_ports
-from airunway_testing.reviews import review_of, unverified
+from airunway_testing.reviews import Streams, connected, exchanged, review_of, unverified
 from airunway_testing.waiting import PATIENCE
 
 MIB = 2**20
@@ -58,22 +58,13 @@ class Port:
             raise self.fault
         return ReviewResult()
 
-    @asynccontextmanager
-    async def connection(self, *, tls: bool = True) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.number, ssl=unverified() if tls else None)
-        try:
-            yield reader, writer
-        finally:
-            writer.transport.abort()
+    def connection(self, *, tls: bool = True) -> AbstractAsyncContextManager[Streams]:
+        """An open connection whose certificate is not verified."""
+        return connected(f"127.0.0.1:{self.number}", tls=tls)
 
     async def raw(self, *parts: bytes) -> bytes:
-        async with self.connection() as (reader, writer), asyncio.timeout(PATIENCE):
-            for part in parts:
-                writer.write(part)
-            try:
-                return await reader.read()
-            except ConnectionError:
-                return b""
+        """What comes back for these bytes, until the server ends the connection."""
+        return await exchanged(f"127.0.0.1:{self.number}", *parts)
 
     async def post(self, body: bytes, **headers: str) -> tuple[int, bytes, Mapping[str, str]]:
         async with (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import uuid
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -18,8 +20,13 @@ from airunway.kube import Client
 from airunway.resource import ObjectKey, Resource, dig, key_of
 from airunway.webhook.configuration import PATH, WebhookSettings
 from airunway.webhook.secret import SECRET, material_of
+from airunway_testing.waiting import PATIENCE
 
-__all__ = ["WebhookClient", "review_of", "unverified"]
+__all__ = ["Streams", "WebhookClient", "connected", "exchanged", "review_of", "unverified"]
+
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+"""Both directions of a connection."""
 
 
 @cache
@@ -28,6 +35,28 @@ def unverified() -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
+
+
+@asynccontextmanager
+async def connected(address: str, *, tls: bool = True) -> AsyncIterator[Streams]:
+    """An open connection to ``host:port`` whose certificate is not verified."""
+    host, port = address.rsplit(":", 1)
+    reader, writer = await asyncio.open_connection(host, int(port), ssl=unverified() if tls else None)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+
+
+async def exchanged(address: str, *parts: bytes) -> bytes:
+    """What the server at ``host:port`` answers to these bytes until it ends the connection."""
+    async with connected(address) as (reader, writer), asyncio.timeout(PATIENCE):
+        for part in parts:
+            writer.write(part)
+        try:
+            return await reader.read()
+        except ConnectionError:
+            return b""
 
 
 def review_of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -41,7 +40,6 @@ from airunway.validation.policy import NAMESPACE_NAME, Policy
 
 __all__ = ["CoreApplication", "CoreSettings", "Part"]
 
-log = logging.getLogger(__name__)
 
 _RELEVANT = RelevantMetadata()
 

@@ -18,7 +18,15 @@ from airunway.resource import (
 )
 from airunway.runtime.state import is_primary
 
-__all__ = ["INTERRUPTS_ON_CHANGE", "REPLACE_ON_CHANGE", "identity_of", "interruptions", "recreate_causes"]
+__all__ = [
+    "INTERRUPTS_ON_CHANGE",
+    "REPLACE_ON_CHANGE",
+    "identity_of",
+    "interruption_record",
+    "interruptions",
+    "recreate_causes",
+    "replacement_record",
+]
 
 
 REPLACE_ON_CHANGE = f"{names.GROUP}/replace-on-change"
@@ -50,8 +58,18 @@ def identity_of(deployment: ModelDeployment, engine: str) -> dict[str, object]:
     }
 
 
-def _outages(interrupts: Mapping[str, Interruption]) -> str:
-    """A digest of each value, with the message for its change."""
+def replacement_record(values: Mapping[str, Mapping[str, object]]) -> str:
+    """Returns the value of `REPLACE_ON_CHANGE`: a digest of each of `values`, by group; empty if there are none."""
+    digests = {
+        group: {name: digest(value, length=_SHORT) for name, value in named.items()}
+        for group, named in values.items()
+        if named
+    }
+    return canonical_json(digests).decode() if digests else ""
+
+
+def interruption_record(interrupts: Mapping[str, Interruption]) -> str:
+    """Returns the value of `INTERRUPTS_ON_CHANGE`: a digest of each value, with the message when it changes."""
     outages = {name: [digest(found.value, length=_SHORT), found.message] for name, found in interrupts.items()}
     return canonical_json(outages).decode()
 

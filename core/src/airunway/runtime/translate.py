@@ -29,7 +29,13 @@ from airunway.resource import (
     uid_of,
 )
 from airunway.runtime.override_check import check_overrides, merged, placed
-from airunway.runtime.recreation import _SHORT, INTERRUPTS_ON_CHANGE, REPLACE_ON_CHANGE, _outages, identity_of
+from airunway.runtime.recreation import (
+    INTERRUPTS_ON_CHANGE,
+    REPLACE_ON_CHANGE,
+    identity_of,
+    interruption_record,
+    replacement_record,
+)
 from airunway.runtime.state import identity_in
 from airunway.sdk.fields import ignored_fields, tracked
 from airunway.sdk.pods import pod_templates
@@ -266,14 +272,9 @@ def complete(
                 annotations[names.RUNTIME_SETTINGS] = canonical_json(settings).decode()
             record |= {"deployment": dict(identity), "topology": dict(topology)}
             if interrupts:
-                annotations[INTERRUPTS_ON_CHANGE] = _outages(interrupts)
-        digests = {
-            group: {name: digest(value, length=_SHORT) for name, value in values.items()}
-            for group, values in record.items()
-            if values
-        }
-        if digests:
-            annotations[REPLACE_ON_CHANGE] = canonical_json(digests).decode()
+                annotations[INTERRUPTS_ON_CHANGE] = interruption_record(interrupts)
+        if recorded := replacement_record(record):
+            annotations[REPLACE_ON_CHANGE] = recorded
         # Hashed before the owner is set: its uid identifies the deployment and is no part of the request.
         hashed = {**obj, "metadata": {**meta, "annotations": annotations}}
         meta["annotations"] = {**annotations, names.SPEC_HASH: digest(hashed, length=_HASH_LENGTH)}
