@@ -149,7 +149,7 @@ def test_wheels_carry_licence_types_and_data(wheels: dict[str, Path]) -> None:
     ):
         assert data in zipfile.ZipFile(wheels[wheel]).namelist()
     core = zipfile.ZipFile(wheels["airunway"]).namelist()
-    assert sum(entry.startswith("airunway/api/crds/") and entry.endswith(".yaml") for entry in core) == 2
+    assert sum(entry.startswith("airunway/api/crds/") and entry.endswith(".yaml") for entry in core) == 4
 
 
 def test_the_core_is_production_code_only(wheels: dict[str, Path]) -> None:

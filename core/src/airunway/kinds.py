@@ -5,7 +5,7 @@ from __future__ import annotations
 from airunway.api import names
 from airunway.kube import Kind
 
-__all__ = ["INFERENCE_PROVIDER_CONFIG", "MODEL_DEPLOYMENT"]
+__all__ = ["CLUSTER_RUNTIME_CONFIG", "INFERENCE_PROVIDER_CONFIG", "MODEL_DEPLOYMENT", "RUNTIME_CONFIG"]
 
 MODEL_DEPLOYMENT = Kind(
     group=names.GROUP, version=names.VERSION, kind="ModelDeployment", plural="modeldeployments", namespaced=True
@@ -15,5 +15,15 @@ INFERENCE_PROVIDER_CONFIG = Kind(
     version=names.VERSION,
     kind="InferenceProviderConfig",
     plural="inferenceproviderconfigs",
+    namespaced=False,
+)
+RUNTIME_CONFIG = Kind(
+    group=names.GROUP, version=names.VERSION, kind="RuntimeConfig", plural="runtimeconfigs", namespaced=True
+)
+CLUSTER_RUNTIME_CONFIG = Kind(
+    group=names.GROUP,
+    version=names.VERSION,
+    kind="ClusterRuntimeConfig",
+    plural="clusterruntimeconfigs",
     namespaced=False,
 )

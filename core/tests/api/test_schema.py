@@ -126,6 +126,12 @@ def test_lists_of_named_things_merge_by_name() -> None:
         "InferenceProviderConfig.spec.installation.helmRepos": ["name"],
         "InferenceProviderConfig.spec.installation.helmCharts": ["name"],
         "InferenceProviderConfig.status.conditions": ["type"],
+        "RuntimeConfig.spec.env": ["name"],
+        "RuntimeConfig.spec.imagePullSecrets": ["name"],
+        "RuntimeConfig.status.conditions": ["type"],
+        "ClusterRuntimeConfig.spec.env": ["name"],
+        "ClusterRuntimeConfig.spec.imagePullSecrets": ["name"],
+        "ClusterRuntimeConfig.status.conditions": ["type"],
     }
 
 
@@ -146,6 +152,15 @@ def test_lists_of_named_things_merge_by_name() -> None:
             ["ipc"],
             ["airunway"],
             ["Ready", "Version", "Upstream", "Heartbeat", "Age"],
+            [],
+        ),
+        ("RuntimeConfig", "Namespaced", ["artc"], ["airunway"], ["Storage-Class", "Routing", "Used-By", "Age"], []),
+        (
+            "ClusterRuntimeConfig",
+            "Cluster",
+            ["arcrtc"],
+            ["airunway"],
+            ["Storage-Class", "Routing", "Used-By", "Age"],
             [],
         ),
     ],

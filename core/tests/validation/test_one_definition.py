@@ -14,16 +14,25 @@ import yaml
 from airunway.api import names
 from airunway.api.crds import custom_resource_definitions
 from airunway.api.rules import MODEL_DEPLOYMENT_RULES
+from airunway.api.runtimeconfig import CLUSTER_RUNTIME_CONFIG_RULES, RUNTIME_CONFIG_RULES
 from airunway.cel import Evaluator
-from airunway.kinds import INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT
+from airunway.kinds import CLUSTER_RUNTIME_CONFIG, INFERENCE_PROVIDER_CONFIG, MODEL_DEPLOYMENT, RUNTIME_CONFIG
 from airunway.kube import CUSTOM_RESOURCE_DEFINITION, ApiError, BadRequest, Client, Invalid, Kind, load_config
 from airunway.resource import ObjectKey, Resource, copy_of
 from airunway.validation import validate
 from airunway_testing.controlplane import Cluster
 
 CORPUS: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "manifests.yaml").read_text(encoding="utf-8"))
-RULE_MESSAGES = {rule.message for rule in MODEL_DEPLOYMENT_RULES}
-KINDS = {kind.kind: kind for kind in (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG)}
+RULES = (*MODEL_DEPLOYMENT_RULES, *RUNTIME_CONFIG_RULES, *CLUSTER_RUNTIME_CONFIG_RULES)
+RULE_MESSAGES = {rule.message for rule in RULES}
+KINDS = {
+    kind.kind: kind for kind in (MODEL_DEPLOYMENT, INFERENCE_PROVIDER_CONFIG, RUNTIME_CONFIG, CLUSTER_RUNTIME_CONFIG)
+}
+PARTS = {
+    "provider_configs": "InferenceProviderConfig",
+    "runtime_configs": "RuntimeConfig",
+    "cluster_runtime_configs": "ClusterRuntimeConfig",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +59,9 @@ CASES = [
         for title, case in CORPUS["invalid"].items()
     ),
     *(
-        Case(title=title, obj=obj(case["spec"], kind="InferenceProviderConfig"), problems=case["problems"])
-        for title, case in CORPUS["provider_configs"].items()
+        Case(title=f"{kind}: {title}", obj=obj(case["spec"], kind=kind), problems=case["problems"])
+        for part, kind in PARTS.items()
+        for title, case in CORPUS[part].items()
     ),
 ]
 CHANGES = [

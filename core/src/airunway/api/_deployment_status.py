@@ -90,6 +90,9 @@ class ProviderStatus(ApiModel):
     schema_hash: str | None = Field(
         default=None, description="Digest of the upstream schema that the object was written for (sha256)."
     )
+    runtime_config_hash: str | None = Field(
+        default=None, max_length=64, description="Hash of the runtime config whose pod settings are in effect (sha256)."
+    )
 
 
 class ReplicaStatus(ApiModel):
@@ -103,11 +106,22 @@ class ReplicaStatus(ApiModel):
     )
 
 
+class PoolStatus(ApiModel):
+    """An InferencePool."""
+
+    name: str | None = Field(default=None, max_length=253, description="Name of the pool, in the same namespace.")
+    port: Int32 | None = Field(default=None, description="Port of its members, a number.")
+
+
 class EndpointStatus(ApiModel):
     """Where the model is served in the cluster."""
 
     service: str | None = Field(default=None, description="Service that answers requests, in the same namespace.")
     port: Int32 | None = Field(default=None, description="Port of the Service, a number.")
+    target_port: Int32 | None = Field(default=None, description="Port of the pods that answer, a number.")
+    pool: PoolStatus | None = Field(
+        default=None, description="InferencePool that the provider's operator keeps, if there is one."
+    )
     scheme: str | None = Field(default=None, description="Scheme of the URL: http or https. Default: http.")
     url: str | None = Field(
         default=None,
@@ -119,6 +133,12 @@ class EndpointStatus(ApiModel):
 class GatewayStatus(ApiModel):
     """Where the model is served through the gateway."""
 
+    ready: bool | None = Field(default=None, description="Whether the gateway routes to the model: true or false.")
+    url: str | None = Field(default=None, max_length=2048, description="URL of the model at the gateway.")
+    gateway_name: str | None = Field(default=None, max_length=253, description="Name of the Gateway.")
+    backend: str | None = Field(
+        default=None, max_length=16, description="What the route points to: Pool (InferencePool) or Service."
+    )
     endpoint: str | None = Field(default=None, max_length=1024, description="Address of the gateway.")
     path: str | None = Field(default=None, max_length=1024, description="URL path of the model.")
     model_name: str | None = Field(default=None, max_length=2048, description="Model name to send in requests.")
@@ -128,6 +148,12 @@ class GatewayStatus(ApiModel):
 class ConfigReference(ApiModel):
     """A runtime config."""
 
+    kind: str | None = Field(
+        default=None, max_length=64, description="Kind of the runtime config: RuntimeConfig or ClusterRuntimeConfig."
+    )
+    namespace: str | None = Field(
+        default=None, max_length=63, description="Namespace of the runtime config, of a RuntimeConfig only."
+    )
     name: str | None = Field(default=None, description="Name of the runtime config.")
 
 
@@ -140,6 +166,11 @@ class EffectiveRuntimeConfig(ApiModel):
     cluster_ref: ConfigReference | None = Field(default=None, description="ClusterRuntimeConfig in use.")
     scope: str | None = Field(default=None, description="Where the config comes from: Namespace, Cluster or Merged.")
     hash: str | None = Field(default=None, description="Digest of the effective settings (sha256).")
+    rollout: str | None = Field(
+        default=None,
+        max_length=32,
+        description="Granted: the provider may change what serves to the newest pod settings now.",
+    )
 
 
 class ModelCacheStatus(ApiModel):
@@ -230,6 +261,11 @@ class ModelDeploymentStatus(ApiModel):
     gateway: GatewayStatus = Field(default_factory=GatewayStatus, description="Where the gateway serves the model.")
     effective_runtime_config: EffectiveRuntimeConfig = Field(
         default_factory=EffectiveRuntimeConfig, description="Runtime config in use."
+    )
+    parts: list[_Short] = Field(
+        default_factory=list,
+        max_length=8,
+        description="Parts of the core that are on, of those that the deployment asks for: gateway, model-cache.",
     )
     model_cache: ModelCacheStatus = Field(default_factory=ModelCacheStatus, description="Cached weights in use.")
     selection: SelectionStatus = Field(default_factory=SelectionStatus, description="How the provider was selected.")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from airunway.api import inferenceproviderconfig, modeldeployment
+from airunway.api import inferenceproviderconfig, modeldeployment, runtimeconfig
 from airunway.api._base import ApiModel
 from airunway.api._deployment_status import UNSEEN
 from airunway.api._schema import SchemaError, structural_schema
@@ -50,6 +50,25 @@ class _Definition:
 
 _AGE = _Column(
     name="Age", path=".metadata.creationTimestamp", type="date", description="Time since the object was created."
+)
+
+_CONFIG_COLUMNS = (
+    _Column(
+        name="Storage-Class", path=".status.storageClassName", description="StorageClass of claims that name none."
+    ),
+    _Column(
+        name="Routing",
+        path=".spec.routing.enabled",
+        type="boolean",
+        description="Whether models are routed with a path; empty: as each deployment says.",
+    ),
+    _Column(
+        name="Used-By",
+        path=".status.usedBy",
+        type="integer",
+        description="Deployments whose settings come from this config.",
+    ),
+    _AGE,
 )
 
 _DEFINITIONS = (
@@ -105,6 +124,28 @@ _DEFINITIONS = (
             ),
             _AGE,
         ),
+    ),
+    _Definition(
+        kind=runtimeconfig.KIND,
+        plural=runtimeconfig.PLURAL,
+        short_name="artc",
+        namespaced=True,
+        categories=("airunway",),
+        model=runtimeconfig.RuntimeConfig,
+        required=(),
+        columns=_CONFIG_COLUMNS,
+        rules=runtimeconfig.RUNTIME_CONFIG_RULES,
+    ),
+    _Definition(
+        kind=runtimeconfig.CLUSTER_KIND,
+        plural=runtimeconfig.CLUSTER_PLURAL,
+        short_name="arcrtc",
+        namespaced=False,
+        categories=("airunway",),
+        model=runtimeconfig.ClusterRuntimeConfig,
+        required=(),
+        columns=_CONFIG_COLUMNS,
+        rules=runtimeconfig.CLUSTER_RUNTIME_CONFIG_RULES,
     ),
 )
 

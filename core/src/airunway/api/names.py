@@ -11,12 +11,18 @@ __all__ = [
     "CORE_MANAGER",
     "DEPLOYMENT_UID",
     "DRY_RUN",
+    "ENDPOINT_PICKER_ROLE",
     "FINALIZER_TIMEOUT",
+    "GATEWAY_MANAGER",
     "GROUP",
+    "INFERENCE_GATEWAY",
     "MANAGED_BY",
     "MANAGED_BY_VALUE",
     "MAX_NAME_LENGTH",
+    "MODEL_CACHE_MANAGER",
     "MODEL_DEPLOYMENT",
+    "NEVER_PROPAGATED",
+    "PART",
     "PAUSED",
     "PROVIDER",
     "RUNTIME_SETTINGS",
@@ -46,6 +52,32 @@ PROVIDER = f"{GROUP}/provider"
 
 COMPONENT = f"{GROUP}/component"
 """Label for the role of a pod in its deployment, where we write the pods: ``server``, ``prefill``, ``decode``, …"""
+
+PART = f"{GROUP}/part"
+"""Label on objects and pods that a part of the core creates: ``gateway`` or ``model-cache`` (spec ruling 26)."""
+
+INFERENCE_GATEWAY = f"{GROUP}/inference-gateway"
+"""Label on a Gateway: ``"true"`` chooses it among several for deployments that name none."""
+
+NEVER_PROPAGATED = frozenset(
+    f"{GROUP}/{name}"
+    for name in (
+        "managed-by",
+        "model-deployment",
+        "provider",
+        "part",
+        "component",
+        "artifact",
+        "template",
+        "cache.type",
+        "inference-pool",
+        "engine-type",
+        "model-source",
+        "nodes-of",
+    )
+)
+"""Labels with our prefix that are never copied from a deployment to its objects: our code sets them there
+(spec/paths.md, section 4)."""
 
 ADOPT = f"{GROUP}/adopt"
 """Annotation on a ModelDeployment: a new value switches what runs to the newest transformer and version (ruling 27)."""
@@ -78,6 +110,11 @@ FINALIZER_TIMEOUT = timedelta(minutes=5)
 """Time after the deletion at which the finalizer is removed from a deployment, whatever the cause (spec ruling 21)."""
 
 CORE_MANAGER = "airunway-controller"
+GATEWAY_MANAGER = "airunway-gateway"
+MODEL_CACHE_MANAGER = "airunway-model-cache"
+
+ENDPOINT_PICKER_ROLE = "airunway-endpoint-picker"
+"""ClusterRole that the installation has; the gateway part binds endpoint pickers to it and to no other role."""
 
 
 def provider_manager(provider: str) -> str:

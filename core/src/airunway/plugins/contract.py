@@ -259,6 +259,9 @@ class Endpoint:
 
     service: str = ""
     port: int = 0
+    target_port: int = 0
+    """Port of the pods behind the Service, if requests may go to a pod directly (by an InferencePool); 0: they may not,
+    or the port is not known."""
     scheme: str = "http"
     url: str = ""
     """The upstream's own address if no such Service has it (``http://gateway.kserve.svc/team/llama``). It is copied

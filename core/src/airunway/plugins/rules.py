@@ -57,7 +57,11 @@ _OBJECT_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _URL = re.compile(r"https?://[^\s/?#]\S*")
 _MAX_URL = 1024
 _COMPONENT = re.compile(r"[A-Z][A-Za-z0-9]{0,57}")
-_CORE_CONDITIONS = frozenset(condition.name for condition in CONDITIONS if condition.writer is ConditionWriter.CORE)
+_CORE_CONDITIONS = frozenset(
+    condition.name
+    for condition in CONDITIONS
+    if condition.writer in (ConditionWriter.CORE, ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)
+)
 
 _CLUSTER_SCOPED = frozenset(
     {
@@ -298,6 +302,8 @@ def observation_problems(found: Observation) -> Iterator[str]:
 def _endpoint_problems(found: Endpoint) -> Iterator[str]:
     if not isinstance(found.service, str) or not isinstance(found.port, int) or not (found.service or found.url):
         yield "endpoint has a Service's name and a port number, or the upstream's own url"
+    if not isinstance(found.target_port, int) or not 0 <= found.target_port <= 65535:
+        yield "endpoint.target_port is the port of the pods, or 0"
     if not isinstance(found.url, str) or (found.url and not _is_url(found.url)):
         yield f"endpoint.url is {str(found.url)[:64]!r}: an http or https address of at most {_MAX_URL} characters"
 

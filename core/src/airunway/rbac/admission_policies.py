@@ -273,7 +273,9 @@ _USERS_OWN = (
 )
 
 _CORE_CONDITIONS = ", ".join(
-    f"'{condition.name}'" for condition in CONDITIONS if condition.writer is ConditionWriter.CORE
+    f"'{condition.name}'"
+    for condition in CONDITIONS
+    if condition.writer in (ConditionWriter.CORE, ConditionWriter.GATEWAY, ConditionWriter.MODEL_CACHE)
 )
 
 _CORE_STATUS = (
@@ -283,6 +285,10 @@ _CORE_STATUS = (
             (".?engine", "the engine", "{}"),
             (".?provider.?name", "the provider", "''"),
             (".?selection", "the selection", "{}"),
+            (".?effectiveRuntimeConfig", "the runtime config in effect", "{}"),
+            (".?parts", "the parts", "[]"),
+            (".?gateway", "the route", "{}"),
+            (".?modelCache", "the model cache", "{}"),
         )
     ),
     PolicyRule(

@@ -12,6 +12,10 @@ class ConditionWriter(StrEnum):
     """Who writes a condition; a condition has one writer at a time."""
 
     CORE = "core"
+    GATEWAY = "gateway"
+    """The part of the core's process that makes routes."""
+    MODEL_CACHE = "model-cache"
+    """The part of the core's process that keeps weights."""
     PROVIDER = "provider"
     SPEAKER = "the owner of the phase"
 
@@ -79,14 +83,25 @@ CONDITIONS: tuple[ConditionType, ...] = (
     ConditionType(
         name="RuntimeConfigReady",
         writer=ConditionWriter.CORE,
+        meaning="The runtime config was found; with UsingDefaults there is none, and none is needed.",
+    ),
+    ConditionType(
+        name="ModelCacheReady",
+        writer=ConditionWriter.MODEL_CACHE,
         reserved=True,
-        meaning="The runtime config was found and is valid.",
+        meaning="The cached weights are complete.",
     ),
     ConditionType(
-        name="ModelCacheReady", writer=ConditionWriter.CORE, reserved=True, meaning="The cached weights are complete."
+        name="StorageReady",
+        writer=ConditionWriter.MODEL_CACHE,
+        reserved=True,
+        meaning="The claims of volumes with a size are there.",
     ),
     ConditionType(
-        name="GatewayReady", writer=ConditionWriter.CORE, reserved=True, meaning="The gateway routes to the model."
+        name="GatewayReady",
+        writer=ConditionWriter.GATEWAY,
+        good="True or absent",
+        meaning="The gateway routes to the model. Absent where routing is not asked for and no gateway is there.",
     ),
     ConditionType(
         name="Paused",

@@ -16,6 +16,7 @@ class Emitter(StrEnum):
     """Who emits an event: its ``reportingController`` without the group."""
 
     CORE = "airunway-controller"
+    GATEWAY = "airunway-gateway"
     PROVIDER = "airunway-provider-<name>"
 
 
@@ -39,6 +40,13 @@ class EventReason:
 
 
 _REGISTERED = (
+    EventReason(
+        name="DefaultRuntimeConfigNotFound",
+        emitters=(Emitter.CORE,),
+        action="ResolveConfig",
+        note="No RuntimeConfig or ClusterRuntimeConfig 'default' exists; built-in defaults are used",
+        meaning="The deployment names no runtime config, and there is no default one. Emitted once.",
+    ),
     EventReason(
         name="EngineSelected",
         emitters=(Emitter.CORE,),

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from airunway.api import inferenceproviderconfig, modeldeployment
+from airunway.api import inferenceproviderconfig, modeldeployment, runtimeconfig
 from airunway.api.bounds import MAX_CAUSES, MAX_SPEC, excess, size_of
 from airunway.api.crds import schema_of
 from airunway.api.names import API_VERSION
@@ -20,7 +20,12 @@ from airunway.schema import BLOCKING, Check, Violation, compile_schema
 
 __all__ = ["bounded_violations", "excesses", "prepare", "validate", "warnings", "without_effect"]
 
-_RULES = {modeldeployment.KIND: MODEL_DEPLOYMENT_RULES, inferenceproviderconfig.KIND: ()}
+_RULES = {
+    modeldeployment.KIND: MODEL_DEPLOYMENT_RULES,
+    inferenceproviderconfig.KIND: (),
+    runtimeconfig.KIND: runtimeconfig.RUNTIME_CONFIG_RULES,
+    runtimeconfig.CLUSTER_KIND: runtimeconfig.CLUSTER_RUNTIME_CONFIG_RULES,
+}
 _TEXTS: Resource = {"type": "object", "additionalProperties": {"type": "string"}}
 _FREE: Resource = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _METADATA: Resource = {
@@ -60,8 +65,9 @@ def validate(obj: Resource, *, old: Resource | None = None, evaluator: Evaluator
         return [Violation(path="", message="must be an object", reason="FieldValueTypeInvalid")]
     kind = obj.get("kind")
     if obj.get("apiVersion") != API_VERSION or not isinstance(kind, str) or kind not in _RULES:
-        kinds = " or ".join(_RULES)
-        message = f"must be {kinds} of {API_VERSION}, not {obj.get('kind')!s:.100} of {obj.get('apiVersion')!s:.100}"
+        *others, last = _RULES
+        given = f"{kind!s:.100} of {obj.get('apiVersion')!s:.100}"
+        message = f"must be {', '.join(others)} or {last} of {API_VERSION}, not {given}"
         return [Violation(path="kind", message=message, reason="FieldValueNotSupported")]
     if kind == modeldeployment.KIND and (large := excesses(obj)):
         return large
@@ -123,8 +129,8 @@ def without_effect(obj: Resource) -> dict[str, str]:
 
 
 def prepare() -> None:
-    """Compiles schemas and rules (1/20 s), which the first `validate` would do otherwise."""
-    for kind in _RULES:
+    """Compiles the schema and rules of ModelDeployments (1/20 s), which the first `validate` would do otherwise."""
+    for kind in (modeldeployment.KIND,):
         _check(kind)
         _programs(kind, None)
 

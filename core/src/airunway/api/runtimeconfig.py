@@ -1,0 +1,314 @@
+"""The RuntimeConfig and ClusterRuntimeConfig: what a platform team sets once for its deployments (spec/platform.md).
+
+The API server writes no defaults into these kinds: an absent field must stay absent until after the merge
+(`airunway.configs`), where the defaults are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from airunway.api._base import ApiModel, Count, Int64, ObjectMeta, Text, list_map
+from airunway.api._deployment_spec import GatewayReference
+from airunway.api._deployment_status import ModelDeploymentCondition
+from airunway.api._pods import EnvVar, LocalObjectReference
+from airunway.api._rule import FORBIDDEN, ValidationRule
+from airunway.api.bounds import MAX_ENTRIES
+from airunway.api.names import API_VERSION
+
+__all__ = [
+    "CLUSTER_KIND",
+    "CLUSTER_PLURAL",
+    "CLUSTER_RUNTIME_CONFIG_RULES",
+    "KIND",
+    "PLURAL",
+    "RUNTIME_CONFIG_RULES",
+    "ClusterRuntimeConfig",
+    "ClusterRuntimeConfigSpec",
+    "LabelPropagation",
+    "RoutingSpec",
+    "RuntimeConfig",
+    "RuntimeConfigSecrets",
+    "RuntimeConfigSpec",
+    "RuntimeConfigStatus",
+    "StatusPolicySpec",
+    "StorageSpec",
+]
+
+KIND, PLURAL = "RuntimeConfig", "runtimeconfigs"
+CLUSTER_KIND, CLUSTER_PLURAL = "ClusterRuntimeConfig", "clusterruntimeconfigs"
+
+_MAX_ENV = 128
+_MAX_PATTERNS = 64
+
+_Pattern = Annotated[str, Field(max_length=320)]
+_Value = Annotated[str, Field(max_length=4096)]
+_Duration = Annotated[Text, Field(max_length=32)]
+
+
+class StorageSpec(ApiModel):
+    """Volumes that AI Runway makes for deployments."""
+
+    default_storage_class_name: Text = Field(
+        default=None,
+        max_length=253,
+        description="StorageClass of claims that name none. Default: that of the cluster.",
+    )
+    pvc_headroom_percent: Count | None = Field(
+        default=None,
+        description="Space that is added to a measured size, in percent. Default: 10.",
+    )
+    access_mode: Literal["ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany", "ReadWriteOncePod"] | None = Field(
+        default=None, description="Access mode of claims that name none. Default: ReadWriteMany."
+    )
+
+
+class RoutingSpec(ApiModel):
+    """How models are reached from outside, for deployments that do not say it."""
+
+    enabled: bool | None = Field(
+        default=None,
+        description="Whether models are routed, with a path of their own: true or false. Default: as each deployment "
+        "says, else by model name where a gateway is found.",
+    )
+    gateway_ref: GatewayReference | None = Field(
+        default=None, description="Gateway to attach to. Default: that of the installation, else the detected one."
+    )
+    path_template: str | None = Field(
+        default=None,
+        max_length=1024,
+        description="Template of the URL path, such as /ml/{.metadata.namespace}/{.metadata.name}. Default: "
+        "/<namespace>/<uid>.",
+    )
+    request_timeout: _Duration = Field(
+        default=None, description="Longest time for one request, a duration such as 30s or 5m. Default: the gateway's."
+    )
+    annotations: dict[str, _Value] = Field(
+        default_factory=dict,
+        max_length=MAX_ENTRIES,
+        description="Annotations of routes; those of a deployment win. Default: none.",
+    )
+
+
+class RuntimeConfigSecrets(ApiModel):
+    """Secrets of the namespace that deployments use."""
+
+    hugging_face_token: Text = Field(
+        default=None,
+        max_length=253,
+        description="Name of the Secret with the Hugging Face token (key HF_TOKEN), for deployments without one. "
+        "Default: none.",
+    )
+
+
+class LabelPropagation(ApiModel):
+    """Labels of a deployment that its objects and pods get."""
+
+    enabled: bool | None = Field(
+        default=None, description="Whether matching labels are propagated: true or false. Default: false."
+    )
+    match: list[_Pattern] = Field(
+        default_factory=list,
+        max_length=_MAX_PATTERNS,
+        description="Patterns of label keys, such as org.example/*; * and ? stop at the slash. Default: none.",
+    )
+
+
+class StatusPolicySpec(ApiModel):
+    """When a state becomes a fault."""
+
+    dependency_grace_period: _Duration = Field(
+        default=None,
+        description="Time that a dependency may be unreachable before a deployment is Degraded, a duration. "
+        "Default: 10s.",
+    )
+    capacity_blocked_after: _Duration = Field(
+        default=None,
+        description="Time that a deployment may wait for capacity before it is Degraded, a duration. Default: 15m.",
+    )
+
+
+class _ConfigSpec(ApiModel):
+    """What both kinds have."""
+
+    rollout: Literal["OnNextChange", "Immediately"] | None = Field(
+        default=None,
+        description="When deployments that serve take changed settings of their pods: with the next change of their "
+        "own spec (OnNextChange), or at once, a few at a time (Immediately). Default: OnNextChange.",
+    )
+    max_concurrent_rollouts: Int64 | None = Field(
+        default=None,
+        description="Deployments of this config that are changed at a time with rollout Immediately. Default: 1.",
+    )
+    default_storage_class_name: Text = Field(
+        default=None, max_length=253, description="The same as storage.defaultStorageClassName. Default: none."
+    )
+    storage: StorageSpec = Field(
+        default_factory=StorageSpec, description="Volumes that are made for deployments. Default: see its fields."
+    )
+    routing: RoutingSpec = Field(
+        default_factory=RoutingSpec, description="How models are reached from outside. Default: see its fields."
+    )
+    env: list[EnvVar] = Field(
+        default_factory=list,
+        max_length=_MAX_ENV,
+        json_schema_extra=list_map("name"),
+        description="Environment variables of model servers and of our Jobs; those of a deployment win. Default: none.",
+    )
+    image_pull_secrets: list[LocalObjectReference] = Field(
+        default_factory=list,
+        max_length=MAX_ENTRIES,
+        json_schema_extra=list_map("name"),
+        description="Secrets for pulling images, in the namespace of the deployment; only in a RuntimeConfig. "
+        "Default: none.",
+    )
+    secrets: RuntimeConfigSecrets = Field(
+        default_factory=RuntimeConfigSecrets,
+        description="Secrets that deployments use; only in a RuntimeConfig. Default: none.",
+    )
+    label_propagation: LabelPropagation = Field(
+        default_factory=LabelPropagation, description="Labels that objects and pods get. Default: see its fields."
+    )
+    status_policy: StatusPolicySpec = Field(
+        default_factory=StatusPolicySpec, description="When a state becomes a fault. Default: see its fields."
+    )
+
+
+class RuntimeConfigSpec(_ConfigSpec):
+    """What the deployments of a namespace have in common."""
+
+    inherit: Literal["None", "Cluster"] | None = Field(
+        default=None,
+        description="Whether fields that are absent here come from the ClusterRuntimeConfig of the same name: None or "
+        "Cluster. Default: None.",
+    )
+
+
+class ClusterRuntimeConfigSpec(_ConfigSpec):
+    """What the deployments of all namespaces without a RuntimeConfig of that name have in common."""
+
+
+class RuntimeConfigStatus(ApiModel):
+    """Who uses the config, and what is wrong with it."""
+
+    observed_generation: Int64 | None = Field(
+        default=None, description="Generation of the spec that the status speaks of, a number."
+    )
+    used_by: Count | None = Field(
+        default=None, description="Deployments whose settings come from this config, a number."
+    )
+    storage_class_name: str | None = Field(default=None, description="StorageClass of claims that name none.")
+    conditions: list[ModelDeploymentCondition] = Field(
+        default_factory=list,
+        json_schema_extra=list_map("type"),
+        description="State aspect by aspect: Ready, ConfigValid, RolloutStalled.",
+    )
+
+
+class RuntimeConfig(ApiModel):
+    """What the deployments of a namespace have in common, if they name this config (default: the config "default")."""
+
+    api_version: str = API_VERSION
+    kind: str = KIND
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: RuntimeConfigSpec = Field(
+        default_factory=RuntimeConfigSpec, description="What the deployments of a namespace have in common."
+    )
+    status: RuntimeConfigStatus = Field(
+        default_factory=RuntimeConfigStatus, description="Who uses the config, and what is wrong with it."
+    )
+
+
+class ClusterRuntimeConfig(ApiModel):
+    """What the deployments of namespaces without a RuntimeConfig of this name have in common; it has no credentials."""
+
+    api_version: str = API_VERSION
+    kind: str = CLUSTER_KIND
+    metadata: ObjectMeta = Field(default_factory=ObjectMeta)
+    spec: ClusterRuntimeConfigSpec = Field(
+        default_factory=ClusterRuntimeConfigSpec, description="What the deployments of all namespaces have in common."
+    )
+    status: RuntimeConfigStatus = Field(
+        default_factory=RuntimeConfigStatus, description="Who uses the config, and what is wrong with it."
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- rules
+
+
+def _duration_rule(path: str, field: str) -> ValidationRule:
+    where = f"{path}.{field}".removeprefix("spec.")
+    return ValidationRule(
+        path=path,
+        expression=f"!has(self.{field}) || self.{field} == '' || "
+        f"self.{field}.matches('^([0-9]{{1,5}}(h|m|s|ms)){{1,4}}$')",
+        message=f"{where} must be a duration such as 10s, 5m or 1h",
+        field=f".{field}",
+    )
+
+
+def _common_rules() -> Iterator[ValidationRule]:
+    yield ValidationRule(
+        path="spec",
+        expression="!has(self.defaultStorageClassName) || !has(self.storage)"
+        " || !has(self.storage.defaultStorageClassName)"
+        " || self.defaultStorageClassName == self.storage.defaultStorageClassName",
+        message="defaultStorageClassName and storage.defaultStorageClassName differ: remove one",
+        field=".defaultStorageClassName",
+    )
+    yield ValidationRule(
+        path="spec",
+        expression="!has(self.maxConcurrentRollouts) || self.maxConcurrentRollouts >= 1",
+        message="maxConcurrentRollouts must be at least 1",
+        field=".maxConcurrentRollouts",
+    )
+    yield ValidationRule(
+        path="spec.labelPropagation",
+        expression="!has(self.match) || self.match.all(p, p != '')",
+        message="a pattern must not be empty",
+        field=".match",
+    )
+    yield _duration_rule("spec.routing", "requestTimeout")
+    yield _duration_rule("spec.statusPolicy", "dependencyGracePeriod")
+    yield _duration_rule("spec.statusPolicy", "capacityBlockedAfter")
+
+
+def _no_credentials(path: str, expression: str, where: str, field: str) -> ValidationRule:
+    return ValidationRule(
+        path=path,
+        expression=expression,
+        message=f"a ClusterRuntimeConfig holds no credentials: put {where} into a RuntimeConfig",
+        field=field,
+        reason=FORBIDDEN,
+    )
+
+
+def _cluster_rules() -> Iterator[ValidationRule]:
+    yield _no_credentials(
+        "spec",
+        "!has(self.secrets) || !has(self.secrets.huggingFaceToken) || self.secrets.huggingFaceToken == ''",
+        "secrets.huggingFaceToken",
+        ".secrets",
+    )
+    yield _no_credentials(
+        "spec",
+        "!has(self.imagePullSecrets) || self.imagePullSecrets.size() == 0",
+        "imagePullSecrets",
+        ".imagePullSecrets",
+    )
+    yield _no_credentials(
+        "spec",
+        "!has(self.env) || self.env.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef))",
+        "env[].valueFrom.secretKeyRef",
+        ".env",
+    )
+
+
+RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = tuple(_common_rules())
+"""All rules of the RuntimeConfig (spec/paths.md, section 3)."""
+
+CLUSTER_RUNTIME_CONFIG_RULES: tuple[ValidationRule, ...] = (*_common_rules(), *_cluster_rules())
+"""All rules of the ClusterRuntimeConfig: those of the RuntimeConfig, and no credentials."""
