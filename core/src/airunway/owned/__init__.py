@@ -18,7 +18,7 @@ from airunway.owned.history import (
     is_drift,
 )
 from airunway.owned.objects import Identity, Mark, complete, identity_in, is_ours, named, our_labels
-from airunway.owned.plan import Action, Plan, Rules, Step, conflict_text, plan_of
+from airunway.owned.plan import Action, Plan, Rules, Step, conflict_text, plan_of, recreation_text
 from airunway.owned.writer import NEVER, Writer, WrittenKind, missing_of
 
 __all__ = [
@@ -54,5 +54,6 @@ __all__ = [
     "our_labels",
     "plan_of",
     "policy_of",
+    "recreation_text",
     "write",
 ]

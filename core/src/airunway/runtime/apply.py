@@ -39,6 +39,7 @@ from airunway.owned import (
     is_ours,
     missing_of,
     named,
+    recreation_text,
     write,
 )
 from airunway.plugins.host import ProviderHost
@@ -232,7 +233,7 @@ class Executor:
         self._events.emit(
             state.deployment,
             reason="ResourceRecreated",
-            note=_recreation(step),
+            note=recreation_text(step),
             action="Recreate",
             related=step.subject,
         )
@@ -248,7 +249,7 @@ class Executor:
             text = f"Waiting until the old {named(old)} is gone"
             holding, again = held_by(old, now=state.now)
             return _leaving(f"{text}; {holding}" if holding else text, again=again)
-        text = _recreation(step)
+        text = recreation_text(step)
         if not _is_announced(state.deployment):
             rehearsed = tuple(s for s in plan.steps if s.wanted is not None and s.action is not Action.KEEP)
             absent = tuple(s.wanted for s in rehearsed if s.wanted is not None)
@@ -346,10 +347,6 @@ def _outcome(
 def _leaving(message: str, *, again: float | None = None) -> Outcome:
     result = StepResult(component="Resource", reason="Recreating", message=message, blocks_ready=True)
     return Outcome(results=(result,), leaving=result, again=again)
-
-
-def _recreation(step: Step) -> str:
-    return f"{named(step.subject)} is deleted and made again: {', '.join(step.causes)} cannot be changed in place"
 
 
 def _created(first: Step) -> StepResult:
