@@ -27,23 +27,12 @@ from airunway.kube import (
     Reflector,
     compact_objects,
 )
-from airunway.owned import (
-    FIGHT_REVERTS,
-    Action,
-    Applied,
-    Identity,
-    Mark,
-    Refused,
-    WriteHistory,
-    Writer,
-    apply_objects,
-    complete,
-    conflict_text,
-    fight_text,
-    identity_in,
-    our_labels,
-    plan_of,
-)
+from airunway.owned.apply import Applied, apply_objects
+from airunway.owned.error_policies import Refused
+from airunway.owned.history import FIGHT_REVERTS, WriteHistory, fight_text
+from airunway.owned.objects import Identity, Mark, complete, identity_in, our_labels
+from airunway.owned.plan import Action, conflict_text, plan_of
+from airunway.owned.writer import Writer
 from airunway.resource import ObjectKey, Resource, copy_of, dig, key_of, labels_of, uid_of
 from airunway_testing.waiting import Eventually
 

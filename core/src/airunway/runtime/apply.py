@@ -24,24 +24,12 @@ from airunway.kube import (
     StatusWriter,
     remove_finalizers,
 )
-from airunway.owned import (
-    Action,
-    Identity,
-    Plan,
-    Refused,
-    Step,
-    Writer,
-    conflict_text,
-    fight_text,
-    fought,
-    identity_in,
-    is_drift,
-    is_ours,
-    missing_of,
-    named,
-    recreation_text,
-    write,
-)
+from airunway.owned.apply import write
+from airunway.owned.error_policies import Refused
+from airunway.owned.history import fight_text, fought, is_drift
+from airunway.owned.objects import Identity, identity_in, is_ours, named
+from airunway.owned.plan import Action, Plan, Step, conflict_text, recreation_text
+from airunway.owned.writer import Writer, missing_of
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version
 from airunway.process.deployment_cache import with_all_finalizers

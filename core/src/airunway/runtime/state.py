@@ -10,7 +10,7 @@ from functools import cached_property
 import orjson
 
 from airunway.api import names
-from airunway.owned import Identity, Mark, is_ours
+from airunway.owned.objects import Identity, Mark, is_ours
 from airunway.resource import (
     ObjectKey,
     Resource,

@@ -11,7 +11,8 @@ from datetime import datetime
 from enum import StrEnum
 
 from airunway.api import names
-from airunway.owned import Action, identity_in, named
+from airunway.owned.objects import identity_in, named
+from airunway.owned.plan import Action
 from airunway.plugins.contract import UpstreamKind
 from airunway.plugins.host import ProviderHost
 from airunway.plugins.manifest import api_version
