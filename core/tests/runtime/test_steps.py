@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airunway.owned.objects import identity_in
+from airunway.owned.plan import Action, Plan, conflict_text
+from airunway.owned.writer import missing_of
 from airunway.resource import Resource, copy_of, key_of
-from airunway.runtime.plan import Action, Plan, conflict_text, missing_of, plan_of, trial_of
-from airunway.runtime.state import identity_in
+from airunway.runtime.apply import trial_of
+from airunway.runtime.plan import plan_of
 from airunway.runtime.translate import complete
 from airunway.sdk import workloads
 
