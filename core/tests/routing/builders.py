@@ -99,7 +99,7 @@ def owned(obj: Resource, uid: str = UID, generation: int = 1, namespace: str = "
     return {**obj, "metadata": metadata}
 
 
-def answered(route: Resource, *, generation: int | None = None, **conditions: str) -> Resource:
+def answered(route: Resource, generation: int | None = None, /, **conditions: str) -> Resource:
     """The route with an answer of each parent; `conditions` are ``Accepted="False:Reason:message"``."""
     wanted = {"Accepted": "True:Accepted:", "ResolvedRefs": "True:ResolvedRefs:", **conditions}
     seen = generation if generation is not None else route["metadata"]["generation"]
@@ -110,8 +110,7 @@ def answered(route: Resource, *, generation: int | None = None, **conditions: st
             {"type": type_, "status": status, "reason": reason, "message": message, "observedGeneration": seen}
         )
     parents = [
-        {"parentRef": ref, "controllerName": "x.io/gateway", "conditions": found}
-        for ref in route["spec"]["parentRefs"]
+        {"parentRef": ref, "controllerName": "x.io/gateway", "conditions": found} for ref in route["spec"]["parentRefs"]
     ]
     return {**route, "status": {"parents": parents}}
 

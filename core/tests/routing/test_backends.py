@@ -5,16 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from core.tests.routing.builders import ENGINE, PLAIN, SELECTOR, deployment
 
 from airunway.resource import Resource
 from airunway.routing import Backend, BackendKind, Waiting, backend_of, equalities
-from core.tests.routing.builders import ENGINE, PLAIN, SELECTOR, deployment
 
 MANAGED: Resource = {"name": "vllm", "gateway": {"managesInferencePool": True}}
 POOL = {"service": "llama", "port": 80, "pool": {"name": "llama-pool", "port": 9002}}
 
 
-def found(engine: Resource | None = ENGINE, *, spec: Any = None, required: bool = True, served: bool = True, picker: bool = True, **status: Any) -> str:
+def found(
+    engine: Resource | None = ENGINE,
+    *,
+    spec: Any = None,
+    required: bool = True,
+    served: bool = True,
+    picker: bool = True,
+    **status: Any,
+) -> str:
     backend = backend_of(
         deployment(status=status, **(spec or {})),
         engine=engine,

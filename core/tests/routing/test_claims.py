@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airunway.resource import ObjectKey
-from airunway.routing import Claim, Claimant, ClaimKind, Claims, claimant_of
+from airunway.routing import Claim, Claimant, ClaimKind, Claims, Conflict, claimant_of
 
 GW = ObjectKey("infra", "gw")
 
@@ -177,7 +177,9 @@ def _by_definition(all_: dict[Claimant, frozenset[Claim]]) -> dict[tuple[Claiman
 def test_any_history_ends_as_the_definition_and_as_after_a_restart(
     history: list[tuple[int, int, list[Claim]]],
 ) -> None:
-    claims, now, seen = Claims(), {}, {}
+    claims = Claims()
+    now: dict[Claimant, frozenset[Claim]] = {}
+    seen: dict[ObjectKey, tuple[Conflict, ...]] = {}
     for number, age, wanted in history:
         who = Claimant(f"2026-01-0{age + 1}T00:00:00Z", "ml", f"d{number}")
         # A deployment has one target, hence one section for all its claims.
@@ -192,9 +194,7 @@ def test_any_history_ends_as_the_definition_and_as_after_a_restart(
         assert changed <= woken
         assert who.key not in woken
     expected = _by_definition(now)
-    found = {
-        (who, lost.claim): lost.holder for who in now for lost in claims.conflicts(who.key)
-    }
+    found = {(who, lost.claim): lost.holder for who in now for lost in claims.conflicts(who.key)}
     assert found == {key: holder.key for key, holder in expected.items()}
     again = Claims()
     order = list(now.items())

@@ -6,10 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-
-from airunway.api import names
-from airunway.resource import ObjectKey, Resource
-from airunway.routing import Claim, ClaimKind, Conflict, Facts, Flags, Probe, claims_of, decide
 from core.tests.routing.builders import (
     ENGINE,
     EPP,
@@ -32,6 +28,10 @@ from core.tests.routing.builders import (
     said,
 )
 
+from airunway.api import names
+from airunway.resource import ObjectKey, Resource
+from airunway.routing import Claim, ClaimKind, Conflict, Facts, Flags, Probe, claims_of, decide
+
 GW = ObjectKey("infra", "gw")
 POOL_KINDS = ["ServiceAccount", "RoleBinding", "ConfigMap", "InferencePool", "Service", "Deployment"]
 NAMELESS: Resource = {"source": "custom"}
@@ -46,7 +46,16 @@ def serving(base: Facts, **conditions: str) -> Facts:
     made = {obj["kind"]: owned(obj) for obj in objects_of(decide(base))}
     picker = made.get("Deployment")
     if picker is not None:
-        picker = {**picker, "status": {"observedGeneration": 1, "replicas": 1, "readyReplicas": 1, "updatedReplicas": 1, "availableReplicas": 1}}
+        picker = {
+            **picker,
+            "status": {
+                "observedGeneration": 1,
+                "replicas": 1,
+                "readyReplicas": 1,
+                "updatedReplicas": 1,
+                "availableReplicas": 1,
+            },
+        }
     route = made.get("HTTPRoute")
     return replace(
         base,
@@ -94,8 +103,12 @@ def test_asked_makes_both_rules_and_says_where_the_model_is() -> None:
 def test_not_asked_makes_the_rule_for_the_model_name_where_both_apis_and_a_gateway_are_there() -> None:
     base = facts(deployment())
     assert matches_of(route_of(decide(base))) == [NAME]
-    for without in ({"pools_served": False}, {"routes_served": False}, {"gateways": []}):
-        decision = decide(replace(base, **without))  # type: ignore[arg-type]
+    for less in (
+        replace(base, pools_served=False),
+        replace(base, routes_served=False),
+        replace(base, gateways=[]),
+    ):
+        decision = decide(less)
         assert (decision.objects or (), decision.condition, decision.gateway) == ((), None, None)
 
 
@@ -135,14 +148,16 @@ def test_r23_enabled_false_removes_everything() -> None:
 # --------------------------------------------------------------------------------------------------------------- path
 
 
-@pytest.mark.parametrize("template", ["/x/{.metadata[}", "/", "/a/../b", "/a%2F{..}"])
+@pytest.mark.parametrize(
+    "template", ["/x/{.metadata[}", "/", "/a/../b", "/a/{..name}", "/{.metadata.labels['gone']}", "/" + "x" * 200]
+)
 def test_r2_r4_an_invalid_template_takes_the_route_away_and_nothing_else(template: str) -> None:
     base = serving(with_pool())
     broken = at(base, deployment(gateway=asked(pathTemplate=template)))
     decision = decide(broken)
     assert kinds_of(decision) == POOL_KINDS
     assert said(decision) == (False, "PathTemplateInvalid")
-    assert template.partition("{")[0] in message(decision)
+    assert "path template cannot be used" in message(decision)
     assert [claim.kind for claim in claims_of(broken)] == [ClaimKind.MODEL_NAME]
     mended = decide(at(base, deployment(gateway=asked(pathTemplate="/x/{.metadata.name}"))))
     assert matches_of(route_of(mended)) == ["/x/llama", NAME]
@@ -258,7 +273,11 @@ def test_r15_a_reference_to_nothing_takes_the_route_off_the_gateway_of_before() 
 
 def test_r16_no_controller_for_the_class_is_said_in_the_gateways_words() -> None:
     waiting = gateway(
-        status={"conditions": [{"type": "Accepted", "status": "Unknown", "reason": "Pending", "message": "Waiting for controller"}]}
+        status={
+            "conditions": [
+                {"type": "Accepted", "status": "Unknown", "reason": "Pending", "message": "Waiting for controller"}
+            ]
+        }
     )
     base = facts(gateways=[waiting])
     decision = decide(replace(base, route=owned(route_of(decide(base)))))
@@ -405,12 +424,18 @@ def test_r30_hostile_annotations_are_left_out_and_said() -> None:
 
 
 def test_our_pool_and_picker() -> None:
-    settings = config(imagePullSecrets=["pull"])
+    settings = config(imagePullSecrets=[{"name": "pull"}])
     obj = deployment(gateway=asked(), metadata={"labels": {"airunway.ai/team": "x"}})
-    made = {item["kind"]: item for item in objects_of(decide(with_pool(obj, config=settings, destination_rule="networking.istio.io/v1")))}
+    made = {
+        item["kind"]: item
+        for item in objects_of(decide(with_pool(obj, config=settings, destination_rule="networking.istio.io/v1")))
+    }
     assert list(made) == [*POOL_KINDS, "DestinationRule", "HTTPRoute"]
     pool = made["InferencePool"]["spec"]
-    assert pool["selector"]["matchLabels"] == {"airunway.ai/model-deployment": "llama", "airunway.ai/component": "server"}
+    assert pool["selector"]["matchLabels"] == {
+        "airunway.ai/model-deployment": "llama",
+        "airunway.ai/component": "server",
+    }
     assert pool["targetPorts"] == [{"number": 8000}]
     assert pool["endpointPickerRef"]["failureMode"] == "FailOpen"
     assert pool["endpointPickerRef"]["name"] == made["Service"]["metadata"]["name"]
@@ -426,7 +451,9 @@ def test_our_pool_and_picker() -> None:
 def test_an_unknown_release_of_the_picker_means_no_pool_of_ours() -> None:
     decision = decide(with_pool(flags=Flags(epp_image="x/epp:latest")))
     assert kinds_of(decision) == ["HTTPRoute"]
-    assert kinds_of(decide(with_pool(flags=Flags(epp_image="x/epp:latest", epp_version="v0.10.0"))))[:1] == POOL_KINDS[:1]
+    assert (
+        kinds_of(decide(with_pool(flags=Flags(epp_image="x/epp:latest", epp_version="v0.10.0"))))[:1] == POOL_KINDS[:1]
+    )
 
 
 def test_r28_the_clusterrole_of_the_picker_is_missing() -> None:
@@ -523,7 +550,9 @@ def test_the_configs_settings_reach_the_route_and_the_deployments_win() -> None:
     assert made["spec"]["parentRefs"][0]["sectionName"] == "http"
     assert made["metadata"]["annotations"] == {"a.io/x": "own", "a.io/y": "config"}
     assert {rule["timeouts"]["request"] for rule in made["spec"]["rules"]} == {"30s"}
-    assert {rule["timeouts"]["request"] for rule in route_of(decide(facts(deployment(), config=settings)))["spec"]["rules"]} == {"5m"}
+    assert {
+        rule["timeouts"]["request"] for rule in route_of(decide(facts(deployment(), config=settings)))["spec"]["rules"]
+    } == {"5m"}
 
 
 def test_a_decision_is_the_same_twice_and_leaves_its_facts_alone() -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from core.tests.routing.builders import config, deployment, gateway, listener
 
 from airunway.resource import ObjectKey, Resource
 from airunway.routing import LABEL, Choice, Target, choose, usable
-from core.tests.routing.builders import config, deployment, gateway, listener
 
 LABELLED = {LABEL: "true"}
 
 
-def chosen(gateways: list[Resource], *, ref: Resource | None = None, by_config: Resource | None = None, flag: str = "") -> Choice:
+def chosen(
+    gateways: list[Resource], *, ref: Resource | None = None, by_config: Resource | None = None, flag: str = ""
+) -> Choice:
     return choose(
         gateways,
         deployment=deployment(gateway={"gatewayRef": ref} if ref else {}),
@@ -33,7 +35,10 @@ def key(choice: Choice) -> str:
         ([gateway("c", labels=LABELLED), gateway("b", labels=LABELLED), gateway("a")], "infra/b"),
         ([gateway("a", "z", labels=LABELLED), gateway("z", "a", labels=LABELLED)], "a/z"),
         ([gateway("a"), gateway("b", labels={LABEL: "false"})], "NoGateway"),
-        ([gateway("a"), {"metadata": {**gateway("b")["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}], "infra/a"),
+        (
+            [gateway("a"), {"metadata": {**gateway("b")["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}],
+            "infra/a",
+        ),
     ],
     ids=["none", "the only one", "three unlabelled", "two labelled", "by namespace", "label false", "one in deletion"],
 )
@@ -90,9 +95,26 @@ def test_a_reference_without_namespace_means_the_deployments_and_a_section_is_ke
         (gateway(listeners=[listener(allowedRoutes={})]), False),
         (gateway(namespace="ml", listeners=[listener(allowedRoutes={})]), True),
         (gateway(listeners=[listener(allowedRoutes={"namespaces": {"from": "Selector"}})]), True),
-        (gateway(listeners=[listener(allowedRoutes={"namespaces": {"from": "All"}, "kinds": [{"kind": "GRPCRoute"}]})]), False),
+        (
+            gateway(
+                listeners=[listener(allowedRoutes={"namespaces": {"from": "All"}, "kinds": [{"kind": "GRPCRoute"}]})]
+            ),
+            False,
+        ),
     ],
-    ids=["open", "no status yet", "no listener", "TCP", "same namespace", "default", "same one", "selector", "gRPC only"],
+    ids=[
+        "open",
+        "no status yet",
+        "no listener",
+        "TCP",
+        "same namespace",
+        "default",
+        "same one",
+        "selector",
+        "gRPC only",
+    ],
 )
-def test_a_gateway_is_usable_without_being_asked_for_if_it_may_admit_the_namespace(one: Resource, expected: bool) -> None:
+def test_a_gateway_is_usable_without_being_asked_for_if_it_may_admit_the_namespace(
+    one: Resource, expected: bool
+) -> None:
     assert usable(chosen([one]), namespace="ml") is expected

@@ -1,7 +1,7 @@
 """Decides how a model is reached from outside: Gateway, path and model name, route, pool and picker.
 
-Pure functions over plain dicts and frozen values; the room does no I/O. The gateway part reads the facts, calls `decide`
-and writes what it returns.
+Pure functions over plain dicts and frozen values, without I/O. The gateway part reads the facts, calls `decide` and
+writes what it returns.
 """
 
 from __future__ import annotations

@@ -144,16 +144,16 @@ def live_backend(deployment: Resource, *, route: Resource | None, pool: Resource
     It keeps the route while the endpoint is not reported for a moment (the workload is being made anew). `pool` is
     the InferencePool of ours with the deployment's name.
     """
-    refs = [ref for rule in entries(route, "spec", "rules") for ref in entries(rule, "backendRefs") if text(ref, "name")]
+    refs = [
+        ref for rule in entries(route, "spec", "rules") for ref in entries(rule, "backendRefs") if text(ref, "name")
+    ]
     service = next((ref for ref in refs if text(ref, "kind") != "InferencePool"), None)
     known = (text(service, "name"), number(service, "port"))
     found = next((ref for ref in refs if text(ref, "kind") == "InferencePool"), None)
     if found is None:
         if service is None or not 0 < known[1] < 65536:
             return None
-        return Backend(
-            kind=BackendKind.SERVICE, name=known[0], port=known[1], service=known[0], service_port=known[1]
-        )
+        return Backend(kind=BackendKind.SERVICE, name=known[0], port=known[1], service=known[0], service_port=known[1])
     name = text(found, "name")
     labels = mapping(pool, "spec", "selector", "matchLabels")
     ports = entries(pool, "spec", "targetPorts")

@@ -281,7 +281,9 @@ def _decide(facts: Facts, intent: Intent) -> Decision:
     if _is_suspended(facts.deployment):
         if not required:
             return Decision(objects=())
-        return _said(facts, intent, "Suspended", "spec.suspend is true: the route is removed, its path is free", made=())
+        return _said(
+            facts, intent, "Suspended", "spec.suspend is true: the route is removed, its path is free", made=()
+        )
     if not facts.routes_served:
         if not required:
             return Decision(objects=None)
@@ -654,7 +656,10 @@ def _dry(facts: Facts, decision: Decision) -> Decision:
     """The same without changes; the message says what would be."""
     if decision.objects is None or (not decision.objects and decision.condition is None):
         return replace(decision, objects=None, probe=False)
-    live = {("HTTPRoute", text(facts.route, "metadata", "name")), ("InferencePool", text(facts.pool, "metadata", "name"))}
+    live = {
+        ("HTTPRoute", text(facts.route, "metadata", "name")),
+        ("InferencePool", text(facts.pool, "metadata", "name")),
+    }
     listed = [
         f"{kind} {name}"
         for obj in decision.objects

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from airunway.api import names
+from airunway.configs import EffectiveConfig
 from airunway.resource import ObjectKey, Resource, is_deleting
 from airunway.routing._json import entries, mapping, number, text
-
-if TYPE_CHECKING:
-    from airunway.configs import EffectiveConfig
 
 __all__ = [
     "GATEWAY_GROUP",

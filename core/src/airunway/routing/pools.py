@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from airunway.api.modeldeployment import ModelDeployment, parse_deployment
-from airunway.api.names import API_VERSION, GROUP
+from airunway.api.names import API_VERSION
 from airunway.plugins.contract import Component, Observed
 from airunway.resource import Resource
 from airunway.routing._json import mapping, text
@@ -18,7 +18,7 @@ from airunway.sdk import picker
 
 __all__ = ["PICKER_ROLE", "Picker", "PickerProblem", "picker_for", "picker_state", "pool_objects"]
 
-PICKER_ROLE = f"{GROUP.partition('.')[0]}-endpoint-picker"
+PICKER_ROLE = "airunway-endpoint-picker"
 """The ClusterRole of pickers; it comes with the installation."""
 
 _REQUESTS = {"cpu": "100m", "memory": "128Mi"}
@@ -131,6 +131,4 @@ def picker_state(name: str, *, pool: Resource | None, deployment: Resource | Non
     for kind, obj in (("InferencePool", pool), ("Deployment", deployment)):
         if obj is not None:
             objects.append({**obj, "kind": kind})
-    return picker.component(
-        _model(name), Observed(primary=None, objects=tuple(objects)), selector=backend.selector
-    )
+    return picker.component(_model(name), Observed(primary=None, objects=tuple(objects)), selector=backend.selector)

@@ -9,16 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from airunway.api import names
+from airunway.configs import EffectiveConfig
 from airunway.resource import ObjectKey, Resource
 from airunway.routing._json import entries, mapping, text
 from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
 from airunway.routing.gateways import GATEWAY_GROUP, Target
-
-if TYPE_CHECKING:
-    from airunway.configs import EffectiveConfig
 
 __all__ = [
     "MODEL_HEADER",
@@ -165,7 +162,10 @@ def annotations_for(deployment: Resource, config: EffectiveConfig | None) -> tup
             left.append(key)
     if not left:
         return kept, ""
-    return kept, f"{len(left)} annotations of the route are left out, {left[0][:80]!r} first: no valid or a reserved key"
+    return (
+        kept,
+        f"{len(left)} annotations of the route are left out, {left[0][:80]!r} first: no valid or a reserved key",
+    )
 
 
 def parent_of(live: Resource) -> Target | None:

@@ -31,9 +31,7 @@ class Verdict:
     message: str
 
 
-def verdict_of(
-    route: Resource | None, *, gateways: Sequence[Resource], pool: Resource | None = None
-) -> Verdict:
+def verdict_of(route: Resource | None, *, gateways: Sequence[Resource], pool: Resource | None = None) -> Verdict:
     """The verdict on a live HTTPRoute; the worst parent decides. `pool` is the live InferencePool behind it, if any."""
     if route is None:
         return _waiting("the HTTPRoute has just been written")
@@ -79,9 +77,7 @@ def _is_current(condition: Resource, generation: int) -> bool:
 
 
 def _by_parent(route: Resource, target: Target, gateway: Resource | None, *, namespace: str) -> Verdict:
-    answers = [
-        answer for answer in entries(route, "status", "parents") if as_target(_ref(answer), namespace) == target
-    ]
+    answers = [answer for answer in entries(route, "status", "parents") if as_target(_ref(answer), namespace) == target]
     generation = number(route, "metadata", "generation")
     if not answers:
         return _unanswered(target, gateway)
