@@ -109,12 +109,21 @@ class Release:
     """It has the plugins for prefill and decode."""
     messages: bool = True
     """It reads the prompts of ``/v1/messages`` (recorded: others answer 400)."""
+    path_suffix: bool = False
+    """It recognises a request by the end of its path, so that a path prefix of a route does not matter.
+
+    A gateway gives a picker the path as it was before the rewrite.
+    """
 
 
 _RELEASES = {
     (0, 9): Release(release=(0, 9), title="llm-d router 0.9", config_version="llm-d.ai/v1alpha1", disaggregates=True),
     (0, 10): Release(
-        release=(0, 10), title="llm-d router 0.10", config_version="llm-d.ai/v1alpha1", disaggregates=True
+        release=(0, 10),
+        title="llm-d router 0.10",
+        config_version="llm-d.ai/v1alpha1",
+        disaggregates=True,
+        path_suffix=True,
     ),
     (1, 5): Release(
         release=(1, 5),

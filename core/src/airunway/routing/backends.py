@@ -1,0 +1,172 @@
+"""Decides what a route sends requests to: an InferencePool or a Service (spec/platform.md, "Backend").
+
+- the provider's pool where ``status.endpoint.pool`` names one;
+- else our own pool where the engine has ``gateway.endpointPicker``, the mode is aggregated and ``status.selector`` has
+  equalities only (a pool has only ``matchLabels``);
+- else the Service of ``status.endpoint``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from airunway.resource import Resource
+from airunway.routing._json import entries, mapping, number, text
+
+__all__ = [
+    "POOL_GROUP",
+    "Backend",
+    "BackendKind",
+    "Waiting",
+    "backend_of",
+    "equalities",
+    "live_backend",
+]
+
+POOL_GROUP = "inference.networking.k8s.io"
+
+_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+_KEY = re.compile(rf"([a-z0-9]([-a-z0-9.]{{0,251}}[a-z0-9])?/)?{_NAME}", re.ASCII)
+_VALUE = re.compile(rf"({_NAME})?", re.ASCII)
+_MAX_LABELS = 64
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+
+class BackendKind(StrEnum):
+    """``status.gateway.backend``."""
+
+    POOL = "Pool"
+    SERVICE = "Service"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """What a route sends requests to, in the deployment's namespace."""
+
+    kind: BackendKind
+    name: str
+    port: int = 0
+    """Port of the Service, or port of the pods in our own pool; 0 for the pool of a provider."""
+    service: str = ""
+    """The Service of the endpoint besides a pool; empty if there is none."""
+    service_port: int = 0
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the pods of our own pool; empty for every other backend."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether the gateway part makes the pool and its picker."""
+        return bool(self.selector)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """There is no backend yet."""
+
+    reason: str
+    """``WaitingForEndpoint`` or ``WaitingForPool``."""
+    message: str
+
+
+def equalities(selector: str) -> dict[str, str] | None:
+    """The labels of a label selector; None if it is empty, malformed or anything else than a set of equalities."""
+    labels: dict[str, str] = {}
+    for requirement in selector.split(","):
+        key, operator, value = requirement.partition("=")
+        key, value = key.strip(), value.removeprefix("=").strip()
+        if not operator or not _KEY.fullmatch(key) or not _VALUE.fullmatch(value):
+            return None
+        if labels.setdefault(key, value) != value:
+            return None
+    return labels if len(labels) <= _MAX_LABELS else None
+
+
+def backend_of(
+    deployment: Resource, *, engine: Resource | None, pools_served: bool, picker: bool, required: bool
+) -> Backend | Waiting:
+    """Decides the backend.
+
+    `engine` is the entry of the provider's ``capabilities.engines`` for the engine in use; None if it is not known.
+    `picker` says whether the gateway part has a picker for a pool of its own. `required` routing waits for the pool
+    that a provider announces (``managesInferencePool``); other routing takes the Service first.
+    """
+    endpoint = mapping(deployment, "status", "endpoint")
+    service, service_port = text(endpoint, "service"), number(endpoint, "port")
+    has_service = bool(_DNS_NAME.fullmatch(service)) and 0 < service_port < 65536
+    service, service_port = (service, service_port) if has_service else ("", 0)
+    gateway = mapping(engine, "gateway")
+    if pools_served:
+        if _DNS_NAME.fullmatch(pool := text(endpoint, "pool", "name")):
+            return Backend(kind=BackendKind.POOL, name=pool, service=service, service_port=service_port)
+        own = _own_pool(deployment, gateway, picker=picker)
+        if own is not None:
+            labels, port = own
+            return Backend(
+                kind=BackendKind.POOL,
+                name=text(deployment, "metadata", "name"),
+                port=port,
+                selector=labels,
+                service=service,
+                service_port=service_port,
+            )
+    if has_service:
+        return Backend(
+            kind=BackendKind.SERVICE, name=service, port=service_port, service=service, service_port=service_port
+        )
+    if pools_served and required and gateway.get("managesInferencePool") is True:
+        return Waiting(
+            reason="WaitingForPool", message="the provider has not reported its InferencePool in status.endpoint.pool"
+        )
+    return Waiting(
+        reason="WaitingForEndpoint", message="the provider has not reported where the model is served (status.endpoint)"
+    )
+
+
+def _own_pool(
+    deployment: Resource, gateway: Mapping[str, object], *, picker: bool
+) -> tuple[Mapping[str, str], int] | None:
+    """Labels and port of the pool that the gateway part makes; None if it makes none."""
+    if not picker or gateway.get("managesInferencePool") is True or not isinstance(gateway.get("endpointPicker"), dict):
+        return None
+    if text(deployment, "spec", "serving", "mode") not in ("", "aggregated"):
+        return None
+    labels = equalities(text(deployment, "status", "selector"))
+    port = number(deployment, "status", "endpoint", "targetPort")
+    return (labels, port) if labels and 0 < port < 65536 else None
+
+
+def live_backend(deployment: Resource, *, route: Resource | None, pool: Resource | None) -> Backend | None:
+    """The backend of a route of ours that exists; None if the route has none that can be read.
+
+    It keeps the route while the endpoint is not reported for a moment (the workload is being made anew). `pool` is
+    the InferencePool of ours with the deployment's name.
+    """
+    refs = [
+        ref for rule in entries(route, "spec", "rules") for ref in entries(rule, "backendRefs") if text(ref, "name")
+    ]
+    service = next((ref for ref in refs if text(ref, "kind") != "InferencePool"), None)
+    known = (text(service, "name"), number(service, "port"))
+    found = next((ref for ref in refs if text(ref, "kind") == "InferencePool"), None)
+    if found is None:
+        if service is None or not 0 < known[1] < 65536:
+            return None
+        return Backend(kind=BackendKind.SERVICE, name=known[0], port=known[1], service=known[0], service_port=known[1])
+    name = text(found, "name")
+    labels = mapping(pool, "spec", "selector", "matchLabels")
+    ports = entries(pool, "spec", "targetPorts")
+    port = number(ports[0], "number") if ports else 0
+    if name == text(deployment, "metadata", "name") and pool is not None:
+        if not labels or not port or not all(isinstance(value, str) for value in labels.values()):
+            return None
+        return Backend(
+            kind=BackendKind.POOL,
+            name=name,
+            port=port,
+            selector=labels,
+            service=known[0],
+            service_port=known[1],
+        )
+    return Backend(kind=BackendKind.POOL, name=name, service=known[0], service_port=known[1])

@@ -1,0 +1,679 @@
+"""Decides what one pass of the gateway part does for a deployment: a pure function from facts to a decision.
+
+The order of the questions is the order of `decide`: is routing asked for, may anything be changed, which Gateway, which
+backend, which rules, and what the gateway says of the route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from airunway.api import names
+from airunway.configs import (
+    EffectiveConfig,
+    PathTemplateError,
+    RoutingRequest,
+    path_of,
+    propagated,
+    routing_request,
+)
+from airunway.resource import Resource, condition_of, controller_owner, dig, is_deleting, uid_of
+from airunway.routing._json import mapping, number, text
+from airunway.routing.backends import Backend, BackendKind, Waiting, backend_of, live_backend
+from airunway.routing.claims import Claim, ClaimKind, Conflict
+from airunway.routing.gateways import Choice, Target, choose, gateway_key, usable
+from airunway.routing.pools import PICKER_ROLE, Picker, picker_for, picker_state, pool_objects
+from airunway.routing.routes import Rules, annotations_for, header_problem, parent_of, request_timeout, route
+from airunway.routing.verdict import Verdict, gateway_status, verdict_of
+from airunway.status.conditions import Condition, bounded
+
+__all__ = [
+    "CONDITION",
+    "CONFLICT_RETRY",
+    "Decision",
+    "Facts",
+    "Flags",
+    "Intent",
+    "Probe",
+    "claims_of",
+    "decide",
+    "intent_of",
+]
+
+CONDITION = "GatewayReady"
+
+CONFLICT_RETRY = 60.0
+"""Seconds until an object of another owner is looked at again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """The gateway part's own settings."""
+
+    gateway_name: str = ""
+    """``--gateway-name``: a name, or namespace/name."""
+    epp_image: str = ""
+    """``--epp-image``."""
+    epp_version: str = ""
+    """``--epp-version``."""
+    role_command: str = "helm upgrade --install airunway (the chart brings the ClusterRole)"
+    """The command that installs the ClusterRole of pickers, for a message."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """The outcome of asking a model server for its model name (``/v1/models``)."""
+
+    generation: int
+    """Generation of the deployment that it is about."""
+    name: str = ""
+    """Empty: it failed."""
+    failure: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """All that a decision depends on."""
+
+    deployment: Resource
+    config: EffectiveConfig | None = None
+    config_missing: bool = False
+    """The deployment names a config that does not exist."""
+    engine: Resource | None = None
+    """Entry of ``capabilities.engines`` of the selected provider for the engine in use; None if not known."""
+    gateways: Sequence[Resource] = ()
+    routes_served: bool = True
+    """The API server serves HTTPRoute v1."""
+    pools_served: bool = True
+    """The API server serves InferencePool v1."""
+    destination_rule: str = ""
+    """API version of Istio's DestinationRule; empty where it is not served."""
+    route: Resource | None = None
+    """The live HTTPRoute with the deployment's name, whatever its owner is."""
+    user_route: Resource | None = None
+    """The live HTTPRoute that ``spec.gateway.httpRouteRef`` names."""
+    pool: Resource | None = None
+    """The live InferencePool with the deployment's name, whatever its owner is."""
+    provider_pool: Resource | None = None
+    """The live InferencePool that ``status.endpoint.pool`` names; None if it is not read."""
+    picker: Resource | None = None
+    """The live Deployment of our own picker."""
+    picker_role: bool | None = None
+    """Whether the ClusterRole of pickers exists; None: not known."""
+    conflicts: Sequence[Conflict] = ()
+    """The claims of the deployment that others hold (`Claims.conflicts`)."""
+    probe: Probe | None = None
+    """The newest probe; None: not done."""
+    flags: Flags = field(default_factory=Flags)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """What one pass does."""
+
+    objects: tuple[Resource, ...] | None
+    """All objects that shall exist, in the order of their creation; ours that are not listed are deleted.
+
+    None: everything stays as it is.
+    """
+    condition: Condition | None = None
+    """The condition GatewayReady; None: it is withdrawn."""
+    gateway: Resource | None = None
+    """``status.gateway``; None: it is withdrawn."""
+    write_status: bool = True
+    """False: the status stays as it is."""
+    requeue_after: float | None = None
+    """Seconds; None: only a watch brings the deployment back."""
+    probe: bool = False
+    """The model name must be asked from the model server."""
+    transient: bool = False
+    """It usually ends within moments: a first status can be left unwritten for so long."""
+
+
+# ------------------------------------------------------------------------------------------------------------ intent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intent:
+    """What a deployment wants from routing, without regard to what others hold."""
+
+    request: RoutingRequest
+    choice: Choice = field(default_factory=Choice)
+    user_route: str = ""
+    """``spec.gateway.httpRouteRef``."""
+    path: str = ""
+    """Path of the path rule; empty: no path rule."""
+    path_problem: str = ""
+    """Why the path template cannot be rendered."""
+    path_unsupported: bool = False
+    """A path was asked for and the engine has no ``pathRouting``."""
+    model_name: str = ""
+    name_problem: str = ""
+    """Why there is no model name."""
+    probe: bool = False
+    """The model name must be asked from the model server."""
+
+
+def intent_of(facts: Facts) -> Intent:
+    """What the deployment wants: request, Gateway, path and model name. It reads no live route and no claims."""
+    deployment, config = facts.deployment, facts.config
+    request = routing_request(deployment, config)
+    if request is RoutingRequest.OFF:
+        return Intent(request=request)
+    name, problem, probe = _model_name(facts)
+    intent = Intent(
+        request=request,
+        user_route=text(deployment, "spec", "gateway", "httpRouteRef"),
+        model_name=name,
+        name_problem=problem,
+        probe=probe,
+    )
+    if intent.user_route:
+        return intent
+    intent = replace(
+        intent,
+        choice=choose(facts.gateways, deployment=deployment, config=config, flag=facts.flags.gateway_name),
+    )
+    if request is not RoutingRequest.REQUIRED:
+        return intent
+    if facts.engine is not None and facts.engine.get("pathRouting") is not True:
+        template = text(deployment, "spec", "gateway", "pathTemplate") or (
+            config.routing.path_template if config is not None else ""
+        )
+        return replace(intent, path_unsupported=bool(template))
+    try:
+        return replace(intent, path=path_of(deployment, config))
+    except PathTemplateError as error:
+        return replace(intent, path_problem=str(error))
+
+
+def _model_name(facts: Facts) -> tuple[str, str, bool]:
+    """Model name, why there is none, and whether a probe is needed (spec/platform.md, "Model name")."""
+    deployment = facts.deployment
+    model = mapping(deployment, "spec", "model")
+    asked = text(deployment, "spec", "gateway", "modelName")
+    if asked:
+        return _header(asked, "spec.gateway.modelName")
+    custom = text(model, "source") == "custom"
+    if not custom and mapping(facts.engine, "gateway").get("ignoresServedName") is not True:
+        if served := text(model, "servedName"):
+            return _header(served, "spec.model.servedName")
+        if last := text(model, "id").rstrip("/").rpartition("/")[2]:
+            return _header(last, "spec.model.id")
+        return "", "spec.model has neither servedName nor id: set spec.gateway.modelName", False
+    generation = number(deployment, "metadata", "generation")
+    probe = facts.probe
+    if probe is not None and probe.generation == generation:
+        if probe.name:
+            return _header(probe.name, "the model name of /v1/models")
+        if known := text(model, "id"):
+            return _header(known, "spec.model.id")
+        return (
+            "",
+            f"the model server does not say its model name: {probe.failure or 'no answer'}; set spec.gateway.modelName",
+            False,
+        )
+    # The name that was found for this generation is in the status: a restart asks for it again only if it is not.
+    condition = condition_of(deployment, CONDITION) or {}
+    recorded = text(deployment, "status", "gateway", "modelName")
+    if recorded and number(condition, "observedGeneration") == generation > 0:
+        return _header(recorded, "status.gateway.modelName")
+    return "", "the model server has not been asked for its model name yet", True
+
+
+def _header(value: str, field: str) -> tuple[str, str, bool]:
+    problem = header_problem(value)
+    return ("", f"{field} {problem}: set spec.gateway.modelName", False) if problem else (value, "", False)
+
+
+def claims_of(facts: Facts, intent: Intent | None = None) -> tuple[Claim, ...]:
+    """What the deployment claims; nothing while it is off, suspended or in deletion.
+
+    A claim does not depend on what runs: an older deployment holds it while it does not run yet. It is held while the
+    path template cannot be rendered (the model name), while paused and in a dry run.
+    """
+    deployment = facts.deployment
+    intent = intent or intent_of(facts)
+    target = intent.choice.target
+    if target is None or intent.user_route or is_deleting(deployment) or _is_suspended(deployment):
+        return ()
+    namespace = text(deployment, "metadata", "namespace")
+    if intent.request is not RoutingRequest.REQUIRED and not usable(intent.choice, namespace=namespace):
+        return ()
+    claims = []
+    if intent.path:
+        claims.append(Claim(target.gateway, target.section, ClaimKind.PATH, intent.path))
+    if intent.model_name:
+        claims.append(Claim(target.gateway, target.section, ClaimKind.MODEL_NAME, intent.model_name))
+    return tuple(claims)
+
+
+def _is_suspended(deployment: Resource) -> bool:
+    return dig(deployment, "spec", "suspend") is True
+
+
+# ---------------------------------------------------------------------------------------------------------- decision
+
+
+def decide(facts: Facts) -> Decision:
+    """Decides one pass. Any JSON in the facts gives a decision, never an exception."""
+    deployment = facts.deployment
+    if is_deleting(deployment) or _is_annotated(deployment, names.PAUSED):
+        # In deletion: the garbage collector removes what the deployment owns.
+        return Decision(objects=None, write_status=False)
+    decision = _decide(facts, intent_of(facts))
+    if _is_annotated(deployment, names.DRY_RUN):
+        return _dry(facts, decision)
+    return decision
+
+
+def _is_annotated(deployment: Resource, annotation: str) -> bool:
+    return mapping(deployment, "metadata", "annotations").get(annotation) == "true"
+
+
+def _decide(facts: Facts, intent: Intent) -> Decision:
+    if intent.request is RoutingRequest.OFF:
+        return Decision(objects=())
+    required = intent.request is RoutingRequest.REQUIRED
+    if not _is_settled(facts):
+        return _watch(facts, intent)
+    if _is_suspended(facts.deployment):
+        if not required:
+            return Decision(objects=())
+        return _said(
+            facts, intent, "Suspended", "spec.suspend is true: the route is removed, its path is free", made=()
+        )
+    if not facts.routes_served:
+        if not required:
+            return Decision(objects=None)
+        message = f"HTTPRoute v1 is not served: install the Gateway API ({_group()})"
+        return _said(facts, intent, "GatewayAPINotInstalled", message)
+    if intent.user_route:
+        return _with_user_route(facts, intent)
+    if not required and not _has_place(facts, intent):
+        return _unasked_without_place(facts, intent)
+    if intent.choice.gateway is None:
+        return _without_gateway(facts, intent)
+    return _routed(facts, intent)
+
+
+def _group() -> str:
+    return "gateway.networking.k8s.io/v1"
+
+
+def _is_settled(facts: Facts) -> bool:
+    """Whether anything may be changed: the core has validated this generation, and the config is known."""
+    condition = condition_of(facts.deployment, "Validated") or {}
+    current = number(condition, "observedGeneration") >= number(facts.deployment, "metadata", "generation")
+    return condition.get("status") == "True" and current and not facts.config_missing
+
+
+def _watch(facts: Facts, intent: Intent) -> Decision:
+    """Nothing is changed; a route that exists is reported."""
+    live = _own_route(facts)
+    if live is not None:
+        return _reported(facts, intent, live)
+    if intent.request is not RoutingRequest.REQUIRED:
+        return Decision(objects=None)
+    reason, message = "WaitingForValidation", "the core has not validated this generation of the spec yet"
+    if facts.config_missing:
+        reason, message = "WaitingForConfig", "the runtime config that the deployment names does not exist"
+    return replace(_said(facts, intent, reason, message), transient=not facts.config_missing)
+
+
+def _reported(facts: Facts, intent: Intent, live: Resource) -> Decision:
+    """What exists stays as it is, and its state is said."""
+    verdict = verdict_of(live, gateways=facts.gateways, pool=_pool_behind(facts))
+    backend = live_backend(facts.deployment, route=live, pool=_own(facts, facts.pool))
+    return Decision(
+        objects=None,
+        condition=_condition(verdict),
+        gateway=_status(facts, intent, ready=verdict.ready, target=parent_of(live), backend=backend),
+    )
+
+
+def _own(facts: Facts, obj: Resource | None) -> Resource | None:
+    """The object if the deployment controls it."""
+    if obj is None:
+        return None
+    uid = uid_of(facts.deployment)
+    return obj if uid and text(controller_owner(obj), "uid") == uid else None
+
+
+def _own_route(facts: Facts) -> Resource | None:
+    return _own(facts, facts.route)
+
+
+def _pool_behind(facts: Facts) -> Resource | None:
+    return _own(facts, facts.pool) or facts.provider_pool
+
+
+def _has_place(facts: Facts, intent: Intent) -> bool:
+    namespace = text(facts.deployment, "metadata", "namespace")
+    # A route that exists does not go with the Inference Extension: only its backend changes.
+    return usable(intent.choice, namespace=namespace) and (facts.pools_served or _own_route(facts) is not None)
+
+
+def _unasked_without_place(facts: Facts, intent: Intent) -> Decision:
+    """No route is made. One that serves stays as long as its Gateway exists: a second Gateway takes no route away."""
+    live = _own_route(facts)
+    target = parent_of(live) if live is not None else None
+    if live is None or target is None or intent.choice.named_by or intent.choice.gateway is not None:
+        return Decision(objects=())
+    if all(gateway_key(gateway) != target.gateway for gateway in facts.gateways):
+        return Decision(objects=())
+    return _reported(facts, intent, live)
+
+
+def _without_gateway(facts: Facts, intent: Intent) -> Decision:
+    """A route stays while its Gateway is away, unless another one is asked for now."""
+    choice, live = intent.choice, _own_route(facts)
+    moved = live is not None and choice.target is not None and parent_of(live) != choice.target
+    # Pool and picker stay in any case: the next Gateway needs them again.
+    made = _kept_pool(facts) if moved else None
+    return _said(facts, intent, choice.reason or "NoGateway", choice.message, made=made)
+
+
+def _with_user_route(facts: Facts, intent: Intent) -> Decision:
+    """``httpRouteRef``: pool and picker are made, the route is the user's."""
+    backend = _backend(facts, intent)
+    made: tuple[Resource, ...] | None = (
+        _pool_and_picker(facts, backend) if isinstance(backend, Backend) else _kept_pool(facts)
+    )
+    if facts.user_route is None:
+        message = (
+            f"spec.gateway.httpRouteRef names HTTPRoute {intent.user_route}, which does not exist in this namespace: "
+            "create it, or remove the field"
+        )
+        return _said(facts, intent, "ReferenceNotFound", message, made=made)
+    verdict = verdict_of(facts.user_route, gateways=facts.gateways, pool=_pool_behind(facts))
+    found = backend if isinstance(backend, Backend) else None
+    if isinstance(backend, Waiting):
+        verdict = Verdict(ready=False, reason=backend.reason, message=backend.message)
+    elif verdict.ready:
+        verdict = _hindrance(facts, intent, backend, lost=()) or verdict
+    return Decision(
+        objects=made,
+        condition=_condition(verdict),
+        gateway=_status(
+            facts, intent, ready=verdict.ready, target=parent_of(facts.user_route), backend=found, rules=None
+        ),
+        probe=intent.probe and found is not None,
+    )
+
+
+def _routed(facts: Facts, intent: Intent) -> Decision:
+    target = intent.choice.target
+    if target is None:
+        return _without_gateway(facts, intent)
+    if facts.route is not None and _own_route(facts) is None:
+        message = (
+            f"HTTPRoute {text(facts.deployment, 'metadata', 'name')} exists and is not owned by the deployment: delete "
+            "it, or name it in spec.gateway.httpRouteRef"
+        )
+        return replace(
+            _said(facts, intent, "ResourceConflict", message, made=_kept_pool(facts)), requeue_after=CONFLICT_RETRY
+        )
+    if intent.path_problem:
+        return _said(facts, intent, "PathTemplateInvalid", intent.path_problem, made=_kept_pool(facts))
+    backend = _backend(facts, intent)
+    if isinstance(backend, Waiting):
+        waiting = _said(facts, intent, backend.reason, backend.message, made=_kept_pool(facts))
+        return replace(waiting, transient=True)
+    lost = {conflict.claim.kind for conflict in facts.conflicts}
+    rules = Rules(
+        path="" if ClaimKind.PATH in lost else intent.path,
+        model_name="" if ClaimKind.MODEL_NAME in lost else intent.model_name,
+    )
+    if not rules:
+        # A pool is not made for a deployment without any rule, and one that exists waits for the next rule.
+        reason = _hindrance(facts, intent, backend, lost=facts.conflicts) or _nothing_to_route()
+        decision = _said(facts, intent, reason.reason, reason.message, made=_kept_pool(facts))
+        return replace(decision, probe=intent.probe, transient=intent.probe)
+    return _route_made(facts, intent, target, backend, rules)
+
+
+def _nothing_to_route() -> Verdict:
+    return Verdict(ready=False, reason="ModelNameUnknown", message="neither a path nor a model name is known")
+
+
+def _route_made(facts: Facts, intent: Intent, target: Target, backend: Backend, rules: Rules) -> Decision:
+    deployment, config = facts.deployment, facts.config
+    timeout, timeout_remark = request_timeout(deployment, config)
+    annotations, annotations_remark = annotations_for(deployment, config)
+    wanted = route(
+        text(deployment, "metadata", "name"),
+        target=target,
+        rules=rules,
+        backend=backend,
+        timeout=timeout,
+        annotations=annotations,
+        labels=_labels(facts),
+        path_to_service=_path_to_service(facts, backend),
+    )
+    verdict = verdict_of(_own_route(facts), gateways=facts.gateways, pool=_pool_behind(facts))
+    transient = verdict.reason == "WaitingForGateway"
+    if hindrance := _hindrance(facts, intent, backend, lost=facts.conflicts, only_refusals=verdict.ready is False):
+        verdict, transient = hindrance, False
+    if remarks := "; ".join(remark for remark in (timeout_remark, annotations_remark) if remark):
+        verdict = replace(verdict, message=f"{verdict.message}; {remarks}")
+    return Decision(
+        objects=(*_pool_and_picker(facts, backend), wanted),
+        condition=_condition(verdict),
+        gateway=_status(facts, intent, ready=verdict.ready, target=target, backend=backend, rules=rules),
+        probe=intent.probe,
+        transient=transient,
+        requeue_after=CONFLICT_RETRY if verdict.reason == "ResourceConflict" else None,
+    )
+
+
+def _hindrance(
+    facts: Facts, intent: Intent, backend: Backend, *, lost: Sequence[Conflict], only_refusals: bool = False
+) -> Verdict | None:
+    """What is missing although a route may be accepted: a rule, or the picker behind it.
+
+    `only_refusals` leaves out the picker's own state, so that a gateway's words about the route come first.
+    """
+    if lost:
+        parts = [f"{entry.claim.kind} {entry.claim.value} (held by ModelDeployment {entry.holder})" for entry in lost]
+        return Verdict(
+            ready=False,
+            reason="RouteConflict",
+            message=f"another deployment on Gateway {lost[0].claim.gateway} is older: {', '.join(parts)}; change "
+            "spec.gateway.pathTemplate or spec.gateway.modelName",
+        )
+    if intent.path_unsupported:
+        return Verdict(
+            ready=False,
+            reason="PathRoutingNotSupported",
+            message="the engine of this provider cannot be served under a path: only the rule for the model name is "
+            "made; remove the path template, or choose another provider",
+        )
+    if not intent.user_route and not intent.model_name and not intent.probe:
+        return Verdict(ready=False, reason="ModelNameUnknown", message=intent.name_problem)
+    if _is_foreign_pool(facts):
+        return Verdict(
+            ready=False,
+            reason="ResourceConflict",
+            message=f"InferencePool {text(facts.deployment, 'metadata', 'name')} exists and is not owned by the "
+            "deployment: delete it; the route goes to the Service",
+        )
+    if not backend.ours:
+        return None
+    if facts.picker_role is False:
+        return Verdict(
+            ready=False,
+            reason="Forbidden",
+            message=f"the endpoint picker may read nothing: ClusterRole {PICKER_ROLE} does not exist; run: "
+            f"{facts.flags.role_command}",
+        )
+    if only_refusals:
+        return None
+    state = picker_state(
+        text(facts.deployment, "metadata", "name"),
+        pool=_own(facts, facts.pool),
+        deployment=_own(facts, facts.picker),
+        backend=backend,
+    )
+    return None if state.ready else Verdict(ready=False, reason=state.reason, message=state.message)
+
+
+# ------------------------------------------------------------------------------------------------------------- parts
+
+
+def _picker(facts: Facts) -> Picker | None:
+    found = picker_for(facts.flags.epp_image, version=facts.flags.epp_version, engine=facts.engine)
+    return found if isinstance(found, Picker) else None
+
+
+def _is_foreign_pool(facts: Facts) -> bool:
+    """Whether the name of the pool that we would make is taken."""
+    if facts.pool is None or _own(facts, facts.pool) is not None or not facts.pools_served:
+        return False
+    name = text(facts.deployment, "metadata", "name")
+    if text(facts.deployment, "status", "endpoint", "pool", "name") == name:
+        return False
+    wanted = backend_of(facts.deployment, engine=facts.engine, pools_served=True, picker=True, required=False)
+    return isinstance(wanted, Backend) and wanted.ours
+
+
+def _backend(facts: Facts, intent: Intent) -> Backend | Waiting:
+    """The backend; that of the live route while the endpoint is not reported."""
+    found = backend_of(
+        facts.deployment,
+        engine=facts.engine,
+        pools_served=facts.pools_served,
+        picker=_picker(facts) is not None and not _is_foreign_pool(facts),
+        required=intent.request is RoutingRequest.REQUIRED,
+    )
+    if isinstance(found, Backend):
+        return found
+    pool = _own(facts, facts.pool) if _picker(facts) is not None else None
+    kept = live_backend(facts.deployment, route=_own_route(facts), pool=pool)
+    return found if kept is None or (kept.kind is BackendKind.POOL and not facts.pools_served) else kept
+
+
+def _path_to_service(facts: Facts, backend: Backend) -> bool:
+    """Whether our own picker does not understand a path before its rewrite (the provider's is the provider's)."""
+    chosen = _picker(facts)
+    return backend.ours and chosen is not None and not chosen.release.path_suffix
+
+
+def _labels(facts: Facts) -> dict[str, str]:
+    labels = mapping(facts.deployment, "metadata", "labels")
+    return propagated({key: value for key, value in labels.items() if isinstance(value, str)}, facts.config)
+
+
+def _pool_and_picker(facts: Facts, backend: Backend) -> tuple[Resource, ...]:
+    chosen = _picker(facts)
+    if not backend.ours or chosen is None:
+        return ()
+    return tuple(
+        pool_objects(
+            text(facts.deployment, "metadata", "name"),
+            backend=backend,
+            chosen=chosen,
+            pull_secrets=facts.config.image_pull_secrets if facts.config is not None else (),
+            labels=_labels(facts),
+            destination_rule=facts.destination_rule,
+        )
+    )
+
+
+def _kept_pool(facts: Facts) -> tuple[Resource, ...]:
+    """Pool and picker that exist already, for a pass that makes no route: nothing new is made."""
+    live = _own(facts, facts.pool)
+    if live is None or not facts.pools_served:
+        return ()
+    found = backend_of(
+        facts.deployment,
+        engine=facts.engine,
+        pools_served=True,
+        picker=_picker(facts) is not None,
+        required=False,
+    )
+    if not (isinstance(found, Backend) and found.ours):
+        name = text(facts.deployment, "metadata", "name")
+        reference = {"kind": "InferencePool", "name": name}
+        route_of_it = {"spec": {"rules": [{"backendRefs": [reference]}]}}
+        kept = live_backend(facts.deployment, route=route_of_it, pool=live) if isinstance(found, Waiting) else None
+        if kept is None:
+            return ()
+        found = kept
+    return _pool_and_picker(facts, found)
+
+
+# ------------------------------------------------------------------------------------------------------------- words
+
+
+def _condition(verdict: Verdict) -> Condition:
+    return Condition(type=CONDITION, status=verdict.ready, reason=verdict.reason, message=bounded(verdict.message))
+
+
+def _said(
+    facts: Facts,
+    intent: Intent,
+    reason: str,
+    message: str,
+    *,
+    made: tuple[Resource, ...] | None = None,
+) -> Decision:
+    """A decision without a ready route: GatewayReady=False with this reason."""
+    return Decision(
+        objects=made,
+        condition=_condition(Verdict(ready=False, reason=reason, message=message)),
+        gateway=_status(facts, intent, ready=False, target=intent.choice.target, backend=None, rules=Rules()),
+    )
+
+
+def _status(
+    facts: Facts,
+    intent: Intent,
+    *,
+    ready: bool,
+    target: Target | None,
+    backend: Backend | None,
+    rules: Rules | None = None,
+) -> Resource:
+    """``status.gateway``; `rules` are those that are made (None: as the deployment wants them)."""
+    gateway = None
+    if target is not None:
+        gateway = next((found for found in facts.gateways if gateway_key(found) == target.gateway), None)
+    return gateway_status(
+        ready=ready,
+        target=target,
+        gateway=gateway,
+        namespace=text(facts.deployment, "metadata", "namespace"),
+        path=intent.path if rules is None else rules.path,
+        # The name is kept even without a rule: it is what a probe found, or what a conflict is about.
+        model_name=intent.model_name,
+        backend=backend.kind.value if backend is not None else "",
+    )
+
+
+def _dry(facts: Facts, decision: Decision) -> Decision:
+    """The same without changes; the message says what would be."""
+    if decision.objects is None or (not decision.objects and decision.condition is None):
+        return replace(decision, objects=None, probe=False)
+    live = {
+        ("HTTPRoute", text(facts.route, "metadata", "name")),
+        ("InferencePool", text(facts.pool, "metadata", "name")),
+    }
+    listed = [
+        f"{kind} {name}"
+        for obj in decision.objects
+        if (kind := text(obj, "kind")) in ("HTTPRoute", "InferencePool", "Deployment")
+        and (kind, name := text(obj, "metadata", "name")) not in live
+    ]
+    would = f"would create {', '.join(listed)}" if listed else "would create nothing new"
+    found = decision.condition
+    if found is not None and not listed and found.status is not True:
+        would = f"{would}: {found.reason}: {found.message}"
+    return replace(
+        decision,
+        objects=None,
+        condition=Condition(type=CONDITION, status=False, reason="DryRun", message=bounded(f"dry run: {would}")),
+        probe=False,
+        transient=False,
+    )

@@ -1,0 +1,192 @@
+"""Builds the HTTPRoute of a deployment (spec/platform.md, "Routing").
+
+Every field that the API server would fill in is written out, so that an unchanged route equals what was applied. Owner
+and our own labels are added by the writer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from airunway.api import names
+from airunway.configs import EffectiveConfig
+from airunway.resource import ObjectKey, Resource
+from airunway.routing._json import entries, mapping, text
+from airunway.routing.backends import POOL_GROUP, Backend, BackendKind
+from airunway.routing.gateways import GATEWAY_GROUP, Target
+
+__all__ = [
+    "MODEL_HEADER",
+    "Rules",
+    "annotations_for",
+    "as_target",
+    "header_problem",
+    "parent_of",
+    "parents_of",
+    "request_timeout",
+    "route",
+]
+
+MODEL_HEADER = "X-Gateway-Model-Name"
+
+_DURATION = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}", re.ASCII)
+_ANNOTATION = re.compile(
+    r"([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?(\.[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*/)?"
+    r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
+    re.ASCII,
+)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_MAX_HEADER = 4096
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """The rules of a route; an empty text means that the rule is left out."""
+
+    path: str = ""
+    model_name: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.path or self.model_name)
+
+
+def route(
+    name: str,
+    *,
+    target: Target,
+    rules: Rules,
+    backend: Backend,
+    timeout: str = "",
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    path_to_service: bool = False,
+) -> Resource:
+    """The HTTPRoute with at least one of the two rules.
+
+    The path rule has exactly one match: a rewrite of the prefix allows no second one. `path_to_service` sends it to
+    the Service although the backend is a pool, for pickers that do not understand a path before its rewrite.
+    """
+    parent: Resource = {
+        "group": GATEWAY_GROUP,
+        "kind": "Gateway",
+        "namespace": target.gateway.namespace,
+        "name": target.gateway.name,
+    }
+    if target.section:
+        parent["sectionName"] = target.section
+    made = []
+    if rules.path:
+        rewrite = {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
+        made.append(
+            _rule(
+                match={"path": {"type": "PathPrefix", "value": rules.path}},
+                backend=_backend_ref(backend, service=path_to_service),
+                filters=[{"type": "URLRewrite", "urlRewrite": {"path": rewrite}}],
+                timeout=timeout,
+            )
+        )
+    if rules.model_name:
+        header = {"type": "Exact", "name": MODEL_HEADER, "value": rules.model_name}
+        made.append(
+            _rule(
+                match={"path": {"type": "PathPrefix", "value": "/"}, "headers": [header]},
+                backend=_backend_ref(backend),
+                timeout=timeout,
+            )
+        )
+    metadata: Resource = {"name": name}
+    if labels:
+        metadata["labels"] = dict(labels)
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    return {
+        "apiVersion": f"{GATEWAY_GROUP}/v1",
+        "kind": "HTTPRoute",
+        "metadata": metadata,
+        "spec": {"parentRefs": [parent], "rules": made},
+    }
+
+
+def _rule(*, match: Resource, backend: Resource, filters: Sequence[Resource] = (), timeout: str) -> Resource:
+    rule: Resource = {"matches": [match], "backendRefs": [backend]}
+    if filters:
+        rule["filters"] = list(filters)
+    if timeout:
+        rule["timeouts"] = {"request": timeout}
+    return rule
+
+
+def _backend_ref(backend: Backend, *, service: bool = False) -> Resource:
+    if backend.kind is BackendKind.POOL and not (service and backend.service):
+        return {"group": POOL_GROUP, "kind": "InferencePool", "name": backend.name, "weight": 1}
+    return {"group": "", "kind": "Service", "name": backend.service, "port": backend.service_port, "weight": 1}
+
+
+def header_problem(model_name: str) -> str:
+    """Why a model name can be no value of a header, as the end of a sentence; empty if it can."""
+    if _CONTROL.search(model_name):
+        return "has a control character, which no HTTP header can have"
+    if model_name != model_name.strip():
+        return "begins or ends with a blank, which HTTP headers lose"
+    if len(model_name) > _MAX_HEADER:
+        return f"has more than {_MAX_HEADER} characters"
+    return ""
+
+
+def request_timeout(deployment: Resource, config: EffectiveConfig | None) -> tuple[str, str]:
+    """The longest time for a request, and a remark about one that no HTTPRoute takes (else empty)."""
+    asked, field = text(deployment, "spec", "gateway", "requestTimeout"), "spec.gateway.requestTimeout"
+    if not asked and config is not None:
+        asked, field = config.routing.request_timeout or "", f"spec.routing.requestTimeout of config {config.name}"
+    if not asked or _DURATION.fullmatch(asked):
+        return asked, ""
+    return "", f"{field} is left out: an HTTPRoute takes durations such as 30s, 5m or 1h30m"
+
+
+def annotations_for(deployment: Resource, config: EffectiveConfig | None) -> tuple[dict[str, str], str]:
+    """The annotations of the route, the deployment's before the config's, and a remark about those left out."""
+    asked = {
+        **(config.routing.annotations if config is not None else {}),
+        **mapping(deployment, "spec", "gateway", "annotations"),
+    }
+    kept: dict[str, str] = {}
+    left = []
+    for key, value in asked.items():
+        prefix, slash, _ = key.rpartition("/")
+        reserved = slash and (prefix == names.GROUP or prefix.endswith(f".{names.GROUP}"))
+        if isinstance(value, str) and len(prefix) <= 253 and _ANNOTATION.fullmatch(key) and not reserved:
+            kept[key] = value
+        else:
+            left.append(key)
+    if not left:
+        return kept, ""
+    return (
+        kept,
+        f"{len(left)} annotations of the route are left out, {left[0][:80]!r} first: no valid or a reserved key",
+    )
+
+
+def parent_of(live: Resource) -> Target | None:
+    """The first Gateway of any JSON that should be an HTTPRoute; None if it names none."""
+    for ref in parents_of(live):
+        return ref
+    return None
+
+
+def parents_of(live: Resource) -> list[Target]:
+    """The Gateways that an HTTPRoute attaches to; a parent of another kind is left out."""
+    namespace = text(live, "metadata", "namespace")
+    return [target for ref in entries(live, "spec", "parentRefs") if (target := as_target(ref, namespace)) is not None]
+
+
+def as_target(ref: Resource, namespace: str) -> Target | None:
+    """The Gateway that a ``parentRef`` names; None if it is of another kind."""
+    if (text(ref, "group") or GATEWAY_GROUP) != GATEWAY_GROUP or (text(ref, "kind") or "Gateway") != "Gateway":
+        return None
+    if not text(ref, "name"):
+        return None
+    return Target(
+        gateway=ObjectKey(text(ref, "namespace") or namespace, text(ref, "name")), section=text(ref, "sectionName")
+    )
