@@ -15,6 +15,7 @@ __all__ = [
     "Common",
     "Context",
     "CoreOptions",
+    "GatewayOptions",
     "Kubeconfig",
     "ProviderOptions",
     "SwitchCommand",
@@ -102,12 +103,24 @@ class WebhookOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GatewayOptions:
+    """The options of the part that makes routes."""
+
+    mode: str = "auto"
+    """``auto``: it runs, and does nothing where the Gateway API is not installed; ``off``: it does not run."""
+    gateway_name: str = ""
+    epp_image: str = ""
+    epp_version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CoreOptions:
     """Options of the core."""
 
     selector: bool = True
     policy: Path | None = None
     guard_parameters: bool = False
+    gateway: GatewayOptions = field(default_factory=GatewayOptions)
     webhook: WebhookOptions = field(default_factory=WebhookOptions)
 
 
@@ -127,6 +140,23 @@ def core(
             help="List the namespaces with deployments on each InferenceProviderConfig; the guards need it.",
         ),
     ] = False,
+    gateway: Annotated[
+        Literal["auto", "off"],
+        typer.Option(help="Make routes. auto: where the Gateway API is installed. off: never; what exists stays."),
+    ] = "auto",
+    gateway_name: Annotated[
+        str,
+        typer.Option(
+            help="Gateway of deployments whose runtime config names none, as NAMESPACE/NAME (default: the only one, or "
+            "the one with the label airunway.ai/inference-gateway=true)."
+        ),
+    ] = "",
+    epp_image: Annotated[
+        str, typer.Option(help="Image of the endpoint pickers of routes (default: the one of this release).")
+    ] = "",
+    epp_version: Annotated[
+        str, typer.Option(help="Release of that image, such as 0.10, if its tag does not say it.")
+    ] = "",
     webhook_bind_address: Annotated[
         str, typer.Option(help="Address of the admission webhook, e.g. :9443; 0: none.")
     ] = "0",
@@ -162,6 +192,9 @@ def core(
         selector=enable_provider_selector,
         policy=policy,
         guard_parameters=guard_parameters,
+        gateway=GatewayOptions(
+            mode=gateway, gateway_name=gateway_name, epp_image=epp_image, epp_version=epp_version
+        ),
         webhook=WebhookOptions(
             bind_address=webhook_bind_address,
             service=webhook_service,

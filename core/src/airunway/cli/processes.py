@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import socket
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -84,16 +84,18 @@ def run(
     from airunway.validation.policy import PolicyError
 
     managers = [names.provider_manager(chosen.name) for chosen in providers]
+    routes = core is not None and core.gateway.mode != "off"
     if core is not None:
-        managers.insert(0, names.CORE_MANAGER)
-    component = managers[0] if len(managers) == 1 else "airunway"
+        managers[:0] = [names.CORE_MANAGER, names.GATEWAY_MANAGER] if routes else [names.CORE_MANAGER]
+    alone = not providers or (core is None and len(providers) == 1)
+    component = managers[0] if alone else "airunway"
     metrics = Metrics(component, role=MetricsRole.CORE if core is not None else MetricsRole.EVERY)
     instance = _instance()
     try:
         namespaces = _namespaces(common.watch_namespaces)
         parts = [_provider_part(chosen, providers, given or ProviderOptions(), namespaces) for chosen in providers]
         if core is not None:
-            parts.insert(0, _core_part(core, namespaces))
+            parts[:0] = [_core_part(core, namespaces), *([_gateway_part(core)] if routes else [])]
     except (PluginError, PolicyError, ValueError) as error:
         raise _end(error) from error
 
@@ -122,6 +124,10 @@ def _effective(
             "enable-provider-selector": _text(core.selector),
             "policy": str(core.policy or ""),
             "guard-parameters": _text(core.guard_parameters),
+            "gateway": core.gateway.mode,
+            "gateway-name": core.gateway.gateway_name,
+            "epp-image": core.gateway.epp_image,
+            "epp-version": core.gateway.epp_version,
             **{
                 f"webhook-{name.replace('_', '-')}": _text(value)
                 for name, value in asdict(core.webhook).items()
@@ -129,6 +135,12 @@ def _effective(
             },
         }
         yield names.CORE_MANAGER, EffectiveSettings(manager=names.CORE_MANAGER, pod=instance, options=options)
+        if core.gateway.mode != "off":
+            part = {name: options[name] for name in ("gateway", "gateway-name", "epp-image", "epp-version")}
+            yield (
+                names.GATEWAY_MANAGER,
+                EffectiveSettings(manager=names.GATEWAY_MANAGER, pod=instance, options=shared | part),
+            )
     for chosen in providers:
         manager = names.provider_manager(chosen.name)
         yield (
@@ -177,6 +189,21 @@ def _core_part(options: CoreOptions, namespaces: tuple[str, ...]) -> Part:
                 )
             )
         return core
+
+    return make
+
+
+def _gateway_part(options: CoreOptions) -> Part:
+    """A function that creates the part that makes routes."""
+    from airunway.gateway.application import GatewayApplication, GatewaySettings
+
+    given = options.gateway
+    settings = GatewaySettings(gateway_name=given.gateway_name, picker_version=given.epp_version)
+    if given.epp_image:
+        settings = replace(settings, picker_image=given.epp_image)
+
+    def make(caches: Caches, instance: str) -> GatewayApplication:
+        return GatewayApplication(client=caches.client, caches=caches, instance=instance, settings=settings)
 
     return make
 

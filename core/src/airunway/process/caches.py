@@ -64,15 +64,19 @@ class Caches:
         project: Projection,
         label_selector: str = "",
         field_selector: str = "",
+        everywhere: bool = False,
     ) -> SharedCache:
-        """A reader's view of the cache of these objects; the reader runs it like a reflector."""
-        identity = (kind, project, label_selector, field_selector)
+        """A reader's view of the cache of these objects; the reader runs it like a reflector.
+
+        `everywhere`: in all namespaces, whatever the process watches.
+        """
+        identity = (kind, project, label_selector, field_selector, everywhere)
         source = self._sources.get(identity)
         if source is None:
             reflector = reflector_of(
                 self.client,
                 kind,
-                namespaces=self.namespaces,
+                namespaces=() if everywhere else self.namespaces,
                 label_selector=label_selector,
                 field_selector=field_selector,
                 project=project,

@@ -10,13 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from airunway.api import names
+from airunway.gateway.kinds import DESTINATION_RULE, GATEWAY, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
 from airunway.kube import CONFIG_MAP
 from airunway.plugins.contract import ProviderManifest
 from airunway.resource import Resource
 from airunway.webhook.configuration import CONFIGURATION_KIND, WebhookSettings
 from airunway.webhook.secret import SECRET
 
-__all__ = ["Rights", "core_rights", "leader_election_rights", "provider_rights", "roles", "webhook_rights"]
+__all__ = [
+    "Rights",
+    "core_rights",
+    "gateway_rights",
+    "leader_election_rights",
+    "provider_rights",
+    "roles",
+    "webhook_rights",
+]
 
 _RBAC = "rbac.authorization.k8s.io"
 _READ = ["get", "list", "watch"]
@@ -62,6 +71,32 @@ def core_rights(*, policy: bool = False, namespaces: Sequence[str] = ()) -> Righ
             {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]},
         ),
     )
+
+
+def gateway_rights() -> Rights:
+    """The rights of the gateway part in addition to `core_rights`, its Lease included (spec/platform.md, "Routing").
+
+    Gateways are read in all namespaces, whatever is watched: they seldom stand beside the models. Endpoint pickers get
+    their rights from one ClusterRole of the installation, and only that one may be bound.
+    """
+    written = ["get", *_FOLLOW, "create", "patch", "delete"]
+    return Rights(
+        cluster=({"apiGroups": [GATEWAY.group], "resources": [GATEWAY.plural], "verbs": _FOLLOW},),
+        watched=(
+            *(
+                {"apiGroups": [kind.group], "resources": [kind.plural], "verbs": written}
+                for kind in (HTTP_ROUTE, INFERENCE_POOL, DESTINATION_RULE, *PICKER_KINDS)
+            ),
+            {
+                "apiGroups": [_RBAC],
+                "resources": ["clusterroles"],
+                "resourceNames": [names.ENDPOINT_PICKER_ROLE],
+                "verbs": ["bind"],
+            },
+            # blockOwnerDeletion needs this where the admission plugin OwnerReferencesPermissionEnforcement is on.
+            {"apiGroups": [names.GROUP], "resources": ["modeldeployments/finalizers"], "verbs": ["update"]},
+        ),
+    ) + leader_election_rights(names.GATEWAY_MANAGER)
 
 
 def webhook_rights(settings: WebhookSettings) -> Rights:

@@ -1,0 +1,272 @@
+"""The gateway part of the core's process: its caches, queue and workers (spec/platform.md, "Where it runs")."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import aiohttp
+
+from airunway.api import names
+from airunway.configs import RoutingRequest, routing_request
+from airunway.gateway.caches import GatewayCaches
+from airunway.gateway.kinds import HTTP_ROUTE
+from airunway.gateway.model_name import ask
+from airunway.gateway.reconciler import RouteReconciler
+from airunway.kinds import INFERENCE_PROVIDER_CONFIG
+from airunway.kube import Client, Priority, compact_objects, wait_until_synced
+from airunway.process.base_controller import BaseController, not_synced
+from airunway.process.caches import Caches
+from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.process.supervisor import Lead
+from airunway.resource import (
+    ObjectKey,
+    Resource,
+    annotations_of,
+    condition_of,
+    dig,
+    is_deleting,
+    key_of,
+    labels_of,
+    uid_of,
+)
+from airunway.routing import CONDITION, Claims, Flags, PickerProblem, Probe, picker_for
+
+__all__ = ["DEFAULT_PICKER_IMAGE", "GatewayApplication", "GatewaySettings"]
+
+DEFAULT_PICKER_IMAGE = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0"
+"""Image of endpoint pickers unless ``--epp-image`` names another one."""
+
+_PROBES = 4
+"""Model servers that are asked for their model name at a time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewaySettings:
+    """The configuration of the gateway part."""
+
+    gateway_name: str = ""
+    """``--gateway-name``: NAMESPACE/NAME or NAME; empty: detected."""
+    picker_image: str = DEFAULT_PICKER_IMAGE
+    """``--epp-image``."""
+    picker_version: str = ""
+    """``--epp-version``: the release of an image whose tag does not say it."""
+    workers: int = 8
+
+
+class GatewayApplication:
+    """The gateway part, from start to stop."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        caches: Caches,
+        instance: str = "",
+        settings: GatewaySettings | None = None,
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
+        settings = settings or GatewaySettings()
+        self._workers = settings.workers
+        self._base = BaseController(caches, component=names.GATEWAY_MANAGER, instance=instance)
+        self._deployments = self._base.deployments
+        self._queue = self._base.queue("gateway")
+        self._known = self._base.overlay()
+        self._configs = RuntimeConfigs(caches, on_change=self._on_config)
+        self._providers = caches.of(INFERENCE_PROVIDER_CONFIG, project=compact_objects(names.CORE_MANAGER))
+        self._foreign = GatewayCaches(
+            caches,
+            notify=self._on_object,
+            on_route=self._on_route,
+            on_gateway=self._on_gateways,
+            on_kinds=self._on_gateways,
+        )
+        self._picker_problem = ""
+        found = picker_for(settings.picker_image, version=settings.picker_version)
+        if isinstance(found, PickerProblem):
+            self._picker_problem = found.message
+        self._http: aiohttp.ClientSession | None = None
+        self._probing: dict[ObjectKey, asyncio.Task[None]] = {}
+        self._places = asyncio.Semaphore(_PROBES)
+        self._named_routes: dict[ObjectKey, set[ObjectKey]] = {}
+        """Deployments by the HTTPRoute that they name in httpRouteRef."""
+        self._reconciler = RouteReconciler(
+            client=client,
+            deployments=self._known,
+            caches=self._foreign,
+            configs=self._configs,
+            engine_of=self._engine_of,
+            claims=Claims(),
+            events=self._base.events,
+            flags=Flags(
+                gateway_name=settings.gateway_name,
+                epp_image=settings.picker_image,
+                epp_version=settings.picker_version,
+            ),
+            ask=self._ask,
+            wake=lambda key: self._queue.add(key, self._base.urgency),
+            clock=clock or (lambda: datetime.now(UTC)),
+        )
+
+    def unready(self) -> str | None:
+        """Why the part cannot work yet, or None."""
+        if (problem := not_synced([self._deployments, self._providers]) or self._configs.unready()) is not None:
+            return problem
+        if unread := self._foreign.unread():
+            return f"these kinds have not been read yet: {', '.join(unread)}"
+        return self._picker_problem or None
+
+    async def run(self, lead: Lead) -> None:
+        """Watch the API server until cancelled; reconcile while leading."""
+        self._known.add_listener(self._on_deployment)
+        self._providers.add_handler(self._on_provider)
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as self._http:
+            try:
+                await self._base.run(self._follow, lead, self._work)
+            finally:
+                for probe in self._probing.values():
+                    probe.cancel()
+
+    async def _follow(self, group: asyncio.TaskGroup) -> None:
+        group.create_task(self._providers.run(), name="gateway: providers")
+        group.create_task(self._configs.run(), name="gateway: runtime configs")
+        self._foreign.start(group)
+        await wait_until_synced([self._deployments, self._providers])
+        while self._foreign.unread() or self._configs.unready() is not None:
+            await asyncio.sleep(0.05)
+
+    async def _work(self) -> None:
+        """The leader's part. Claims come first: who is older must not depend on the order of the first passes."""
+        self._claim_all()
+        self._base.enqueue_all("lead", lambda _: True)
+        controller = self._base.controller(
+            "gateway", self._queue, self._reconciler.reconcile, provider_of=self._provider_of, workers=self._workers
+        )
+        await controller.run()
+
+    # ------------------------------------------------------------------------------------------------ what changes
+
+    def _on_deployment(self, key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
+        self._note_route(key, old, new)
+        if not self._matters(old) and not self._matters(new):
+            return
+        before, after = _read_of(old, own=not echo), _read_of(new, own=not echo)
+        if before == after:
+            return
+        if self._base.leads:
+            self._reconciler.claim(key, new)
+        self._base.enqueue(key, old, new)
+
+    def _matters(self, deployment: Resource | None) -> bool:
+        """Whether a pass could change anything: where no routes are served, only those who ask are answered."""
+        if deployment is None:
+            return False
+        return (
+            self._foreign.serves(HTTP_ROUTE)
+            or condition_of(deployment, CONDITION) is not None
+            or routing_request(deployment, self._configs.resolve(deployment).config) is RoutingRequest.REQUIRED
+        )
+
+    def _note_route(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        before, after = _named_route(key, old), _named_route(key, new)
+        if before == after:
+            return
+        if before is not None and (readers := self._named_routes.get(before)) is not None:
+            readers.discard(key)
+            if not readers:
+                del self._named_routes[before]
+        if after is not None:
+            self._named_routes.setdefault(after, set()).add(key)
+
+    def _on_object(self, deployment: ObjectKey) -> None:
+        self._queue.add(deployment, Priority.URGENT if self._base.leads else Priority.BULK)
+
+    def _on_route(self, route: ObjectKey) -> None:
+        for deployment in self._named_routes.get(route, ()):
+            self._on_object(deployment)
+
+    def _on_config(self, cause: object, users: Callable[[Resource], bool]) -> None:
+        if self._base.leads:
+            for key, deployment in self._deployments.items():
+                if users(deployment):
+                    self._reconciler.claim(key, self._known.get(key))
+        self._base.enqueue_all(("config", cause), users)
+
+    def _on_gateways(self) -> None:
+        """Gateways or kinds have changed: every choice of a Gateway may be another one now."""
+        if self._base.leads:
+            self._claim_all()
+        self._base.enqueue_all("gateways", self._matters)
+
+    def _on_provider(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if dig(old, "spec", "capabilities") != dig(new, "spec", "capabilities"):
+            self._base.enqueue_all(
+                ("provider", key.name), lambda deployment: dig(deployment, "status", "provider", "name") == key.name
+            )
+
+    def _claim_all(self) -> None:
+        self._reconciler.claim_all(
+            [(key, whole) for key, _ in self._deployments.items() if (whole := self._known.get(key)) is not None]
+        )
+
+    def _provider_of(self, key: ObjectKey) -> str:
+        provider = dig(self._deployments.get(key), "status", "provider", "name")
+        return provider if isinstance(provider, str) and self._providers.get(ObjectKey("", provider)) else ""
+
+    def _engine_of(self, deployment: Resource) -> Resource | None:
+        """The entry of the provider's capabilities for the engine in use; None if it is not known."""
+        provider, engine = dig(deployment, "status", "provider", "name"), dig(deployment, "status", "engine", "type")
+        config = self._providers.get(ObjectKey("", provider)) if isinstance(provider, str) else None
+        engines = dig(config, "spec", "capabilities", "engines")
+        for entry in engines if isinstance(engines, list) else ():
+            if isinstance(entry, dict) and entry.get("name") == engine:
+                return entry
+        return None
+
+    # ---------------------------------------------------------------------------------------------------- model names
+
+    def _ask(self, deployment: Resource) -> None:
+        """Ask the deployment's model server for its model name, in a task of its own."""
+        key, url = key_of(deployment), dig(deployment, "status", "endpoint", "url")
+        if key in self._probing or not isinstance(url, str) or not url:
+            return
+        task = asyncio.create_task(self._probe(key, deployment, url), name=f"model name of {key}")
+        self._probing[key] = task
+        task.add_done_callback(lambda _: self._probing.pop(key, None))
+
+    async def _probe(self, key: ObjectKey, deployment: Resource, url: str) -> None:
+        assert self._http is not None, "probes run while the part runs"
+        async with self._places:
+            answer = await ask(self._http, url)
+        generation = deployment["metadata"].get("generation", 0)
+        self._reconciler.note_probe(key, Probe(generation=generation, name=answer.name, failure=answer.problem))
+        self._queue.add(key, Priority.URGENT)
+
+
+def _named_route(key: ObjectKey, deployment: Resource | None) -> ObjectKey | None:
+    name = dig(deployment, "spec", "gateway", "httpRouteRef")
+    return ObjectKey(key.namespace, name) if isinstance(name, str) and name else None
+
+
+def _read_of(deployment: Resource | None, *, own: bool) -> tuple[object, ...] | None:
+    """All that this part reads of a deployment; `own`: also what it writes there, which another writer may change."""
+    if deployment is None:
+        return None
+    status = deployment.get("status") or {}
+    validated = condition_of(deployment, "Validated") or {}
+    read: tuple[object, ...] = (
+        uid_of(deployment),
+        dig(deployment, "metadata", "generation"),
+        is_deleting(deployment),
+        labels_of(deployment),
+        annotations_of(deployment),
+        status.get("endpoint"),
+        status.get("selector"),
+        status.get("engine"),
+        dig(status, "provider", "name"),
+        status.get("phase") in ("Running", "Degraded"),
+        (validated.get("status"), validated.get("observedGeneration")),
+    )
+    return (*read, status.get("gateway"), condition_of(deployment, CONDITION)) if own else read

@@ -1,0 +1,196 @@
+"""What the gateway part reads of Gateways, routes, pools and pickers, while their CRDs come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from airunway.api import names
+from airunway.gateway.kinds import (
+    DESTINATION_RULE,
+    GATEWAY,
+    HTTP_ROUTE,
+    INFERENCE_POOL,
+    OPTIONAL,
+    PICKER_KINDS,
+)
+from airunway.kube import Index, Kind, MutationCache, compact_objects, transform_once
+from airunway.owned.objects import Identity, identity_in
+from airunway.process.caches import Caches, SharedCache
+from airunway.resource import ObjectKey, Resource, controller_owner, copy_of, dig, key_of, labels_of
+
+__all__ = ["GatewayCaches", "View"]
+
+_LOOK = 1.0
+"""Seconds between two looks at which kinds are served; a reflector itself asks for an absent kind every 30 s."""
+
+_OURS = f"{names.PART}=gateway"
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """The objects of one kind."""
+
+    kind: Kind
+    """The kind, in the version that is written."""
+    reflector: SharedCache
+    """The cache as the API server's watch fills it."""
+    objects: MutationCache
+    """The cache with the answers to our own writes."""
+    of: Index
+    """Our objects by their deployment."""
+
+    @property
+    def served(self) -> bool:
+        """Whether the cluster serves the kind, as far as it has been read."""
+        return self.reflector.synced.is_set() and not self.reflector.missing
+
+
+class GatewayCaches:
+    """The caches of the gateway part.
+
+    `notify(deployment)` is called for every change of one of a deployment's objects, `on_route(route)` for every change
+    of an HTTPRoute, `on_gateway()` if a Gateway changed, `on_kinds()` if a kind is served now, or is no longer.
+    """
+
+    def __init__(
+        self,
+        caches: Caches,
+        *,
+        notify: Callable[[ObjectKey], None],
+        on_route: Callable[[ObjectKey], None],
+        on_gateway: Callable[[], None],
+        on_kinds: Callable[[], None],
+    ) -> None:
+        self._notify = notify
+        self._on_route = on_route
+        self._on_gateway = on_gateway
+        self._on_kinds = on_kinds
+        self._project = transform_once(compact_objects(names.GATEWAY_MANAGER))
+        # Users' routes and other controllers' pools are read, too: a deployment may name a route, and a provider's
+        # operator may make the pool.
+        self._views = {
+            (kind.group, kind.kind): self._view(caches, kind, ours=kind in (*PICKER_KINDS, DESTINATION_RULE))
+            for kind in (*OPTIONAL, *PICKER_KINDS)
+        }
+        self._served: frozenset[Kind] = frozenset()
+
+    def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> View:
+        project = _without_counts if kind is GATEWAY else self._project
+        reflector = caches.of(
+            kind, project=project, label_selector=_OURS if ours else "", everywhere=kind is GATEWAY
+        )
+        index = reflector.add_index(_deployments_of)
+        objects = MutationCache(reflector, project=project)
+        if kind is GATEWAY:
+            reflector.add_handler(self._on_gateway_change)
+        else:
+            objects.add_listener(self._on_change)
+            if kind is HTTP_ROUTE:
+                objects.add_listener(lambda key, _old, _new, _echo: self._on_route(key))
+        return View(kind=kind, reflector=reflector, objects=objects, of=index)
+
+    # ---------------------------------------------------------------------------------------------------- what is read
+
+    def view_of(self, obj: Resource) -> View | None:
+        """How an object is read and written; None if the cluster does not serve its kind in that version."""
+        identity = identity_in(obj)
+        view = self._views.get((identity.group, identity.kind))
+        return view if view is not None and view.kind.api_version == obj.get("apiVersion") and view.served else None
+
+    def serves(self, kind: Kind) -> bool:
+        return self._views[kind.group, kind.kind].served
+
+    def unread(self) -> list[str]:
+        """The kinds that are neither read completely nor known to be absent."""
+        return [
+            view.kind.plural
+            for view in self._views.values()
+            if not view.reflector.synced.is_set() and not view.reflector.missing
+        ]
+
+    def gateways(self) -> list[Resource]:
+        return [] if not self.serves(GATEWAY) else list(self._views[GATEWAY.group, GATEWAY.kind].reflector.values())
+
+    def find(self, kind: Kind, key: ObjectKey) -> Resource | None:
+        """An object of one of the kinds; None if there is none, or the kind is not served."""
+        view = self._views[kind.group, kind.kind]
+        return view.objects.get(key) if view.served else None
+
+    def known(self, deployment: ObjectKey, wanted: Iterable[Resource] = ()) -> dict[Identity, Resource]:
+        """The deployment's objects of this part, and those with the name of a `wanted` one."""
+        identities = {
+            Identity(view.kind.group, view.kind.kind, key_of(obj).name): view
+            for view in self._views.values()
+            if view.served
+            for obj in view.of.get(deployment)
+        }
+        for obj in wanted:
+            if (view := self.view_of(obj)) is not None:
+                identities[identity_in(obj)] = view
+        found = (
+            (identity, view.objects.get(ObjectKey(deployment.namespace, identity.name)))
+            for identity, view in identities.items()
+        )
+        return {identity: obj for identity, obj in found if obj is not None}
+
+    # ------------------------------------------------------------------------------------------------------- what runs
+
+    def start(self, group: asyncio.TaskGroup) -> None:
+        """Start the watches in `group`."""
+        for view in self._views.values():
+            group.create_task(view.reflector.run(), name=f"gateway: {view.kind.plural}")
+        group.create_task(self._look(), name="gateway: kinds")
+
+    async def _look(self) -> None:
+        while True:
+            served = frozenset(view.kind for view in self._views.values() if view.served)
+            if served != self._served:
+                self._served = served
+                self._on_kinds()
+            await asyncio.sleep(_LOOK)
+
+    def _on_change(self, _key: ObjectKey, old: Resource | None, new: Resource | None, echo: bool) -> None:
+        if echo and old is not None:
+            return
+        for deployment in {one for obj in (old, new) if obj is not None for one in _deployments_of(obj)}:
+            self._notify(deployment)
+
+    def _on_gateway_change(self, _key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
+        if old is None or new is None or _relevant(old) != _relevant(new):
+            self._on_gateway()
+
+
+def _deployments_of(obj: Resource) -> Iterator[ObjectKey]:
+    """The deployment that an object belongs to: by its controlling owner, otherwise by the labels of this part.
+
+    A provider's pool has the name of its deployment, or that name with ``-pool``; its owner leads to it as well.
+    """
+    namespace, owner = key_of(obj).namespace, controller_owner(obj)
+    if owner is not None and owner.get("kind") == "ModelDeployment":
+        yield ObjectKey(namespace, str(owner.get("name")))
+    elif name := labels_of(obj).get(names.MODEL_DEPLOYMENT):
+        yield ObjectKey(namespace, name)
+
+
+def _relevant(gateway: Resource) -> tuple[object, ...]:
+    return gateway.get("spec"), gateway.get("status"), labels_of(gateway), dig(gateway, "metadata", "deletionTimestamp")
+
+
+def _without_counts(gateway: Resource) -> Resource:
+    """A Gateway without what changes with each route: the number of attached routes, versions and managers."""
+    metadata = gateway.get("metadata")
+    kept = ("name", "namespace", "uid", "generation", "labels", "creationTimestamp", "deletionTimestamp", "resourceVersion")
+    result: Resource = {
+        "apiVersion": GATEWAY.api_version,
+        "kind": GATEWAY.kind,
+        "metadata": {key: metadata[key] for key in kept if key in metadata} if isinstance(metadata, dict) else {},
+        "spec": gateway.get("spec"),
+        "status": copy_of(gateway.get("status") or {}),
+    }
+    listeners = dig(result, "status", "listeners")
+    for listener in listeners if isinstance(listeners, list) else ():
+        if isinstance(listener, dict):
+            listener.pop("attachedRoutes", None)
+    return result

@@ -1,0 +1,266 @@
+"""Reconciles the route of one ModelDeployment (spec/platform.md, "Routing").
+
+A pass is: facts from the caches → decision (`airunway.routing.decide`) → writes → status. Example: the Gateway accepts
+the route, its status changes, and the pass writes one status with ``GatewayReady=True``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from airunway.api import names
+from airunway.gateway.caches import GatewayCaches
+from airunway.gateway.kinds import DESTINATION_RULE, HTTP_ROUTE, INFERENCE_POOL, PICKER_KINDS
+from airunway.kinds import MODEL_DEPLOYMENT
+from airunway.kube import CLUSTER_ROLE, Client, EventRecorder, KubeError, MutationCache, StatusWriter
+from airunway.owned.apply import apply_objects
+from airunway.owned.error_policies import Refused
+from airunway.owned.history import WriteHistory, fight_text
+from airunway.owned.objects import Mark, complete, our_labels
+from airunway.owned.plan import conflict_text
+from airunway.owned.writer import Writer
+from airunway.process.logs import log_phase
+from airunway.process.runtime_configs import RuntimeConfigs
+from airunway.resource import ObjectKey, Resource, dig, is_deleting, key_of
+from airunway.routing import CONDITION, Claims, Decision, Facts, Flags, Probe, claimant_of, claims_of, decide, intent_of
+from airunway.sdk.picker import ACCOUNT
+from airunway.status.conditions import Condition, conditions_in, written
+
+__all__ = ["MARK", "RouteReconciler"]
+
+log = logging.getLogger(__name__)
+
+MARK = Mark(names.PART, "gateway")
+"""The label on all objects of this part."""
+
+_TRANSIENT = 2.0
+"""Seconds for which a first status waits for a state that usually lasts for moments only."""
+
+_ROLE_KNOWN = 60.0
+"""Seconds for which it is remembered whether the ClusterRole of pickers exists."""
+
+_REFUSED_RETRY = 30.0
+"""Seconds until a refused write is tried again."""
+
+
+@dataclass(kw_only=True)
+class _Memory:
+    """What is remembered of one deployment; nothing depends on it after a restart."""
+
+    history: WriteHistory = field(default_factory=WriteHistory)
+    """Recent creations and reverts."""
+    probe: Probe | None = None
+    """The newest answer of the model server."""
+    waiting_since: datetime | None = None
+    """When a transient state without a status began."""
+
+
+class RouteReconciler:
+    """Reconciles routes, pools and pickers. `ask(deployment)` starts a probe of a model server and returns at once."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        deployments: MutationCache,
+        caches: GatewayCaches,
+        configs: RuntimeConfigs,
+        engine_of: Callable[[Resource], Resource | None],
+        claims: Claims,
+        events: EventRecorder,
+        flags: Flags,
+        ask: Callable[[Resource], None],
+        wake: Callable[[ObjectKey], None],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._client = client
+        self._deployments = deployments
+        self._caches = caches
+        self._configs = configs
+        self._engine_of = engine_of
+        self._claims = claims
+        self._events = events
+        self._flags = flags
+        self._ask = ask
+        self._wake = wake
+        self._clock = clock
+        self._writer = Writer(client=client, manager=names.GATEWAY_MANAGER, kind_of=caches.view_of)
+        self._status = StatusWriter(
+            client=client, kind=MODEL_DEPLOYMENT, objects=deployments, manager=names.GATEWAY_MANAGER, on_write=log_phase
+        )
+        self._memories: dict[ObjectKey, _Memory] = {}
+        self._role: tuple[bool | None, datetime | None] = (None, None)
+
+    # ---------------------------------------------------------------------------------------------------------- claims
+
+    def claim(self, key: ObjectKey, deployment: Resource | None) -> None:
+        """Bring the deployment's claims up to date, and wake the others to whom that matters."""
+        if deployment is None or is_deleting(deployment):
+            woken = self._claims.drop(key)
+        else:
+            facts = self._wanted(deployment)
+            woken = self._claims.put(claimant_of(deployment), claims_of(facts, intent_of(facts)))
+        for other in woken:
+            self._wake(other)
+
+    def claim_all(self, deployments: list[tuple[ObjectKey, Resource]]) -> None:
+        """Compute all claims anew; nothing is woken, because every deployment is reconciled afterwards."""
+        facts = ((deployment, self._wanted(deployment)) for _, deployment in deployments if not is_deleting(deployment))
+        self._claims.rebuild((claimant_of(deployment), claims_of(wanted)) for deployment, wanted in facts)
+
+    def note_probe(self, key: ObjectKey, probe: Probe) -> None:
+        """Remember the answer of a model server; the deployment is to be reconciled next."""
+        self._memories.setdefault(key, _Memory()).probe = probe
+
+    # ------------------------------------------------------------------------------------------------------- reconcile
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """Reconcile one deployment; returns the seconds until the next reconcile, or None. Raises KubeError for a
+        transient failure: the queue retries.
+        """
+        deployment = self._deployments.get(key)
+        self.claim(key, deployment)
+        if deployment is None:
+            self._memories.pop(key, None)
+            return None
+        memory = self._memories.setdefault(key, _Memory())
+        facts = await self._facts(deployment, memory)
+        decision = decide(facts)
+        wake, condition = decision.requeue_after, decision.condition
+        if decision.probe and self._may_ask(deployment):
+            self._ask(deployment)
+        if decision.objects is not None:
+            try:
+                trouble, again = await self._carry_out(deployment, decision.objects, memory)
+            except Refused as no:
+                log.info("%s: %s", key, no)
+                reason = "ResourceConflict" if no.kind is None else no.policy.reason
+                trouble, again = Condition(type=CONDITION, status=False, reason=reason, message=str(no)), _REFUSED_RETRY
+            if trouble is not None and (condition is not None or decision.objects):
+                condition = trouble
+            wake = _sooner(wake, again)
+        late = await self._report(deployment, decision, condition, memory)
+        return _sooner(wake, late)
+
+    async def _carry_out(
+        self, deployment: Resource, objects: tuple[Resource, ...], memory: _Memory
+    ) -> tuple[Condition | None, float | None]:
+        """Make exactly these objects exist; returns what hinders it, and the seconds until the next try."""
+        key, labels = key_of(deployment), our_labels(deployment, MARK)
+        wanted = [complete(obj, owner=deployment, labels=labels) for obj in objects]
+        # A kind that is not served cannot be written; the decision knows which ones are needed.
+        wanted = [obj for obj in wanted if self._caches.view_of(obj) is not None]
+        applied = await apply_objects(
+            self._writer,
+            wanted,
+            self._caches.known(key, wanted),
+            owner=deployment,
+            mark=MARK,
+            events=self._events,
+            history=memory.history,
+            now=self._clock(),
+        )
+        text = ""
+        if applied.foreign:
+            step = applied.foreign[0]
+            assert step.wanted is not None and step.live is not None, "a foreign object is live and wanted"
+            text = conflict_text(step.wanted, step.live)
+        elif applied.fought:
+            text = fight_text(applied.fought)
+        trouble = Condition(type=CONDITION, status=False, reason="ResourceConflict", message=text) if text else None
+        return trouble, applied.again
+
+    # ---------------------------------------------------------------------------------------------------------- facts
+
+    def _wanted(self, deployment: Resource) -> Facts:
+        """The facts on which request, Gateway, path and model name depend."""
+        key = key_of(deployment)
+        resolution = self._configs.resolve(deployment)
+        memory = self._memories.get(key)
+        return Facts(
+            deployment=deployment,
+            config=resolution.config,
+            config_missing=resolution.missing,
+            engine=self._engine_of(deployment),
+            gateways=self._caches.gateways(),
+            probe=memory.probe if memory is not None else None,
+            flags=self._flags,
+        )
+
+    async def _facts(self, deployment: Resource, memory: _Memory) -> Facts:
+        key = key_of(deployment)
+        facts = replace(
+            self._wanted(deployment),
+            routes_served=self._caches.serves(HTTP_ROUTE),
+            pools_served=self._caches.serves(INFERENCE_POOL),
+            destination_rule=DESTINATION_RULE.api_version if self._caches.serves(DESTINATION_RULE) else "",
+            route=self._caches.find(HTTP_ROUTE, key),
+            pool=self._caches.find(INFERENCE_POOL, key),
+            picker=self._caches.find(PICKER_KINDS[-1], ObjectKey(key.namespace, ACCOUNT.format(name=key.name))),
+            conflicts=self._claims.conflicts(key),
+            probe=memory.probe,
+        )
+        named = dig(deployment, "spec", "gateway", "httpRouteRef")
+        if isinstance(named, str) and named:
+            facts = replace(facts, user_route=self._caches.find(HTTP_ROUTE, ObjectKey(key.namespace, named)))
+        pool = dig(deployment, "status", "endpoint", "pool", "name")
+        if isinstance(pool, str) and pool:
+            facts = replace(facts, provider_pool=self._caches.find(INFERENCE_POOL, ObjectKey(key.namespace, pool)))
+        decision = decide(facts)
+        if any(dig(obj, "kind") == "RoleBinding" for obj in decision.objects or ()):
+            facts = replace(facts, picker_role=await self._has_role())
+        return facts
+
+    async def _has_role(self) -> bool | None:
+        """Whether the ClusterRole of pickers exists; None if it cannot be read."""
+        known, at = self._role
+        now = self._clock()
+        if at is None or (now - at).total_seconds() > _ROLE_KNOWN or not known:
+            try:
+                known = await self._client.find(CLUSTER_ROLE, ObjectKey("", names.ENDPOINT_PICKER_ROLE)) is not None
+            except KubeError as error:
+                log.debug("ClusterRole %s cannot be read: %s", names.ENDPOINT_PICKER_ROLE, error)
+                known = None
+            self._role = known, now
+        return known
+
+    @staticmethod
+    def _may_ask(deployment: Resource) -> bool:
+        """Whether the model server can answer: the deployment has been Running."""
+        return dig(deployment, "status", "phase") in ("Running", "Degraded")
+
+    # ---------------------------------------------------------------------------------------------------------- status
+
+    async def _report(
+        self, deployment: Resource, decision: Decision, condition: Condition | None, memory: _Memory
+    ) -> float | None:
+        """Write the status if it differs; returns the seconds until a status that waits is due."""
+        if not decision.write_status:
+            return None
+        now, live = self._clock(), deployment.get("status") or {}
+        known = any(entry.get("type") == CONDITION for entry in conditions_in(live))
+        if decision.transient and not known and condition is decision.condition:
+            memory.waiting_since = memory.waiting_since or now
+            left = _TRANSIENT - (now - memory.waiting_since).total_seconds()
+            if left > 0:
+                return left
+        else:
+            memory.waiting_since = None
+        status: Resource = {}
+        if decision.gateway is not None:
+            ready = condition is not None and condition.status is True
+            status["gateway"] = {**decision.gateway, "ready": ready}
+        if condition is not None:
+            generation = deployment["metadata"].get("generation", 0)
+            status["conditions"] = written(
+                [condition], previous=conditions_in(live), generation=generation, now=now
+            )
+        await self._status.write(deployment, status)
+        return None
+
+
+def _sooner(*seconds: float | None) -> float | None:
+    return min((each for each in seconds if each is not None), default=None)
