@@ -192,9 +192,7 @@ def core(
         selector=enable_provider_selector,
         policy=policy,
         guard_parameters=guard_parameters,
-        gateway=GatewayOptions(
-            mode=gateway, gateway_name=gateway_name, epp_image=epp_image, epp_version=epp_version
-        ),
+        gateway=GatewayOptions(mode=gateway, gateway_name=gateway_name, epp_image=epp_image, epp_version=epp_version),
         webhook=WebhookOptions(
             bind_address=webhook_bind_address,
             service=webhook_service,

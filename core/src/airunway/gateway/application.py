@@ -43,6 +43,10 @@ _PROBES = 4
 """Model servers that are asked for their model name at a time."""
 
 
+_AT_ONCE = 250
+"""Deployments whose claims are computed before the loop yields to other tasks."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class GatewaySettings:
     """The configuration of the gateway part."""
@@ -74,7 +78,11 @@ class GatewayApplication:
         self._deployments = self._base.deployments
         self._queue = self._base.queue("gateway")
         self._known = self._base.overlay()
-        self._configs = RuntimeConfigs(caches, on_change=self._on_config)
+        self._configs = RuntimeConfigs(
+            caches,
+            deployments=self._deployments,
+            on_change=lambda cause, users: self._base.enqueue_all(("config", cause), among=users),
+        )
         self._providers = caches.of(INFERENCE_PROVIDER_CONFIG, project=compact_objects(names.CORE_MANAGER))
         self._foreign = GatewayCaches(
             caches,
@@ -87,6 +95,7 @@ class GatewayApplication:
         found = picker_for(settings.picker_image, version=settings.picker_version)
         if isinstance(found, PickerProblem):
             self._picker_problem = found.message
+        self._gateways_changed = asyncio.Event()
         self._http: aiohttp.ClientSession | None = None
         self._probing: dict[ObjectKey, asyncio.Task[None]] = {}
         self._places = asyncio.Semaphore(_PROBES)
@@ -139,12 +148,16 @@ class GatewayApplication:
 
     async def _work(self) -> None:
         """The leader's part. Claims come first: who is older must not depend on the order of the first passes."""
-        self._claim_all()
-        self._base.enqueue_all("lead", lambda _: True)
+        self._reconciler.claim_all(
+            [whole for key in list(self._deployments.keys()) if (whole := self._known.get(key)) is not None]
+        )
+        self._base.enqueue_all("lead")
         controller = self._base.controller(
             "gateway", self._queue, self._reconciler.reconcile, provider_of=self._provider_of, workers=self._workers
         )
-        await controller.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(controller.run(), name="workers")
+            group.create_task(self._reclaim(), name="claims")
 
     # ------------------------------------------------------------------------------------------------ what changes
 
@@ -187,29 +200,26 @@ class GatewayApplication:
         for deployment in self._named_routes.get(route, ()):
             self._on_object(deployment)
 
-    def _on_config(self, cause: object, users: Callable[[Resource], bool]) -> None:
-        if self._base.leads:
-            for key, deployment in self._deployments.items():
-                if users(deployment):
-                    self._reconciler.claim(key, self._known.get(key))
-        self._base.enqueue_all(("config", cause), users)
-
     def _on_gateways(self) -> None:
         """Gateways or kinds have changed: every choice of a Gateway may be another one now."""
-        if self._base.leads:
-            self._claim_all()
-        self._base.enqueue_all("gateways", self._matters)
+        self._gateways_changed.set()
+
+    async def _reclaim(self) -> None:
+        """Compute the claims anew after a change of Gateways, before any pass acts on it."""
+        while True:
+            await self._gateways_changed.wait()
+            self._gateways_changed.clear()
+            for position, key in enumerate(list(self._deployments.keys())):
+                if position % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
+                self._reconciler.claim(key, self._known.get(key))
+            self._base.enqueue_all("gateways", self._matters)
 
     def _on_provider(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         if dig(old, "spec", "capabilities") != dig(new, "spec", "capabilities"):
             self._base.enqueue_all(
                 ("provider", key.name), lambda deployment: dig(deployment, "status", "provider", "name") == key.name
             )
-
-    def _claim_all(self) -> None:
-        self._reconciler.claim_all(
-            [(key, whole) for key, _ in self._deployments.items() if (whole := self._known.get(key)) is not None]
-        )
 
     def _provider_of(self, key: ObjectKey) -> str:
         provider = dig(self._deployments.get(key), "status", "provider", "name")

@@ -11,7 +11,6 @@ from airunway.gateway.kinds import (
     DESTINATION_RULE,
     GATEWAY,
     HTTP_ROUTE,
-    INFERENCE_POOL,
     OPTIONAL,
     PICKER_KINDS,
 )
@@ -78,9 +77,7 @@ class GatewayCaches:
 
     def _view(self, caches: Caches, kind: Kind, *, ours: bool) -> View:
         project = _without_counts if kind is GATEWAY else self._project
-        reflector = caches.of(
-            kind, project=project, label_selector=_OURS if ours else "", everywhere=kind is GATEWAY
-        )
+        reflector = caches.of(kind, project=project, label_selector=_OURS if ours else "", everywhere=kind is GATEWAY)
         index = reflector.add_index(_deployments_of)
         objects = MutationCache(reflector, project=project)
         if kind is GATEWAY:
@@ -181,7 +178,16 @@ def _relevant(gateway: Resource) -> tuple[object, ...]:
 def _without_counts(gateway: Resource) -> Resource:
     """A Gateway without what changes with each route: the number of attached routes, versions and managers."""
     metadata = gateway.get("metadata")
-    kept = ("name", "namespace", "uid", "generation", "labels", "creationTimestamp", "deletionTimestamp", "resourceVersion")
+    kept = (
+        "name",
+        "namespace",
+        "uid",
+        "generation",
+        "labels",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "resourceVersion",
+    )
     result: Resource = {
         "apiVersion": GATEWAY.api_version,
         "kind": GATEWAY.kind,

@@ -106,9 +106,9 @@ class RouteReconciler:
         for other in woken:
             self._wake(other)
 
-    def claim_all(self, deployments: list[tuple[ObjectKey, Resource]]) -> None:
+    def claim_all(self, deployments: list[Resource]) -> None:
         """Compute all claims anew; nothing is woken, because every deployment is reconciled afterwards."""
-        facts = ((deployment, self._wanted(deployment)) for _, deployment in deployments if not is_deleting(deployment))
+        facts = ((deployment, self._wanted(deployment)) for deployment in deployments if not is_deleting(deployment))
         self._claims.rebuild((claimant_of(deployment), claims_of(wanted)) for deployment, wanted in facts)
 
     def note_probe(self, key: ObjectKey, probe: Probe) -> None:
@@ -166,7 +166,8 @@ class RouteReconciler:
         text = ""
         if applied.foreign:
             step = applied.foreign[0]
-            assert step.wanted is not None and step.live is not None, "a foreign object is live and wanted"
+            assert step.wanted is not None, "a foreign step has the wanted object"
+            assert step.live is not None, "a foreign step has the live object"
             text = conflict_text(step.wanted, step.live)
         elif applied.fought:
             text = fight_text(applied.fought)
@@ -255,9 +256,7 @@ class RouteReconciler:
             status["gateway"] = {**decision.gateway, "ready": ready}
         if condition is not None:
             generation = deployment["metadata"].get("generation", 0)
-            status["conditions"] = written(
-                [condition], previous=conditions_in(live), generation=generation, now=now
-            )
+            status["conditions"] = written([condition], previous=conditions_in(live), generation=generation, now=now)
         await self._status.write(deployment, status)
         return None
 
