@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from itertools import product
 from pathlib import Path
 
 import pytest
 
 from airunway.kube import BadRequest, Client, Invalid, Kind
-from airunway.resource import Resource, dig, key_of
+from airunway.resource import Resource, key_of
 from airunway_testing.gatewayapi.kinds import (
     DESTINATION_RULE,
     GATEWAY,

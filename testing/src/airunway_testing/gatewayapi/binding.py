@@ -2,8 +2,8 @@
 
 Reasons are those of the Gateway API (``Accepted``, ``NoMatchingParent``, ``NotAllowedByListeners``,
 ``NoMatchingListenerHostname``, ``UnsupportedValue``; ``ResolvedRefs``, ``BackendNotFound``, ``RefNotPermitted``,
-``InvalidKind``) and of the Inference Extension (``HTTPRouteNotAccepted``, ``InvalidExtensionRef``). As Envoy Gateway and
-Istio do, the controller adds no entry for a Gateway that does not exist or is of another controller.
+``InvalidKind``) and of the Inference Extension (``HTTPRouteNotAccepted``, ``InvalidExtensionRef``). As Envoy Gateway
+and Istio do, the controller adds no entry for a Gateway that does not exist or is of another controller.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def route_status(route: Resource, world: World, now: str) -> Resource | None:
     bound = bindings(route, world)
     for position, binding in enumerate(bound):
         fault = fault_of(route, binding.gateway)
-        old = next((entry for entry in mine if entry.get("parentRef") == binding.parent), {})
+        old: Resource = next((entry for entry in mine if entry.get("parentRef") == binding.parent), {})
         if fault is Fault.SILENT:
             entries += [old] if old else []
             continue

@@ -152,7 +152,7 @@ class GatewayController:
 
     def _on_class(self, key: ObjectKey, _old: Resource | None, _new: Resource | None) -> None:
         self._queue.add((GATEWAY_CLASS.kind, key))
-        for gateway, _ in self.caches[GATEWAY.kind].items():
+        for gateway in self.caches[GATEWAY.kind]:
             self._on_gateway(gateway, None, None)
 
     def _on_gateway(self, key: ObjectKey, _old: Resource | None, _new: Resource | None) -> None:
@@ -169,7 +169,7 @@ class GatewayController:
     def _on_service(self, key: ObjectKey, old: Resource | None, new: Resource | None) -> None:
         self._add_routes(self._by_backend.get((SERVICE.kind, key)))
         if old is None or new is None:  # it may be a picker's
-            for pool, _ in self.caches[INFERENCE_POOL.kind].items():
+            for pool in self.caches[INFERENCE_POOL.kind]:
                 if pool.namespace == key.namespace:
                     self._queue.add((INFERENCE_POOL.kind, pool))
 

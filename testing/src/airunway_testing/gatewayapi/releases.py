@@ -35,9 +35,8 @@ class GatewayRelease:
 
 def gateway_releases(recordings: Path, crds: Collection[str]) -> list[GatewayRelease]:
     """The stored releases that have these CRDs, oldest first; `recordings` is the folder ``../shared``."""
-    found = []
-    for release in stored_releases(recordings / "upstream-crds", crds):
-        if kept := [file for file in release.files.values() if file is not None]:
-            if len(kept) == len(release.files) and release.files.keys() == set(crds):
-                found.append(GatewayRelease(label=f"{release.upstream} {release.label}", files=tuple(kept)))
-    return found
+    return [
+        GatewayRelease(label=f"{release.upstream} {release.label}", files=tuple(filter(None, release.files.values())))
+        for release in stored_releases(recordings / "upstream-crds", crds)
+        if release.is_kept and release.files.keys() == set(crds)
+    ]
