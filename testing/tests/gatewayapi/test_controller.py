@@ -324,8 +324,8 @@ async def test_a_partial_answer_and_a_gateway_without_address(
 
     async def unprogrammed() -> bool:
         found = await client.get(GATEWAY, ObjectKey(namespace, "second"))
-        addresses = dig(found, "status", "addresses", default=[])
-        return told(found["status"])["Programmed"] == ("False", "AddressNotAssigned", 1) and addresses == []
+        addresses: list[Resource] = dig(found, "status", "addresses", default=[])
+        return addresses == [] and told(found["status"])["Programmed"] == ("False", "AddressNotAssigned", 1)
 
     async def answered() -> bool:
         found = await client.get(GATEWAY, ObjectKey(namespace, "second"))
